@@ -1,0 +1,46 @@
+"""tallybox: count objects from overlapping boxes, differentiably."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tallybox import compat as compat
+    from tallybox.activation import PiecewiseLinear as PiecewiseLinear
+    from tallybox.activation import piecewise_linear as piecewise_linear
+    from tallybox.checks import check_values as check_values
+    from tallybox.counter.functional import count_features as count_features
+    from tallybox.counter.module import Counter as Counter
+    from tallybox.counter.trace import CountTrace as CountTrace
+    from tallybox.errors import TallyboxError as TallyboxError
+    from tallybox.geometry import box_iou as box_iou
+
+__version__ = "0.1.0"
+
+# Where each public name lives. Resolved on first use, so that `tallybox --help` need not import torch.
+_HOMES = {
+    "CountTrace": "tallybox.counter.trace",
+    "Counter": "tallybox.counter.module",
+    "PiecewiseLinear": "tallybox.activation",
+    "TallyboxError": "tallybox.errors",
+    "box_iou": "tallybox.geometry",
+    "check_values": "tallybox.checks",
+    "compat": "tallybox.compat",
+    "count_features": "tallybox.counter.functional",
+    "piecewise_linear": "tallybox.activation",
+}
+__all__ = [  # noqa: PLE0604 - the names above are strings
+    *sorted(_HOMES),
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tallybox' has no attribute {name!r}")
+    home = import_module(_HOMES[name])
+    return home if _HOMES[name] == f"tallybox.{name}" else getattr(home, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

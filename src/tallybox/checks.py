@@ -1,0 +1,194 @@
+"""What a counting component asks of its inputs, and the one line a user reads when it is not so.
+
+Shapes and dtypes are always checked: that needs no look at the data. Values (finite, in range,
+corners in order) need a pass over it, which on a GPU would also make the host wait. By default
+they are therefore checked for tensors in CPU memory only, and never inside a compiled or exported
+graph; `check_values` changes that.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from tallybox.errors import InputError, InputTypeError
+
+ValueCheckMode = Literal["auto", "always", "never"]
+
+# A weight computed as an interpolation may miss 1 by a rounding error; that is not a user's mistake.
+ROUNDING_SLACK = 1e-6
+
+_mode: ValueCheckMode = "auto"
+
+
+class check_values:  # noqa: N801 - read as a verb, like torch.no_grad
+    """Choose when values are checked: "auto" (CPU tensors), "always" or "never".
+
+    Called plainly it holds from then on; as a context manager it holds within the block.
+
+    >>> with check_values("never"):
+    ...     pass  # a hot loop over inputs known to be good
+    """
+
+    def __init__(self, mode: ValueCheckMode) -> None:
+        global _mode
+        if mode not in get_args(ValueCheckMode):
+            raise InputError(f'mode must be "auto", "always" or "never", but got {mode!r}')
+        self._previous = _mode
+        _mode = mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        global _mode
+        _mode = self._previous
+
+
+def _values_are_checked(*tensors: Tensor) -> bool:
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]  # torch leaves is_tracing untyped
+        return False
+    if _mode == "auto":
+        return all(tensor.device.type == "cpu" for tensor in tensors)
+    return _mode == "always"
+
+
+def check_proposals(
+    attention: Tensor, boxes: Tensor, mask: Tensor | None, *, logits: bool, leading: torch.Size
+) -> None:
+    """Raise unless ``attention [..., N]``, ``boxes [..., N, 4]`` and ``mask [..., N]`` describe proposals.
+
+    ``leading`` are further leading dimensions (those of the weights) that must broadcast with them.
+    """
+    _check_floating("attention", attention)
+    _check_floating("boxes", boxes)
+    if attention.dim() < 1:
+        raise InputError("attention must have shape [..., N], but got a single number; add a dimension")
+    if boxes.dim() < 2 or boxes.shape[-1] != 4:
+        hint = "; transpose it (tallybox.compat takes [B, 4, N])" if boxes.shape[-2:-1] == (4,) else ""
+        raise InputError(f"boxes must have shape [..., N, 4], but got {list(boxes.shape)}{hint}")
+    if boxes.shape[-2] != attention.shape[-1]:
+        raise InputError(
+            f"boxes must have one box for each of the {attention.shape[-1]} weights of attention "
+            f"{list(attention.shape)}, but got {list(boxes.shape)}"
+        )
+    if boxes.device != attention.device:
+        raise InputError(f"boxes must be on {attention.device} like attention, but got {boxes.device}")
+    shapes = [attention.shape[:-1], boxes.shape[:-2], leading]
+    if mask is not None:
+        _check_mask(mask, attention)
+        shapes.append(mask.shape[:-1])
+    try:
+        torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        listed = ", ".join(str(list(shape)) for shape in shapes)
+        raise InputError(
+            f"leading dimensions of attention, boxes, weight and mask must broadcast, but got {listed}"
+        ) from None
+
+    if _values_are_checked(attention, boxes):
+        _check_attention_values(attention, mask, logits=logits)
+        _check_box_values(boxes, mask)
+
+
+def check_weight(weight: Tensor) -> None:
+    """Raise unless ``weight`` is ``[..., 8, segments]``."""
+    _check_floating("weight", weight)
+    if weight.dim() < 2 or weight.shape[-2] != 8 or weight.shape[-1] < 1:
+        raise InputError(
+            f"weight must have shape [..., 8, segments], one row for each activation, but got {list(weight.shape)}"
+        )
+
+
+def check_count(name: str, value: int) -> None:
+    """Raise unless ``value`` is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputTypeError(f"{name} must be a whole number, but got {value!r}")
+    if value < 1:
+        raise InputError(f"{name} must be at least 1, but got {value}")
+
+
+def _check_floating(name: str, tensor: Tensor) -> None:
+    if not isinstance(tensor, Tensor):
+        raise InputTypeError(
+            f"{name} must be a torch tensor, but got {type(tensor).__name__}; wrap it in torch.as_tensor"
+        )
+    if not tensor.is_floating_point():
+        raise InputTypeError(f"{name} must be a floating point tensor, but got {tensor.dtype}; call .float() on it")
+
+
+def _check_mask(mask: Tensor, attention: Tensor) -> None:
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise InputTypeError(f"mask must be a bool tensor, True for a real proposal, but got {kind}; call .bool()")
+    if mask.dim() < 1 or mask.shape[-1] != attention.shape[-1]:
+        raise InputError(
+            f"mask must have shape [..., {attention.shape[-1]}] like attention {list(attention.shape)}, "
+            f"but got {list(mask.shape)}"
+        )
+    if mask.device != attention.device:
+        raise InputError(f"mask must be on {attention.device} like attention, but got {mask.device}")
+
+
+def _check_attention_values(attention: Tensor, mask: Tensor | None, *, logits: bool) -> None:
+    if attention.numel() == 0:
+        return
+    values = attention.detach()
+    low, high = (-torch.inf, torch.inf) if logits else (-ROUNDING_SLACK, 1 + ROUNDING_SLACK)
+    if mask is None:  # the common case: one pass, nothing allocated; NaN wins both extremes
+        smallest, largest = (extreme.item() for extreme in torch.aminmax(values))
+        if low <= smallest and largest <= high and torch.inf not in (-smallest, largest):
+            return
+    good = values.isfinite() & (values >= low) & (values <= high)
+    _raise_at_first_bad(
+        "attention",
+        values,
+        good if mask is None else good | ~mask,
+        expected="finite" if logits else "in [0, 1]",
+        remedy="use mask to leave proposals out"
+        if logits
+        else "pass logits=True if these are scores before the logistic",
+    )
+
+
+def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
+    if boxes.numel() == 0:
+        return
+    corners = boxes.detach()
+    size = corners[..., 2:] - corners[..., :2]
+    if mask is None:  # a NaN or infinite corner makes a NaN or infinite size
+        smallest, largest = (extreme.item() for extreme in torch.aminmax(size))
+        if smallest >= 0 and largest < torch.inf:
+            return
+    masked_out = torch.zeros((), dtype=torch.bool) if mask is None else ~mask
+    _raise_at_first_bad(
+        "boxes",
+        corners,
+        corners.isfinite().all(-1) | masked_out,
+        expected="finite",
+        remedy="use mask to leave proposals out",
+    )
+    _raise_at_first_bad(
+        "boxes",
+        corners,
+        (size >= 0).all(-1) | masked_out,
+        expected="corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2",
+        remedy="if they are left, top, width, height, convert them with tallybox.geometry.box_xywh_to_xyxy",
+    )
+
+
+def _raise_at_first_bad(name: str, values: Tensor, good: Tensor, *, expected: str, remedy: str) -> None:
+    if bool(good.all()):
+        return
+    index = tuple(int(i) for i in (~good).nonzero()[0])
+    # A mask may have more leading dimensions than the values it speaks of.
+    value = values.expand(*good.shape, *values.shape[values.dim() - (1 if name == "boxes" else 0) :])[index]
+    raise InputError(f"{name} must be {expected}, but got {value.tolist()} at index {list(index)}; {remedy}")

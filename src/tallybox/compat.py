@@ -1,0 +1,106 @@
+"""A one-line swap for the published counting module: same call, same numbers, same checkpoints.
+
+Its quirks are kept here and only here: the absolute 1e-12 in the IoU (so a box without area is
+distant from itself, and units matter), no mask, and an error for fewer proposals than objects.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tallybox.checks import check_count, check_proposals
+from tallybox.counter.proposals import prepare_proposals
+from tallybox.counter.published import (
+    ALLOCATED_ACTIVATIONS,
+    USED_ACTIVATIONS,
+    drop_fixed_zero,
+    published_key,
+)
+from tallybox.counter.reference import count_quantities
+from tallybox.errors import InputError
+from tallybox.geometry import box_area, box_intersection
+
+PUBLISHED_UNION_FLOOR = 1e-12
+SEGMENTS = 16
+
+
+class PublishedActivation(nn.Module):
+    """One activation in the published layout: a fixed zero, then 16 segments.
+
+    The published module allocates activations that it never uses. Here they are buffers, so that
+    checkpoints keep their keys and no parameter is left without a gradient.
+    """
+
+    def __init__(self, *, used: bool) -> None:
+        super().__init__()
+        weight = torch.ones(SEGMENTS + 1)
+        weight[0] = 0
+        if used:
+            self.weight = nn.Parameter(weight)
+        else:
+            self.register_buffer("weight", weight)
+
+
+class Counter(nn.Module):
+    """The published module's interface: ``forward(boxes [B, 4, N], attention [B, N]) -> [B, objects + 1]``.
+
+    >>> boxes = torch.tensor([[[0.0, 2.0], [0.0, 2.0], [1.0, 3.0], [1.0, 3.0]]])
+    >>> Counter(2, already_sigmoided=True)(boxes, torch.ones(1, 2)).round(decimals=4)
+    tensor([[0., 0., 1.]], grad_fn=<RoundBackward1>)
+    """
+
+    def __init__(self, objects: int, already_sigmoided: bool = False) -> None:
+        super().__init__()
+        check_count("objects", objects)
+        self.objects = objects
+        self.already_sigmoided = already_sigmoided
+        self.f = nn.ModuleList(
+            PublishedActivation(used=activation < USED_ACTIVATIONS) for activation in range(ALLOCATED_ACTIVATIONS)
+        )
+
+    def forward(self, boxes: Tensor, attention: Tensor) -> Tensor:
+        """Return features ``[B, objects + 1]`` from ``boxes [B, 4, N]`` and ``attention [B, N]``."""
+        if boxes.dim() != 3 or boxes.shape[1] != 4 or attention.dim() != 2:
+            raise InputError(
+                "boxes and attention must have shapes [B, 4, N] and [B, N], "
+                f"but got {list(boxes.shape)} and {list(attention.shape)}"
+            )
+        if attention.shape[1] < self.objects:
+            raise InputError(
+                f"attention must have at least objects={self.objects} proposals, but got {attention.shape[1]}; "
+                "tallybox.Counter takes fewer"
+            )
+        boxes_xyxy = boxes.mT
+        logits = not self.already_sigmoided
+        check_proposals(attention, boxes_xyxy, None, logits=logits, leading=torch.Size())
+        kept = prepare_proposals(attention, boxes_xyxy, None, max_objects=self.objects, logits=logits)
+        weight = torch.stack([activation.weight[1:] for activation in self.f[:USED_ACTIVATIONS]])  # type: ignore[union-attr]  # ModuleList forgets the element type
+        distance = published_distance(kept.boxes)
+        return count_quantities(kept.attention, distance, weight.to(distance.dtype), None, self.objects).features
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        bring_to_published_layout(state_dict, prefix, self.state_dict())
+        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
+def published_distance(boxes: Tensor) -> Tensor:
+    """1 - IoU with the published constant in the union: ``[..., N, 4]`` to ``[..., N, N]``."""
+    intersection = box_intersection(boxes, boxes)
+    area = box_area(boxes)
+    union = area.unsqueeze(-1) + area.unsqueeze(-2) - intersection + PUBLISHED_UNION_FLOOR
+    return 1 - intersection / union
+
+
+def bring_to_published_layout(state_dict: dict[str, Any], prefix: str, ours: dict[str, Tensor]) -> None:
+    """Rewrite a checkpoint in place: no data-parallel prefix, 17 entries, unused activations filled in."""
+    for activation in range(ALLOCATED_ACTIVATIONS):
+        key = prefix + published_key(activation)
+        if "module." + key in state_dict:
+            state_dict[key] = state_dict.pop("module." + key)
+        if key in state_dict:
+            state_dict[key] = nn.functional.pad(drop_fixed_zero(key, state_dict[key]), (1, 0))
+        elif activation >= USED_ACTIVATIONS:
+            state_dict[key] = ours[published_key(activation)]

@@ -1,0 +1,1 @@
+"""The paper's counting component: equations, fused kernels, and the layer over them."""

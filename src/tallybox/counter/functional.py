@@ -1,0 +1,141 @@
+"""The counting component as functions: features, the plain count, and the trace of one call."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tallybox.checks import check_count, check_proposals, check_weight
+from tallybox.counter.dispatch import Backend, choose_backend
+from tallybox.counter.proposals import Proposals, prepare_proposals
+from tallybox.counter.reference import Quantities, count_quantities
+from tallybox.counter.trace import CountTrace
+from tallybox.geometry import box_iou
+
+
+def count_features(
+    attention: Tensor,
+    boxes: Tensor,
+    weight: Tensor,
+    *,
+    max_objects: int = 10,
+    mask: Tensor | None = None,
+    logits: bool = False,
+    backend: Backend = "auto",
+) -> Tensor:
+    """Return the counting features of the paper (section 4), ``[..., max_objects + 1]``.
+
+    ``attention [..., N]`` in [0, 1] (any real numbers with ``logits=True``), ``boxes [..., N, 4]``
+    corners in any unit, ``mask [..., N]`` True for a real proposal, ``weight [..., 8, segments]`` one
+    row for each activation. All leading dimensions broadcast, so one call can evaluate many
+    differently trained counters: ``weight [M, 1, 8, 16]`` with ``attention [M, B, N]``.
+
+    >>> boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]])
+    >>> count_features(torch.ones(3), boxes, torch.ones(8, 16), max_objects=3)  # two objects, one seen twice
+    tensor([0., 0., 1., 0.])
+    """
+    return count_and_features(
+        attention, boxes, weight, max_objects=max_objects, mask=mask, logits=logits, backend=backend
+    )[1]
+
+
+def count_and_features(
+    attention: Tensor,
+    boxes: Tensor,
+    weight: Tensor,
+    *,
+    max_objects: int,
+    mask: Tensor | None,
+    logits: bool,
+    backend: Backend,
+) -> tuple[Tensor, Tensor]:
+    """Return the count c ``[...]`` and the features ``[..., max_objects + 1]`` of one computation."""
+    proposals = checked_proposals(attention, boxes, weight, max_objects=max_objects, mask=mask, logits=logits)
+    choose_backend(backend)
+    quantities = reference_quantities(proposals, weight, max_objects)
+    return quantities.count.squeeze((-2, -1)), quantities.features
+
+
+def checked_proposals(
+    attention: Tensor, boxes: Tensor, weight: Tensor, *, max_objects: int, mask: Tensor | None, logits: bool
+) -> Proposals:
+    """Check the inputs of a call and prepare its proposals."""
+    check_count("max_objects", max_objects)
+    check_weight(weight)
+    check_proposals(attention, boxes, mask, logits=logits, leading=weight.shape[:-2])
+    return prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
+
+
+def proposal_distance(proposals: Proposals) -> Tensor:
+    """D = 1 - IoU (eq. 2), exactly 0 for a box with itself: ``[..., n, n]``, 0 where masked."""
+    distance = 1 - box_iou(proposals.boxes, proposals.boxes)
+    if proposals.mask is None:
+        return distance
+    return torch.where(proposals.mask.unsqueeze(-1) & proposals.mask.unsqueeze(-2), distance, 0)
+
+
+def reference_quantities(proposals: Proposals, weight: Tensor, max_objects: int) -> Quantities:
+    """Follow the equations of the paper for prepared proposals."""
+    return count_quantities(
+        proposals.attention,
+        proposal_distance(proposals),
+        weight.to(proposals.attention.dtype),
+        proposals.mask,
+        max_objects,
+    )
+
+
+def count_trace(
+    attention: Tensor,
+    boxes: Tensor,
+    weight: Tensor,
+    *,
+    max_objects: int = 10,
+    mask: Tensor | None = None,
+    logits: bool = False,
+) -> CountTrace:
+    """Return every intermediate quantity of `count_features` for ``weight [heads, 8, segments]``.
+
+    Always computed by the reference, equation by equation.
+    """
+    heads = weight.shape[0]
+    shared = checked_proposals(
+        attention, boxes, weight[:1].squeeze(0), max_objects=max_objects, mask=mask, logits=logits
+    )
+    every_head = Proposals(
+        shared.attention.unsqueeze(-2),
+        shared.boxes.unsqueeze(-3),
+        None if shared.mask is None else shared.mask.unsqueeze(-2),
+        shared.indices,
+    )
+    q = reference_quantities(every_head, weight, max_objects)
+
+    def of_heads(quantity: Tensor, leading: torch.Size) -> Tensor:
+        """Drop the heads dimension where there is one head only."""
+        quantity = quantity.expand(*leading, *quantity.shape[len(leading) :])
+        return quantity.squeeze(len(leading) - 1) if heads == 1 else quantity
+
+    kept = shared.attention.shape
+    leading = q.features.shape[:-1]  # [..., heads]
+    proposals_shape = (*leading[:-1], kept[-1])
+    indices = shared.indices
+    if indices is None:
+        indices = torch.arange(kept[-1], device=attention.device)
+    mask_kept = shared.mask
+    if mask_kept is None:
+        mask_kept = torch.ones(kept[-1], dtype=torch.bool, device=attention.device)
+    return CountTrace(
+        attention=shared.attention.expand(proposals_shape),
+        boxes=shared.boxes.expand(*proposals_shape, 4),
+        mask=mask_kept.expand(proposals_shape),
+        indices=indices.expand(proposals_shape),
+        relevance=q.relevance.squeeze(-3).expand(*proposals_shape, kept[-1]),
+        distance=proposal_distance(shared).expand(*proposals_shape, kept[-1]),
+        deduplicated=of_heads(q.deduplicated, leading),
+        similarity=of_heads(q.similarity, leading),
+        scale=of_heads(q.scale.squeeze(-1), leading),
+        count_matrix=of_heads(q.count_matrix, leading),
+        count=of_heads(q.count.squeeze((-2, -1)), leading),
+        confidence=of_heads(q.confidence.squeeze((-2, -1)), leading),
+        features=q.features.flatten(-2),
+    )

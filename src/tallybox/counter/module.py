@@ -1,0 +1,100 @@
+"""`Counter`: the counting component as a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tallybox.checks import check_count
+from tallybox.counter.dispatch import Backend, check_backend
+from tallybox.counter.functional import count_and_features, count_trace
+from tallybox.counter.published import read_published_weight
+from tallybox.counter.trace import CountTrace
+
+
+class Counter(nn.Module):
+    """Count objects from attention weights and overlapping boxes, differentiably (paper, section 4).
+
+    ``heads=1`` is the paper; with more, each head has its own eight activations over the same
+    proposals. ``logits=True`` applies a logistic to the attention first.
+
+    >>> counter = Counter(max_objects=3)
+    >>> attention = torch.tensor([1.0, 1.0, 1.0])
+    >>> boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]])
+    >>> counter(attention, boxes).shape, round(counter.count(attention, boxes).item(), 4)
+    (torch.Size([4]), 2.0)
+    """
+
+    def __init__(
+        self,
+        max_objects: int = 10,
+        *,
+        heads: int = 1,
+        segments: int = 16,
+        logits: bool = False,
+        backend: Backend = "auto",
+    ) -> None:
+        super().__init__()
+        for name, value in (("max_objects", max_objects), ("heads", heads), ("segments", segments)):
+            check_count(name, value)
+        check_backend(backend)
+        self.max_objects = max_objects
+        self.logits = logits
+        self.backend: Backend = backend
+        self.weight = nn.Parameter(torch.ones(heads, 8, segments))
+
+    def forward(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return features ``[..., heads * (max_objects + 1)]``.
+
+        ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
+        """
+        return self._count_and_features(attention, boxes, mask)[1].flatten(-2)
+
+    def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the scalar c of the paper: ``[...]``, or ``[..., heads]`` with several heads."""
+        count = self._count_and_features(attention, boxes, mask)[0]
+        return count.squeeze(-1) if self.weight.shape[0] == 1 else count
+
+    def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> CountTrace:
+        """Return every intermediate quantity of one call."""
+        return count_trace(attention, boxes, self.weight, max_objects=self.max_objects, mask=mask, logits=self.logits)
+
+    def _count_and_features(self, attention: Tensor, boxes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        # A dimension for the heads, which the weights [heads, 8, segments] broadcast along.
+        return count_and_features(
+            attention.unsqueeze(-2),
+            boxes.unsqueeze(-3),
+            self.weight,
+            max_objects=self.max_objects,
+            mask=None if mask is None else mask.unsqueeze(-2),
+            logits=self.logits,
+            backend=self.backend,
+        )
+
+    @classmethod
+    def from_published(
+        cls,
+        state_dict: Mapping[str, Tensor],
+        max_objects: int,
+        *,
+        logits: bool = False,
+        backend: Backend = "auto",
+    ) -> Counter:
+        """Convert a checkpoint of the published module, alone or inside a larger model's.
+
+        The published module applies a logistic unless built with ``already_sigmoided=True``: pass
+        ``logits=True`` for such a model.
+        """
+        weight = read_published_weight(state_dict)
+        counter = cls(max_objects, segments=weight.shape[-1], logits=logits, backend=backend)
+        counter.to(weight.dtype).load_state_dict({"weight": weight.unsqueeze(0)})
+        return counter
+
+    def extra_repr(self) -> str:
+        heads, _, segments = self.weight.shape
+        return (
+            f"max_objects={self.max_objects}, heads={heads}, segments={segments}, "
+            f"logits={self.logits}, backend={self.backend!r}"
+        )

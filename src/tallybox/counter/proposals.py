@@ -1,0 +1,63 @@
+"""From what a user passes to what the equations take: dtype, masking, the n largest weights, logistic."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Proposals(NamedTuple):
+    """The proposals that take part: at most ``max_objects``, weights in [0, 1], all in one dtype."""
+
+    attention: Tensor  # [..., n], 0 where masked
+    boxes: Tensor  # [..., n, 4]
+    mask: Tensor | None  # [..., n] bool, None when all are real
+    indices: Tensor | None  # [..., n] which of the N were kept, None when all of them
+
+
+def prepare_proposals(
+    attention: Tensor, boxes: Tensor, mask: Tensor | None, *, max_objects: int, logits: bool
+) -> Proposals:
+    """Keep the ``max_objects`` largest weights and bring them into [0, 1].
+
+    float64 stays float64; everything else is computed in float32, since areas of boxes in pixels
+    overflow half precision. Selection is on the weights as given, before the logistic, which
+    could make distinct large weights equal; among equal weights the first proposal is kept.
+    """
+    dtype = torch.float64 if attention.dtype == torch.float64 else torch.float32
+    attention, boxes = attention.to(dtype), boxes.to(dtype)
+    indices = None
+    if attention.shape[-1] > max_objects:
+        attention, boxes, mask = _to_common_leading_dimensions(attention, boxes, mask)
+        weights = attention.detach()
+        if mask is not None:
+            weights = weights.masked_fill(~mask, -torch.inf)
+        order = weights.sort(dim=-1, descending=True, stable=True).indices
+        indices = order[..., :max_objects]
+        attention = attention.gather(-1, indices)
+        boxes = boxes.gather(-2, indices.unsqueeze(-1).expand(*indices.shape, 4))
+        mask = None if mask is None else mask.gather(-1, indices)
+    if logits:
+        attention = attention.sigmoid()
+    if mask is not None:
+        # Whatever stands in a masked place, NaN included, reaches neither a result nor a gradient.
+        attention = torch.where(mask, attention, 0)
+        boxes = torch.where(mask.unsqueeze(-1), boxes, 0)
+    return Proposals(attention, boxes, mask, indices)
+
+
+def _to_common_leading_dimensions(
+    attention: Tensor, boxes: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    shapes = [attention.shape[:-1], boxes.shape[:-2]]
+    if mask is not None:
+        shapes.append(mask.shape[:-1])
+    leading = torch.broadcast_shapes(*shapes)
+    number = attention.shape[-1]
+    return (
+        attention.expand(*leading, number),
+        boxes.expand(*leading, number, 4),
+        None if mask is None else mask.expand(*leading, number),
+    )
