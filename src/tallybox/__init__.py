@@ -30,9 +30,7 @@ _HOMES = {
     "count_features": "tallybox.counter.functional",
     "piecewise_linear": "tallybox.activation",
 }
-__all__ = [  # noqa: PLE0604 - the names above are strings
-    *sorted(_HOMES),
-]
+__all__ = [*sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

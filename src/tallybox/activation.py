@@ -37,7 +37,7 @@ def interpolate_knots(x: Tensor, knots: Tensor) -> Tensor:
     shape = torch.broadcast_shapes(x.shape, knots.shape[:-1])
     index = index.expand(*shape, 1)
     ends = knots.expand(*shape, segments + 1).gather(-1, torch.cat((index, index + 1), dim=-1))
-    left, right = ends.split(1, dim=-1)
+    left, right = ends[..., :1], ends[..., 1:]
     # This form, unlike left + fraction * (right - left), is exact on both knots.
     return ((1 - fraction) * left + fraction * right).squeeze(-1)
 

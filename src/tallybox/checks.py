@@ -54,19 +54,17 @@ class check_values:  # noqa: N801 - read as a verb, like torch.no_grad
 
 
 def _values_are_checked(*tensors: Tensor) -> bool:
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]  # torch leaves is_tracing untyped
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
         return False
     if _mode == "auto":
         return all(tensor.device.type == "cpu" for tensor in tensors)
     return _mode == "always"
 
 
-def check_proposals(
-    attention: Tensor, boxes: Tensor, mask: Tensor | None, *, logits: bool, leading: torch.Size
-) -> None:
-    """Raise unless ``attention [..., N]``, ``boxes [..., N, 4]`` and ``mask [..., N]`` describe proposals.
+def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, weight_leading: torch.Size) -> None:
+    """Raise unless ``attention [..., N]``, ``boxes [..., N, 4]``, ``mask [..., N]`` and the weights fit together.
 
-    ``leading`` are further leading dimensions (those of the weights) that must broadcast with them.
+    ``weight_leading`` are the leading dimensions of the weights, which must broadcast with the others.
     """
     _check_floating("attention", attention)
     _check_floating("boxes", boxes)
@@ -82,7 +80,7 @@ def check_proposals(
         )
     if boxes.device != attention.device:
         raise InputError(f"boxes must be on {attention.device} like attention, but got {boxes.device}")
-    shapes = [attention.shape[:-1], boxes.shape[:-2], leading]
+    shapes = [attention.shape[:-1], boxes.shape[:-2], weight_leading]
     if mask is not None:
         _check_mask(mask, attention)
         shapes.append(mask.shape[:-1])
@@ -94,6 +92,9 @@ def check_proposals(
             f"leading dimensions of attention, boxes, weight and mask must broadcast, but got {listed}"
         ) from None
 
+
+def check_proposal_values(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, logits: bool) -> None:
+    """Raise if a real proposal has a weight out of range, or corners that are not finite or out of order."""
     if _values_are_checked(attention, boxes):
         _check_attention_values(attention, mask, logits=logits)
         _check_box_values(boxes, mask)
@@ -189,6 +190,6 @@ def _raise_at_first_bad(name: str, values: Tensor, good: Tensor, *, expected: st
     if bool(good.all()):
         return
     index = tuple(int(i) for i in (~good).nonzero()[0])
-    # A mask may have more leading dimensions than the values it speaks of.
-    value = values.expand(*good.shape, *values.shape[values.dim() - (1 if name == "boxes" else 0) :])[index]
+    corners = (4,) if name == "boxes" else ()
+    value = values.expand(*good.shape, *corners)[index]  # a mask may have leading dimensions that the values lack
     raise InputError(f"{name} must be {expected}, but got {value.tolist()} at index {list(index)}; {remedy}")

@@ -1,7 +1,8 @@
 """A one-line swap for the published counting module: same call, same numbers, same checkpoints.
 
 Its quirks are kept here and only here: the absolute 1e-12 in the IoU (so a box without area is
-distant from itself, and units matter), no mask, and an error for fewer proposals than objects.
+distant from itself, and units matter), no mask, an error for fewer proposals than objects, and
+values taken as they come (some users pad with logits of minus infinity).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tallybox.checks import check_count, check_proposals
+from tallybox.checks import check_count, check_proposal_shapes
 from tallybox.counter.proposals import prepare_proposals
 from tallybox.counter.published import (
     ALLOCATED_ACTIVATIONS,
@@ -75,15 +76,15 @@ class Counter(nn.Module):
             )
         boxes_xyxy = boxes.mT
         logits = not self.already_sigmoided
-        check_proposals(attention, boxes_xyxy, None, logits=logits, leading=torch.Size())
+        check_proposal_shapes(attention, boxes_xyxy, None, weight_leading=torch.Size())
         kept = prepare_proposals(attention, boxes_xyxy, None, max_objects=self.objects, logits=logits)
-        weight = torch.stack([activation.weight[1:] for activation in self.f[:USED_ACTIVATIONS]])  # type: ignore[union-attr]  # ModuleList forgets the element type
+        weight = torch.stack([self.get_parameter(published_key(k))[1:] for k in range(USED_ACTIVATIONS)])
         distance = published_distance(kept.boxes)
         return count_quantities(kept.attention, distance, weight.to(distance.dtype), None, self.objects).features
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         bring_to_published_layout(state_dict, prefix, self.state_dict())
-        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def published_distance(boxes: Tensor) -> Tensor:

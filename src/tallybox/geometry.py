@@ -52,5 +52,5 @@ def box_xywh_to_xyxy(boxes_xywh: Tensor) -> Tensor:
     >>> box_xywh_to_xyxy(torch.tensor([[1.0, 2.0, 3.0, 4.0]]))
     tensor([[1., 2., 4., 6.]])
     """
-    left_top, size = boxes_xywh.split(2, dim=-1)
+    left_top, size = boxes_xywh[..., :2], boxes_xywh[..., 2:]
     return torch.cat((left_top, left_top + size), dim=-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tallybox.checks import check_count, check_proposals, check_weight
+from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
 from tallybox.counter.dispatch import Backend, choose_backend
 from tallybox.counter.proposals import Proposals, prepare_proposals
 from tallybox.counter.reference import Quantities, count_quantities
@@ -34,23 +34,14 @@ def count_features(
     >>> count_features(torch.ones(3), boxes, torch.ones(8, 16), max_objects=3)  # two objects, one seen twice
     tensor([0., 0., 1., 0.])
     """
-    return count_and_features(
-        attention, boxes, weight, max_objects=max_objects, mask=mask, logits=logits, backend=backend
-    )[1]
+    proposals = checked_proposals(attention, boxes, weight, max_objects=max_objects, mask=mask, logits=logits)
+    return count_and_features(proposals, weight, max_objects=max_objects, backend=backend)[1]
 
 
 def count_and_features(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    *,
-    max_objects: int,
-    mask: Tensor | None,
-    logits: bool,
-    backend: Backend,
+    proposals: Proposals, weight: Tensor, *, max_objects: int, backend: Backend
 ) -> tuple[Tensor, Tensor]:
-    """Return the count c ``[...]`` and the features ``[..., max_objects + 1]`` of one computation."""
-    proposals = checked_proposals(attention, boxes, weight, max_objects=max_objects, mask=mask, logits=logits)
+    """Return the count c ``[...]`` and the features ``[..., max_objects + 1]`` of prepared proposals."""
     choose_backend(backend)
     quantities = reference_quantities(proposals, weight, max_objects)
     return quantities.count.squeeze((-2, -1)), quantities.features
@@ -62,8 +53,20 @@ def checked_proposals(
     """Check the inputs of a call and prepare its proposals."""
     check_count("max_objects", max_objects)
     check_weight(weight)
-    check_proposals(attention, boxes, mask, logits=logits, leading=weight.shape[:-2])
+    check_proposal_shapes(attention, boxes, mask, weight_leading=weight.shape[:-2])
+    check_proposal_values(attention, boxes, mask, logits=logits)
     return prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
+
+
+def for_every_head(proposals: Proposals) -> Proposals:
+    """Give the proposals a dimension for weights ``[heads, 8, segments]`` to broadcast along."""
+    attention, boxes, mask, indices = proposals
+    return Proposals(
+        attention.unsqueeze(-2),
+        boxes.unsqueeze(-3),
+        None if mask is None else mask.unsqueeze(-2),
+        None if indices is None else indices.unsqueeze(-2),
+    )
 
 
 def proposal_distance(proposals: Proposals) -> Tensor:
@@ -99,16 +102,8 @@ def count_trace(
     Always computed by the reference, equation by equation.
     """
     heads = weight.shape[0]
-    shared = checked_proposals(
-        attention, boxes, weight[:1].squeeze(0), max_objects=max_objects, mask=mask, logits=logits
-    )
-    every_head = Proposals(
-        shared.attention.unsqueeze(-2),
-        shared.boxes.unsqueeze(-3),
-        None if shared.mask is None else shared.mask.unsqueeze(-2),
-        shared.indices,
-    )
-    q = reference_quantities(every_head, weight, max_objects)
+    shared = checked_proposals(attention, boxes, weight[0], max_objects=max_objects, mask=mask, logits=logits)
+    q = reference_quantities(for_every_head(shared), weight, max_objects)
 
     def of_heads(quantity: Tensor, leading: torch.Size) -> Tensor:
         """Drop the heads dimension where there is one head only."""

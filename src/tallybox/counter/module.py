@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tallybox.checks import check_count
 from tallybox.counter.dispatch import Backend, check_backend
-from tallybox.counter.functional import count_and_features, count_trace
+from tallybox.counter.functional import checked_proposals, count_and_features, count_trace, for_every_head
 from tallybox.counter.published import read_published_weight
 from tallybox.counter.trace import CountTrace
 
@@ -62,15 +62,11 @@ class Counter(nn.Module):
         return count_trace(attention, boxes, self.weight, max_objects=self.max_objects, mask=mask, logits=self.logits)
 
     def _count_and_features(self, attention: Tensor, boxes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        # A dimension for the heads, which the weights [heads, 8, segments] broadcast along.
+        proposals = checked_proposals(
+            attention, boxes, self.weight[0], max_objects=self.max_objects, mask=mask, logits=self.logits
+        )
         return count_and_features(
-            attention.unsqueeze(-2),
-            boxes.unsqueeze(-3),
-            self.weight,
-            max_objects=self.max_objects,
-            mask=None if mask is None else mask.unsqueeze(-2),
-            logits=self.logits,
-            backend=self.backend,
+            for_every_head(proposals), self.weight, max_objects=self.max_objects, backend=self.backend
         )
 
     @classmethod

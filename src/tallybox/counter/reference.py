@@ -11,6 +11,7 @@ Leading dimensions broadcast throughout. Equation numbers are the paper's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -42,7 +43,8 @@ class Activations(NamedTuple):
         return cls(*(partial(interpolate_knots, knots=knots[..., role, :]) for role in range(8)))
 
 
-class Quantities(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Quantities:
     """What `count_quantities` computes; shapes as in the file's docstring."""
 
     relevance: Tensor
@@ -70,7 +72,7 @@ def proposal_similarity(attention: Tensor, relevance: Tensor, distance: Tensor, 
     rows = f.row_of_relevance(relevance) * f.row_of_distance(distance)
     difference = (rows.unsqueeze(-2) - rows.unsqueeze(-3)).abs()  # [..., i, j, k]
     # One dimension more than everywhere else: flatten (j, k), so that the activations still apply.
-    row_likeness = f.likeness(1 - difference.flatten(-2)).unflatten(-1, difference.shape[-2:])
+    row_likeness: Tensor = f.likeness(1 - difference.flatten(-2)).unflatten(-1, difference.shape[-2:])
     return f.likeness(1 - (attention - attention.mT).abs()) * row_likeness.prod(-1)
 
 

@@ -1,0 +1,20 @@
+"""The `tallybox` command's entry point, which also says what to install when the command line is missing."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from tallybox.cli import cli
+    except ModuleNotFoundError as error:
+        if error.name not in ("click", "rich"):
+            raise
+        sys.exit(f"tallybox: the command line needs {error.name}; install it with: pip install 'tallybox[cli]'")
+    cli()
+
+
+if __name__ == "__main__":
+    main()

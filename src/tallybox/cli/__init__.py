@@ -1,0 +1,52 @@
+"""The `tallybox` command. A command parses, calls one library function, prints."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from tallybox import __version__
+from tallybox.errors import TallyboxError
+
+# Each command's room, imported when the command is used: `tallybox --help` stays instant.
+COMMANDS = {
+    "demo": ("tallybox.cli.demo", "Show how the component counts, in the terminal; no files needed."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; a user's mistake ends in one line and exit status 1."""
+        try:
+            return super().invoke(ctx)
+        except TallyboxError as error:
+            if ctx.params["debug"]:
+                raise
+            raise click.ClickException(str(error)) from error
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tallybox")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Count objects from overlapping boxes, differentiably."""
