@@ -13,7 +13,7 @@ def main() -> None:
         if error.name not in ("click", "rich"):
             raise
         sys.exit(f"tallybox: the command line needs {error.name}; install it with: pip install 'tallybox[cli]'")
-    cli()
+    cli(prog_name="tallybox")
 
 
 if __name__ == "__main__":

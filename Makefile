@@ -1,0 +1,56 @@
+# Two commands on a fresh machine with Python 3.11 or newer and make: `make demo` and `make test`.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test check format figures constraints clean
+
+demo: $(VENV)/.demo
+	@$(BIN)/tallybox demo
+
+test: $(VENV)/.develop
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.develop
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/codespell
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.develop
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+# Every picture in the docs that a command can draw in seconds.
+figures: $(VENV)/.develop
+	@$(BIN)/tallybox demo --figure docs/figures/cats.svg > /dev/null
+
+# Pin what is installed now; run it in a fresh environment after changing pyproject.toml.
+constraints: $(VENV)/.develop
+	@{ echo "# Versions that demo, tests and checks use; made by \`make constraints\`."; \
+	   $(BIN)/python -m pip freeze --all --exclude-editable | sed 's/+cpu$$//'; } > constraints.tmp
+	@mv constraints.tmp constraints.txt
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "tallybox needs Python 3.11 or newer; name it with: make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) pip
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "Installing tallybox and PyTorch (a few minutes the first time) ..."
+	@$(PIP) --editable '.[cli]'
+	@touch $@
+
+$(VENV)/.develop: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "Installing tallybox with all extras and its tests (a few minutes the first time) ..."
+	@$(PIP) --editable '.[all]' --group test --group check
+	@touch $@ $(VENV)/.demo

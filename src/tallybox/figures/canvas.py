@@ -1,0 +1,39 @@
+"""How every picture looks and is written: one font size, a colour-blind safe palette, SVG or PNG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from tallybox.errors import InputError
+
+# Okabe and Ito's palette, told apart by all common kinds of colour vision.
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
+
+STYLE = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "svg.fonttype": "path",  # the same letters on every machine
+    "svg.hashsalt": "tallybox",  # the same file for the same picture
+    "savefig.dpi": 150,
+}
+
+
+@contextmanager
+def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
+    """Give a figure of a size in inches to draw on, and write it to ``path`` at the end."""
+    if path.suffix not in (".svg", ".png"):
+        raise InputError(f"a picture's name must end in .svg or .png, but got {path.name!r}")
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A date in the file would make it differ on every run.
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

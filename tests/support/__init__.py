@@ -1,0 +1,1 @@
+"""What the tests share: backends under test, tolerances, inputs, oracles."""

@@ -1,0 +1,28 @@
+"""The backends that every numeric test of the component runs against: one line each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+
+class BackendUnderTest(NamedTuple):
+    """A backend, the dtypes it computes in and the device that its inputs lie on."""
+
+    name: str
+    dtypes: tuple[torch.dtype, ...]
+    device: str = "cpu"
+
+
+BACKENDS = [
+    BackendUnderTest("reference", (torch.float64, torch.float32)),
+]
+
+BACKEND_NAMES = [backend.name for backend in BACKENDS]
+BACKENDS_AND_DTYPES = [(backend.name, dtype) for backend in BACKENDS for dtype in backend.dtypes]
+FLOAT64_BACKENDS = [backend.name for backend in BACKENDS if torch.float64 in backend.dtypes]
+
+
+def device_of(backend: str) -> str:
+    return next(row.device for row in BACKENDS if row.name == backend)
