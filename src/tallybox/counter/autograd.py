@@ -24,8 +24,8 @@ def count_forward(
     max_objects: int,
     keep: bool,
     backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return features, count, and what the backward pass needs (certainty, scale, products)."""
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return features, count, and what the backward pass needs."""
     if backend == "cpu":
         from tallybox.counter.cpu_kernels import count_forward_cpu
 
@@ -44,12 +44,14 @@ def _(
     max_objects: int,
     keep: bool,
     backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, list[Tensor]]:
     images, number = attention.shape
-    kept = (images, number, number) if keep else (0, 0, 0)
-    shapes = ((images, max_objects + 1), (images,), (images,), (images, number), kept)
-    features, count, certainty, scale, products = (attention.new_empty(shape) for shape in shapes)
-    return features, count, certainty, scale, products
+    square = attention.new_empty(images, number, number)
+    products = square if keep else attention.new_empty(0, 0, 0)
+    kept = [attention.new_empty(images), torch.empty_like(attention), products]  # certainty, scale, products
+    if backend == "triton":
+        kept = [*kept[:2], torch.empty_like(square), products, torch.empty_like(weight), torch.empty_like(weight)]
+    return attention.new_empty(images, max_objects + 1), attention.new_empty(images), kept
 
 
 @torch.library.custom_op("tallybox::count_backward", mutates_args=())
@@ -59,15 +61,13 @@ def count_backward(
     weight: Tensor,
     mask: Tensor | None,
     count: Tensor,
-    certainty: Tensor,
-    scale: Tensor,
-    products: Tensor,
+    kept: list[Tensor],
     grad_features: Tensor,
     grad_count: Tensor,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of attention, boxes and weight."""
-    given = (attention, boxes, weight, mask, count, certainty, scale, products, grad_features, grad_count)
+    given = (attention, boxes, weight, mask, count, kept, grad_features, grad_count)
     if backend == "cpu":
         from tallybox.counter.cpu_kernels import count_backward_cpu
 
@@ -96,7 +96,8 @@ class CountFunction(torch.autograd.Function):
         keep: bool,
         backend: str,
     ) -> tuple[Tensor, Tensor]:
-        features, count, *kept = count_forward(attention, boxes, weight, mask, max_objects, keep, backend)
+        """Count, and keep what the gradient needs."""
+        features, count, kept = count_forward(attention, boxes, weight, mask, max_objects, keep, backend)
         ctx.save_for_backward(attention, boxes, weight, mask, count, *kept)
         ctx.backend = backend
         return features, count
@@ -104,8 +105,18 @@ class CountFunction(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]  # torch leaves it untyped
     def backward(ctx: Any, grad_features: Tensor, grad_count: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of attention, boxes and weight."""
+        attention, boxes, weight, mask, count, *kept = ctx.saved_tensors
         gradients = count_backward(
-            *ctx.saved_tensors, grad_features.contiguous(), grad_count.contiguous(), ctx.backend
+            attention,
+            boxes,
+            weight,
+            mask,
+            count,
+            kept,
+            grad_features.contiguous(),
+            grad_count.contiguous(),
+            ctx.backend,
         )
         return (*gradients, None, None, None, None)
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
+from tallybox.counter.autograd import fused_count_and_features
 from tallybox.counter.dispatch import Backend, choose_backend
 from tallybox.counter.proposals import Proposals, prepare_proposals
 from tallybox.counter.reference import Quantities, count_quantities
@@ -42,7 +43,10 @@ def count_and_features(
     proposals: Proposals, weight: Tensor, *, max_objects: int, backend: Backend
 ) -> tuple[Tensor, Tensor]:
     """Return the count c ``[...]`` and the features ``[..., max_objects + 1]`` of prepared proposals."""
-    choose_backend(backend)
+    attention = proposals.attention
+    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=attention.shape[-1])
+    if choice.backend != "reference":
+        return fused_count_and_features(proposals, weight, max_objects, choice.backend)
     quantities = reference_quantities(proposals, weight, max_objects)
     return quantities.count.squeeze((-2, -1)), quantities.features
 

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tallybox import Counter
+from tests.support import oracle
+from tests.support.backends import device_of
+from tests.support.problems import (
+    Problem,
+    assert_same,
+    build_counter,
+    count_of,
+    features_of,
+    inputs_of,
+    random_boxes,
+    random_problem,
+    random_weight,
+    solve,
+)
+from tests.support.tolerances import tolerance
+
+THREE_CATS = torch.tensor(
+    [[0.0, 0.0, 1.0, 1.0], [2.0, 0.0, 3.0, 1.0], [4.0, 0.0, 5.0, 1.0], [4.0, 0.0, 5.0, 1.0]], dtype=torch.float64
+)
+UNTRAINED = torch.ones(1, 8, 16)
+
+
+def oracle_results(problem: Problem) -> dict[str, torch.Tensor]:
+    """Ask the loop oracle for each image and head in turn."""
+    heads = len(problem.weight)
+    leading = problem.attention.shape[:-1]
+    count = torch.empty(*leading, heads, dtype=torch.float64)
+    features = torch.empty(*leading, heads, problem.max_objects + 1, dtype=torch.float64)
+    for image in itertools.product(*(range(size) for size in leading)):
+        for head in range(heads):
+            answer = oracle.answer(
+                problem.attention[image].tolist(),
+                problem.boxes[image].tolist(),
+                problem.weight[head].tolist(),
+                max_objects=problem.max_objects,
+                mask=None if problem.mask is None else problem.mask[image].tolist(),
+                logits=problem.logits,
+            )
+            count[(*image, head)] = answer.count
+            features[(*image, head)] = torch.tensor(answer.features, dtype=torch.float64)
+    return {"count": count.squeeze(-1) if heads == 1 else count, "features": features.flatten(-2)}
+
+
+def assert_like_oracle(problem: Problem, backend: str, dtype: torch.dtype) -> None:
+    got = {"count": count_of(problem, backend, dtype), "features": features_of(problem, backend, dtype)}
+    assert_same(got, oracle_results(problem), tolerance(backend, dtype))
+
+
+@pytest.mark.parametrize(
+    ("attention", "count", "features"),
+    [
+        ([0, 0, 0, 0], 0, [1, 0, 0, 0, 0]),
+        ([1, 0, 0, 0], 1, [0, 1, 0, 0, 0]),
+        ([1, 1, 0, 0], 2, [0, 0, 1, 0, 0]),
+        ([1, 1, 1, 1], 3, [0, 0, 0, 1, 0]),
+        ([0, 0, 1, 1], 1, [0, 1, 0, 0, 0]),
+    ],
+)
+def test_three_cats_one_of_them_seen_twice(backend, dtype, attention, count, features):
+    problem = Problem(torch.tensor(attention, dtype=torch.float64), THREE_CATS, UNTRAINED, max_objects=4)
+    atol = tolerance(backend, dtype).atol
+    assert count_of(problem, backend, dtype).item() == pytest.approx(count, abs=atol)
+    assert features_of(problem, backend, dtype).tolist() == pytest.approx(features, abs=atol)
+
+
+def test_two_half_believed_boxes_worked_out_by_hand(backend, dtype):
+    """a = (1, 1/2), IoU 1/2.
+
+    A12 = 1/2, so Ã12 = X12 = 1/4; Sim12 = 1/2 (3/4)² = 9/32, s = 32/41 for both;
+    |E| = 2 · 1/4 · (32/41)² + 32/41 · (1 + 1/4) = 512/1681 + 40/41 = 2152/1681;
+    p_a = (1/2 + 0)/2 = 1/4, p_D = (1/2 + 0 + 0 + 1/2)/4 = 1/4.
+    """
+    boxes = torch.tensor([[0.0, 0.0, 2.0, 1.0], [0.0, 0.0, 1.0, 1.0]], dtype=torch.float64)
+    problem = Problem(torch.tensor([1.0, 0.5]), boxes, UNTRAINED, max_objects=2)
+    count = (2152 / 1681) ** 0.5
+    atol = tolerance(backend, dtype).atol
+    assert count_of(problem, backend, dtype).item() == pytest.approx(count, abs=atol)
+    expected = [0, (2 - count) / 2, (count - 1) / 2]
+    assert features_of(problem, backend, dtype).tolist() == pytest.approx(expected, abs=atol)
+
+
+@pytest.mark.parametrize(("weight", "count"), [(0.5, 1.01), (0.7, 2.33), (0.9, 6.90)])
+def test_untrained_equal_uncertain_weights_look_like_duplicates(backend, weight, count):
+    corner = 2 * torch.arange(10.0, dtype=torch.float64)[:, None].expand(10, 2)
+    problem = Problem(torch.full((10,), weight), torch.cat((corner, corner + 1), -1), UNTRAINED)
+    assert count_of(problem, backend, torch.float32).item() == pytest.approx(count, abs=0.005)
+
+
+@pytest.mark.parametrize("logits", [False, True], ids=["weights", "logits"])
+@pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
+@pytest.mark.parametrize("proposals", [1, 5, 6, 9], ids=["one", "below", "at", "above"])
+def test_results_are_those_of_the_loop_oracle(backend, dtype, proposals, masked, logits):
+    problem = random_problem(3, proposals=proposals, max_objects=6, heads=2, masked=masked, logits=logits, seed=proposals)
+    assert_like_oracle(problem, backend, dtype)
+
+
+@pytest.mark.parametrize("leading", [(), (4,), (2, 3), (2, 1, 2)], ids=str)
+@pytest.mark.parametrize("heads", [1, 3])
+def test_leading_dimensions_and_heads_are_those_of_the_loop_oracle(backend, dtype, leading, heads):
+    assert_like_oracle(random_problem(*leading, proposals=7, max_objects=5, heads=heads, seed=1), backend, dtype)
+
+
+@pytest.mark.parametrize("segments", [1, 2, 7, 32])
+def test_any_number_of_segments_is_that_of_the_loop_oracle(backend, dtype, segments):
+    assert_like_oracle(random_problem(2, proposals=6, max_objects=6, segments=segments, seed=2), backend, dtype)
+
+
+@pytest.mark.parametrize("size", [10, 20, 36])
+def test_the_sizes_of_the_papers_tasks_are_those_of_the_loop_oracle(backend, dtype, size):
+    assert_like_oracle(random_problem(2, proposals=size, max_objects=min(size, 20), seed=3), backend, dtype)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_batch_equals_loop(backend, dtype, masked):
+    problem = random_problem(5, proposals=8, max_objects=6, heads=2, masked=masked, seed=4)
+    features, count = features_of(problem, backend, dtype), count_of(problem, backend, dtype)
+    for image in range(5):
+        alone = replace(
+            problem,
+            attention=problem.attention[image],
+            boxes=problem.boxes[image],
+            mask=None if problem.mask is None else problem.mask[image],
+        )
+        got = {"features": features_of(alone, backend, dtype), "count": count_of(alone, backend, dtype)}
+        assert_same(got, {"features": features[image], "count": count[image]}, tolerance(backend, dtype))
+
+
+def test_gradients_of_a_batch_equal_those_of_the_loop(backend, dtype):
+    problem = random_problem(4, proposals=7, max_objects=6, masked=True, seed=5)
+    counter = build_counter(problem, backend, dtype)
+    attention, boxes, mask = inputs_of(problem, backend, dtype)
+    counter(attention, boxes, mask).pow(2).sum().backward()
+    looped_counter = build_counter(problem, backend, dtype)
+    looped_attention, looped_boxes, _ = inputs_of(problem, backend, dtype)
+    for image in range(4):
+        looped_counter(looped_attention[image], looped_boxes[image], mask[image]).pow(2).sum().backward()
+    assert_same(
+        {"grad_attention": attention.grad, "grad_boxes": boxes.grad, "grad_weight": counter.weight.grad},
+        {
+            "grad_attention": looped_attention.grad,
+            "grad_boxes": looped_boxes.grad,
+            "grad_weight": looped_counter.weight.grad,
+        },
+        tolerance(backend, dtype),
+    )
+
+
+def test_heads_are_independent_counters_over_the_same_proposals(backend, dtype):
+    problem = random_problem(2, proposals=7, max_objects=5, heads=3, seed=6)
+    together = features_of(problem, backend, dtype).unflatten(-1, (3, 6))
+    counts = count_of(problem, backend, dtype)
+    for head in range(3):
+        alone = replace(problem, weight=problem.weight[head : head + 1])
+        got = {"features": features_of(alone, backend, dtype), "count": count_of(alone, backend, dtype)}
+        assert_same(got, {"features": together[:, head], "count": counts[:, head]}, tolerance(backend, dtype))
+
+
+@pytest.mark.parametrize("proposals", [6, 9], ids=["all kept", "some kept"])
+def test_non_contiguous_equals_contiguous(backend, dtype, proposals):
+    problem = random_problem(3, proposals=proposals, max_objects=6, masked=True, seed=7)
+    strided = replace(
+        problem,
+        attention=problem.attention.mT.contiguous().mT,
+        boxes=problem.boxes.mT.contiguous().mT,
+        mask=problem.mask.repeat_interleave(2, dim=-1)[..., ::2],
+    )
+    assert not strided.attention.is_contiguous()
+    assert not strided.boxes.is_contiguous()
+    assert not strided.mask.is_contiguous()
+    assert not inputs_of(strided, backend, dtype)[1].is_contiguous()
+    assert_same(solve(strided, backend, dtype), solve(problem, backend, dtype), tolerance(backend, dtype))
+
+
+def test_boxes_shared_by_a_batch_give_what_copies_of_them_give(backend, dtype):
+    problem = random_problem(3, proposals=8, max_objects=6, seed=8)
+    shared = replace(problem, boxes=problem.boxes[0])
+    copied = replace(problem, boxes=problem.boxes[0].expand(3, 8, 4))
+    got, expected = solve(shared, backend, dtype), solve(copied, backend, dtype)
+    expected["grad_boxes"] = expected["grad_boxes"].sum(0)
+    assert_same(got, expected, tolerance(backend, dtype))
+
+
+def test_a_mask_can_have_leading_dimensions_that_the_proposals_lack(backend, dtype):
+    problem = random_problem(proposals=7, max_objects=5, seed=9)
+    mask = torch.tensor([[True] * 7, [False] * 3 + [True] * 4, [False] * 7])
+    got = features_of(replace(problem, mask=mask), backend, dtype)
+    for row in range(3):
+        expected = features_of(replace(problem, mask=mask[row]), backend, dtype)
+        torch.testing.assert_close(got[row], expected, **tolerance(backend, dtype)._asdict())
+
+
+@pytest.mark.parametrize("proposals", [0, 4, 12])
+def test_an_empty_batch_gives_empty_results_and_zero_weight_gradients(backend, dtype, proposals):
+    problem = random_problem(0, proposals=proposals, heads=2)
+    results = solve(problem, backend, dtype)
+    assert results["features"].shape == (0, 22)
+    assert results["count"].shape == (0, 2)
+    assert results["grad_attention"].shape == (0, proposals)
+    assert (results["grad_weight"] == 0).all()
+
+
+NOTHING = {
+    "no proposals": random_problem(2, proposals=0),
+    "all masked": replace(random_problem(2, proposals=5), mask=torch.zeros(2, 5, dtype=torch.bool)),
+    "many masked": replace(random_problem(2, proposals=15), mask=torch.zeros(2, 15, dtype=torch.bool)),
+    "all of weight zero": replace(random_problem(2, proposals=5), attention=torch.zeros(2, 5)),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_images_without_relevant_proposals_count_zero_with_finite_gradients(backend, dtype, name):
+    results = solve(NOTHING[name], backend, dtype)
+    assert results["count"].tolist() == pytest.approx([0, 0], abs=1e-9)
+    assert all(value.isfinite().all() for value in results.values())
+
+
+@pytest.mark.parametrize("name", ["no proposals", "all masked", "many masked"])
+def test_images_without_proposals_are_certain_of_zero(backend, dtype, name):
+    features = features_of(NOTHING[name], backend, dtype)
+    torch.testing.assert_close(features, torch.eye(11, dtype=torch.float64)[[0, 0]], rtol=0, atol=1e-6)
+
+
+def test_masking_all_proposals_of_one_image_leaves_the_others_alone(backend, dtype):
+    problem = random_problem(3, proposals=6, seed=10)
+    mask = torch.ones(3, 6, dtype=torch.bool)
+    mask[1] = False
+    got, expected = solve(replace(problem, mask=mask), backend, dtype), solve(problem, backend, dtype)
+    for name in ("count", "features", "grad_attention", "grad_boxes"):
+        torch.testing.assert_close(got[name][[0, 2]], expected[name][[0, 2]], **tolerance(backend, dtype)._asdict())
+    assert (got["grad_attention"][1] == 0).all()
+
+
+def test_one_proposal_counts_the_root_of_its_first_activation(backend, dtype):
+    problem = Problem(torch.tensor([0.6], dtype=torch.float64), THREE_CATS[:1], random_weight(1, 8, 16, seed=11))
+    expected = oracle.activation(0.36, problem.weight[0, 0].tolist()) ** 0.5
+    assert count_of(problem, backend, dtype).item() == pytest.approx(expected, abs=tolerance(backend, dtype).atol)
+
+
+def test_more_objects_than_max_objects_count_as_max_objects(backend, dtype):
+    corner = 2 * torch.arange(8.0, dtype=torch.float64)[:, None].expand(8, 2)
+    problem = Problem(torch.ones(8), torch.cat((corner, corner + 1), -1), UNTRAINED, max_objects=5)
+    assert count_of(problem, backend, dtype).item() == pytest.approx(5, abs=tolerance(backend, dtype).atol)
+
+
+class CounterOfCount(Counter):
+    """A counter whose forward pass is its count."""
+
+    forward = Counter.count
+
+
+@pytest.mark.parametrize("kind", [Counter, CounterOfCount])
+@pytest.mark.parametrize("proposals", [4, 7], ids=["all kept", "some kept"])
+def test_gradients_are_those_of_finite_differences(float64_backend, proposals, kind):
+    problem = random_problem(2, proposals=proposals, max_objects=4, segments=3, masked=True, seed=12)
+    attention, boxes, mask = inputs_of(problem, float64_backend, torch.float64)
+    counter = kind(4, segments=3, backend=float64_backend)
+
+    def call(attention, boxes, weight):
+        return torch.func.functional_call(counter, {"weight": weight}, (attention, boxes, mask))
+
+    weight = problem.weight.to(attention.device).requires_grad_()
+    assert torch.autograd.gradcheck(call, (attention, boxes, weight))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_every_backend_and_dtype_agrees_with_the_reference_in_float64(backend, dtype, masked):
+    problem = random_problem(8, proposals=12, max_objects=10, heads=2, masked=masked, seed=13)
+    expected = solve(problem, "reference", torch.float64)
+    assert_same(solve(problem, backend, dtype), expected, tolerance(backend, dtype))
+
+
+def test_results_do_not_depend_on_what_uninitialised_memory_holds(backend, dtype):
+    problem = random_problem(3, proposals=12, masked=True, seed=14)
+    expected = solve(problem, backend, dtype)
+    torch.use_deterministic_algorithms(True)  # fills what torch.empty returns with NaN
+    try:
+        got = solve(problem, backend, dtype)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert_same(got, expected, tolerance(backend, dtype))
+
+
+def test_features_and_counts_have_the_shapes_of_the_contract(backend):
+    device = device_of(backend)
+    attention, boxes = torch.rand(2, 3, 7, device=device), random_boxes(2, 3, 7, seed=15).float().to(device)
+    one, several = Counter(5, backend=backend).to(device), Counter(5, heads=4, backend=backend).to(device)
+    assert one(attention, boxes).shape == (2, 3, 6)
+    assert one.count(attention, boxes).shape == (2, 3)
+    assert several(attention, boxes).shape == (2, 3, 24)
+    assert several.count(attention, boxes).shape == (2, 3, 4)
+
+
+def test_a_new_counter_has_one_weight_of_ones():
+    counter = Counter(heads=3, segments=7)
+    assert {name: list(value.shape) for name, value in counter.state_dict().items()} == {"weight": [3, 8, 7]}
+    assert (counter.weight == 1).all()
+
+
+def test_repr_states_every_setting():
+    counter = Counter(5, heads=2, segments=4, logits=True, backend="reference")
+    expected = "Counter(max_objects=5, heads=2, segments=4, logits=True, backend='reference')"
+    assert repr(counter) == expected

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tallybox import Counter, TallyboxError, compat
+from tests.support.problems import assert_same, random_boxes
+from tests.support.reference_cases import CASE_NUMBERS, ReferenceCase, load_case, published_state_dict
+from tests.support.tolerances import PUBLISHED, PUBLISHED_WITHOUT_UNION_FLOOR
+
+USED = 8
+
+
+def published_counter(case: ReferenceCase) -> compat.Counter:
+    return compat.Counter(case.objects, already_sigmoided=not case.logits).double()
+
+
+def run_published(counter: compat.Counter, case: ReferenceCase, unit: float = 1.0) -> dict[str, torch.Tensor]:
+    """Features and every gradient of the published interface, with the boxes in another unit."""
+    attention = case.attention.clone().requires_grad_()
+    boxes = case.boxes.clone().requires_grad_()
+    features = counter(boxes.mT * unit, attention)
+    features.backward(case.grad_features)
+    return {
+        "features": features.detach(),
+        "grad_attention": attention.grad,
+        "grad_boxes": boxes.grad,
+        "grad_weights": torch.stack([counter.f[k].weight.grad for k in range(USED)]),
+    }
+
+
+def run_counter(case: ReferenceCase) -> dict[str, torch.Tensor]:
+    counter = Counter.from_published(published_state_dict(case.weights), case.objects, logits=case.logits)
+    attention = case.attention.clone().requires_grad_()
+    boxes = case.boxes.clone().requires_grad_()
+    features = counter(attention, boxes)
+    features.backward(case.grad_features)
+    return {
+        "features": features.detach(),
+        "grad_attention": attention.grad,
+        "grad_boxes": boxes.grad,
+        "grad_weights": nn.functional.pad(counter.weight.grad[0], (1, 0)),
+    }
+
+
+def stored_results(case: ReferenceCase) -> dict[str, torch.Tensor]:
+    return {name: getattr(case, name) for name in ("features", "grad_attention", "grad_boxes", "grad_weights")}
+
+
+@pytest.mark.parametrize("number", CASE_NUMBERS)
+@pytest.mark.parametrize("entries", [17, 16])
+@pytest.mark.parametrize("activations", [16, 8])
+def test_published_interface_gives_the_stored_features_and_gradients(number, activations, entries):
+    case = load_case(number)
+    counter = published_counter(case)
+    counter.load_state_dict(published_state_dict(case.weights, activations=activations, entries=entries))
+    assert_same(run_published(counter, case), stored_results(case), PUBLISHED)
+
+
+@pytest.mark.parametrize("number", CASE_NUMBERS)
+def test_converted_counter_gives_the_stored_features_and_gradients_up_to_the_published_constant(number):
+    case = load_case(number)
+    assert_same(run_counter(case), stored_results(case), PUBLISHED_WITHOUT_UNION_FLOOR)
+
+
+@pytest.mark.parametrize("number", CASE_NUMBERS)
+def test_converted_counter_agrees_with_the_published_interface_where_the_constant_vanishes(number):
+    """In a unit a thousand times smaller the published 1e-12 is nothing; `Counter` has no unit."""
+    case = load_case(number)
+    counter = published_counter(case)
+    counter.load_state_dict(published_state_dict(case.weights))
+    assert_same(run_counter(case), run_published(counter, case, unit=1e3), PUBLISHED)
+
+
+def test_a_checkpoint_of_a_data_parallel_counter_loads():
+    case = load_case(0)
+    counter = published_counter(case)
+    counter.load_state_dict(published_state_dict(case.weights, prefix="module."))
+    torch.testing.assert_close(run_published(counter, case)["features"], case.features, rtol=0, atol=PUBLISHED.atol)
+
+
+class Answerer(nn.Module):
+    """A larger model with a counter inside."""
+
+    def __init__(self, objects: int) -> None:
+        super().__init__()
+        self.text = nn.Linear(2, 3)
+        self.counter = compat.Counter(objects, already_sigmoided=True)
+
+
+@pytest.mark.parametrize("entries", [17, 16])
+@pytest.mark.parametrize("activations", [16, 8])
+def test_a_checkpoint_of_a_larger_model_loads(activations, entries):
+    case = load_case(0)
+    model = Answerer(case.objects).double()
+    checkpoint = dict(Answerer(case.objects).double().text.state_dict(prefix="text."))
+    checkpoint |= published_state_dict(case.weights, activations=activations, entries=entries, prefix="counter.")
+    model.load_state_dict(checkpoint)
+    got = run_published(model.counter, case)
+    torch.testing.assert_close(got["features"], case.features, rtol=0, atol=PUBLISHED.atol)
+
+
+def test_loading_leaves_the_users_checkpoint_alone():
+    case = load_case(0)
+    checkpoint = published_state_dict(case.weights, activations=8, entries=16, prefix="module.")
+    published_counter(case).load_state_dict(checkpoint)
+    assert list(checkpoint) == [f"module.f.{k}.weight" for k in range(8)]
+    assert all(len(weight) == 16 for weight in checkpoint.values())
+
+
+def test_its_own_checkpoint_has_the_published_keys_and_shapes_and_loads_back():
+    case = load_case(1)
+    counter = published_counter(case)
+    counter.load_state_dict(published_state_dict(case.weights))
+    saved = counter.state_dict()
+    assert {key: len(value) for key, value in saved.items()} == {f"f.{k}.weight": 17 for k in range(16)}
+    again = published_counter(case)
+    again.load_state_dict(saved)
+    assert all(torch.equal(again.state_dict()[key], value) for key, value in saved.items())
+
+
+def bad_checkpoint(**changes: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    """A good checkpoint with the entries f<k> replaced, or left out where None."""
+    checkpoint = published_state_dict(load_case(0).weights)
+    for name, value in changes.items():
+        key = f"f.{name[1:]}.weight"
+        if value is None:
+            del checkpoint[key]
+        else:
+            checkpoint[key] = value
+    return checkpoint
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"f3": torch.ones(12)}, r"f\.3\.weight must have 16 or 17 entries, but got shape \[12\]"),
+        ({"f3": torch.ones(17, 1)}, r"f\.3\.weight must have 16 or 17 entries, but got shape \[17, 1\]"),
+        ({"f3": torch.ones(17)}, r"f\.3\.weight must start with the fixed zero of the published module, but got 1\.0"),
+    ],
+    ids=["length", "dimensions", "first entry"],
+)
+def test_a_checkpoint_of_another_layout_is_a_clear_error(changes, message):
+    with pytest.raises(TallyboxError, match=message):
+        compat.Counter(10).load_state_dict(bad_checkpoint(**changes))
+    with pytest.raises(TallyboxError, match=message):
+        Counter.from_published(bad_checkpoint(**changes), 10)
+
+
+def test_a_missing_activation_is_named():
+    with pytest.raises(RuntimeError, match=r'Missing key.*"f\.3\.weight"'):
+        compat.Counter(10).load_state_dict(bad_checkpoint(f3=None))
+    with pytest.raises(TallyboxError, match=r"f\.3\.weight, but it is missing"):
+        Counter.from_published(bad_checkpoint(f3=None), 10)
+
+
+def test_no_parameter_is_left_without_a_gradient():
+    counter = compat.Counter(3)
+    counter(random_boxes(2, 4, seed=0).float().mT, torch.randn(2, 4)).sum().backward()
+    assert {name for name, _ in counter.named_parameters()} == {f"f.{k}.weight" for k in range(8)}
+    assert all(parameter.grad is not None for parameter in counter.parameters())
+
+
+def test_the_fixed_zero_stays_zero_in_training():
+    counter = compat.Counter(3)
+    optimizer = torch.optim.Adam(counter.parameters(), lr=0.1)
+    counter(random_boxes(2, 4, seed=1).float().mT, torch.randn(2, 4)).pow(2).sum().backward()
+    optimizer.step()
+    assert all(activation.weight[0] == 0 for activation in counter.f)
+
+
+def test_a_box_without_area_is_distant_from_itself_as_published():
+    point = torch.zeros(1, 4, 2)
+    features = compat.Counter(2, already_sigmoided=True)(point, torch.ones(1, 2))
+    mended = Counter(2).count(torch.ones(1, 2), point.mT)
+    # Two copies at distance 1 from each other and from themselves: |E| = 4 · 1/4 + 2 · 1/2.
+    torch.testing.assert_close(features, torch.tensor([[0, 2 - 2**0.5, 2**0.5 - 1]]), rtol=0, atol=1e-6)
+    assert mended.item() == pytest.approx(1)
+
+
+def test_padding_with_logits_of_minus_infinity_has_weight_zero_as_published():
+    boxes = random_boxes(1, 4, seed=2).float()
+    padded = torch.tensor([[2.0, 1.0, -torch.inf, -torch.inf]])
+    got = compat.Counter(4)(boxes.mT, padded)
+    expected = compat.Counter(4, already_sigmoided=True)(boxes.mT, padded.sigmoid())
+    torch.testing.assert_close(got, expected)
+
+
+def test_logits_are_the_default_as_published():
+    boxes, logits = random_boxes(2, 5, seed=3).float().mT, torch.randn(2, 5)
+    expected = compat.Counter(3, already_sigmoided=True)(boxes, logits.sigmoid())
+    torch.testing.assert_close(compat.Counter(3)(boxes, logits), expected)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "attention", "message"),
+    [
+        ((2, 5, 4), (2, 5), r"must have shapes \[B, 4, N\] and \[B, N\], but got \[2, 5, 4\] and \[2, 5\]"),
+        ((4, 5), (5,), r"must have shapes \[B, 4, N\] and \[B, N\], but got \[4, 5\] and \[5\]"),
+        ((2, 4, 2), (2, 2), r"at least objects=3 proposals, but got 2; tallybox\.Counter takes fewer"),
+        ((2, 4, 6), (2, 5), r"one box for each of the 5 weights"),
+        ((3, 4, 5), (2, 5), r"leading dimensions .* must broadcast"),
+    ],
+    ids=["not transposed", "no batch", "too few", "numbers differ", "batches differ"],
+)
+def test_wrong_shapes_are_clear_errors(boxes, attention, message):
+    with pytest.raises(TallyboxError, match=message):
+        compat.Counter(3)(torch.ones(boxes), torch.ones(attention))
+
+
+def test_the_number_of_objects_must_be_a_whole_number_of_at_least_one():
+    with pytest.raises(TallyboxError, match=r"objects must be at least 1, but got 0"):
+        compat.Counter(0)
+    with pytest.raises(TallyboxError, match=r"objects must be a whole number, but got 2\.5"):
+        compat.Counter(2.5)

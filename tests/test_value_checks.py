@@ -1,0 +1,92 @@
+"""When values are looked at: by default only where that costs no waiting."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tallybox import Counter, check_values
+from tallybox.errors import InputError
+from tests.support.problems import random_boxes
+
+BAD_ATTENTION = torch.tensor([0.5, 3.0])
+BOXES = random_boxes(2, seed=0).float()
+
+
+def values_are_checked() -> bool:
+    try:
+        Counter(2)(BAD_ATTENTION, BOXES)
+    except InputError:
+        return True
+    return False
+
+
+@pytest.fixture(autouse=True)
+def default_mode():
+    """Leave the mode as it was found."""
+    with check_values("auto"):
+        yield
+
+
+def test_tensors_in_cpu_memory_are_checked_by_default():
+    assert values_are_checked()
+
+
+def test_tensors_elsewhere_are_not_looked_at_by_default():
+    """A meta tensor has no values: looking at one would raise."""
+    counter = Counter(3, heads=2).to("meta")
+    attention = torch.empty(2, 5, device="meta")
+    features = counter(attention, torch.empty(2, 5, 4, device="meta"), torch.empty(2, 5, device="meta") > 0)
+    assert features.shape == (2, 8)
+
+
+def test_always_looks_wherever_they_are():
+    with check_values("always"), pytest.raises(RuntimeError, match="meta"):
+        Counter(3).to("meta")(torch.empty(2, 5, device="meta"), torch.empty(2, 5, 4, device="meta"))
+
+
+def test_never_looks_at_nothing():
+    with check_values("never"):
+        assert not values_are_checked()
+
+
+def test_shapes_are_checked_in_every_mode():
+    with check_values("never"), pytest.raises(InputError, match="boxes must have shape"):
+        Counter(2)(BAD_ATTENTION, BOXES[:, :3])
+
+
+def test_a_plain_call_holds_from_then_on():
+    check_values("never")
+    assert not values_are_checked()
+    check_values("always")
+    assert values_are_checked()
+
+
+def test_a_block_restores_the_mode_around_it():
+    check_values("never")
+    with check_values("always"):
+        assert values_are_checked()
+        with check_values("never"):
+            assert not values_are_checked()
+        assert values_are_checked()
+    assert not values_are_checked()
+
+
+def test_a_block_restores_the_mode_after_an_error():
+    with pytest.raises(KeyError), check_values("never"):
+        raise KeyError
+    assert values_are_checked()
+
+
+def test_an_unknown_mode_is_an_error_and_changes_nothing():
+    with pytest.raises(InputError, match="mode must be \"auto\", \"always\" or \"never\", but got 'sometimes'"):
+        check_values("sometimes")
+    assert values_are_checked()
+
+
+@pytest.mark.parametrize("mode", ["auto", "always"])
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_code_does_not_look_at_values(mode):
+    compiled = torch.compile(Counter(2), fullgraph=True, backend="eager")
+    with check_values(mode):
+        assert compiled(BAD_ATTENTION, BOXES).isfinite().all()
