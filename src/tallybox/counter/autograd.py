@@ -103,7 +103,7 @@ class CountFunction(torch.autograd.Function):
         return features, count
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]  # torch leaves it untyped
+    @once_differentiable
     def backward(ctx: Any, grad_features: Tensor, grad_count: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of attention, boxes and weight."""
         attention, boxes, weight, mask, count, *kept = ctx.saved_tensors

@@ -12,8 +12,6 @@ activations is therefore counted twice, and halved.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -32,6 +30,11 @@ def _look_up(x, base, rise, S: tl.constexpr):
     index = start.to(tl.int32)
     segment_rise = tl.load(rise + index)
     return tl.load(base + index) + segment_rise * (position - start), segment_rise, position
+
+
+@triton.jit
+def _value(x, base, rise, S: tl.constexpr):
+    return _look_up(x, base, rise, S)[0]
 
 
 @triton.jit
@@ -67,7 +70,7 @@ def _real(mask, image, i, N, HAS_MASK: tl.constexpr):
 
 
 @triton.jit
-def _distance(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
+def _overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
     """D of boxes a [B, 1] and b [1, B], with the overlap's width and height, and the union."""
     width = tl.minimum(ax2, bx2) - tl.maximum(ax1, bx1)
     height = tl.minimum(ay2, by2) - tl.maximum(ay1, by1)
@@ -78,6 +81,18 @@ def _distance(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
     same = (ax1 == bx1) & (ay1 == by1) & (ax2 == bx2) & (ay2 == by2)
     distance = tl.where(union > 0, 1.0 - shared / tl.where(union > 0, union, 1.0), tl.where(same, 0.0, 1.0))
     return distance, width, height, union
+
+
+@triton.jit
+def _distance(boxes, image, i, j, real_i, real_j, N):
+    """D of boxes i and j [B, B], exactly 0 for a box with itself."""
+    ax1, ay1, ax2, ay2 = _boxes(boxes, image, i, real_i, N)
+    bx1, by1, bx2, by2 = _boxes(boxes, image, j, real_j, N)
+    distance = _overlap(
+        ax1[:, None], ay1[:, None], ax2[:, None], ay2[:, None],
+        bx1[None, :], by1[None, :], bx2[None, :], by2[None, :],
+    )[0]  # fmt: skip
+    return tl.where(i[:, None] == j[None, :], 0.0, distance)
 
 
 @triton.jit
@@ -131,23 +146,17 @@ def _count_forward_kernel(
         i = i0 + tile
         real_i = _real(mask, image, i, N, HAS_MASK)
         a_i = tl.load(attention + image * N + i, mask=real_i, other=0.0)[:, None]
-        ax1, ay1, ax2, ay2 = _boxes(boxes, image, i, real_i, N)
         for j0 in range(0, N, B):
             j = j0 + tile
             real_j = _real(mask, image, j, N, HAS_MASK)
             pair = real_i[:, None] & real_j[None, :]
             a_j = tl.load(attention + image * N + j, mask=real_j, other=0.0)[None, :]
-            bx1, by1, bx2, by2 = _boxes(boxes, image, j, real_j, N)
-            d, _, _, _ = _distance(
-                ax1[:, None], ay1[:, None], ax2[:, None], ay2[:, None],
-                bx1[None, :], by1[None, :], bx2[None, :], by2[None, :],
-            )  # fmt: skip
-            d = tl.where(i[:, None] == j[None, :], 0.0, d)
-            of_a, _, _ = _look_up(a_i * a_j, base + 3 * S, rise + 3 * S, S)
-            of_d, _, _ = _look_up(d, base + 4 * S, rise + 4 * S, S)
+            d = _distance(boxes, image, i, j, real_i, real_j, N)
+            of_a = _value(a_i * a_j, base + 3 * S, rise + 3 * S, S)
+            of_d = _value(d, base + 4 * S, rise + 4 * S, S)
             x = tl.where(pair, of_a * of_d, 0.0)
             tl.store(rows + square + i[:, None] * N + j[None, :], x, mask=(i[:, None] < N) & (j[None, :] < N))
-            sure, _, _ = _look_up(d, base + 6 * S, rise + 6 * S, S)
+            sure = _value(d, base + 6 * S, rise + 6 * S, S)
             from_distance += tl.sum(tl.sum(tl.where(pair, tl.abs(sure - 0.5), 0.0), axis=1), axis=0)
     tl.debug_barrier()
 
@@ -166,7 +175,7 @@ def _count_forward_kernel(
             for k in range(0, N):
                 x_i = tl.load(rows + square + k * N + i, mask=i < N, other=0.0)[:, None]
                 x_j = tl.load(rows + square + k * N + j, mask=j < N, other=0.0)[None, :]
-                factor, _, _ = _look_up(1.0 - tl.abs(x_i - x_j), base + 2 * S, rise + 2 * S, S)
+                factor = _value(1.0 - tl.abs(x_i - x_j), base + 2 * S, rise + 2 * S, S)
                 is_zero = factor == 0
                 zeros += is_zero.to(tl.int32)
                 product *= tl.where(is_zero, 1.0, factor)
@@ -175,7 +184,7 @@ def _count_forward_kernel(
                 signed = tl.where(zeros == 0, product, tl.where(zeros == 1, -product, 0.0))
                 tl.store(products + square + i[:, None] * N + j[None, :], signed,
                          mask=(i[:, None] < N) & (j[None, :] < N))  # fmt: skip
-            close, _, _ = _look_up(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
+            close = _value(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
             similarity = tl.where(zeros == 0, close * product, 0.0)
             similarity = tl.where(i[:, None] == j[None, :], 1.0, similarity)
             alike += tl.sum(tl.where(real_i[:, None] & real_j[None, :], similarity, 0.0), axis=1)
@@ -188,24 +197,18 @@ def _count_forward_kernel(
         i = i0 + tile
         real_i = _real(mask, image, i, N, HAS_MASK)
         a_i = tl.load(attention + image * N + i, mask=real_i, other=0.0)
-        ax1, ay1, ax2, ay2 = _boxes(boxes, image, i, real_i, N)
-        loops, _, _ = _look_up(a_i * a_i, base, rise, S)
+        loops = _value(a_i * a_i, base, rise, S)
         for j0 in range(0, N, B):
             j = j0 + tile
             real_j = _real(mask, image, j, N, HAS_MASK)
             a_j = tl.load(attention + image * N + j, mask=real_j, other=0.0)
-            bx1, by1, bx2, by2 = _boxes(boxes, image, j, real_j, N)
-            d, _, _, _ = _distance(
-                ax1[:, None], ay1[:, None], ax2[:, None], ay2[:, None],
-                bx1[None, :], by1[None, :], bx2[None, :], by2[None, :],
-            )  # fmt: skip
-            d = tl.where(i[:, None] == j[None, :], 0.0, d)
-            of_a, _, _ = _look_up(a_i[:, None] * a_j[None, :], base, rise, S)
-            of_d, _, _ = _look_up(d, base + S, rise + S, S)
+            d = _distance(boxes, image, i, j, real_i, real_j, N)
+            of_a = _value(a_i[:, None] * a_j[None, :], base, rise, S)
+            of_d = _value(d, base + S, rise + S, S)
             s_j = tl.load(scale + image * N + j, mask=real_j, other=0.0)
             loops += tl.sum(of_a * of_d * s_j[None, :], axis=1)
         total += tl.sum(loops * tl.load(scale + image * N + i, mask=real_i, other=0.0), axis=0)
-        sure, _, _ = _look_up(a_i, base + 5 * S, rise + 5 * S, S)
+        sure = _value(a_i, base + 5 * S, rise + 5 * S, S)
         from_attention += tl.sum(tl.where(real_i, tl.abs(sure - 0.5), 0.0), axis=0)
         number += tl.sum(real_i.to(tl.float32), axis=0)
 
@@ -213,7 +216,7 @@ def _count_forward_kernel(
     divisor = tl.maximum(number, 1.0)
     mean = tl.where(number > 0, from_attention / divisor + from_distance / (divisor * divisor), 1.0)
     c = tl.minimum(tl.sqrt(total + 1e-20), MAX_OBJECTS * 1.0)
-    confidence, _, _ = _look_up(mean, base + 7 * S, rise + 7 * S, S)
+    confidence = _value(mean, base + 7 * S, rise + 7 * S, S)
     lower = tl.floor(c)
     upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
     class_number = tl.arange(0, CLASSES)
@@ -275,21 +278,15 @@ def _count_backward_kernel(
             real_i = _real(mask, image, i, N, HAS_MASK)
             a_i = tl.load(attention + image * N + i, mask=real_i, other=0.0)
             s_i = tl.load(scale + image * N + i, mask=real_i, other=0.0)
-            ax1, ay1, ax2, ay2 = _boxes(boxes, image, i, real_i, N)
             loop, loop_rise, loop_position = _look_up(a_i * a_i, base, rise, S)
             grad_scale = loop
             for j0 in range(0, N, B):
                 j = j0 + tile
                 real_j = _real(mask, image, j, N, HAS_MASK)
                 a_j = tl.load(attention + image * N + j, mask=real_j, other=0.0)
-                bx1, by1, bx2, by2 = _boxes(boxes, image, j, real_j, N)
-                d, _, _, _ = _distance(
-                    ax1[:, None], ay1[:, None], ax2[:, None], ay2[:, None],
-                    bx1[None, :], by1[None, :], bx2[None, :], by2[None, :],
-                )  # fmt: skip
-                d = tl.where(i[:, None] == j[None, :], 0.0, d)
-                of_a, _, _ = _look_up(a_i[:, None] * a_j[None, :], base, rise, S)
-                of_d, _, _ = _look_up(d, base + S, rise + S, S)
+                d = _distance(boxes, image, i, j, real_i, real_j, N)
+                of_a = _value(a_i[:, None] * a_j[None, :], base, rise, S)
+                of_d = _value(d, base + S, rise + S, S)
                 s_j = tl.load(scale + image * N + j, mask=real_j, other=0.0)
                 grad_scale += 2.0 * tl.sum(of_a * of_d * s_j[None, :], axis=1)
             tl.store(grad_alike + image * N + i, -grad_total * grad_scale * s_i * s_i, mask=i < N)
@@ -318,7 +315,7 @@ def _count_backward_kernel(
                 for j in range(0, N):
                     real_j = _real(mask, image, j, N, HAS_MASK)
                     a_j = tl.load(attention + image * N + j)
-                    close, _, _ = _look_up(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
+                    close = _value(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
                     signed = tl.load(products + square + j * N + i, mask=i < N, other=0.0)
                     grad = (alike_i + tl.load(grad_alike + image * N + j)) * close * tl.abs(signed)
                     grad = tl.where(real_i & real_j & (i != j), grad, 0.0)[:, None]
@@ -359,7 +356,7 @@ def _count_backward_kernel(
                 alike_j = tl.load(grad_alike + image * N + j, mask=real_j, other=0.0)[None, :]
                 x1, y1, x2, y2 = _boxes(boxes, image, j, real_j, N)
                 bx1, by1, bx2, by2 = x1[None, :], y1[None, :], x2[None, :], y2[None, :]
-                d, width, height, union = _distance(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
+                d, width, height, union = _overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
                 here, there = i[:, None] * N + j[None, :], j[None, :] * N + i[:, None]
 
                 grad_edge = tl.where(pair, 2.0 * grad_total * s_i * s_j, 0.0)
@@ -367,9 +364,9 @@ def _count_backward_kernel(
                 grad_row += tl.load(grad_rows + square + there, mask=pair, other=0.0)
                 edge_a, edge_a_rise, at_a = _look_up(a_i * a_j, base, rise, S)
                 edge_d, edge_d_rise, at_d = _look_up(d, base + S, rise + S, S)
-                row_a, row_a_rise, _ = _look_up(a_i * a_j, base + 3 * S, rise + 3 * S, S)
-                row_d, row_d_rise, _ = _look_up(d, base + 4 * S, rise + 4 * S, S)
-                sure, sure_rise, _ = _look_up(d, base + 6 * S, rise + 6 * S, S)
+                row_a, row_a_rise, at_a = _look_up(a_i * a_j, base + 3 * S, rise + 3 * S, S)
+                row_d, row_d_rise, at_d = _look_up(d, base + 4 * S, rise + 4 * S, S)
+                sure, sure_rise, at_d = _look_up(d, base + 6 * S, rise + 6 * S, S)
                 side = tl.where(sure > 0.5, 1.0, tl.where(sure < 0.5, -1.0, 0.0))
                 grad_sure = tl.where(pair, 2.0 * grad_mean / (number * number) * side, 0.0)
                 owed1 += 0.5 * _owed(at_a, grad_edge * edge_d, s)
@@ -380,7 +377,7 @@ def _count_backward_kernel(
 
                 product = tl.maximum(tl.load(products + square + here, mask=pair, other=0.0), 0.0)
                 grad_close = (alike_i + alike_j) * product
-                _, close_rise, at_close = _look_up(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
+                close, close_rise, at_close = _look_up(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
                 owed3 += 0.5 * _owed(at_close, grad_close, s)
                 side = tl.where(a_i > a_j, 1.0, tl.where(a_i < a_j, -1.0, 0.0))
                 grad_relevance = (grad_edge * edge_d * edge_a_rise + grad_row * row_d * row_a_rise) * S

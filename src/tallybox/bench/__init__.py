@@ -1,0 +1,1 @@
+"""Measurements: correctness first, then time and memory, with the machine they were made on."""

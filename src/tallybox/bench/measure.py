@@ -1,0 +1,123 @@
+"""How every measurement is made: warm up, repeat, report the median; memory as the peak above what was there."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tallybox import __version__
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a benchmark: ours beside the reference, in one run on one machine."""
+
+    case: str
+    median_ms: float
+    reference_ms: float
+    speedup: float
+    peak_bytes: int | None  # None where this machine cannot tell
+    reference_peak_bytes: int | None
+
+
+def report(rows: list[Row], device: torch.device) -> dict[str, Any]:
+    """Return a benchmark's result, ready for JSON."""
+    return {"machine": describe_machine(device), "rows": [asdict(row) for row in rows]}
+
+
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """Say what a measurement was made on."""
+    machine: dict[str, Any] = {
+        "processor": _processor_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "tallybox": __version__,
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    if device.type == "cuda":
+        machine["accelerator"] = torch.cuda.get_device_name(device)
+    return machine
+
+
+def _processor_name() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def median_ms(run: Callable[[], object], device: torch.device, *, seconds: float = 2.0) -> float:
+    """Return the median milliseconds of one call, over batches of calls that fill ``seconds``.
+
+    A batch is long enough (20 ms) for a GPU's queue to stay filled, as it is in training.
+    """
+    for _ in range(2):
+        run()
+    calls = max(1, int(0.02 / max(_batch_seconds(run, device, 1), 1e-6)))
+    times: list[float] = []
+    deadline = time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < deadline:
+        times.append(_batch_seconds(run, device, calls) / calls * 1e3)
+    return statistics.median(times)
+
+
+def _batch_seconds(run: Callable[[], object], device: torch.device, calls: int) -> float:
+    _synchronise(device)
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    _synchronise(device)
+    return time.perf_counter() - start
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def peak_bytes(run: Callable[[], object], device: torch.device) -> int | None:
+    """Return how much more memory one call needs at its peak than there was before it."""
+    run()
+    gc.collect()
+    if device.type == "cuda":
+        _synchronise(device)
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        run()
+        _synchronise(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    return _peak_resident_bytes(run)
+
+
+def _peak_resident_bytes(run: Callable[[], object]) -> int | None:
+    """Measure by the operating system's high-water mark, which Linux lets a process reset."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)  # memory kept from earlier calls would hide what this one needs
+        Path("/proc/self/clear_refs").write_text("5")
+        before = _status_bytes("VmRSS")
+        run()
+        return max(_status_bytes("VmHWM") - before, 0)
+    except (OSError, AttributeError):
+        return None
+
+
+def _status_bytes(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no {field}")

@@ -1,0 +1,70 @@
+"""`tallybox bench`: measure here, correctness checked first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from tallybox.bench.measure import Row, report
+
+
+@click.group()
+def bench() -> None:
+    """Measure here, correctness checked first."""
+
+
+@bench.command()
+@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--seconds", default=2.0, show_default=True, help="How long to measure each number.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
+def counter(device: str | None, seconds: float, as_json: bool, out: Path | None) -> None:
+    """Time the counting component: the fused backend beside the reference."""
+    from tallybox.bench.counter import bench_counter
+
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    show_rows(bench_counter(where, seconds), where, as_json=as_json, out=out)
+
+
+def show_rows(rows: Iterator[Row], device: torch.device, *, as_json: bool, out: Path | None) -> None:
+    """Print rows as a table as they come, or all of them as JSON."""
+    progress = Console(stderr=True)
+    done: list[Row] = []
+    for row in rows:
+        done.append(row)
+        progress.print(f"{row.case}: {row.median_ms:.3f} ms, {row.speedup:.1f} times the reference's speed")
+    result = json.dumps(report(done, device), indent=1)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(result + "\n")
+    if as_json:
+        click.echo(result)
+        return
+    table = Table("case", *("ms", "reference ms", "speed-up", "peak memory", "reference's peak"))
+    for row in done:
+        table.add_row(
+            row.case,
+            f"{row.median_ms:.3f}",
+            f"{row.reference_ms:.2f}",
+            f"{row.speedup:.1f}",
+            *(format_bytes(peak) for peak in (row.peak_bytes, row.reference_peak_bytes)),
+        )
+    Console().print(table)
+
+
+def format_bytes(number: int | None) -> str:
+    """Write a number of bytes in the unit a person would use."""
+    if number is None:
+        return "unknown"
+    size = float(number)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} GiB"
