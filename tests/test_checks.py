@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from tallybox import Counter, TallyboxError, check_values, count_features
+from tallybox import Counter, TallyboxError, count_features
 from tallybox.errors import InputError, InputTypeError
 from tests.support.problems import random_boxes
 
@@ -238,7 +238,7 @@ def test_weight_that_does_not_broadcast_is_an_error():
 
 
 def test_weight_of_integers_is_an_error():
-    with pytest.raises(InputTypeError, match="weight must be a floating point tensor, but got torch.int64"):
+    with pytest.raises(InputTypeError, match=r"weight must be a floating point tensor, but got torch\.int64"):
         count_features(good_attention(3), good_boxes(3), torch.ones(8, 16, dtype=torch.long))
 
 

@@ -7,7 +7,11 @@ import torch
 
 from tallybox import Counter, check_values
 from tallybox.errors import InputError
+from tests.support.backends import device_of
 from tests.support.problems import random_boxes
+from tests.support.torch_warnings import TORCH_WARNS_ABOUT_ITSELF
+
+pytestmark = TORCH_WARNS_ABOUT_ITSELF
 
 BAD_ATTENTION = torch.tensor([0.5, 3.0])
 BOXES = random_boxes(2, seed=0).float()
@@ -79,7 +83,7 @@ def test_a_block_restores_the_mode_after_an_error():
 
 
 def test_an_unknown_mode_is_an_error_and_changes_nothing():
-    with pytest.raises(InputError, match="mode must be \"auto\", \"always\" or \"never\", but got 'sometimes'"):
+    with pytest.raises(InputError, match='mode must be "auto", "always" or "never", but got \'sometimes\''):
         check_values("sometimes")
     assert values_are_checked()
 
@@ -90,3 +94,11 @@ def test_compiled_code_does_not_look_at_values(mode):
     compiled = torch.compile(Counter(2), fullgraph=True, backend="eager")
     with check_values(mode):
         assert compiled(BAD_ATTENTION, BOXES).isfinite().all()
+
+
+def test_nan_that_nobody_looked_for_shows_in_the_result(backend):
+    """A wrong index instead would stop a GPU, where values are not looked at by default."""
+    counter = Counter(2, backend=backend).to(device_of(backend))
+    attention, boxes = torch.tensor([0.5, torch.nan]).to(device_of(backend)), BOXES.to(device_of(backend))
+    with check_values("never"):
+        assert counter.count(attention, boxes).isnan()

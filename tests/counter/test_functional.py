@@ -6,7 +6,14 @@ import torch
 from tallybox import Counter, count_features
 from tests.support import oracle
 from tests.support.backends import device_of
-from tests.support.problems import build_counter, inputs_of, random_boxes, random_generator, random_problem, random_weight
+from tests.support.problems import (
+    build_counter,
+    inputs_of,
+    random_boxes,
+    random_generator,
+    random_problem,
+    random_weight,
+)
 from tests.support.tolerances import tolerance
 
 

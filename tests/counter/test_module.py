@@ -99,7 +99,9 @@ def test_untrained_equal_uncertain_weights_look_like_duplicates(backend, weight,
 @pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
 @pytest.mark.parametrize("proposals", [1, 5, 6, 9], ids=["one", "below", "at", "above"])
 def test_results_are_those_of_the_loop_oracle(backend, dtype, proposals, masked, logits):
-    problem = random_problem(3, proposals=proposals, max_objects=6, heads=2, masked=masked, logits=logits, seed=proposals)
+    problem = random_problem(
+        3, proposals=proposals, max_objects=6, heads=2, masked=masked, logits=logits, seed=proposals
+    )
     assert_like_oracle(problem, backend, dtype)
 
 

@@ -100,9 +100,7 @@ def test_masked_proposals_change_nothing_at_all(backend, dtype, problem, masked,
     torch.testing.assert_close(same, confidence, **tolerance(backend, dtype)._asdict())
 
 
-@given(
-    problem=problems(maximum=12, max_objects=6, distinct_attention=True), shuffle=st.randoms(use_true_random=False)
-)
+@given(problem=problems(maximum=12, max_objects=6, distinct_attention=True), shuffle=st.randoms(use_true_random=False))
 def test_order_does_not_matter(backend, dtype, problem, shuffle):
     order = list(range(len(problem.attention)))
     shuffle.shuffle(order)
@@ -190,9 +188,7 @@ def test_turning_a_proposal_on_never_lowers_the_count_of_a_clear_scene(backend, 
     assert count <= count_of(as_problem(scene, weight), backend, dtype) + tolerance(backend, dtype).atol
 
 
-@given(
-    boxes=box_sets(), common=st.lists(unit_floats(), min_size=2, max_size=2), weight=activation_weights(1, 8, 16)
-)
+@given(boxes=box_sets(), common=st.lists(unit_floats(), min_size=2, max_size=2), weight=activation_weights(1, 8, 16))
 def test_raising_one_weight_that_all_proposals_share_never_lowers_the_count(backend, dtype, boxes, common, weight):
     """Equal weights: rows of X differ more, so proposals are less alike, and every edge is heavier."""
     lower, higher = (

@@ -132,8 +132,9 @@ def test_trace_cannot_be_changed():
 
 def test_gradients_flow_through_a_trace():
     problem = random_problem(proposals=5, seed=9)
-    counter, (attention, boxes, _) = build_counter(problem, "reference", torch.float64), inputs_of(
-        problem, "reference", torch.float64
+    counter, (attention, boxes, _) = (
+        build_counter(problem, "reference", torch.float64),
+        inputs_of(problem, "reference", torch.float64),
     )
     counter.explain(attention, boxes).count_matrix.sum().backward()
     assert attention.grad.abs().sum() > 0

@@ -65,10 +65,11 @@ def smooth_weights(*shape: int) -> st.SearchStrategy[Tensor]:
 def problems(
     draw: st.DrawFn, minimum: int = 1, maximum: int = 8, max_objects: int = 8, distinct_attention: bool = False
 ) -> Problem:
-    """Any attention over any boxes."""
+    """Any attention over any boxes; if distinct, by more than rounding."""
     boxes = draw(box_sets(minimum, maximum))
     number = len(boxes)
-    attention = draw(st.lists(unit_floats(), min_size=number, max_size=number, unique=distinct_attention))
+    values = st.integers(0, 257).map(lambda part: part / 257) if distinct_attention else unit_floats()
+    attention = draw(st.lists(values, min_size=number, max_size=number, unique=distinct_attention))
     return Problem(
         torch.tensor(attention, dtype=torch.float64), boxes, draw(smooth_weights(1, 8, 16)), max_objects=max_objects
     )

@@ -12,7 +12,7 @@ class Layout(NamedTuple):
     """How leading dimensions that broadcast become one list and back."""
 
     leading: torch.Size  # of the result
-    order: tuple[int, ...]  # leading dimensions along which the weights differ come first
+    order: tuple[int, ...] | None  # leading dimensions along which the weights differ first; None: as they are
 
     @classmethod
     def of(cls, weight: Tensor, *leading: torch.Size) -> Layout:
@@ -20,18 +20,24 @@ class Layout(NamedTuple):
         common = torch.broadcast_shapes(*leading, weight.shape[:-2])
         offset = len(common) - (weight.dim() - 2)
         differing = [offset + i for i, size in enumerate(weight.shape[:-2]) if size != 1]
-        return cls(common, (*differing, *(i for i in range(len(common)) if i not in differing)))
+        order = (*differing, *(i for i in range(len(common)) if i not in differing))
+        return cls(common, None if order == tuple(range(len(common))) else order)
 
     def to_list(self, tensor: Tensor, item_dimensions: int) -> Tensor:
         """Bring ``[..., *item]`` to ``[M * R, *item]``, contiguous."""
         item = tensor.shape[tensor.dim() - item_dimensions :]
-        tensor = tensor.expand(*self.leading, *item)
-        items = range(len(self.leading), len(self.leading) + item_dimensions)
-        return tensor.permute(*self.order, *items).reshape(-1, *item).contiguous()
+        if tensor.shape[: tensor.dim() - item_dimensions] != self.leading:
+            tensor = tensor.expand(*self.leading, *item)
+        if self.order is not None:
+            items = range(len(self.leading), len(self.leading) + item_dimensions)
+            tensor = tensor.permute(*self.order, *items)
+        return tensor.reshape(-1, *item).contiguous()
 
     def from_list(self, tensor: Tensor) -> Tensor:
         """Bring ``[M * R, *item]`` back to ``[..., *item]``."""
         item = tensor.shape[1:]
+        if self.order is None:
+            return tensor.reshape(*self.leading, *item)
         tensor = tensor.reshape(*(self.leading[i] for i in self.order), *item)
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
         return tensor.permute(*back, *range(len(back), len(back) + len(item)))

@@ -1,0 +1,330 @@
+"""Kernels for many boxes: a block of threads walks one image, in tiles of B x B boxes.
+
+Matrices in `state` and `scratch` are laid out [image, i, j]. They are symmetric, so a column is read as
+a row. Each box is followed over all others; what a pair gives to the activations is taken once, where i < j.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tallybox.counter.cuda.parts import (
+    TINY,
+    corners,
+    is_real,
+    look_up,
+    normalise,
+    overlap,
+    overlap_backward,
+    share,
+    sign,
+    value,
+)
+
+
+@triton.jit
+def pair_distance(boxes, place_i, place_j, real_i, real_j):
+    """D of boxes i and j [B, B], exactly 0 for a box with itself."""
+    ax1, ay1, ax2, ay2 = corners(boxes, place_i, real_i)
+    bx1, by1, bx2, by2 = corners(boxes, place_j, real_j)
+    distance = overlap(
+        ax1[:, None], ay1[:, None], ax2[:, None], ay2[:, None],
+        bx1[None, :], by1[None, :], bx2[None, :], by2[None, :],
+    )[0]  # fmt: skip
+    return tl.where(place_i[:, None] == place_j[None, :], 0.0, distance)
+
+
+@triton.jit
+def owed_by_tile(position, grad, s):
+    """What values at [B, B] positions, of these gradients, owe to each segment: [SP]."""
+    return tl.sum(tl.sum(share(position[None, :, :], s[:, None, None]) * grad[None, :, :], axis=2), axis=1)
+
+
+@triton.jit
+def owed_by_row(position, grad, s):
+    """The same for positions [B]."""
+    return tl.sum(share(position[None, :], s[:, None]) * grad[None, :], axis=1)
+
+
+@triton.jit(do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"])
+def count_forward_kernel(
+    attention, boxes, mask, weight, features, count, state,
+    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
+    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
+):  # fmt: skip
+    """Count one image."""
+    image = tl.program_id(0).to(tl.int64)
+    counter = image // IMAGES_PER_COUNTER
+    images = IMAGES.to(tl.int64)
+    of_image = image * N
+    scale = state + images + of_image
+    rows = state + images * (1 + N) + of_image * N
+    products = state + images * (1 + N + N * N) + of_image * N
+    base = state + images * (1 + N + 2 * N * N) + counter * 16 * S
+    rise = base + 8 * S
+    normalise(weight + counter * 8 * S, base, rise, S, SP)
+    tile = tl.arange(0, B)
+
+    # X = f4(A) f5(D), for all threads of this block to read, and the certainty of distances.
+    from_distance = 0.0
+    for i0 in range(0, N, B):
+        i = i0 + tile
+        real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
+        a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)[:, None]
+        for j0 in range(0, N, B):
+            j = j0 + tile
+            real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+            pair = real_i[:, None] & real_j[None, :]
+            a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)[None, :]
+            d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
+            x = value(a_i * a_j, base + 3 * S, rise + 3 * S, S) * value(d, base + 4 * S, rise + 4 * S, S)
+            inside = (i < N)[:, None] & (j < N)[None, :]
+            tl.store(rows + i[:, None] * N + j[None, :], tl.where(pair, x, 0.0), mask=inside)
+            sure = tl.abs(value(d, base + 6 * S, rise + 6 * S, S) - 0.5)
+            from_distance += tl.sum(tl.sum(tl.where(pair, sure, 0.0), axis=1), axis=0)
+    tl.debug_barrier()
+
+    # The row products of Sim, once for each pair of tiles.
+    for i0 in range(0, N, B):
+        i = i0 + tile
+        for j0 in range(i0, N, B):
+            j = j0 + tile
+            product = tl.full((B, B), 1.0, tl.float32)
+            for k in range(0, N):
+                x_i = tl.load(rows + k * N + i, mask=i < N, other=0.0)[:, None]
+                x_j = tl.load(rows + k * N + j, mask=j < N, other=0.0)[None, :]
+                product *= tl.maximum(value(1.0 - tl.abs(x_i - x_j), base + 2 * S, rise + 2 * S, S), TINY)
+            inside = (i < N)[:, None] & (j < N)[None, :]
+            tl.store(products + i[:, None] * N + j[None, :], product, mask=inside)
+            tl.store(products + j[None, :] * N + i[:, None], product, mask=inside)
+    tl.debug_barrier()
+
+    # s = 1 / row sums of Sim.
+    for i0 in range(0, N, B):
+        i = i0 + tile
+        real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
+        a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)[:, None]
+        alike = tl.zeros((B,), tl.float32)
+        for j0 in range(0, N, B):
+            j = j0 + tile
+            real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+            pair = real_i[:, None] & real_j[None, :]
+            a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)[None, :]
+            similarity = tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
+            similarity *= value(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
+            alike += tl.sum(tl.where(pair & (i[:, None] == j[None, :]), 1.0, similarity), axis=1)
+        tl.store(scale + i, tl.where(real_i, 1.0 / tl.where(real_i, alike, 1.0), 0.0), mask=i < N)
+    tl.debug_barrier()
+
+    # The sum of C, and the certainty of the weights.
+    total = 0.0
+    from_attention = 0.0
+    number = 0.0
+    for i0 in range(0, N, B):
+        i = i0 + tile
+        real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
+        a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
+        inner = value(a_i * a_i, base, rise, S)
+        for j0 in range(0, N, B):
+            j = j0 + tile
+            real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+            a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)
+            d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
+            edge = value(a_i[:, None] * a_j[None, :], base, rise, S) * value(d, base + S, rise + S, S)
+            inner += tl.sum(edge * tl.load(scale + j, mask=real_j, other=0.0)[None, :], axis=1)
+        total += tl.sum(inner * tl.load(scale + i, mask=real_i, other=0.0), axis=0)
+        sure = tl.abs(value(a_i, base + 5 * S, rise + 5 * S, S) - 0.5)
+        from_attention += tl.sum(tl.where(real_i, sure, 0.0), axis=0)
+        number += tl.sum(tl.where(real_i, 1.0, 0.0), axis=0)
+
+    # No real proposal: as certain as an image whose every weight is 0.
+    divisor = tl.maximum(number, 1.0)
+    mean = tl.where(number > 0, from_attention / divisor + from_distance / (divisor * divisor), 1.0)
+    c = tl.minimum(tl.sqrt(total + 1e-20), MAX_OBJECTS * 1.0)
+    confidence = value(mean, base + 7 * S, rise + 7 * S, S)
+    lower = tl.floor(c)
+    upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
+    objects = tl.arange(0, CLASSES)
+    one_hot = tl.where(objects == lower, 1.0 - (c - lower), 0.0) + tl.where(objects == upper, c - lower, 0.0)
+    tl.store(features + image * (MAX_OBJECTS + 1) + objects, confidence * one_hot, mask=objects <= MAX_OBJECTS)
+    tl.store(count + image, c)
+    tl.store(state + image, mean)
+
+
+@triton.jit(
+    do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK"]
+)
+def count_backward_kernel(
+    attention, boxes, mask, count, state, grad_features, grad_count,
+    grad_attention, grad_boxes, scratch, partial,
+    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK,
+    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of a block's images, and what they owe to their counter's segments."""
+    counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
+    first = tl.program_id(0) % BLOCKS_PER_COUNTER * IMAGES_PER_BLOCK
+    images = IMAGES.to(tl.int64)
+    base = state + images * (1 + N + 2 * N * N) + counter * 16 * S
+    rise = base + 8 * S
+    tile = tl.arange(0, B)
+    segment = tl.arange(0, SP)
+    s = segment.to(tl.float32)
+    owed1 = tl.zeros((SP,), tl.float32)
+    owed2 = tl.zeros((SP,), tl.float32)
+    owed3 = tl.zeros((SP,), tl.float32)
+    owed4 = tl.zeros((SP,), tl.float32)
+    owed5 = tl.zeros((SP,), tl.float32)
+    owed6 = tl.zeros((SP,), tl.float32)
+    owed7 = tl.zeros((SP,), tl.float32)
+    owed8 = tl.zeros((SP,), tl.float32)
+    for of_counter in range(first, tl.minimum(first + IMAGES_PER_BLOCK, IMAGES_PER_COUNTER)):
+        image = counter * IMAGES_PER_COUNTER + of_counter
+        of_image = image * N
+        scale = state + images + of_image
+        rows = state + images * (1 + N) + of_image * N
+        products = state + images * (1 + N + N * N) + of_image * N
+        grad_alike = scratch + of_image
+        grad_rows = scratch + images * N + of_image * N
+
+        # From the features to the sum of C and the confidence.
+        c, mean = tl.load(count + image), tl.load(state + image)
+        confidence, mean_rise, mean_position = look_up(mean, base + 7 * S, rise + 7 * S, S)
+        lower = tl.floor(c)
+        upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
+        grad_lower = tl.load(grad_features + image * (MAX_OBJECTS + 1) + lower.to(tl.int32))
+        grad_upper = tl.load(grad_features + image * (MAX_OBJECTS + 1) + upper.to(tl.int32))
+        grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
+        grad_total = (confidence * (grad_upper - grad_lower) + tl.load(grad_count + image)) / (2.0 * c)
+        grad_mean = grad_confidence * mean_rise * S
+        owed8 += tl.minimum(tl.maximum(mean_position - s, 0.0), 1.0) * grad_confidence
+        number = 0.0
+        for i0 in range(0, N, B):
+            number += tl.sum(tl.where(is_real(mask, of_image + i0 + tile, i0 + tile < N, HAS_MASK), 1.0, 0.0), axis=0)
+        number = tl.maximum(number, 1.0)
+
+        # From C to the row sums of Sim, and to each weight on its own.
+        for i0 in range(0, N, B):
+            i = i0 + tile
+            real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
+            a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
+            s_i = tl.load(scale + i, mask=real_i, other=0.0)
+            inner, loop_rise, position = look_up(a_i * a_i, base, rise, S)
+            for j0 in range(0, N, B):
+                j = j0 + tile
+                real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+                a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)
+                d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
+                edge = value(a_i[:, None] * a_j[None, :], base, rise, S) * value(d, base + S, rise + S, S)
+                inner += 2.0 * tl.sum(edge * tl.load(scale + j, mask=real_j, other=0.0)[None, :], axis=1)
+            tl.store(grad_alike + i, -grad_total * inner * s_i * s_i, mask=i < N)
+            owed1 += owed_by_row(position, grad_total * s_i, s)
+            grad_a = grad_total * s_i * loop_rise * S * 2.0 * a_i
+            sure, sure_rise, position = look_up(a_i, base + 5 * S, rise + 5 * S, S)
+            grad_sure = tl.where(real_i, grad_mean / number * sign(sure - 0.5), 0.0)
+            owed6 += owed_by_row(position, grad_sure, s)
+            tl.store(grad_attention + of_image + i, grad_a + grad_sure * sure_rise * S, mask=i < N)
+        tl.debug_barrier()
+
+        # From Sim to the rows of X: box i, column k, over all boxes j.
+        for i0 in range(0, N, B):
+            i = i0 + tile
+            real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
+            a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
+            alike_i = tl.load(grad_alike + i, mask=real_i, other=0.0)
+            for k0 in range(0, N, B):
+                k = k0 + tile
+                inside = (i < N)[:, None] & (k < N)[None, :]
+                x_i = tl.load(rows + i[:, None] * N + k[None, :], mask=inside, other=0.0)
+                grad_x = tl.zeros((B, B), tl.float32)
+                owed = tl.zeros((SP, B, B), tl.float32)
+                for j in range(0, N):
+                    a_j = tl.load(attention + of_image + j)
+                    product = tl.load(products + j * N + i, mask=real_i, other=0.0)
+                    product *= tl.where(i == j, 0.0, alike_i + tl.load(grad_alike + j))
+                    if HAS_MASK:
+                        product *= tl.load(mask + of_image + j).to(tl.float32)
+                    product *= value(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
+                    x_j = tl.load(rows + j * N + k, mask=k < N, other=0.0)[None, :]
+                    factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), base + 2 * S, rise + 2 * S, S)
+                    others = product[:, None] / tl.maximum(factor, TINY)
+                    grad_x -= others * slope * sign(x_i - x_j)
+                    if j > i0:
+                        once = tl.where((i < j)[:, None] & inside, others, 0.0)
+                        owed += share(position[None, :, :], s[:, None, None]) * once[None, :, :]
+                tl.store(grad_rows + i[:, None] * N + k[None, :], grad_x * S, mask=inside)
+                owed3 += tl.sum(tl.sum(owed, axis=2), axis=1)
+        tl.debug_barrier()
+
+        # From Ã, X, Sim and the confidence to weights and boxes.
+        for i0 in range(0, N, B):
+            i = i0 + tile
+            real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
+            a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)[:, None]
+            s_i = tl.load(scale + i, mask=real_i, other=0.0)[:, None]
+            alike_i = tl.load(grad_alike + i, mask=real_i, other=0.0)[:, None]
+            x1, y1, x2, y2 = corners(boxes, of_image + i, real_i)
+            ax1, ay1, ax2, ay2 = x1[:, None], y1[:, None], x2[:, None], y2[:, None]
+            grad_a = tl.load(grad_attention + of_image + i, mask=i < N, other=0.0)
+            grad_x1 = tl.zeros((B,), tl.float32)
+            grad_y1 = tl.zeros((B,), tl.float32)
+            grad_x2 = tl.zeros((B,), tl.float32)
+            grad_y2 = tl.zeros((B,), tl.float32)
+            for j0 in range(0, N, B):
+                j = j0 + tile
+                real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+                pair = real_i[:, None] & real_j[None, :] & (i[:, None] != j[None, :])
+                a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)[None, :]
+                s_j = tl.load(scale + j, mask=real_j, other=0.0)[None, :]
+                alike_j = tl.load(grad_alike + j, mask=real_j, other=0.0)[None, :]
+                x1, y1, x2, y2 = corners(boxes, of_image + j, real_j)
+                bx1, by1, bx2, by2 = x1[None, :], y1[None, :], x2[None, :], y2[None, :]
+                d, width, height, union = overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
+
+                grad_edge = tl.where(pair, 2.0 * grad_total * s_i * s_j, 0.0)
+                grad_row = tl.load(grad_rows + i[:, None] * N + j[None, :], mask=pair, other=0.0)
+                grad_row += tl.load(grad_rows + j[None, :] * N + i[:, None], mask=pair, other=0.0)
+                edge_a, edge_a_rise, at_a = look_up(a_i * a_j, base, rise, S)
+                edge_d, edge_d_rise, at_d = look_up(d, base + S, rise + S, S)
+                row_a, row_a_rise, at_a = look_up(a_i * a_j, base + 3 * S, rise + 3 * S, S)
+                row_d, row_d_rise, at_d = look_up(d, base + 4 * S, rise + 4 * S, S)
+                sure, sure_rise, at_d = look_up(d, base + 6 * S, rise + 6 * S, S)
+                grad_sure = tl.where(pair, 2.0 * grad_mean / (number * number) * sign(sure - 0.5), 0.0)
+                product = tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
+                grad_close = (alike_i + alike_j) * product
+                _, close_rise, at_close = look_up(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
+                if j0 >= i0:
+                    once = tl.where(i[:, None] < j[None, :], 1.0, 0.0)
+                    owed1 += owed_by_tile(at_a, once * grad_edge * edge_d, s)
+                    owed2 += owed_by_tile(at_d, once * grad_edge * edge_a, s)
+                    owed3 += owed_by_tile(at_close, once * grad_close, s)
+                    owed4 += owed_by_tile(at_a, once * grad_row * row_d, s)
+                    owed5 += owed_by_tile(at_d, once * grad_row * row_a, s)
+                    owed7 += owed_by_tile(at_d, once * grad_sure, s)
+
+                grad_relevance = (grad_edge * edge_d * edge_a_rise + grad_row * row_d * row_a_rise) * S
+                grad_a += tl.sum(grad_relevance * a_j - grad_close * close_rise * S * sign(a_i - a_j), axis=1)
+                grad_d = (grad_edge * edge_a * edge_d_rise + grad_row * row_a * row_d_rise + grad_sure * sure_rise) * S
+                more_x1, more_y1, more_x2, more_y2 = overlap_backward(
+                    ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, grad_d
+                )
+                grad_x1 += tl.sum(more_x1, axis=1)
+                grad_y1 += tl.sum(more_y1, axis=1)
+                grad_x2 += tl.sum(more_x2, axis=1)
+                grad_y2 += tl.sum(more_y2, axis=1)
+            tl.store(grad_attention + of_image + i, grad_a, mask=i < N)
+            corner = grad_boxes + (of_image + i) * 4
+            tl.store(corner, grad_x1, mask=i < N)
+            tl.store(corner + 1, grad_y1, mask=i < N)
+            tl.store(corner + 2, grad_x2, mask=i < N)
+            tl.store(corner + 3, grad_y2, mask=i < N)
+
+    out = partial + tl.program_id(0).to(tl.int64) * 8 * S + segment
+    tl.store(out, owed1, mask=segment < S)
+    tl.store(out + S, owed2, mask=segment < S)
+    tl.store(out + 2 * S, owed3, mask=segment < S)
+    tl.store(out + 3 * S, owed4, mask=segment < S)
+    tl.store(out + 4 * S, owed5, mask=segment < S)
+    tl.store(out + 5 * S, owed6, mask=segment < S)
+    tl.store(out + 6 * S, owed7, mask=segment < S)
+    tl.store(out + 7 * S, owed8, mask=segment < S)
