@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tallybox.shapes import common_shape
+
 
 def activation_knots(weight: Tensor) -> Tensor:
     """Return the values of f at the segment borders: ``[..., S]`` to ``[..., S + 1]``.
@@ -34,7 +36,7 @@ def interpolate_knots(x: Tensor, knots: Tensor) -> Tensor:
     lower = position.detach().floor().clamp(0, segments - 1)
     fraction = (position - lower).unsqueeze(-1)
     index = lower.long().unsqueeze(-1)
-    shape = torch.broadcast_shapes(x.shape, knots.shape[:-1])
+    shape = common_shape(x.shape, knots.shape[:-1])
     index = index.expand(*shape, 1)
     ends = knots.expand(*shape, segments + 1).gather(-1, torch.cat((index, index + 1), dim=-1))
     left, right = ends[..., :1], ends[..., 1:]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tallybox.errors import InputError, InputTypeError
+from tallybox.shapes import common_shape
 
 ValueCheckMode = Literal["auto", "always", "never"]
 
@@ -85,7 +86,7 @@ def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None,
         _check_mask(mask, attention)
         shapes.append(mask.shape[:-1])
     try:
-        torch.broadcast_shapes(*shapes)
+        common_shape(*shapes)
     except RuntimeError:
         listed = ", ".join(str(list(shape)) for shape in shapes)
         raise InputError(

@@ -106,12 +106,15 @@ def fused_count_and_features(
 ) -> tuple[Tensor, Tensor]:
     """Return the count ``[...]`` and features ``[..., max_objects + 1]`` by a fused backend."""
     attention, boxes, mask, _ = proposals
+    weight = weight.to(attention.dtype).contiguous()
     layout = Layout.of(weight, attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]]))
+    if weight.dim() != 3:
+        weight = weight.reshape(-1, *weight.shape[-2:])
     apply: Any = CountFunction.apply  # torch leaves it untyped
     features, count = apply(
         layout.to_list(attention, 1),
         layout.to_list(boxes, 2),
-        weight.to(attention.dtype).reshape(-1, *weight.shape[-2:]),
+        weight,
         None if mask is None else layout.to_list(mask, 1),
         max_objects,
         backend,

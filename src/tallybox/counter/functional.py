@@ -35,7 +35,11 @@ def count_features(
     >>> count_features(torch.ones(3), boxes, torch.ones(8, 16), max_objects=3)  # two objects, one seen twice
     tensor([0., 0., 1., 0.])
     """
-    proposals = checked_proposals(attention, boxes, weight, max_objects=max_objects, mask=mask, logits=logits)
+    check_count("max_objects", max_objects)
+    check_weight(weight)
+    proposals = checked_proposals(
+        attention, boxes, mask, max_objects=max_objects, logits=logits, weight_leading=weight.shape[:-2]
+    )
     return count_and_features(proposals, weight, max_objects=max_objects, backend=backend)[1]
 
 
@@ -52,12 +56,16 @@ def count_and_features(
 
 
 def checked_proposals(
-    attention: Tensor, boxes: Tensor, weight: Tensor, *, max_objects: int, mask: Tensor | None, logits: bool
+    attention: Tensor,
+    boxes: Tensor,
+    mask: Tensor | None,
+    *,
+    max_objects: int,
+    logits: bool,
+    weight_leading: torch.Size | None = None,
 ) -> Proposals:
     """Check the inputs of a call and prepare its proposals."""
-    check_count("max_objects", max_objects)
-    check_weight(weight)
-    check_proposal_shapes(attention, boxes, mask, weight_leading=weight.shape[:-2])
+    check_proposal_shapes(attention, boxes, mask, weight_leading=weight_leading or torch.Size())
     check_proposal_values(attention, boxes, mask, logits=logits)
     return prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
 
@@ -106,7 +114,7 @@ def count_trace(
     Always computed by the reference, equation by equation.
     """
     heads = weight.shape[0]
-    shared = checked_proposals(attention, boxes, weight[0], max_objects=max_objects, mask=mask, logits=logits)
+    shared = checked_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
     q = reference_quantities(for_every_head(shared), weight, max_objects)
 
     def of_heads(quantity: Tensor, leading: torch.Size) -> Tensor:

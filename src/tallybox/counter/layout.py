@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tallybox.shapes import common_shape
+
 
 class Layout(NamedTuple):
     """How leading dimensions that broadcast become one list and back."""
@@ -17,7 +19,7 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, weight: Tensor, *leading: torch.Size) -> Layout:
         """Lay out everything that broadcasts with ``weight [..., 8, S]``."""
-        common = torch.broadcast_shapes(*leading, weight.shape[:-2])
+        common = common_shape(*leading, weight.shape[:-2])
         offset = len(common) - (weight.dim() - 2)
         differing = [offset + i for i, size in enumerate(weight.shape[:-2]) if size != 1]
         order = (*differing, *(i for i in range(len(common)) if i not in differing))
@@ -31,13 +33,15 @@ class Layout(NamedTuple):
         if self.order is not None:
             items = range(len(self.leading), len(self.leading) + item_dimensions)
             tensor = tensor.permute(*self.order, *items)
-        return tensor.reshape(-1, *item).contiguous()
+        if len(self.leading) != 1:  # a reshape that changes nothing still costs a step of autograd
+            tensor = tensor.reshape(-1, *item)
+        return tensor.contiguous()
 
     def from_list(self, tensor: Tensor) -> Tensor:
         """Bring ``[M * R, *item]`` back to ``[..., *item]``."""
         item = tensor.shape[1:]
         if self.order is None:
-            return tensor.reshape(*self.leading, *item)
+            return tensor if len(self.leading) == 1 else tensor.reshape(*self.leading, *item)
         tensor = tensor.reshape(*(self.leading[i] for i in self.order), *item)
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
         return tensor.permute(*back, *range(len(back), len(back) + len(item)))

@@ -50,24 +50,26 @@ class Counter(nn.Module):
 
         ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
         """
-        return self._count_and_features(attention, boxes, mask)[1].flatten(-2)
+        features = self._count_and_features(attention, boxes, mask)[1]
+        return features if self.weight.shape[0] == 1 else features.flatten(-2)
 
     def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the scalar c of the paper: ``[...]``, or ``[..., heads]`` with several heads."""
-        count = self._count_and_features(attention, boxes, mask)[0]
-        return count.squeeze(-1) if self.weight.shape[0] == 1 else count
+        return self._count_and_features(attention, boxes, mask)[0]
 
     def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> CountTrace:
         """Return every intermediate quantity of one call."""
         return count_trace(attention, boxes, self.weight, max_objects=self.max_objects, mask=mask, logits=self.logits)
 
     def _count_and_features(self, attention: Tensor, boxes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        proposals = checked_proposals(
-            attention, boxes, self.weight[0], max_objects=self.max_objects, mask=mask, logits=self.logits
-        )
-        return count_and_features(
-            for_every_head(proposals), self.weight, max_objects=self.max_objects, backend=self.backend
-        )
+        """Return count and features, with a dimension for the heads where there are several."""
+        proposals = checked_proposals(attention, boxes, mask, max_objects=self.max_objects, logits=self.logits)
+        weight: Tensor = self.weight
+        if weight.shape[0] == 1:
+            weight = weight.squeeze(0)
+        else:
+            proposals = for_every_head(proposals)
+        return count_and_features(proposals, weight, max_objects=self.max_objects, backend=self.backend)
 
     @classmethod
     def from_published(

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tallybox.shapes import common_shape
+
 
 class Proposals(NamedTuple):
     """The proposals that take part: at most ``max_objects``, weights in [0, 1], all in one dtype."""
@@ -54,7 +56,7 @@ def _to_common_leading_dimensions(
     shapes = [attention.shape[:-1], boxes.shape[:-2]]
     if mask is not None:
         shapes.append(mask.shape[:-1])
-    leading = torch.broadcast_shapes(*shapes)
+    leading = common_shape(*shapes)
     number = attention.shape[-1]
     return (
         attention.expand(*leading, number),

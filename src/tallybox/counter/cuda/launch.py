@@ -1,4 +1,4 @@
-"""Launchers: allocate, choose the kernels for the number of boxes, launch. Three launches a step."""
+"""Launchers: allocate, choose the kernels for the number of boxes, launch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tallybox.counter.cuda.parts import weight_gradient_kernel
 MOST_BOXES_IN_A_LANE = 16
 LANES = 32
 TILE = 16
-WARPS_OF_A_TILE = 4
+FORWARD_WARPS = 8
+ROW_GRADIENT_WARPS = 2
+PAIR_GRADIENT_WARPS = 4
 
 # A block that sums weight gradients over several images writes fewer partial sums.
 MOST_IMAGES_A_BLOCK = 16
@@ -46,7 +48,7 @@ def count_forward_triton(
             attention, boxes, mask, weight, features, count, state,
             images, number, max_objects, a_counter,
             mask is not None, segments, padded, TILE, triton.next_power_of_2(max_objects + 1),
-            num_warps=WARPS_OF_A_TILE,
+            num_warps=FORWARD_WARPS,
         )  # fmt: skip
     return features, count, state
 
@@ -68,25 +70,37 @@ def count_backward_triton(
     if not images:
         return grad_attention, grad_boxes, torch.zeros_like(weight)
     grad_weight = torch.empty_like(weight)
-    scratch = attention.new_empty(images * (number + number * number))
-    a_counter = images // counters
-    padded = triton.next_power_of_2(segments)
-    arrays = (attention, boxes, mask, count, state, grad_features, grad_count, grad_attention, grad_boxes, scratch)
-    max_objects = grad_features.shape[1] - 1
+    a_counter, max_objects = images // counters, grad_features.shape[1] - 1
+    padded, has_mask = triton.next_power_of_2(segments), mask is not None
+    given = (attention, boxes, mask, count, state, grad_features, grad_count)
     if number <= MOST_BOXES_IN_A_LANE:
+        scratch = attention.new_empty(images * (number + number * number))
         blocks = triton.cdiv(a_counter, LANES)
         partial = weight.new_empty(counters * blocks, 8, segments)
         lanes.count_backward_kernel[(counters * blocks,)](
-            *arrays, partial, images, max_objects, a_counter, blocks,
-            mask is not None, number, segments, padded, LANES, num_warps=1,
+            *given, grad_attention, grad_boxes, scratch, partial,
+            images, max_objects, a_counter, blocks,
+            has_mask, number, segments, padded, LANES, num_warps=1,
         )  # fmt: skip
     else:
+        scratch = attention.new_empty(images * (number + 2 * number * number))
+        a_side = triton.cdiv(number, TILE)
+        row_partial = weight.new_empty(images * a_side * a_side, segments)
         a_block = min(max(images // BLOCKS_WANTED, 1), MOST_IMAGES_A_BLOCK)
         blocks = triton.cdiv(a_counter, a_block)
         partial = weight.new_empty(counters * blocks, 8, segments)
-        tiles.count_backward_kernel[(counters * blocks,)](
-            *arrays, partial, images, number, max_objects, a_counter, blocks, a_block,
-            mask is not None, segments, padded, TILE, num_warps=WARPS_OF_A_TILE,
+        tiles.similarity_gradient_kernel[(images,)](
+            *given, scratch, images, number, max_objects, a_counter,
+            has_mask, segments, TILE, num_warps=PAIR_GRADIENT_WARPS,
+        )  # fmt: skip
+        tiles.row_gradient_kernel[(images * a_side * a_side,)](
+            state, scratch, row_partial, images, number, a_counter, a_side,
+            segments, padded, TILE, num_warps=ROW_GRADIENT_WARPS,
+        )  # fmt: skip
+        tiles.pair_gradient_kernel[(counters * blocks,)](
+            *given, grad_attention, grad_boxes, scratch, row_partial, partial,
+            images, number, max_objects, a_counter, blocks, a_block, a_side,
+            has_mask, segments, padded, TILE, num_warps=PAIR_GRADIENT_WARPS,
         )  # fmt: skip
     weight_gradient_kernel[(counters * 8,)](weight, partial, grad_weight, blocks, segments, padded, 64, num_warps=4)
     return grad_attention, grad_boxes, grad_weight

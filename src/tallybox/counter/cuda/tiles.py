@@ -152,16 +152,119 @@ def count_forward_kernel(
     tl.store(state + image, mean)
 
 
+@triton.jit
+def feature_gradients(image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, S: tl.constexpr):
+    """Return an image's gradients of the sum of C, the confidence and the mean certainty, and where that lies."""
+    c, mean = tl.load(count + image), tl.load(state + image)
+    confidence, mean_rise, position = look_up(mean, base + 7 * S, rise + 7 * S, S)
+    lower = tl.floor(c)
+    upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
+    grad_lower = tl.load(grad_features + image * (MAX_OBJECTS + 1) + lower.to(tl.int32))
+    grad_upper = tl.load(grad_features + image * (MAX_OBJECTS + 1) + upper.to(tl.int32))
+    grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
+    grad_total = (confidence * (grad_upper - grad_lower) + tl.load(grad_count + image)) / (2.0 * c)
+    return grad_total, grad_confidence, grad_confidence * mean_rise * S, position
+
+
+@triton.jit(do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"])
+def similarity_gradient_kernel(
+    attention, boxes, mask, count, state, grad_features, grad_count, scratch,
+    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
+    HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Write one image's gradients of the row sums of Sim, and of its row products times themselves."""
+    image = tl.program_id(0).to(tl.int64)
+    images = IMAGES.to(tl.int64)
+    of_image = image * N
+    scale = state + images + of_image
+    products = state + images * (1 + N + N * N) + of_image * N
+    base = state + images * (1 + N + 2 * N * N) + image // IMAGES_PER_COUNTER * 16 * S
+    rise = base + 8 * S
+    grad_alike = scratch + of_image
+    grad_products = scratch + images * (N + N * N) + of_image * N
+    tile = tl.arange(0, B)
+    grad_total = feature_gradients(image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, S)[0]
+    for i0 in range(0, N, B):
+        i = i0 + tile
+        real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
+        a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
+        s_i = tl.load(scale + i, mask=real_i, other=0.0)
+        inner = value(a_i * a_i, base, rise, S)
+        for j0 in range(0, N, B):
+            j = j0 + tile
+            real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+            a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)
+            d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
+            edge = value(a_i[:, None] * a_j[None, :], base, rise, S) * value(d, base + S, rise + S, S)
+            inner += 2.0 * tl.sum(edge * tl.load(scale + j, mask=real_j, other=0.0)[None, :], axis=1)
+        tl.store(grad_alike + i, -grad_total * inner * s_i * s_i, mask=i < N)
+    tl.debug_barrier()
+    for i0 in range(0, N, B):
+        i = i0 + tile
+        real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
+        weight_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)[:, None]
+        alike_i = tl.load(grad_alike + i, mask=real_i, other=0.0)[:, None]
+        for j0 in range(0, N, B):
+            j = j0 + tile
+            real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+            pair = real_i[:, None] & real_j[None, :] & (i[:, None] != j[None, :])
+            weight_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)[None, :]
+            grad = alike_i + tl.load(grad_alike + j, mask=real_j, other=0.0)[None, :]
+            grad *= value(1.0 - tl.abs(weight_i - weight_j), base + 2 * S, rise + 2 * S, S)
+            grad *= tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
+            inside = (i < N)[:, None] & (j < N)[None, :]
+            tl.store(grad_products + i[:, None] * N + j[None, :], grad, mask=inside)
+
+
+@triton.jit(do_not_specialize=["IMAGES", "N", "IMAGES_PER_COUNTER", "TILES"])
+def row_gradient_kernel(
+    state, scratch, row_partial,
+    IMAGES, N, IMAGES_PER_COUNTER, TILES,
+    S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of one tile (i, k) of an image's X over all boxes j, and what it owes to f3: all N³ steps."""
+    image = (tl.program_id(0) // (TILES * TILES)).to(tl.int64)
+    first = tl.program_id(0) // TILES % TILES * B
+    i = first + tl.arange(0, B)
+    k = tl.program_id(0) % TILES * B + tl.arange(0, B)
+    images = IMAGES.to(tl.int64)
+    rows = state + images * (1 + N) + image * N * N
+    base = state + images * (1 + N + 2 * N * N) + image // IMAGES_PER_COUNTER * 16 * S + 2 * S
+    rise = base + 8 * S
+    grad_rows = scratch + images * N + image * N * N
+    grad_products = scratch + images * (N + N * N) + image * N * N
+    segment = tl.arange(0, SP)
+    s = segment.to(tl.float32)[:, None, None]
+    inside = (i < N)[:, None] & (k < N)[None, :]
+    x_i = tl.load(rows + i[:, None] * N + k[None, :], mask=inside, other=0.0)
+    grad_x = tl.zeros((B, B), tl.float32)
+    owed = tl.zeros((SP, B, B), tl.float32)
+    for j in range(0, N):
+        product = tl.load(grad_products + j * N + i, mask=i < N, other=0.0)
+        x_j = tl.load(rows + j * N + k, mask=k < N, other=0.0)[None, :]
+        factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), base, rise, S)
+        others = product[:, None] / tl.maximum(factor, TINY)
+        grad_x -= others * slope * sign(x_i - x_j)
+        if j > first:
+            once = tl.where((i < j)[:, None] & inside, others, 0.0)
+            owed += share(position[None, :, :], s) * once[None, :, :]
+    tl.store(grad_rows + i[:, None] * N + k[None, :], grad_x * S, mask=inside)
+    out = row_partial + tl.program_id(0).to(tl.int64) * S + segment
+    tl.store(out, tl.sum(tl.sum(owed, axis=2), axis=1), mask=segment < S)
+
+
 @triton.jit(
-    do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK"]
-)
-def count_backward_kernel(
+    do_not_specialize=[
+        "IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK", "TILES"
+    ]
+)  # fmt: skip
+def pair_gradient_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, scratch, partial,
-    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK,
+    grad_attention, grad_boxes, scratch, row_partial, partial,
+    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
     HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of a block's images, and what they owe to their counter's segments."""
+    """Carry everything on to the weights and boxes of a block's images, and sum what they owe to their counter."""
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
     first = tl.program_id(0) % BLOCKS_PER_COUNTER * IMAGES_PER_BLOCK
     images = IMAGES.to(tl.int64)
@@ -182,94 +285,38 @@ def count_backward_kernel(
         image = counter * IMAGES_PER_COUNTER + of_counter
         of_image = image * N
         scale = state + images + of_image
-        rows = state + images * (1 + N) + of_image * N
         products = state + images * (1 + N + N * N) + of_image * N
         grad_alike = scratch + of_image
         grad_rows = scratch + images * N + of_image * N
-
-        # From the features to the sum of C and the confidence.
-        c, mean = tl.load(count + image), tl.load(state + image)
-        confidence, mean_rise, mean_position = look_up(mean, base + 7 * S, rise + 7 * S, S)
-        lower = tl.floor(c)
-        upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
-        grad_lower = tl.load(grad_features + image * (MAX_OBJECTS + 1) + lower.to(tl.int32))
-        grad_upper = tl.load(grad_features + image * (MAX_OBJECTS + 1) + upper.to(tl.int32))
-        grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
-        grad_total = (confidence * (grad_upper - grad_lower) + tl.load(grad_count + image)) / (2.0 * c)
-        grad_mean = grad_confidence * mean_rise * S
-        owed8 += tl.minimum(tl.maximum(mean_position - s, 0.0), 1.0) * grad_confidence
+        grad_total, grad_confidence, grad_mean, position = feature_gradients(
+            image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, S
+        )
+        owed8 += tl.minimum(tl.maximum(position - s, 0.0), 1.0) * grad_confidence
+        for t in range(0, TILES * TILES):
+            owed3 += tl.load(row_partial + (image * TILES * TILES + t) * S + segment, mask=segment < S, other=0.0)
         number = 0.0
         for i0 in range(0, N, B):
             number += tl.sum(tl.where(is_real(mask, of_image + i0 + tile, i0 + tile < N, HAS_MASK), 1.0, 0.0), axis=0)
         number = tl.maximum(number, 1.0)
-
-        # From C to the row sums of Sim, and to each weight on its own.
         for i0 in range(0, N, B):
             i = i0 + tile
             real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
-            a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
-            s_i = tl.load(scale + i, mask=real_i, other=0.0)
-            inner, loop_rise, position = look_up(a_i * a_i, base, rise, S)
-            for j0 in range(0, N, B):
-                j = j0 + tile
-                real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
-                a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)
-                d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
-                edge = value(a_i[:, None] * a_j[None, :], base, rise, S) * value(d, base + S, rise + S, S)
-                inner += 2.0 * tl.sum(edge * tl.load(scale + j, mask=real_j, other=0.0)[None, :], axis=1)
-            tl.store(grad_alike + i, -grad_total * inner * s_i * s_i, mask=i < N)
-            owed1 += owed_by_row(position, grad_total * s_i, s)
-            grad_a = grad_total * s_i * loop_rise * S * 2.0 * a_i
-            sure, sure_rise, position = look_up(a_i, base + 5 * S, rise + 5 * S, S)
-            grad_sure = tl.where(real_i, grad_mean / number * sign(sure - 0.5), 0.0)
-            owed6 += owed_by_row(position, grad_sure, s)
-            tl.store(grad_attention + of_image + i, grad_a + grad_sure * sure_rise * S, mask=i < N)
-        tl.debug_barrier()
-
-        # From Sim to the rows of X: box i, column k, over all boxes j.
-        for i0 in range(0, N, B):
-            i = i0 + tile
-            real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
-            a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
-            alike_i = tl.load(grad_alike + i, mask=real_i, other=0.0)
-            for k0 in range(0, N, B):
-                k = k0 + tile
-                inside = (i < N)[:, None] & (k < N)[None, :]
-                x_i = tl.load(rows + i[:, None] * N + k[None, :], mask=inside, other=0.0)
-                grad_x = tl.zeros((B, B), tl.float32)
-                owed = tl.zeros((SP, B, B), tl.float32)
-                for j in range(0, N):
-                    a_j = tl.load(attention + of_image + j)
-                    product = tl.load(products + j * N + i, mask=real_i, other=0.0)
-                    product *= tl.where(i == j, 0.0, alike_i + tl.load(grad_alike + j))
-                    if HAS_MASK:
-                        product *= tl.load(mask + of_image + j).to(tl.float32)
-                    product *= value(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
-                    x_j = tl.load(rows + j * N + k, mask=k < N, other=0.0)[None, :]
-                    factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), base + 2 * S, rise + 2 * S, S)
-                    others = product[:, None] / tl.maximum(factor, TINY)
-                    grad_x -= others * slope * sign(x_i - x_j)
-                    if j > i0:
-                        once = tl.where((i < j)[:, None] & inside, others, 0.0)
-                        owed += share(position[None, :, :], s[:, None, None]) * once[None, :, :]
-                tl.store(grad_rows + i[:, None] * N + k[None, :], grad_x * S, mask=inside)
-                owed3 += tl.sum(tl.sum(owed, axis=2), axis=1)
-        tl.debug_barrier()
-
-        # From Ã, X, Sim and the confidence to weights and boxes.
-        for i0 in range(0, N, B):
-            i = i0 + tile
-            real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
-            a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)[:, None]
-            s_i = tl.load(scale + i, mask=real_i, other=0.0)[:, None]
-            alike_i = tl.load(grad_alike + i, mask=real_i, other=0.0)[:, None]
-            x1, y1, x2, y2 = corners(boxes, of_image + i, real_i)
-            ax1, ay1, ax2, ay2 = x1[:, None], y1[:, None], x2[:, None], y2[:, None]
-            grad_a = tl.load(grad_attention + of_image + i, mask=i < N, other=0.0)
+            weight_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
+            scale_i = tl.load(scale + i, mask=real_i, other=0.0)
+            _loop, loop_rise, at_loop = look_up(weight_i * weight_i, base, rise, S)
+            owed1 += owed_by_row(at_loop, grad_total * scale_i, s)
+            sure_i, sure_i_rise, at_sure = look_up(weight_i, base + 5 * S, rise + 5 * S, S)
+            grad_sure_i = tl.where(real_i, grad_mean / number * sign(sure_i - 0.5), 0.0)
+            owed6 += owed_by_row(at_sure, grad_sure_i, s)
+            grad_a = (grad_total * scale_i * loop_rise * 2.0 * weight_i + grad_sure_i * sure_i_rise) * S
             grad_x1 = tl.zeros((B,), tl.float32)
             grad_y1 = tl.zeros((B,), tl.float32)
             grad_x2 = tl.zeros((B,), tl.float32)
             grad_y2 = tl.zeros((B,), tl.float32)
+            a_i, s_i = weight_i[:, None], scale_i[:, None]
+            alike_i = tl.load(grad_alike + i, mask=real_i, other=0.0)[:, None]
+            x1, y1, x2, y2 = corners(boxes, of_image + i, real_i)
+            ax1, ay1, ax2, ay2 = x1[:, None], y1[:, None], x2[:, None], y2[:, None]
             for j0 in range(0, N, B):
                 j = j0 + tile
                 real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
@@ -292,7 +339,7 @@ def count_backward_kernel(
                 grad_sure = tl.where(pair, 2.0 * grad_mean / (number * number) * sign(sure - 0.5), 0.0)
                 product = tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
                 grad_close = (alike_i + alike_j) * product
-                _, close_rise, at_close = look_up(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
+                _close, close_rise, at_close = look_up(1.0 - tl.abs(a_i - a_j), base + 2 * S, rise + 2 * S, S)
                 if j0 >= i0:
                     once = tl.where(i[:, None] < j[None, :], 1.0, 0.0)
                     owed1 += owed_by_tile(at_a, once * grad_edge * edge_d, s)
