@@ -20,6 +20,8 @@ class Layout(NamedTuple):
     def of(cls, weight: Tensor, *leading: torch.Size) -> Layout:
         """Lay out everything that broadcasts with ``weight [..., 8, S]``."""
         common = common_shape(*leading, weight.shape[:-2])
+        if weight.dim() == 2:
+            return cls(common, None)
         offset = len(common) - (weight.dim() - 2)
         differing = [offset + i for i, size in enumerate(weight.shape[:-2]) if size != 1]
         order = (*differing, *(i for i in range(len(common)) if i not in differing))

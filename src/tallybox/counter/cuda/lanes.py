@@ -23,7 +23,10 @@ from tallybox.counter.cuda.parts import (
 )
 
 
-@triton.jit(do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"])
+@triton.jit(
+    do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"],
+    do_not_specialize_on_alignment=["attention", "boxes", "mask", "weight", "features", "count", "state"],
+)
 def count_forward_kernel(
     attention, boxes, mask, weight, features, count, state,
     IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
@@ -117,10 +120,24 @@ def count_forward_kernel(
     tl.store(certainty, mean, mask=here)
 
 
-@triton.jit(do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"])
+@triton.jit(
+    do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"],
+    do_not_specialize_on_alignment=[
+        "attention",
+        "boxes",
+        "mask",
+        "count",
+        "state",
+        "grad_features",
+        "grad_count",
+        "grad_attention",
+        "grad_boxes",
+        "scratch",
+    ],
+)
 def count_backward_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, scratch, partial,
+    grad_attention, grad_boxes, scratch,
     IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
     HAS_MASK: tl.constexpr, N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
@@ -139,7 +156,7 @@ def count_backward_kernel(
     grad_rows = scratch + images * N + image
     segment = tl.arange(0, SP)
     s = segment.to(tl.float32)[:, None]
-    out = partial + tl.program_id(0).to(tl.int64) * 8 * S + segment
+    out = scratch + images * (N + N * N) + tl.program_id(0).to(tl.int64) * 8 * S + segment
 
     # From the features to the sum of C and the confidence.
     c, mean = tl.load(count + image, mask=here, other=1.0), tl.load(state + image, mask=here, other=0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 from torch import Tensor
@@ -14,12 +16,30 @@ MOST_BOXES_IN_A_LANE = 16
 LANES = 32
 TILE = 16
 FORWARD_WARPS = 8
-ROW_GRADIENT_WARPS = 2
+ROW_GRADIENT_WARPS = 4
 PAIR_GRADIENT_WARPS = 4
 
 # A block that sums weight gradients over several images writes fewer partial sums.
 MOST_IMAGES_A_BLOCK = 16
 BLOCKS_WANTED = 4096
+
+
+# Compiled kernels by what they were compiled for. Triton's own look-up inspects every argument of every
+# launch, 25 µs beside an H200; our kernels assume nothing of their arguments but their types, which
+# are always the same.
+_compiled: dict[tuple[Any, ...], Any] = {}
+
+
+def _launch(
+    kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[int | bool, ...], warps: int
+) -> None:
+    key = (kernel, constants, warps, torch.cuda.current_device())
+    compiled = _compiled.get(key)
+    if compiled is None:
+        # Interpreted kernels are not compiled: nothing comes back.
+        _compiled[key] = kernel[(blocks,)](*arguments, *constants, num_warps=warps)
+    else:
+        compiled[(blocks, 1, 1)](*arguments, *constants)
 
 
 def count_forward_triton(
@@ -36,20 +56,16 @@ def count_forward_triton(
         return features, count, state
     a_counter = images // counters
     padded = triton.next_power_of_2(segments)
+    given = (attention, boxes, mask, weight, features, count, state)
     if number <= MOST_BOXES_IN_A_LANE:
         blocks = triton.cdiv(a_counter, LANES)
-        lanes.count_forward_kernel[(counters * blocks,)](
-            attention, boxes, mask, weight, features, count, state,
-            images, max_objects, a_counter, blocks,
-            mask is not None, number, segments, padded, LANES, num_warps=1,
-        )  # fmt: skip
+        sizes = (images, max_objects, a_counter, blocks)
+        constants = (mask is not None, number, segments, padded, LANES)
+        _launch(lanes.count_forward_kernel, counters * blocks, (*given, *sizes), constants, 1)
     else:
-        tiles.count_forward_kernel[(images,)](
-            attention, boxes, mask, weight, features, count, state,
-            images, number, max_objects, a_counter,
-            mask is not None, segments, padded, TILE, triton.next_power_of_2(max_objects + 1),
-            num_warps=FORWARD_WARPS,
-        )  # fmt: skip
+        sizes = (images, number, max_objects, a_counter)
+        constants = (mask is not None, segments, padded, TILE, triton.next_power_of_2(max_objects + 1))
+        _launch(tiles.count_forward_kernel, images, (*given, *sizes), constants, FORWARD_WARPS)
     return features, count, state
 
 
@@ -73,34 +89,43 @@ def count_backward_triton(
     a_counter, max_objects = images // counters, grad_features.shape[1] - 1
     padded, has_mask = triton.next_power_of_2(segments), mask is not None
     given = (attention, boxes, mask, count, state, grad_features, grad_count)
+    grads = (grad_attention, grad_boxes)
     if number <= MOST_BOXES_IN_A_LANE:
-        scratch = attention.new_empty(images * (number + number * number))
         blocks = triton.cdiv(a_counter, LANES)
-        partial = weight.new_empty(counters * blocks, 8, segments)
-        lanes.count_backward_kernel[(counters * blocks,)](
-            *given, grad_attention, grad_boxes, scratch, partial,
-            images, max_objects, a_counter, blocks,
-            has_mask, number, segments, padded, LANES, num_warps=1,
-        )  # fmt: skip
+        used = images * (number + number * number)  # gradients of row sums of Sim, and of X
+        scratch = attention.new_empty(used + counters * blocks * 8 * segments)
+        sizes = (images, max_objects, a_counter, blocks)
+        constants = (has_mask, number, segments, padded, LANES)
+        _launch(lanes.count_backward_kernel, counters * blocks, (*given, *grads, scratch, *sizes), constants, 1)
     else:
-        scratch = attention.new_empty(images * (number + 2 * number * number))
-        a_side = triton.cdiv(number, TILE)
-        row_partial = weight.new_empty(images * a_side * a_side, segments)
+        side = triton.cdiv(number, TILE)
         a_block = min(max(images // BLOCKS_WANTED, 1), MOST_IMAGES_A_BLOCK)
         blocks = triton.cdiv(a_counter, a_block)
-        partial = weight.new_empty(counters * blocks, 8, segments)
-        tiles.similarity_gradient_kernel[(images,)](
-            *given, scratch, images, number, max_objects, a_counter,
-            has_mask, segments, TILE, num_warps=PAIR_GRADIENT_WARPS,
-        )  # fmt: skip
-        tiles.row_gradient_kernel[(images * a_side * a_side,)](
-            state, scratch, row_partial, images, number, a_counter, a_side,
-            segments, padded, TILE, num_warps=ROW_GRADIENT_WARPS,
-        )  # fmt: skip
-        tiles.pair_gradient_kernel[(counters * blocks,)](
-            *given, grad_attention, grad_boxes, scratch, row_partial, partial,
-            images, number, max_objects, a_counter, blocks, a_block, a_side,
-            has_mask, segments, padded, TILE, num_warps=PAIR_GRADIENT_WARPS,
-        )  # fmt: skip
-    weight_gradient_kernel[(counters * 8,)](weight, partial, grad_weight, blocks, segments, padded, 64, num_warps=4)
+        # As above, and gradients of row products, and what each tile of X owes.
+        used = images * (number + 2 * number * number + side * side * segments)
+        scratch = attention.new_empty(used + counters * blocks * 8 * segments)
+        sizes = (images, number, max_objects, a_counter)
+        _launch(
+            tiles.similarity_gradient_kernel,
+            images,
+            (*given, scratch, *sizes),
+            (has_mask, segments, TILE),
+            PAIR_GRADIENT_WARPS,
+        )
+        _launch(
+            tiles.row_gradient_kernel,
+            images * side * side,
+            (state, scratch, images, number, a_counter, side),
+            (segments, padded, TILE),
+            ROW_GRADIENT_WARPS,
+        )
+        _launch(
+            tiles.pair_gradient_kernel,
+            counters * blocks,
+            (*given, *grads, scratch, *sizes, blocks, a_block, side),
+            (has_mask, segments, padded, TILE),
+            PAIR_GRADIENT_WARPS,
+        )
+    partial = scratch[used:]
+    _launch(weight_gradient_kernel, counters * 8, (weight, partial, grad_weight, blocks), (segments, padded, 64), 4)
     return grad_attention, grad_boxes, grad_weight

@@ -117,7 +117,7 @@ def normalise(weight, base, rise, S: tl.constexpr, SP: tl.constexpr):
     tl.debug_barrier()
 
 
-@triton.jit(do_not_specialize=["BLOCKS"])
+@triton.jit(do_not_specialize=["BLOCKS"], do_not_specialize_on_alignment=["weight", "partial", "grad_weight"])
 def weight_gradient_kernel(
     weight, partial, grad_weight, BLOCKS, S: tl.constexpr, SP: tl.constexpr, CHUNK: tl.constexpr
 ):  # fmt: skip

@@ -47,7 +47,10 @@ def owed_by_row(position, grad, s):
     return tl.sum(share(position[None, :], s[:, None]) * grad[None, :], axis=1)
 
 
-@triton.jit(do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"])
+@triton.jit(
+    do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"],
+    do_not_specialize_on_alignment=["attention", "boxes", "mask", "weight", "features", "count", "state"],
+)
 def count_forward_kernel(
     attention, boxes, mask, weight, features, count, state,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
@@ -166,7 +169,19 @@ def feature_gradients(image, count, state, grad_features, grad_count, base, rise
     return grad_total, grad_confidence, grad_confidence * mean_rise * S, position
 
 
-@triton.jit(do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"])
+@triton.jit(
+    do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"],
+    do_not_specialize_on_alignment=[
+        "attention",
+        "boxes",
+        "mask",
+        "count",
+        "state",
+        "grad_features",
+        "grad_count",
+        "scratch",
+    ],
+)
 def similarity_gradient_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
@@ -216,9 +231,12 @@ def similarity_gradient_kernel(
             tl.store(grad_products + i[:, None] * N + j[None, :], grad, mask=inside)
 
 
-@triton.jit(do_not_specialize=["IMAGES", "N", "IMAGES_PER_COUNTER", "TILES"])
+@triton.jit(
+    do_not_specialize=["IMAGES", "N", "IMAGES_PER_COUNTER", "TILES"],
+    do_not_specialize_on_alignment=["state", "scratch"],
+)
 def row_gradient_kernel(
-    state, scratch, row_partial,
+    state, scratch,
     IMAGES, N, IMAGES_PER_COUNTER, TILES,
     S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -249,18 +267,36 @@ def row_gradient_kernel(
             once = tl.where((i < j)[:, None] & inside, others, 0.0)
             owed += share(position[None, :, :], s) * once[None, :, :]
     tl.store(grad_rows + i[:, None] * N + k[None, :], grad_x * S, mask=inside)
-    out = row_partial + tl.program_id(0).to(tl.int64) * S + segment
+    out = scratch + images * (N + 2 * N * N) + tl.program_id(0).to(tl.int64) * S + segment
     tl.store(out, tl.sum(tl.sum(owed, axis=2), axis=1), mask=segment < S)
 
 
 @triton.jit(
     do_not_specialize=[
-        "IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK", "TILES"
-    ]
-)  # fmt: skip
+        "IMAGES",
+        "N",
+        "MAX_OBJECTS",
+        "IMAGES_PER_COUNTER",
+        "BLOCKS_PER_COUNTER",
+        "IMAGES_PER_BLOCK",
+        "TILES",
+    ],
+    do_not_specialize_on_alignment=[
+        "attention",
+        "boxes",
+        "mask",
+        "count",
+        "state",
+        "grad_features",
+        "grad_count",
+        "grad_attention",
+        "grad_boxes",
+        "scratch",
+    ],
+)
 def pair_gradient_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, scratch, row_partial, partial,
+    grad_attention, grad_boxes, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
     HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -293,7 +329,8 @@ def pair_gradient_kernel(
         )
         owed8 += tl.minimum(tl.maximum(position - s, 0.0), 1.0) * grad_confidence
         for t in range(0, TILES * TILES):
-            owed3 += tl.load(row_partial + (image * TILES * TILES + t) * S + segment, mask=segment < S, other=0.0)
+            place = images * (N + 2 * N * N) + (image * TILES * TILES + t) * S + segment
+            owed3 += tl.load(scratch + place, mask=segment < S, other=0.0)
         number = 0.0
         for i0 in range(0, N, B):
             number += tl.sum(tl.where(is_real(mask, of_image + i0 + tile, i0 + tile < N, HAS_MASK), 1.0, 0.0), axis=0)
@@ -366,7 +403,7 @@ def pair_gradient_kernel(
             tl.store(corner + 2, grad_x2, mask=i < N)
             tl.store(corner + 3, grad_y2, mask=i < N)
 
-    out = partial + tl.program_id(0).to(tl.int64) * 8 * S + segment
+    out = scratch + images * (N + 2 * N * N + TILES * TILES * S) + tl.program_id(0).to(tl.int64) * 8 * S + segment
     tl.store(out, owed1, mask=segment < S)
     tl.store(out + S, owed2, mask=segment < S)
     tl.store(out + 2 * S, owed3, mask=segment < S)
