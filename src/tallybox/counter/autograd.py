@@ -108,8 +108,8 @@ def fused_count_and_features(
     attention, boxes, mask, _ = proposals
     weight = weight.to(attention.dtype).contiguous()
     layout = Layout.of(weight, attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]]))
-    if weight.dim() != 3:
-        weight = weight.reshape(-1, *weight.shape[-2:])
+    if weight.dim() > 3:
+        weight = weight.flatten(0, -3)
     apply: Any = CountFunction.apply  # torch leaves it untyped
     features, count = apply(
         layout.to_list(attention, 1),

@@ -57,7 +57,7 @@ def choose_backend(requested: Backend, *, device: torch.device, dtype: torch.dty
     if requested == "reference":
         return Choice("reference", "it was asked for")
     if requested == "auto":
-        if torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export():
+        if torch.compiler.is_exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
             return Choice("reference", "an exported graph must run without tallybox")
         fused = {"cpu": "cpu", "cuda": "triton"}.get(device.type)
         if fused is None:

@@ -50,15 +50,19 @@ def _array(tensor: Tensor | None) -> Array:
     return np.empty((0, 0), bool) if tensor is None else tensor.detach().numpy()
 
 
+def _counters(weight: Tensor) -> Tensor:
+    return weight.detach().view(-1, *weight.shape[-2:])
+
+
 def count_forward_cpu(
     attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Count ``attention [M * R, N]`` with ``weight [M, 8, S]``: features, count, and the state backward needs."""
+    """Count ``attention [M * R, N]`` with ``weight [M, 8, S]`` or ``[8, S]``: features, count, and the state backward needs."""
     images, number = attention.shape
     features = attention.new_empty(images, max_objects + 1)
     count = attention.new_empty(images)
     state = attention.new_empty(images, 1 + number + number * number)
-    arrays = [_array(tensor) for tensor in (attention, boxes, mask, weight, features, count, state)]
+    arrays = [_array(tensor) for tensor in (attention, boxes, mask, _counters(weight), features, count, state)]
     kernel: Any = count_forward_kernel
     _share_out(images, number, lambda _, first, stop: kernel(*arrays, first, stop))
     return features, count, state
@@ -76,11 +80,12 @@ def count_backward_cpu(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of attention, boxes and weight."""
     images, number = attention.shape
+    counters = _counters(weight)
     grad_attention, grad_boxes, grad_weight = (torch.empty_like(t) for t in (attention, boxes, weight))
-    given = (attention, boxes, mask, weight, count, state, grad_features, grad_count, grad_attention, grad_boxes)
+    given = (attention, boxes, mask, counters, count, state, grad_features, grad_count, grad_attention, grad_boxes)
     arrays = [_array(tensor) for tensor in given]
-    grad_rise = np.zeros((_chunk_number(images, number), *weight.shape))  # one for each chunk
+    grad_rise = np.zeros((_chunk_number(images, number), *counters.shape))  # one for each chunk
     kernel: Any = count_backward_kernel
     _share_out(images, number, lambda chunk, first, stop: kernel(*arrays, grad_rise[chunk], first, stop))
-    weight_gradient(_array(weight), grad_rise.sum(0), _array(grad_weight))
+    weight_gradient(_array(counters), grad_rise.sum(0), _array(_counters(grad_weight)))
     return grad_attention, grad_boxes, grad_weight

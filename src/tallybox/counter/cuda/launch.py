@@ -33,7 +33,7 @@ _compiled: dict[tuple[Any, ...], Any] = {}
 def _launch(
     kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[int | bool, ...], warps: int
 ) -> None:
-    key = (kernel, constants, warps, torch.cuda.current_device())
+    key = (kernel, constants, warps, arguments[0].device.index)
     compiled = _compiled.get(key)
     if compiled is None:
         # Interpreted kernels are not compiled: nothing comes back.
@@ -45,9 +45,10 @@ def _launch(
 def count_forward_triton(
     attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Count ``attention [M * R, N]`` with ``weight [M, 8, S]``: features, count, and the state backward needs."""
+    """Count ``attention [M * R, N]`` with ``weight [M, 8, S]`` or ``[8, S]``: features, count, and the state backward needs."""
     images, number = attention.shape
-    counters, _, segments = weight.shape
+    segments = weight.shape[-1]
+    counters = weight.numel() // (8 * segments)
     features = attention.new_empty(images, max_objects + 1)
     count = attention.new_empty(images)
     # Certainty [I], scale [I, N], X and products [I, N, N], base and rise [M, 8, S].
@@ -81,7 +82,8 @@ def count_backward_triton(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of attention, boxes and weight."""
     images, number = attention.shape
-    counters, _, segments = weight.shape
+    segments = weight.shape[-1]
+    counters = weight.numel() // (8 * segments)
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
     if not images:
         return grad_attention, grad_boxes, torch.zeros_like(weight)
