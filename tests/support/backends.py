@@ -24,5 +24,8 @@ BACKENDS_AND_DTYPES = [(backend.name, dtype) for backend in BACKENDS for dtype i
 FLOAT64_BACKENDS = [backend.name for backend in BACKENDS if torch.float64 in backend.dtypes]
 
 
+DEVICES = {backend.name: backend.device for backend in BACKENDS}
+
+
 def device_of(backend: str) -> str:
-    return next(row.device for row in BACKENDS if row.name == backend)
+    return DEVICES[backend]

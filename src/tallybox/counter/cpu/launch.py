@@ -57,7 +57,10 @@ def _counters(weight: Tensor) -> Tensor:
 def count_forward_cpu(
     attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Count ``attention [M * R, N]`` with ``weight [M, 8, S]`` or ``[8, S]``: features, count, and the state backward needs."""
+    """Count ``attention [M * R, N]`` with ``weight [M, 8, S]`` or ``[8, S]``.
+
+    Return features, count, and the state that the backward pass needs.
+    """
     images, number = attention.shape
     features = attention.new_empty(images, max_objects + 1)
     count = attention.new_empty(images)

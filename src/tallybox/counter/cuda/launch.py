@@ -45,7 +45,10 @@ def _launch(
 def count_forward_triton(
     attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Count ``attention [M * R, N]`` with ``weight [M, 8, S]`` or ``[8, S]``: features, count, and the state backward needs."""
+    """Count ``attention [M * R, N]`` with ``weight [M, 8, S]`` or ``[8, S]``.
+
+    Return features, count, and the state that the backward pass needs.
+    """
     images, number = attention.shape
     segments = weight.shape[-1]
     counters = weight.numel() // (8 * segments)
