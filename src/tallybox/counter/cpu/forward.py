@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tallybox.counter.cpu.parts import (
+    BOXES_OF_A_LONG_ROW,
     F1,
     F3,
     F6,
@@ -14,6 +15,8 @@ from tallybox.counter.cpu.parts import (
     Array,
     Number,
     compiled,
+    compiled_in_order,
+    fill_distance,
     fill_matrices,
     normalise,
     real_proposals,
@@ -22,20 +25,23 @@ from tallybox.counter.cpu.parts import (
 )
 
 
-@compiled
-def row_product(row_i: Array, row_j: Array, base: Array, rise: Array) -> Number:
+def row_product(i: int, j: int, n: int, rows: Array, base: Array, rise: Array) -> Number:
     """∏_k f3(1 - |X_ik - X_jk|)."""
     dtype = rise.dtype.type
-    one, segments = dtype(1), dtype(rise.shape[0])
+    one, segments = dtype(1), dtype(rise.shape[1])
     last, tiny = segments - one, dtype(TINY)
     product = one
-    for k in range(row_i.shape[0]):
-        position = (one - abs(row_i[k] - row_j[k])) * segments
+    for k in range(n):
+        position = (one - abs(rows[i, k] - rows[j, k])) * segments
         start = segment_start(position, last)
         s = np.uint32(np.int32(start))
-        factor = base[s] + rise[s] * (position - start)
+        factor = base[F3, s] + rise[F3, s] * (position - start)
         product *= factor if factor > tiny else tiny
     return product
+
+
+long_row_product = compiled(row_product)
+short_row_product = compiled_in_order(row_product)
 
 
 @compiled
@@ -52,7 +58,8 @@ def count_forward_kernel(
 ) -> None:
     """Count images first ... stop - 1 of [M * R].
 
-    Keep in state [M * R, 1 + N + N * N] what backward needs: certainty, s, and the row products of Sim.
+    Keep in state [M * R, 1 + N + N * N] what backward needs: certainty, s, and for each pair of boxes
+    the row product of Sim above the diagonal and D below it.
     """
     dtype = attention.dtype.type
     zero, half, one = dtype(0), dtype(0.5), dtype(1)
@@ -63,8 +70,8 @@ def count_forward_kernel(
     order = np.empty(boxes_number, np.int32)
     a = np.empty(boxes_number, attention.dtype)
     b = np.empty((4, boxes_number), attention.dtype)
-    distance = np.empty((boxes_number, boxes_number), attention.dtype)
-    rows, edges = np.empty_like(distance), np.empty_like(distance)
+    rows = np.empty((boxes_number, boxes_number), attention.dtype)
+    edges = np.empty_like(rows)
     alike = np.empty(boxes_number, attention.dtype)
     counter = -1
     for image in range(first, stop):
@@ -72,17 +79,21 @@ def count_forward_kernel(
             counter = image // images_per_counter
             normalise(weight[counter], base, rise)
         scale = state[image, 1 : 1 + boxes_number]
-        products = state[image, 1 + boxes_number :].reshape(boxes_number, boxes_number)
+        pairs = state[image, 1 + boxes_number :].reshape(boxes_number, boxes_number)
         n = real_proposals(image, attention, boxes, mask, order, a, b)
-        fill_matrices(n, a, b, base, rise, distance, rows, edges)
+        fill_distance(n, b, pairs)
+        fill_matrices(n, a, pairs, base, rise, rows, edges)
         alike[:n] = one
         for i in range(n):
             for j in range(i + 1, n):
-                product = row_product(rows[i, :n], rows[j, :n], base[F3], rise[F3])
+                if n < BOXES_OF_A_LONG_ROW:
+                    product = short_row_product(i, j, n, rows, base, rise)
+                else:
+                    product = long_row_product(i, j, n, rows, base, rise)
                 similarity = value(F3, one - abs(a[i] - a[j]), base, rise) * product
                 alike[i] += similarity
                 alike[j] += similarity
-                products[i, j] = product
+                pairs[i, j] = product
         total = zero
         from_attention, from_distance = zero, zero
         for i in range(n):
@@ -91,7 +102,7 @@ def count_forward_kernel(
             inner = zero
             for j in range(i):
                 inner += edges[i, j] * scale[j]
-                from_distance += abs(value(F7, distance[i, j], base, rise) - half)
+                from_distance += abs(value(F7, pairs[i, j], base, rise) - half)
             total += scale_i * (value(F1, a[i] * a[i], base, rise) + inner + inner)
             from_attention += abs(value(F6, a[i], base, rise) - half)
         if n > 0:
