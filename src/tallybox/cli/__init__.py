@@ -13,6 +13,7 @@ from tallybox.errors import TallyboxError
 # Each command's room, imported when the command is used: `tallybox --help` stays instant.
 COMMANDS = {
     "demo": ("tallybox.cli.demo", "Show how the component counts, in the terminal; no files needed."),
+    "toy": ("tallybox.cli.toy", "Train and draw the paper's toy task."),
     "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
 }
 

@@ -1,0 +1,121 @@
+"""`tallybox toy`: the paper's toy task."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tallybox.toy.config import ToyConfig
+from tallybox.toy.sweep import FIXED_AT, run_sweep
+from tallybox.toy.training import Setting, train_settings
+
+# More settings at once fill a GPU; on a CPU they only make a group, which is saved as a whole, take longer.
+SETTINGS_AT_ONCE = {"cuda": 404, "cpu": 1}
+
+
+def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command an option for every constant of the task."""
+    for field in reversed(fields(ToyConfig)):
+        option = click.option(
+            f"--{field.name.replace('_', '-')}",
+            field.name,
+            type=float if isinstance(field.default, float) else int,
+            help=f"[default: {field.default}]",
+        )
+        command = option(command)
+    return command
+
+
+def config_of(options: dict[str, Any]) -> ToyConfig:
+    """Take the given constants; the configuration owns the defaults."""
+    return ToyConfig(**{name: value for name, value in options.items() if value is not None})
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show progress on standard error, where it is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn(title), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def chosen_device(device: str | None) -> torch.device:
+    """Return the named device, or the GPU where there is one."""
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+@click.group()
+def toy() -> None:
+    """Train and draw the paper's toy task."""
+
+
+@toy.command()
+@click.option("--side-length", type=float, required=True, help="Side l of the boxes, 0 to 1.")
+@click.option("--noise", type=float, required=True, help="Noise q of the weights, 0 to 1.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@config_options
+def train(side_length: float, noise: float, seed: int, device: str | None, as_json: bool, **constants: Any) -> None:
+    """Train all models at one point of the paper's figures."""
+    config = config_of(constants)
+    setting = Setting(side_length, noise)
+    start = time.perf_counter()
+    steps = config.iterations + config.evaluation_batches
+    with progress_bar("training") as show:
+        on_step = lambda done: show(done, steps)  # noqa: E731
+        result = train_settings([setting], seed, config, device=chosen_device(device), on_step=on_step)[0]
+    accuracies = {f"{model}_accuracy": accuracy for model, accuracy in result.accuracy.items()}
+    seconds = round(time.perf_counter() - start, 2)
+    if as_json:
+        click.echo(json.dumps({"side_length": side_length, "noise": noise, **accuracies, "seconds": seconds}))
+        return
+    for model, accuracy in result.accuracy.items():
+        click.echo(f"{model:>10}  {accuracy:.4f} of counts right")
+    click.echo(f"side length {side_length:g}, noise {noise:g}, seed {seed}, {seconds:.1f} s")
+
+
+@toy.command()
+@click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), required=True)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
+@click.option("--step", type=float, default=0.01, show_default=True, help="Distance of neighbouring points.")
+@click.option("--seeds", type=int, default=2, show_default=True)
+@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--settings-at-once", type=int, help="How many points train together, and are saved together.")
+@config_options
+def sweep(
+    difficulty: Any,
+    out: Path,
+    step: float,
+    seeds: int,
+    device: str | None,
+    settings_at_once: int | None,
+    **constants: Any,
+) -> None:
+    """Train all points of one of the paper's figures; run again to go on after an interruption."""
+    where = chosen_device(device)
+    start = time.perf_counter()
+    with progress_bar(f"{difficulty} sweep") as show:
+        run_sweep(
+            out,
+            difficulty,
+            config=config_of(constants),
+            step=step,
+            seeds=seeds,
+            device=where,
+            settings_at_once=settings_at_once or SETTINGS_AT_ONCE.get(where.type, 1),
+            on_progress=show,
+        )
+    click.echo(f"{out}: done in {time.perf_counter() - start:.1f} s")

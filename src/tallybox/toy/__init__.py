@@ -1,0 +1,1 @@
+"""The paper's toy task: every point of its figures, trained at once."""

@@ -1,0 +1,69 @@
+"""Sweeps over the toy task: the settings of the paper's figures, trained in groups, resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from tallybox.errors import InputError
+from tallybox.runs import RunFolder
+from tallybox.toy.config import ToyConfig
+from tallybox.toy.training import Setting, train_settings
+
+Difficulty = Literal["easy", "hard"]
+
+# What the parameter that is not varied is held at.
+FIXED_AT: dict[Difficulty, float] = {"easy": 0.0, "hard": 0.5}
+
+
+def sweep_settings(difficulty: Difficulty, step: float = 0.01) -> list[Setting]:
+    """Return the settings of one of the paper's two figures: l varied, then q varied.
+
+    >>> len(sweep_settings("hard"))
+    202
+    """
+    points = round(1 / step)
+    if not 0 < step <= 1 or abs(points * step - 1) > 1e-9:
+        raise InputError(f"step must divide 1 into equal parts, as 0.01 or 0.05 do, but got {step}")
+    fixed = FIXED_AT[difficulty]
+    values = [round(point * step, 6) for point in range(points + 1)]
+    return [Setting(value, fixed) for value in values] + [Setting(fixed, value) for value in values]
+
+
+def run_sweep(
+    folder: Path,
+    difficulty: Difficulty,
+    *,
+    config: ToyConfig,
+    step: float,
+    seeds: int,
+    device: torch.device,
+    settings_at_once: int,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Train what is not yet in the folder, a group of settings at a time; finished groups are never lost.
+
+    ``on_progress`` hears how many of all training and evaluation steps are done.
+    """
+    described: dict[str, Any] = {"difficulty": difficulty, "step": step, "seeds": seeds, **asdict(config)}
+    run = RunFolder(folder, described)
+    finished = {(result["side_length"], result["noise"], result["seed"]) for result in run.results()}
+    groups = []
+    settings = sweep_settings(difficulty, step)
+    for seed in range(seeds):
+        waiting = [s for s in settings if (s.side_length, s.noise, seed) not in finished]
+        # At (fixed, fixed) both halves of a sweep meet: train it once.
+        waiting = list(dict.fromkeys(waiting))
+        groups += [(seed, waiting[i : i + settings_at_once]) for i in range(0, len(waiting), settings_at_once)]
+    steps = config.iterations + config.evaluation_batches
+    for number, (seed, group) in enumerate(groups):
+
+        def on_step(done: int, number: int = number) -> None:
+            on_progress(number * steps + done, len(groups) * steps)
+
+        results = train_settings(group, seed, config, device=device, on_step=on_step)
+        run.append([asdict(result) for result in results])
