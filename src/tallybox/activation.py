@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tallybox.errors import InputError
 from tallybox.shapes import common_shape
 
 
@@ -33,15 +34,15 @@ def interpolate_knots(x: Tensor, knots: Tensor) -> Tensor:
     """
     segments = knots.shape[-1] - 1
     position = x * segments
-    lower = position.detach().floor().clamp(0, segments - 1)
-    fraction = (position - lower).unsqueeze(-1)
-    index = lower.long().unsqueeze(-1)
+    # Bounds are kept in whole numbers, where NaN has become one: it shows in the result, not as a bad index.
+    index = position.detach().floor().long().clamp(0, segments - 1)
+    fraction = (position - index).unsqueeze(-1)
+    index = index.unsqueeze(-1)
     shape = common_shape(x.shape, knots.shape[:-1])
     index = index.expand(*shape, 1)
     ends = knots.expand(*shape, segments + 1).gather(-1, torch.cat((index, index + 1), dim=-1))
     left, right = ends[..., :1], ends[..., 1:]
-    # This form, unlike left + fraction * (right - left), is exact on both knots.
-    return ((1 - fraction) * left + fraction * right).squeeze(-1)
+    return (left + fraction * (right - left)).squeeze(-1)
 
 
 def piecewise_linear(x: Tensor, weight: Tensor) -> Tensor:
@@ -54,6 +55,8 @@ def piecewise_linear(x: Tensor, weight: Tensor) -> Tensor:
     >>> piecewise_linear(torch.tensor([0.0, 0.125, 0.5, 1.0]), weight)
     tensor([0.0000, 0.2500, 0.5000, 1.0000])
     """
+    if weight.dim() < 1 or weight.shape[-1] < 1:
+        raise InputError(f"weight must have shape [..., segments], but got {list(weight.shape)}")
     return interpolate_knots(x, activation_knots(weight))
 
 
@@ -66,6 +69,8 @@ class PiecewiseLinear(nn.Module):
 
     def __init__(self, segments: int = 16) -> None:
         super().__init__()
+        if segments < 1:
+            raise InputError(f"segments must be at least 1, but got {segments}")
         self.weight = nn.Parameter(torch.ones(segments))
 
     def forward(self, x: Tensor) -> Tensor:

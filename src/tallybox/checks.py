@@ -67,8 +67,8 @@ def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None,
 
     ``weight_leading`` are the leading dimensions of the weights, which must broadcast with the others.
     """
-    _check_floating("attention", attention)
-    _check_floating("boxes", boxes)
+    check_floating("attention", attention)
+    check_floating("boxes", boxes)
     if attention.dim() < 1:
         raise InputError("attention must have shape [..., N], but got a single number; add a dimension")
     if boxes.dim() < 2 or boxes.shape[-1] != 4:
@@ -101,13 +101,15 @@ def check_proposal_values(attention: Tensor, boxes: Tensor, mask: Tensor | None,
         _check_box_values(boxes, mask)
 
 
-def check_weight(weight: Tensor) -> None:
-    """Raise unless ``weight`` is ``[..., 8, segments]``."""
-    _check_floating("weight", weight)
+def check_weight(weight: Tensor, attention: Tensor) -> None:
+    """Raise unless ``weight`` is ``[..., 8, segments]``, on the device of the attention."""
+    check_floating("weight", weight)
     if weight.dim() < 2 or weight.shape[-2] != 8 or weight.shape[-1] < 1:
         raise InputError(
             f"weight must have shape [..., 8, segments], one row for each activation, but got {list(weight.shape)}"
         )
+    if isinstance(attention, Tensor) and weight.device != attention.device:
+        raise InputError(f"weight must be on {attention.device} like attention, but got {weight.device}")
 
 
 def check_count(name: str, value: int) -> None:
@@ -118,7 +120,8 @@ def check_count(name: str, value: int) -> None:
         raise InputError(f"{name} must be at least 1, but got {value}")
 
 
-def _check_floating(name: str, tensor: Tensor) -> None:
+def check_floating(name: str, tensor: Tensor) -> None:
+    """Raise unless ``tensor`` is a floating point tensor."""
     if not isinstance(tensor, Tensor):
         raise InputTypeError(
             f"{name} must be a torch tensor, but got {type(tensor).__name__}; wrap it in torch.as_tensor"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tallybox.checks import check_count, check_proposal_shapes
+from tallybox.checks import check_count, check_floating, check_proposal_shapes
 from tallybox.counter.proposals import prepare_proposals
 from tallybox.counter.published import (
     ALLOCATED_ACTIVATIONS,
@@ -64,6 +64,8 @@ class Counter(nn.Module):
 
     def forward(self, boxes: Tensor, attention: Tensor) -> Tensor:
         """Return features ``[B, objects + 1]`` from ``boxes [B, 4, N]`` and ``attention [B, N]``."""
+        check_floating("boxes", boxes)
+        check_floating("attention", attention)
         if boxes.dim() != 3 or boxes.shape[1] != 4 or attention.dim() != 2:
             raise InputError(
                 "boxes and attention must have shapes [B, 4, N] and [B, N], "

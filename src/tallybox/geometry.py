@@ -30,13 +30,15 @@ def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
 
     No constant is added to the union, so the unit of the boxes does not matter. Where the union has
     no area the quotient is undefined; there it is 1 for two identical boxes and 0 otherwise, so a
-    box overlaps itself fully whatever its area.
+    box overlaps itself fully whatever its area. Half precision is computed in float32.
 
     >>> a = torch.tensor([[0.0, 0.0, 2.0, 2.0], [5.0, 5.0, 5.0, 5.0]])
     >>> box_iou(a, torch.tensor([[1.0, 0.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0]]))
     tensor([[0.3333, 0.0000],
             [0.0000, 1.0000]])
     """
+    if boxes_a.dtype in (torch.float16, torch.bfloat16):  # areas in pixels overflow
+        boxes_a, boxes_b = boxes_a.float(), boxes_b.float()
     intersection = box_intersection(boxes_a, boxes_b)
     union = box_area(boxes_a).unsqueeze(-1) + box_area(boxes_b).unsqueeze(-2) - intersection
     has_area = union > 0

@@ -36,7 +36,7 @@ def count_features(
     tensor([0., 0., 1., 0.])
     """
     check_count("max_objects", max_objects)
-    check_weight(weight)
+    check_weight(weight, attention)
     proposals = checked_proposals(
         attention, boxes, mask, max_objects=max_objects, logits=logits, weight_leading=weight.shape[:-2]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -36,14 +37,14 @@ class Layout(NamedTuple):
             items = range(len(self.leading), len(self.leading) + item_dimensions)
             tensor = tensor.permute(*self.order, *items)
         if len(self.leading) != 1:  # a reshape that changes nothing still costs a step of autograd
-            tensor = tensor.reshape(-1, *item)
+            tensor = tensor.reshape(math.prod(self.leading), *item)
         return tensor.contiguous()
 
     def from_list(self, tensor: Tensor) -> Tensor:
         """Bring ``[M * R, *item]`` back to ``[..., *item]``."""
         item = tensor.shape[1:]
         if self.order is None:
-            return tensor if len(self.leading) == 1 else tensor.reshape(*self.leading, *item)
-        tensor = tensor.reshape(*(self.leading[i] for i in self.order), *item)
+            return tensor if len(self.leading) == 1 else tensor.reshape((*self.leading, *item))
+        tensor = tensor.reshape((*(self.leading[i] for i in self.order), *item))
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
         return tensor.permute(*back, *range(len(back), len(back) + len(item)))

@@ -36,17 +36,22 @@ def prepare_proposals(
         weights = attention.detach()
         if mask is not None:
             weights = weights.masked_fill(~mask, -torch.inf)
-        order = weights.sort(dim=-1, descending=True, stable=True).indices
-        indices = order[..., :max_objects]
+        if torch.compiler.is_exporting():
+            # ONNX knows no stable sort; its top-k keeps the first of equal weights, as we do.
+            indices = weights.topk(max_objects, dim=-1).indices
+        else:
+            indices = weights.sort(dim=-1, descending=True, stable=True).indices[..., :max_objects]
         attention = attention.gather(-1, indices)
         boxes = boxes.gather(-2, indices.unsqueeze(-1).expand(*indices.shape, 4))
         mask = None if mask is None else mask.gather(-1, indices)
-    if logits:
-        attention = attention.sigmoid()
     if mask is not None:
         # Whatever stands in a masked place, NaN included, reaches neither a result nor a gradient.
         attention = torch.where(mask, attention, 0)
         boxes = torch.where(mask.unsqueeze(-1), boxes, 0)
+    if logits:
+        attention = attention.sigmoid()
+        if mask is not None:
+            attention = torch.where(mask, attention, 0)
     return Proposals(attention, boxes, mask, indices)
 
 
