@@ -5,13 +5,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check format figures constraints clean
+.PHONY: demo test test-slow check format figures constraints clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/tallybox demo
 
+# Two workers with a thread each; set WORKERS to the cores you have.
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --quiet
+
 test: $(VENV)/.develop
-	@$(BIN)/python -m pytest
+	@$(PYTEST) -m "not slow"
+
+# What takes minutes: Triton's interpreter in place of a GPU, for every test of the component.
+test-slow: $(VENV)/.develop
+	@$(PYTEST) -m slow
 
 check: $(VENV)/.develop
 	@$(BIN)/ruff format --check .
@@ -47,10 +55,10 @@ $(VENV)/.python:
 
 $(VENV)/.demo: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "Installing tallybox and PyTorch (a few minutes the first time) ..."
-	@$(PIP) --editable '.[cli]'
+	@$(PIP) --build-constraint constraints.txt --editable '.[cli]'
 	@touch $@
 
 $(VENV)/.develop: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "Installing tallybox with all extras and its tests (a few minutes the first time) ..."
-	@$(PIP) --editable '.[all]' --group test --group check
+	@$(PIP) --build-constraint constraints.txt --editable '.[all]' --group test --group check
 	@touch $@ $(VENV)/.demo

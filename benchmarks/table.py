@@ -1,7 +1,7 @@
 """Write the README's table of speeds from the committed results.
 
-    python benchmarks/table.py            # rewrites the table between its markers in README.md
-    python benchmarks/table.py --check    # fails if the table is not what the results say
+python benchmarks/table.py            # rewrites the table between its markers in README.md
+python benchmarks/table.py --check    # fails if the table is not what the results say
 """
 
 from __future__ import annotations

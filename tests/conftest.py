@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import settings
+
+# Read by Triton when it is first imported.
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
 
 from tests.support.backends import BACKEND_NAMES, BACKENDS_AND_DTYPES, FLOAT64_BACKENDS
 
@@ -14,6 +19,7 @@ from tests.support.backends import BACKEND_NAMES, BACKENDS_AND_DTYPES, FLOAT64_B
 # HYPOTHESIS_PROFILE=thorough looks for new ones.
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
+EXAMPLES_OF_INTERPRETED_KERNELS = 4
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 
@@ -23,12 +29,35 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ``float64_backend`` stands for the backends that compute in float64.
     """
     if {"backend", "dtype"} <= set(metafunc.fixturenames):
-        ids = [f"{backend}-{str(dtype).removeprefix('torch.')}" for backend, dtype in BACKENDS_AND_DTYPES]
-        metafunc.parametrize(("backend", "dtype"), BACKENDS_AND_DTYPES, ids=ids)
+        parameters = [
+            pytest.param(backend, dtype, id=f"{backend}-{str(dtype).removeprefix('torch.')}", marks=marks_of(backend))
+            for backend, dtype in BACKENDS_AND_DTYPES
+        ]
+        metafunc.parametrize(("backend", "dtype"), parameters)
     elif "backend" in metafunc.fixturenames:
-        metafunc.parametrize("backend", BACKEND_NAMES)
+        parameters = [pytest.param(backend, id=backend, marks=marks_of(backend)) for backend in BACKEND_NAMES]
+        metafunc.parametrize("backend", parameters)
     elif "float64_backend" in metafunc.fixturenames:
         metafunc.parametrize("float64_backend", FLOAT64_BACKENDS)
+
+
+def marks_of(backend: str) -> list[pytest.MarkDecorator]:
+    """Call a test slow where Triton is interpreted; `test_fused.py` runs it among the fast ones as well."""
+    return [pytest.mark.slow] if backend == "triton" and not torch.cuda.is_available() else []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Draw few examples for Triton where it is interpreted, a hundred times slower than anything else here."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if parameters.get("backend") != "triton" or not hasattr(item.obj, "hypothesis") or torch.cuda.is_available():
+        return (yield)
+    usual = item.obj._hypothesis_internal_use_settings
+    item.obj._hypothesis_internal_use_settings = settings(usual, max_examples=EXAMPLES_OF_INTERPRETED_KERNELS)
+    try:
+        return (yield)
+    finally:
+        item.obj._hypothesis_internal_use_settings = usual
 
 
 @pytest.fixture

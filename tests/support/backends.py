@@ -17,6 +17,9 @@ class BackendUnderTest(NamedTuple):
 
 BACKENDS = [
     BackendUnderTest("reference", (torch.float64, torch.float32)),
+    BackendUnderTest("cpu", (torch.float64, torch.float32)),
+    # On a GPU where there is one, else in Triton's interpreter.
+    BackendUnderTest("triton", (torch.float32,), "cuda" if torch.cuda.is_available() else "cpu"),
 ]
 
 BACKEND_NAMES = [backend.name for backend in BACKENDS]

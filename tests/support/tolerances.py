@@ -17,6 +17,9 @@ class Tolerance(NamedTuple):
 TOLERANCES = {
     ("reference", torch.float64): Tolerance(rtol=1e-9, atol=1e-9),
     ("reference", torch.float32): Tolerance(rtol=1e-5, atol=1e-5),
+    ("cpu", torch.float64): Tolerance(rtol=1e-9, atol=1e-9),
+    ("cpu", torch.float32): Tolerance(rtol=1e-5, atol=1e-5),
+    ("triton", torch.float32): Tolerance(rtol=1e-5, atol=1e-5),
 }
 
 # The stored cases were made by the published code; the requirement names this number.

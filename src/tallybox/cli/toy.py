@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tallybox.errors import InputError
 from tallybox.toy.config import ToyConfig
 from tallybox.toy.sweep import FIXED_AT, run_sweep
 from tallybox.toy.training import Setting, train_settings
@@ -119,3 +120,16 @@ def sweep(
             on_progress=show,
         )
     click.echo(f"{out}: done in {time.perf_counter() - start:.1f} s")
+
+
+@toy.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+def figures(folder: Path) -> None:
+    """Draw every figure from the results of a sweep, into FOLDER/figures."""
+    from tallybox.figures.toy import draw_toy_figures
+
+    config = folder / "config.json"
+    if not config.exists():
+        raise InputError(f"{folder} must be the folder of a sweep, but it has no config.json; run tallybox toy sweep")
+    written = draw_toy_figures(folder, json.loads(config.read_text())["config"]["difficulty"])
+    click.echo(f"{len(written)} files in {folder / 'figures'}")

@@ -23,7 +23,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "svg.fonttype": "path",  # the same letters on every machine
     "svg.hashsalt": "tallybox",  # the same file for the same picture
-    "savefig.dpi": 150,
+    "savefig.dpi": 110,
 }
 
 

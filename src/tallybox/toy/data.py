@@ -36,7 +36,7 @@ def draw_images(
     >>> half = torch.tensor([0.5])
     >>> toy = draw_images(half, half, images=2, boxes=10, generator=torch.Generator().manual_seed(0))
     >>> toy.attention.shape, toy.count.tolist()
-    (torch.Size([1, 2, 10]), [[2, 10]])
+    (torch.Size([1, 2, 10]), [[5, 10]])
     """
     side = side_length.view(-1, 1, 1)  # [M, 1, 1]
     settings, device = len(side_length), side_length.device

@@ -26,8 +26,8 @@ def sweep_settings(difficulty: Difficulty, step: float = 0.01) -> list[Setting]:
     >>> len(sweep_settings("hard"))
     202
     """
-    points = round(1 / step)
-    if not 0 < step <= 1 or abs(points * step - 1) > 1e-9:
+    points = round(1 / step) if 0 < step <= 1 else 0
+    if not points or abs(points * step - 1) > 1e-9:
         raise InputError(f"step must divide 1 into equal parts, as 0.01 or 0.05 do, but got {step}")
     fixed = FIXED_AT[difficulty]
     values = [round(point * step, 6) for point in range(points + 1)]

@@ -24,6 +24,7 @@ from tallybox.counter.cpu.parts import (
     owe,
     real_proposals,
     segment_start,
+    split_state,
     value,
 )
 
@@ -118,17 +119,18 @@ def overlap_backward(i: int, j: int, b: Array, grad_distance: Number, grad_b: Ar
     ax1, ay1, ax2, ay2 = b[0, i], b[1, i], b[2, i], b[3, i]
     bx1, by1, bx2, by2 = b[0, j], b[1, j], b[2, j], b[3, j]
     width, height = min(ax2, bx2) - max(ax1, bx1), min(ay2, by2) - max(ay1, by1)
+    if width < zero or height < zero:  # apart, and so by however little they move
+        return
     a_width, a_height = max(ax2 - ax1, zero), max(ay2 - ay1, zero)
     b_width, b_height = max(bx2 - bx1, zero), max(by2 - by1, zero)
-    shared = max(width, zero) * max(height, zero)
+    shared = width * height
     union = a_width * a_height + b_width * b_height - shared
     if not union > zero:
         return
     inverse = one / union
     grad_area = grad_distance * shared * inverse * inverse
     grad_shared = -grad_distance * inverse - grad_area
-    wide = grad_shared * max(height, zero) if width >= zero else zero
-    high = grad_shared * max(width, zero) if height >= zero else zero
+    wide, high = grad_shared * height, grad_shared * width
     a_wide = grad_area * a_height if ax2 >= ax1 else zero
     a_high = grad_area * a_width if ay2 >= ay1 else zero
     b_wide = grad_area * b_height if bx2 >= bx1 else zero
@@ -182,6 +184,7 @@ def count_backward_kernel(
     # What each segment is owed: by values in it (how far it starts up), and by their place in it.
     owed = np.zeros((8, segments, 2))
     likeness_owed = np.zeros((LANES, segments, 2), attention.dtype)
+    scales, all_pairs = split_state(state, boxes_number)
     unsettled = 0
     counter = -1
     for image in range(first, stop):
@@ -193,16 +196,18 @@ def count_backward_kernel(
         elif unsettled > STEPS_BETWEEN_SETTLEMENTS:
             settle(likeness_owed, owed, grad_rise[counter])
             unsettled = 0
-        scale = state[image, 1 : 1 + boxes_number]
-        pairs = state[image, 1 + boxes_number :].reshape(boxes_number, boxes_number)
+        scale, pairs = scales[image], all_pairs[image]
         n = real_proposals(image, attention, boxes, mask, order, a, b)
         fill_matrices(n, a, pairs, base, rise, rows, edges)
-        grad_a[:n] = zero
-        grad_b[:, :n] = zero
-        grad_rows[:n, :n] = zero
+        for i in range(n):
+            grad_a[i] = zero
+            for corner in range(4):
+                grad_b[corner, i] = zero
+            for k in range(n):
+                grad_rows[i, k] = zero
 
         # From the features to the sum of C and the confidence.
-        c, mean = count[image], state[image, 0]
+        c, mean = count[image], state[image]
         confidence = value(F8, mean, base, rise)
         lower = max(min(np.int32(np.floor(c)), max_objects), 0)  # a place in the features even if c is NaN
         upper = min(lower + 1, max_objects)
@@ -266,8 +271,9 @@ def count_backward_kernel(
                 grad_a[j] += grad_relevance * a[i]
                 overlap_backward(i, j, b, grad_distance, grad_b)
 
-        grad_attention[image, :] = zero
-        grad_boxes[image, :, :] = zero
+        if n < boxes_number:
+            grad_attention[image] = zero
+            grad_boxes[image] = zero
         for i in range(n):
             grad_attention[image, order[i]] = grad_a[i]
             for corner in range(4):

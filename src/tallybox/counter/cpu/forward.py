@@ -21,6 +21,7 @@ from tallybox.counter.cpu.parts import (
     normalise,
     real_proposals,
     segment_start,
+    split_state,
     value,
 )
 
@@ -58,7 +59,7 @@ def count_forward_kernel(
 ) -> None:
     """Count images first ... stop - 1 of [M * R].
 
-    Keep in state [M * R, 1 + N + N * N] what backward needs: certainty, s, and for each pair of boxes
+    Keep in state what backward needs (`split_state`): certainty, s, and for each pair of boxes
     the row product of Sim above the diagonal and D below it.
     """
     dtype = attention.dtype.type
@@ -73,17 +74,18 @@ def count_forward_kernel(
     rows = np.empty((boxes_number, boxes_number), attention.dtype)
     edges = np.empty_like(rows)
     alike = np.empty(boxes_number, attention.dtype)
+    scales, all_pairs = split_state(state, boxes_number)
     counter = -1
     for image in range(first, stop):
         if image // images_per_counter != counter:
             counter = image // images_per_counter
             normalise(weight[counter], base, rise)
-        scale = state[image, 1 : 1 + boxes_number]
-        pairs = state[image, 1 + boxes_number :].reshape(boxes_number, boxes_number)
+        scale, pairs = scales[image], all_pairs[image]
         n = real_proposals(image, attention, boxes, mask, order, a, b)
         fill_distance(n, b, pairs)
         fill_matrices(n, a, pairs, base, rise, rows, edges)
-        alike[:n] = one
+        for i in range(n):
+            alike[i] = one
         for i in range(n):
             for j in range(i + 1, n):
                 if n < BOXES_OF_A_LONG_ROW:
@@ -118,4 +120,4 @@ def count_forward_kernel(
         features[image, lower] = confidence * (one - upper_share)
         features[image, min(lower + 1, max_objects)] += confidence * upper_share
         count[image] = c
-        state[image, 0] = mean
+        state[image] = mean

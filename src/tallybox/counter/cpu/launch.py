@@ -41,9 +41,8 @@ def _share_out(images: int, boxes_number: int, run: Callable[[int, int, int], No
 
 
 def _chunk_number(images: int, boxes_number: int) -> int:
-    # Two chunks a thread: one that is held up leaves the others something to do.
     worth = images * (boxes_number + 4) ** 3 // STEPS_PER_THREAD
-    return int(max(1, min(images, worth, 2 * torch.get_num_threads())))
+    return int(max(1, min(images, worth, torch.get_num_threads())))
 
 
 def _array(tensor: Tensor | None) -> Array:
@@ -64,7 +63,7 @@ def count_forward_cpu(
     images, number = attention.shape
     features = attention.new_empty(images, max_objects + 1)
     count = attention.new_empty(images)
-    state = attention.new_empty(images, 1 + number + number * number)
+    state = attention.new_empty(images * (1 + number + number * number))
     arrays = [_array(tensor) for tensor in (attention, boxes, mask, _counters(weight), features, count, state)]
     kernel: Any = count_forward_kernel
     _share_out(images, number, lambda _, first, stop: kernel(*arrays, first, stop))

@@ -113,6 +113,14 @@ def real_proposals(image: int, attention: Array, boxes: Array, mask: Array, orde
 
 
 @compiled
+def split_state(state: Array, boxes_number: int) -> tuple[Array, Array]:
+    """Return s [M * R, N] and the pairs [M * R, N, N] that stand in state behind the certainties [M * R]."""
+    images = state.shape[0] // (1 + boxes_number + boxes_number * boxes_number)
+    scales = state[images : images * (1 + boxes_number)].reshape(images, boxes_number)
+    return scales, state[images * (1 + boxes_number) :].reshape(images, boxes_number, boxes_number)
+
+
+@compiled
 def fill_distance(n: int, b: Array, distance: Array) -> None:
     """Compute D below the diagonal."""
     zero, one = b.dtype.type(0), b.dtype.type(1)

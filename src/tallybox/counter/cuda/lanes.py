@@ -109,12 +109,15 @@ def count_forward_kernel(
     divisor = tl.maximum(number, 1.0)
     from_distance = 0.5 * number + 2.0 * from_distance
     mean = tl.where(number > 0, from_attention / divisor + from_distance / (divisor * divisor), 1.0)
-    c = tl.minimum(tl.sqrt(total + 1e-20), MAX_OBJECTS * 1.0)
+    c = tl.sqrt(total + 1e-20)
+    c = tl.where(c > MAX_OBJECTS, MAX_OBJECTS * 1.0, c)  # NaN stays NaN, here and in the features
     confidence = value(mean, base + 7 * S, rise + 7 * S, S)
     lower = tl.floor(c)
     upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
     for objects in range(0, MAX_OBJECTS + 1):
-        one_hot = tl.where(lower == objects, 1.0 - (c - lower), 0.0) + tl.where(upper == objects, c - lower, 0.0)
+        one_hot = (
+            tl.where(lower == objects, 1.0 - (c - lower), 0.0) + tl.where(upper == objects, c - lower, 0.0) + (c - c)
+        )
         tl.store(features + image * (MAX_OBJECTS + 1) + objects, confidence * one_hot, mask=here)
     tl.store(count + image, c, mask=here)
     tl.store(certainty, mean, mask=here)

@@ -144,12 +144,13 @@ def count_forward_kernel(
     # No real proposal: as certain as an image whose every weight is 0.
     divisor = tl.maximum(number, 1.0)
     mean = tl.where(number > 0, from_attention / divisor + from_distance / (divisor * divisor), 1.0)
-    c = tl.minimum(tl.sqrt(total + 1e-20), MAX_OBJECTS * 1.0)
+    c = tl.sqrt(total + 1e-20)
+    c = tl.where(c > MAX_OBJECTS, MAX_OBJECTS * 1.0, c)  # NaN stays NaN, here and in the features
     confidence = value(mean, base + 7 * S, rise + 7 * S, S)
     lower = tl.floor(c)
     upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
     objects = tl.arange(0, CLASSES)
-    one_hot = tl.where(objects == lower, 1.0 - (c - lower), 0.0) + tl.where(objects == upper, c - lower, 0.0)
+    one_hot = tl.where(objects == lower, 1.0 - (c - lower), 0.0) + tl.where(objects == upper, c - lower, 0.0) + (c - c)
     tl.store(features + image * (MAX_OBJECTS + 1) + objects, confidence * one_hot, mask=objects <= MAX_OBJECTS)
     tl.store(count + image, c)
     tl.store(state + image, mean)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from tallybox.bench import counter
+from tallybox.cli import cli
+from tallybox.errors import TallyboxError
+
+CPU = torch.device("cpu")
+
+
+def test_the_command_prints_one_json_object_and_writes_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(counter, "CPU_SIZES", ((4, 3),))
+    out = tmp_path / "result.json"
+    result = CliRunner().invoke(
+        cli, ["bench", "counter", "--device", "cpu", "--seconds", "0.01", "--json", "--out", str(out)]
+    )
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed == json.loads(out.read_text())
+    assert {row["case"] for row in printed["rows"]} == {"cpu forward 4x3", "cpu forward+backward 4x3"}
+    for row in printed["rows"]:
+        assert row["median_ms"] > 0
+        assert row["speedup"] == pytest.approx(row["reference_ms"] / row["median_ms"], rel=0.1, abs=0.1)
+    assert printed["machine"]["torch"] == torch.__version__
+
+
+def test_a_backend_that_disagrees_is_not_timed(monkeypatch):
+    honest = counter.count_features
+
+    def wrong(*arguments, backend, **options):
+        return honest(*arguments, backend=backend, **options) * (1.01 if backend == "cpu" else 1)
+
+    monkeypatch.setattr(counter, "count_features", wrong)
+    with pytest.raises(TallyboxError, match="must agree with the reference before it is timed, but its features"):
+        counter.check_agreement("cpu", CPU, 5)
+
+
+def test_a_single_box_agrees_although_its_boxes_have_no_gradient():
+    counter.check_agreement("cpu", CPU, 1)

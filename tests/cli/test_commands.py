@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from tallybox.cli import COMMANDS, cli
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli, arguments)
+
+
+def test_help_names_every_command_and_needs_no_torch():
+    code = (
+        "import sys; from tallybox.cli import cli\n"
+        "try: cli(['--help'])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in COMMANDS:
+        assert f"  {name}" in done.stdout
+
+
+def test_an_unknown_command_is_wrong_usage():
+    result = run("tally")
+    assert result.exit_code == 2
+    assert "No such command" in result.stderr
+
+
+def test_the_demo_tells_the_story_with_computed_numbers():
+    result = run("demo")
+    assert result.exit_code == 0, result.output
+    assert "count = √(sum of C) = √9.00 = 3.00" in result.stdout
+    assert "summing the weights would say 4.00" in result.stdout
+    assert "(0, 0, 0, 1, 0)" in result.stdout
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("name", ["story.svg", "story.png"])
+def test_the_demo_draws_its_picture(tmp_path, name):
+    result = run("demo", "--figure", str(tmp_path / name))
+    assert result.exit_code == 0, result.output
+    content = (tmp_path / name).read_bytes()
+    assert content.startswith(b"\x89PNG") if name.endswith("png") else b"<svg" in content
+
+
+def test_a_mistake_ends_in_one_line_and_status_1(tmp_path):
+    result = run("demo", "--figure", str(tmp_path / "story.bmp"))
+    assert result.exit_code == 1
+    assert result.stderr.strip() == "Error: a picture's name must end in .svg or .png, but got 'story.bmp'"
+
+
+def test_the_committed_picture_is_what_the_command_draws(tmp_path):
+    assert run("demo", "--figure", str(tmp_path / "cats.svg")).exit_code == 0
+    drawn = (tmp_path / "cats.svg").read_text()
+    with open("docs/figures/cats.svg") as committed:  # noqa: PTH123
+        assert drawn == committed.read()

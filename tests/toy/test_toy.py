@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from tallybox.cli import cli
+from tallybox.errors import InputError
+from tallybox.geometry import box_iou
+from tallybox.runs import read_results
+from tallybox.toy.config import ToyConfig
+from tallybox.toy.data import draw_images
+from tallybox.toy.sweep import sweep_settings
+from tallybox.toy.training import Setting, train_settings
+
+CPU = torch.device("cpu")
+QUICK = ToyConfig(iterations=3, batch=16, evaluation_batches=2)
+
+
+def draw(side_length: float, noise: float, images: int = 64):
+    generator = torch.Generator().manual_seed(1)
+    settings = torch.tensor([side_length]), torch.tensor([noise])
+    return draw_images(*settings, images=images, boxes=10, generator=generator)
+
+
+@pytest.mark.parametrize("side_length", [0.0, 0.05, 0.5, 0.95, 1.0])
+def test_without_noise_a_weight_is_the_largest_iou_with_a_true_box(side_length):
+    toy = draw(side_length, 0.0)
+    overlap = box_iou(toy.boxes.double(), toy.boxes.double())
+    expected = torch.where(toy.is_true.unsqueeze(-2), overlap, 0).amax(-1)
+    torch.testing.assert_close(toy.attention.double(), expected, rtol=0, atol=2e-5)
+
+
+def test_boxes_are_squares_inside_the_picture():
+    toy = draw(0.3, 0.5)
+    size = toy.boxes[..., 2:] - toy.boxes[..., :2]
+    torch.testing.assert_close(size, torch.full_like(size, 0.3))
+    assert toy.boxes.min() >= 0
+    assert toy.boxes.max() <= 1 + 1e-6
+
+
+def test_counts_are_uniform_and_are_the_number_of_true_boxes():
+    toy = draw(0.3, 0.5, images=22_000)
+    assert torch.equal(toy.is_true.sum(-1), toy.count)
+    shares = toy.count.flatten().bincount(minlength=11) / 22_000
+    torch.testing.assert_close(shares, torch.full((11,), 1 / 11), rtol=0, atol=0.01)
+
+
+def test_noise_alone_is_uniform_whatever_is_true():
+    toy = draw(0.3, 1.0, images=10_000)
+    for chosen in (toy.is_true, ~toy.is_true):
+        assert toy.attention[chosen].mean().item() == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_same_seed_draws_the_same_images():
+    assert torch.equal(draw(0.4, 0.2).attention, draw(0.4, 0.2).attention)
+
+
+def test_settings_trained_together_do_not_influence_each_other():
+    easy, hard = Setting(0.1, 0.0), Setting(0.9, 0.9)
+    alone = train_settings([easy, easy], 0, QUICK, device=CPU)
+    together = train_settings([easy, hard], 0, QUICK, device=CPU)
+    assert together[0] == alone[0]
+
+
+def test_fused_and_reference_learn_the_same():
+    config = ToyConfig(iterations=200, batch=64, evaluation_batches=5)
+    setting = [Setting(0.4, 0.1)]
+    ours = train_settings(setting, 3, config, device=CPU, backend="cpu")[0]
+    reference = train_settings(setting, 3, config, device=CPU, backend="reference")[0]
+    torch.testing.assert_close(torch.tensor(ours.activations), torch.tensor(reference.activations), rtol=0, atol=2e-3)
+    assert ours.accuracy["counter"] == pytest.approx(reference.accuracy["counter"], abs=0.02)
+
+
+@pytest.mark.slow
+def test_the_counter_learns_an_easy_setting_and_beats_the_sum():
+    config = ToyConfig(iterations=150, evaluation_batches=10)
+    result = train_settings([Setting(0.3, 0.0)], 0, config, device=CPU)[0]
+    assert result.accuracy["counter"] > 0.97
+    assert result.accuracy["baseline"] < 0.9
+
+
+def test_a_sweep_has_the_papers_points():
+    settings = sweep_settings("hard", 0.01)
+    assert len(settings) == 202
+    assert Setting(0.07, 0.5) in settings
+    assert Setting(0.5, 1.0) in settings
+
+
+@pytest.mark.parametrize("bad", [0.03, 0.0, -0.1, 2.0])
+def test_a_step_that_does_not_divide_1_is_refused(bad):
+    with pytest.raises(InputError, match="step must divide 1 into equal parts"):
+        sweep_settings("easy", bad)
+
+
+def test_train_prints_one_json_object():
+    arguments = ["--side-length", "0.5", "--noise", "0.5", "--iterations", "2", "--batch", "8"]
+    result = CliRunner().invoke(cli, ["toy", "train", *arguments, "--evaluation-batches", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert {"side_length", "noise", "counter_accuracy", "baseline_accuracy", "seconds"} <= set(printed)
+
+
+def test_a_side_length_beyond_the_picture_is_one_clear_line():
+    result = CliRunner().invoke(cli, ["toy", "train", "--side-length", "1.5", "--noise", "0"])
+    assert result.exit_code == 1
+    assert result.stderr.strip() == "Error: side_length must be in [0, 1], but got 1.5"
+
+
+SWEEP = ["toy", "sweep", "--setting", "easy", "--step", "0.25", "--seeds", "1", "--batch", "32", "--device", "cpu"]
+LENGTH = ["--iterations", "60", "--evaluation-batches", "2"]
+
+
+def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path):
+    environment = {**os.environ, "TRITON_INTERPRET": ""}
+    command = [sys.executable, "-m", "tallybox", *SWEEP, *LENGTH, "--out", str(tmp_path / "killed")]
+    process = subprocess.Popen(command, env=environment)
+    results = tmp_path / "killed" / "results.jsonl"
+    deadline = time.monotonic() + 120
+    while not (results.exists() and results.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = read_results(results)
+    with results.open("a") as file:
+        file.write('{"side_length": 0.5, "noi')  # as if killed in the middle of a line
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    whole = [sys.executable, "-m", "tallybox", *SWEEP, *LENGTH, "--out", str(tmp_path / "whole")]
+    subprocess.run(whole, env=environment, check=True, capture_output=True)
+    after = read_results(results)
+    assert after[: len(before)] == before
+    assert after == read_results(tmp_path / "whole" / "results.jsonl")
+
+
+def test_a_folder_of_another_run_is_not_mixed_with_this_one(tmp_path):
+    short = ["--iterations", "1", "--evaluation-batches", "1", "--out", str(tmp_path)]
+    assert CliRunner().invoke(cli, [*SWEEP, *short]).exit_code == 0
+    again = CliRunner().invoke(cli, [*SWEEP, *short, "--learning-rate", "0.1"])
+    assert again.exit_code == 1
+    assert "holds a run with another configuration (learning_rate differ)" in again.stderr
