@@ -51,10 +51,10 @@ def test_auto_says_so_once_where_the_fused_backend_does_not_cover_the_inputs():
     assert choose_backend("auto", **inputs).backend == "reference"  # warnings are errors here: a second would show
 
 
-@pytest.mark.parametrize(("device", "backend"), [("cpu", "cpu"), ("cuda", "triton"), ("meta", "reference")])
-def test_auto_follows_the_table(device, backend):
+@pytest.mark.parametrize(("device", "served_by"), [("cpu", "cpu"), ("cuda", "triton"), ("meta", "reference")])
+def test_auto_follows_the_table(device, served_by):
     choice = choose_backend("auto", device=torch.device(device), dtype=torch.float32, boxes=10)
-    assert choice.backend == backend
+    assert choice.backend == served_by
 
 
 def test_auto_gives_what_the_reference_gives():
