@@ -6,9 +6,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from tallybox.bench import counter
+from tallybox.bench import counter, toy
 from tallybox.cli import cli
 from tallybox.errors import TallyboxError
+from tallybox.toy.config import ToyConfig
 
 CPU = torch.device("cpu")
 
@@ -42,3 +43,16 @@ def test_a_backend_that_disagrees_is_not_timed(monkeypatch):
 
 def test_a_single_box_agrees_although_its_boxes_have_no_gradient():
     counter.check_agreement("cpu", CPU, 1)
+
+
+def test_the_toy_task_is_timed_after_both_backends_learned_the_same(monkeypatch):
+    monkeypatch.setattr(toy, "ToyConfig", lambda **options: ToyConfig(**{"iterations": 2, "batch": 4, **options}))
+    rows = list(toy.bench_toy(CPU, seconds=0.01))
+    assert [row.case.split(",")[0] for row in rows] == ["a step", "all of 1 settings"]
+    assert all(row.median_ms > 0 for row in rows)
+
+
+def test_backends_that_learn_differently_are_not_timed(monkeypatch):
+    monkeypatch.setattr(toy, "AGREEMENT", 0.0)
+    with pytest.raises(TallyboxError, match="must learn the same before they are timed"):
+        toy.check_learning(CPU)

@@ -145,3 +145,19 @@ def test_a_folder_of_another_run_is_not_mixed_with_this_one(tmp_path):
     again = CliRunner().invoke(cli, [*SWEEP, *short, "--learning-rate", "0.1"])
     assert again.exit_code == 1
     assert "holds a run with another configuration (learning_rate differ)" in again.stderr
+
+
+def test_figures_are_drawn_from_the_results_of_a_sweep(tmp_path):
+    short = ["--iterations", "1", "--evaluation-batches", "1", "--out", str(tmp_path)]
+    assert CliRunner().invoke(cli, [*SWEEP, *short]).exit_code == 0
+    result = CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    drawn = ("accuracy", "activations_side_length", "activations_noise", "f1_and_f2", "samples")
+    assert names == {f"{name}.{ending}" for name in drawn for ending in ("svg", "png")}
+
+
+def test_figures_of_a_folder_without_a_sweep_are_one_clear_line(tmp_path):
+    result = CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "must be the folder of a sweep, but it has no config.json; run tallybox toy sweep" in result.stderr

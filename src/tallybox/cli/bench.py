@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import torch
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tallybox.bench.measure import Row, report
+from tallybox.cli.device import chosen_device
 
 
 @click.group()
@@ -19,17 +21,36 @@ def bench() -> None:
     """Measure here, correctness checked first."""
 
 
+def measurement_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that all measurements share."""
+    for option in (
+        click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option("--seconds", default=2.0, show_default=True, help="How long to measure each number."),
+        click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.'),
+    ):
+        command = option(command)
+    return command
+
+
 @bench.command()
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
-@click.option("--seconds", default=2.0, show_default=True, help="How long to measure each number.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
+@measurement_options
 def counter(device: str | None, seconds: float, as_json: bool, out: Path | None) -> None:
     """Time the counting component: the fused backend beside the reference."""
     from tallybox.bench.counter import bench_counter
 
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = chosen_device(device)
     show_rows(bench_counter(where, seconds), where, as_json=as_json, out=out)
+
+
+@bench.command()
+@measurement_options
+def toy(device: str | None, seconds: float, as_json: bool, out: Path | None) -> None:
+    """Time the toy task: one point on a CPU, both complete sweeps on a GPU."""
+    from tallybox.bench.toy import bench_toy
+
+    where = chosen_device(device)
+    show_rows(bench_toy(where, seconds), where, as_json=as_json, out=out)
 
 
 def show_rows(rows: Iterator[Row], device: torch.device, *, as_json: bool, out: Path | None) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tallybox.cli.device import chosen_device
 from tallybox.errors import InputError
 from tallybox.toy.config import ToyConfig
 from tallybox.toy.sweep import FIXED_AT, run_sweep
@@ -50,11 +50,6 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-def chosen_device(device: str | None) -> torch.device:
-    """Return the named device, or the GPU where there is one."""
-    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 @click.group()

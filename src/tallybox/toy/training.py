@@ -51,6 +51,56 @@ def build_models(settings: int, config: ToyConfig, backend: Backend) -> nn.Modul
     )
 
 
+class Training:
+    """All models for all settings, their optimiser and their images."""
+
+    def __init__(
+        self,
+        settings: Sequence[Setting],
+        seed: int,
+        config: ToyConfig,
+        *,
+        device: torch.device,
+        backend: Backend = "auto",
+    ) -> None:
+        self.config = config
+        self.side_length = torch.tensor([setting.side_length for setting in settings], device=device)
+        self.noise = torch.tensor([setting.noise for setting in settings], device=device)
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.models = build_models(len(settings), config, backend).to(device)
+        self.optimiser = torch.optim.Adam(
+            self.models.parameters(), lr=config.learning_rate, fused=device.type == "cuda"
+        )
+
+    def draw(self) -> ToyImages:
+        """Draw a batch of images of each setting."""
+        return draw_images(
+            self.side_length,
+            self.noise,
+            images=self.config.batch,
+            boxes=self.config.boxes,
+            generator=self.generator,
+        )
+
+    def step(self) -> None:
+        """Learn from one batch."""
+        images = self.draw()
+        self.optimiser.zero_grad()
+        total_loss(self.models, images).backward()
+        self.optimiser.step()
+
+    def right(self) -> Tensor:
+        """Return each model's share of right answers on one fresh batch: ``[models, M]``."""
+        images = self.draw()
+        with torch.no_grad():
+            answers = [model(images.attention, images.boxes).argmax(-1) for model in self.models.values()]
+        return torch.stack([(answer == images.count).float().mean(-1) for answer in answers])
+
+    def activations(self) -> Tensor:
+        """Return the counter's activations at their knots: ``[M, 8, segments + 1]``."""
+        return activation_knots(self.models.get_parameter("counter.activations").detach()).squeeze(1)
+
+
 def train_settings(
     settings: Sequence[Setting],
     seed: int,
@@ -64,38 +114,22 @@ def train_settings(
 
     ``on_step`` hears how many of ``config.iterations + config.evaluation_batches`` steps are done.
     """
-    side_length = torch.tensor([setting.side_length for setting in settings], device=device)
-    noise = torch.tensor([setting.noise for setting in settings], device=device)
-    generator = torch.Generator(device).manual_seed(seed)
-
-    def draw() -> ToyImages:
-        return draw_images(side_length, noise, images=config.batch, boxes=config.boxes, generator=generator)
-
-    models = build_models(len(settings), config, backend).to(device)
-    optimiser = torch.optim.Adam(models.parameters(), lr=config.learning_rate, fused=device.type == "cuda")
+    training = Training(settings, seed, config, device=device, backend=backend)
     for step in range(config.iterations):
-        images = draw()
-        optimiser.zero_grad()
-        total_loss(models, images).backward()
-        optimiser.step()
+        training.step()
         on_step(step + 1)
-
-    right = torch.zeros(len(models), len(settings), device=device)
-    with torch.no_grad():
-        for step in range(config.evaluation_batches):
-            images = draw()
-            for number, model in enumerate(models.values()):
-                answers = model(images.attention, images.boxes).argmax(-1)
-                right[number] += (answers == images.count).float().mean(-1)
-            on_step(config.iterations + step + 1)
-        knots = activation_knots(models.get_parameter("counter.activations")).squeeze(1)
+    right = torch.zeros(len(training.models), len(settings), device=device)
+    for step in range(config.evaluation_batches):
+        right += training.right()
+        on_step(config.iterations + step + 1)
     accuracy = (right / max(config.evaluation_batches, 1)).cpu()
+    knots = training.activations().cpu()
     return [
         SettingResult(
             setting.side_length,
             setting.noise,
             seed,
-            {name: round(accuracy[number, i].item(), 5) for number, name in enumerate(models)},
+            {name: round(accuracy[number, i].item(), 5) for number, name in enumerate(training.models)},
             [[round(value, 5) for value in row] for row in knots[i].tolist()],
         )
         for i, setting in enumerate(settings)

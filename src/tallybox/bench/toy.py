@@ -1,0 +1,63 @@
+"""`tallybox bench toy`: a step of training on the toy task, and all of it, beside the reference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import torch
+
+from tallybox.bench.measure import Row, median_ms, peak_bytes
+from tallybox.errors import TallyboxError
+from tallybox.toy.config import ToyConfig
+from tallybox.toy.sweep import sweep_settings
+from tallybox.toy.training import Setting, Training, train_settings
+
+# After 20 equal steps the activations of fused and reference differ by rounding, amplified by Adam.
+AGREEMENT = 2e-3
+
+# The reference holds tensors of size N³ for every image: so many settings at once are enough to be timed.
+REFERENCE_SETTINGS = 8
+
+
+def check_learning(device: torch.device) -> None:
+    """Raise unless fused and reference learn the same activations in 20 steps."""
+    config = ToyConfig(iterations=20, batch=128, evaluation_batches=0)
+    trained = []
+    for backend in ("auto", "reference"):
+        training = Training([Setting(0.4, 0.2)], 0, config, device=device, backend=backend)
+        for _ in range(config.iterations):
+            training.step()
+        trained.append(training.activations())
+    error = (trained[0] - trained[1]).abs().max().item()
+    if not error < AGREEMENT:
+        raise TallyboxError(f"fused and reference must learn the same before they are timed, but differ by {error:.1e}")
+
+
+def bench_toy(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
+    """Yield a row for a step of training, then one for all of a point (CPU) or of both sweeps (CUDA)."""
+    check_learning(device)
+    config = ToyConfig()
+    settings = [Setting(0.5, 0.5)]
+    if device.type == "cuda":
+        settings = sweep_settings("easy") + sweep_settings("hard")
+    several = settings[:REFERENCE_SETTINGS]
+    ours = Training(settings, 0, config, device=device)
+    reference = Training(several, 0, config, device=device, backend="reference")
+    scale = len(settings) / len(several)
+    peaks = peak_bytes(ours.step, device), peak_bytes(reference.step, device)
+    step_ms = median_ms(ours.step, device, seconds=seconds)
+    reference_ms = median_ms(reference.step, device, seconds=seconds) * scale
+    evaluation_ms = median_ms(reference.right, device, seconds=seconds) * scale
+    projected = "" if scale == 1 else f", reference scaled from {len(several)} settings"
+    yield _row(f"a step, {len(settings)} settings{projected}", step_ms, reference_ms, *peaks)
+
+    start = time.perf_counter()
+    train_settings(settings, 0, config, device=device)
+    whole_ms = (time.perf_counter() - start) * 1e3
+    projected_ms = config.iterations * reference_ms + config.evaluation_batches * evaluation_ms
+    yield _row(f"all of {len(settings)} settings, reference projected from its steps", whole_ms, projected_ms, *peaks)
+
+
+def _row(case: str, ours_ms: float, reference_ms: float, peak: int | None, reference_peak: int | None) -> Row:
+    return Row(case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 1), peak, reference_peak)
