@@ -74,13 +74,14 @@ def draw_proposals(axes: Axes, scene: Scene) -> None:
 
 def draw_matrix(axes: Axes, title: str, matrix: Tensor) -> None:
     """Draw a matrix with its values, dark for 1."""
-    axes.imshow(matrix.numpy(), cmap="Blues", vmin=0, vmax=1.2)
+    axes.pcolormesh(matrix.numpy(), cmap="Blues", vmin=0, vmax=1.2)
+    axes.set(aspect="equal", ylim=(len(matrix), 0))
     for i, row in enumerate(matrix.tolist()):
         for j, value in enumerate(row):
             colour = "white" if value > 0.6 else "black"
-            axes.text(j, i, f"{value:.2g}", ha="center", va="center", color=colour, fontsize=9)
-    ticks = range(len(matrix))
-    axes.set(xticks=ticks, yticks=ticks, xticklabels=[t + 1 for t in ticks], yticklabels=[t + 1 for t in ticks])
+            axes.text(j + 0.5, i + 0.5, f"{value:.2g}", ha="center", va="center", color=colour, fontsize=9)
+    places, names = [i + 0.5 for i in range(len(matrix))], [str(i + 1) for i in range(len(matrix))]
+    axes.set(xticks=places, yticks=places, xticklabels=names, yticklabels=names)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title)
