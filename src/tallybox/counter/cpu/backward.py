@@ -20,6 +20,7 @@ from tallybox.counter.cpu.parts import (
     compiled,
     fill_matrices,
     locate,
+    locate_row,
     normalise,
     owe,
     real_proposals,
@@ -77,38 +78,48 @@ def long_row_backward(
     base: Array,
     rise: Array,
     owed: Array,
-    steps: Array,
+    places: Array,
+    factors: Array,
+    slopes: Array,
     segment: Array,
 ) -> None:
-    """Do as `short_row_backward`, in loops that are each vectorised: table look-ups stand alone."""
+    """Do as `short_row_backward`, in loops that are vectorised or go four at a time."""
     dtype = rise.dtype.type
-    zero, one, segments, tiny = dtype(0), dtype(1), dtype(rise.shape[1]), dtype(TINY)
-    for k in range(n):
-        position = (one - abs(rows[i, k] - rows[j, k])) * segments
-        start = segment_start(position, segments - one)
-        steps[0, k] = position - start
-        segment[k] = np.int32(start)
+    zero, segments, tiny = dtype(0), dtype(rise.shape[1]), dtype(TINY)
+    locate_row(i, j, n, rows, rise, places, segment)
     for k in range(n):
         s = np.uint32(segment[k])
-        factor = base[F3, s] + rise[F3, s] * steps[0, k]
-        steps[1, k] = factor if factor > tiny else tiny
-        steps[2, k] = rise[F3, s]
+        factor = base[F3, s] + rise[F3, s] * places[k]
+        factors[k] = factor if factor > tiny else tiny
+        slopes[k] = rise[F3, s]
     for k in range(n):
-        others = product / steps[1, k]
+        others = product / factors[k]
         difference = rows[i, k] - rows[j, k]
-        slope = others * steps[2, k] * segments
+        slope = others * slopes[k] * segments
         slope = slope if difference > zero else -slope
-        steps[2, k] = slope if difference != zero else zero
-        steps[1, k] = others
-        steps[0, k] *= others
+        slopes[k] = slope if difference != zero else zero
+        factors[k] = others
+        places[k] *= others
     for k in range(n):
-        grad_rows[i, k] -= steps[2, k]
+        grad_rows[i, k] -= slopes[k]
     for k in range(n):
-        grad_rows[j, k] += steps[2, k]
-    for k in range(n):
-        s, lane = np.uint32(segment[k]), np.uint32(k) % np.uint32(LANES)
-        owed[lane, s, 0] += steps[1, k]
-        owed[lane, s, 1] += steps[0, k]
+        grad_rows[j, k] += slopes[k]
+    whole = n // 4 * 4
+    for k in range(0, whole, 4):
+        owe_in_lane(0, k, factors, places, segment, owed)
+        owe_in_lane(1, k + 1, factors, places, segment, owed)
+        owe_in_lane(2, k + 2, factors, places, segment, owed)
+        owe_in_lane(3, k + 3, factors, places, segment, owed)
+    for k in range(whole, n):
+        owe_in_lane(0, k, factors, places, segment, owed)
+
+
+@compiled
+def owe_in_lane(lane: int, k: int, grads: Array, places: Array, segment: Array, owed: Array) -> None:
+    """Note what step k of a long row owes to its segment: its gradient, and that times its place."""
+    s = np.uint32(segment[k])
+    owed[lane, s, 0] += grads[k]
+    owed[lane, s, 1] += places[k]
 
 
 @compiled
@@ -180,7 +191,8 @@ def count_backward_kernel(
     rows = np.empty((boxes_number, boxes_number), attention.dtype)
     edges, grad_rows = np.empty_like(rows), np.empty_like(rows)
     grad_alike = np.empty(boxes_number, attention.dtype)
-    steps, segment = np.empty((3, boxes_number), attention.dtype), np.empty(boxes_number, np.int32)
+    places, factors, slopes = np.empty_like(a), np.empty_like(a), np.empty_like(a)
+    segment = np.empty(boxes_number, np.int32)
     # What each segment is owed: by values in it (how far it starts up), and by their place in it.
     owed = np.zeros((8, segments, 2))
     likeness_owed = np.zeros((LANES, segments, 2), attention.dtype)
@@ -242,7 +254,21 @@ def count_backward_kernel(
                 if n < BOXES_OF_A_LONG_ROW:
                     short_row_backward(i, j, n, grad_product, rows, grad_rows, base, rise, likeness_owed)
                 else:
-                    long_row_backward(i, j, n, grad_product, rows, grad_rows, base, rise, likeness_owed, steps, segment)
+                    long_row_backward(
+                        i,
+                        j,
+                        n,
+                        grad_product,
+                        rows,
+                        grad_rows,
+                        base,
+                        rise,
+                        likeness_owed,
+                        places,
+                        factors,
+                        slopes,
+                        segment,
+                    )
                 grad_closeness = owe(F3, s, place, grad_similarity * product, rise, owed)
                 grad_closeness = grad_closeness if a[i] > a[j] else (-grad_closeness if a[i] < a[j] else zero)
                 grad_a[i] -= grad_closeness

@@ -18,6 +18,7 @@ from tallybox.counter.cpu.parts import (
     compiled_in_order,
     fill_distance,
     fill_matrices,
+    locate_row,
     normalise,
     real_proposals,
     segment_start,
@@ -26,23 +27,45 @@ from tallybox.counter.cpu.parts import (
 )
 
 
-def row_product(i: int, j: int, n: int, rows: Array, base: Array, rise: Array) -> Number:
+@compiled_in_order
+def short_row_product(i: int, j: int, n: int, rows: Array, base: Array, rise: Array) -> Number:
     """∏_k f3(1 - |X_ik - X_jk|)."""
     dtype = rise.dtype.type
-    one, segments = dtype(1), dtype(rise.shape[1])
-    last, tiny = segments - one, dtype(TINY)
+    one, segments, tiny = dtype(1), dtype(rise.shape[1]), dtype(TINY)
     product = one
     for k in range(n):
         position = (one - abs(rows[i, k] - rows[j, k])) * segments
-        start = segment_start(position, last)
+        start = segment_start(position, segments - one)
         s = np.uint32(np.int32(start))
         factor = base[F3, s] + rise[F3, s] * (position - start)
         product *= factor if factor > tiny else tiny
     return product
 
 
-long_row_product = compiled(row_product)
-short_row_product = compiled_in_order(row_product)
+@compiled
+def factor_at(k: int, base: Array, rise: Array, places: Array, segment: Array) -> Number:
+    """f3 where `locate_row` found place k, not below TINY."""
+    s, tiny = np.uint32(segment[k]), rise.dtype.type(TINY)
+    factor = base[F3, s] + rise[F3, s] * places[k]
+    return factor if factor > tiny else tiny
+
+
+@compiled
+def long_row_product(
+    i: int, j: int, n: int, rows: Array, base: Array, rise: Array, places: Array, segment: Array
+) -> Number:
+    """Do as `short_row_product`, by four products side by side."""
+    locate_row(i, j, n, rows, rise, places, segment)
+    first = second = third = fourth = rise.dtype.type(1)
+    whole = n // 4 * 4
+    for k in range(0, whole, 4):
+        first *= factor_at(k, base, rise, places, segment)
+        second *= factor_at(k + 1, base, rise, places, segment)
+        third *= factor_at(k + 2, base, rise, places, segment)
+        fourth *= factor_at(k + 3, base, rise, places, segment)
+    for k in range(whole, n):
+        first *= factor_at(k, base, rise, places, segment)
+    return (first * second) * (third * fourth)
 
 
 @compiled
@@ -73,7 +96,8 @@ def count_forward_kernel(
     b = np.empty((4, boxes_number), attention.dtype)
     rows = np.empty((boxes_number, boxes_number), attention.dtype)
     edges = np.empty_like(rows)
-    alike = np.empty(boxes_number, attention.dtype)
+    alike, places = np.empty_like(a), np.empty_like(a)
+    segment = np.empty(boxes_number, np.int32)
     scales, all_pairs = split_state(state, boxes_number)
     counter = -1
     for image in range(first, stop):
@@ -91,7 +115,7 @@ def count_forward_kernel(
                 if n < BOXES_OF_A_LONG_ROW:
                     product = short_row_product(i, j, n, rows, base, rise)
                 else:
-                    product = long_row_product(i, j, n, rows, base, rise)
+                    product = long_row_product(i, j, n, rows, base, rise, places, segment)
                 similarity = value(F3, one - abs(a[i] - a[j]), base, rise) * product
                 alike[i] += similarity
                 alike[j] += similarity
