@@ -38,14 +38,15 @@ def count_backward(
     state: Tensor,
     grad_features: Tensor,
     grad_count: Tensor,
+    boxes_need_grad: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and weight."""
+    """Return the gradients of attention, boxes and weight; that of boxes is 0 where a backend may leave it out."""
     given = (attention, boxes, weight, mask, count, state, grad_features, grad_count)
     if backend == "cpu":
         from tallybox.counter.cpu.launch import count_backward_cpu
 
-        return count_backward_cpu(*given)
+        return count_backward_cpu(*given, boxes_need_grad=boxes_need_grad)
     from tallybox.counter.cuda.launch import count_backward_triton
 
     return count_backward_triton(*given)
@@ -97,7 +98,8 @@ class CountFunction(torch.autograd.Function):
     def backward(ctx: Any, grad_features: Tensor, grad_count: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of attention, boxes and weight."""
         run: Any = count_backward_operator if torch.compiler.is_compiling() else count_backward
-        gradients = run(*ctx.saved_tensors, grad_features.contiguous(), grad_count.contiguous(), ctx.backend)
+        grads = (grad_features.contiguous(), grad_count.contiguous())
+        gradients = run(*ctx.saved_tensors, *grads, ctx.needs_input_grad[1], ctx.backend)
         return (*gradients, None, None, None)
 
 

@@ -173,6 +173,7 @@ def count_backward_kernel(
     grad_attention: Array,
     grad_boxes: Array,
     grad_rise: Array,
+    boxes_need_grad: bool,
     first: int,
     stop: int,
 ) -> None:
@@ -295,7 +296,8 @@ def count_backward_kernel(
                 )
                 grad_a[i] += grad_relevance * a[j]
                 grad_a[j] += grad_relevance * a[i]
-                overlap_backward(i, j, b, grad_distance, grad_b)
+                if boxes_need_grad:
+                    overlap_backward(i, j, b, grad_distance, grad_b)
 
         if n < boxes_number:
             grad_attention[image] = zero

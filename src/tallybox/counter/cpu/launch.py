@@ -79,8 +79,10 @@ def count_backward_cpu(
     state: Tensor,
     grad_features: Tensor,
     grad_count: Tensor,
+    *,
+    boxes_need_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and weight."""
+    """Return the gradients of attention, boxes and weight; that of boxes is 0 where nobody needs it."""
     images, number = attention.shape
     counters = _counters(weight)
     grad_attention, grad_boxes, grad_weight = (torch.empty_like(t) for t in (attention, boxes, weight))
@@ -88,6 +90,8 @@ def count_backward_cpu(
     arrays = [_array(tensor) for tensor in given]
     grad_rise = np.zeros((_chunk_number(images, number), *counters.shape))  # one for each chunk
     kernel: Any = count_backward_kernel
-    _share_out(images, number, lambda chunk, first, stop: kernel(*arrays, grad_rise[chunk], first, stop))
+    _share_out(
+        images, number, lambda chunk, first, stop: kernel(*arrays, grad_rise[chunk], boxes_need_grad, first, stop)
+    )
     weight_gradient(_array(counters), grad_rise.sum(0), _array(_counters(grad_weight)))
     return grad_attention, grad_boxes, grad_weight
