@@ -15,7 +15,6 @@ class Scene:
     size_wh: tuple[int, int]
     boxes: Tensor  # [N, 4] corners
     labels: tuple[str, ...]  # what each proposal shows
-    objects: int  # how many distinct objects the proposals show
 
 
 def cats() -> Scene:
@@ -25,5 +24,4 @@ def cats() -> Scene:
         size_wh=(72, 22),
         boxes=torch.tensor([tabby, tabby, black, white]),
         labels=("tabby", "tabby again", "black", "white"),
-        objects=3,
     )

@@ -6,13 +6,13 @@ neighbouring numbers. In `products`, place (i, j) with i < j holds the row produ
 
 from __future__ import annotations
 
-import triton
 import triton.language as tl
 
 from tallybox.counter.cuda.parts import (
     TINY,
     corners,
     is_real,
+    kernel,
     look_up,
     normalise,
     overlap,
@@ -23,10 +23,7 @@ from tallybox.counter.cuda.parts import (
 )
 
 
-@triton.jit(
-    do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"],
-    do_not_specialize_on_alignment=["attention", "boxes", "mask", "weight", "features", "count", "state"],
-)
+@kernel()
 def count_forward_kernel(
     attention, boxes, mask, weight, features, count, state,
     IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
@@ -123,21 +120,7 @@ def count_forward_kernel(
     tl.store(certainty, mean, mask=here)
 
 
-@triton.jit(
-    do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"],
-    do_not_specialize_on_alignment=[
-        "attention",
-        "boxes",
-        "mask",
-        "count",
-        "state",
-        "grad_features",
-        "grad_count",
-        "grad_attention",
-        "grad_boxes",
-        "scratch",
-    ],
-)
+@kernel()
 def count_backward_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count,
     grad_attention, grad_boxes, scratch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import torch
 import triton
@@ -14,6 +15,21 @@ HAS_PTX = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1" and torch.versi
 # Stands in for a factor of 0 in a product, a power of two: the product of the other factors is then
 # the whole divided by it, exactly, and every product that holds it is as good as 0.
 TINY = tl.constexpr(2.0**-60)
+
+
+SIZES = ("IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK", "TILES", "BLOCKS")
+TENSORS = (
+    "attention", "boxes", "mask", "weight", "features", "count", "state", "grad_features", "grad_count",
+    "grad_attention", "grad_boxes", "grad_weight", "scratch", "partial",
+)  # fmt: skip
+
+
+def kernel(*more_sizes: str) -> Any:
+    """Compile a kernel that, once compiled, serves every call with the same constants (`launch` keeps it).
+
+    So nothing is assumed of a size that happens to be 1 or a multiple of 16, nor of where a tensor lies in memory.
+    """
+    return triton.jit(do_not_specialize=[*SIZES, *more_sizes], do_not_specialize_on_alignment=[*TENSORS])
 
 
 @triton.jit
@@ -117,7 +133,7 @@ def normalise(weight, base, rise, S: tl.constexpr, SP: tl.constexpr):
     tl.debug_barrier()
 
 
-@triton.jit(do_not_specialize=["BLOCKS"], do_not_specialize_on_alignment=["weight", "partial", "grad_weight"])
+@kernel()
 def weight_gradient_kernel(
     weight, partial, grad_weight, BLOCKS, S: tl.constexpr, SP: tl.constexpr, CHUNK: tl.constexpr
 ):  # fmt: skip

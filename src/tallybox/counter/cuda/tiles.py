@@ -13,6 +13,7 @@ from tallybox.counter.cuda.parts import (
     TINY,
     corners,
     is_real,
+    kernel,
     look_up,
     normalise,
     overlap,
@@ -47,10 +48,7 @@ def owed_by_row(position, grad, s):
     return tl.sum(share(position[None, :], s[:, None]) * grad[None, :], axis=1)
 
 
-@triton.jit(
-    do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"],
-    do_not_specialize_on_alignment=["attention", "boxes", "mask", "weight", "features", "count", "state"],
-)
+@kernel("N")
 def count_forward_kernel(
     attention, boxes, mask, weight, features, count, state,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
@@ -170,19 +168,7 @@ def feature_gradients(image, count, state, grad_features, grad_count, base, rise
     return grad_total, grad_confidence, grad_confidence * mean_rise * S, position
 
 
-@triton.jit(
-    do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"],
-    do_not_specialize_on_alignment=[
-        "attention",
-        "boxes",
-        "mask",
-        "count",
-        "state",
-        "grad_features",
-        "grad_count",
-        "scratch",
-    ],
-)
+@kernel("N")
 def similarity_gradient_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
@@ -232,10 +218,7 @@ def similarity_gradient_kernel(
             tl.store(grad_products + i[:, None] * N + j[None, :], grad, mask=inside)
 
 
-@triton.jit(
-    do_not_specialize=["IMAGES", "N", "IMAGES_PER_COUNTER", "TILES"],
-    do_not_specialize_on_alignment=["state", "scratch"],
-)
+@kernel("N")
 def row_gradient_kernel(
     state, scratch,
     IMAGES, N, IMAGES_PER_COUNTER, TILES,
@@ -272,29 +255,7 @@ def row_gradient_kernel(
     tl.store(out, tl.sum(tl.sum(owed, axis=2), axis=1), mask=segment < S)
 
 
-@triton.jit(
-    do_not_specialize=[
-        "IMAGES",
-        "N",
-        "MAX_OBJECTS",
-        "IMAGES_PER_COUNTER",
-        "BLOCKS_PER_COUNTER",
-        "IMAGES_PER_BLOCK",
-        "TILES",
-    ],
-    do_not_specialize_on_alignment=[
-        "attention",
-        "boxes",
-        "mask",
-        "count",
-        "state",
-        "grad_features",
-        "grad_count",
-        "grad_attention",
-        "grad_boxes",
-        "scratch",
-    ],
-)
+@kernel("N")
 def pair_gradient_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count,
     grad_attention, grad_boxes, scratch,
