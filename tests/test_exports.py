@@ -11,12 +11,16 @@ PUBLIC_NAMES = [
     "CountTrace",
     "Counter",
     "PiecewiseLinear",
+    "PresenceCounter",
+    "PresenceTrace",
+    "PresenceWeights",
     "TallyboxError",
     "box_iou",
     "check_values",
     "compat",
     "count_features",
     "piecewise_linear",
+    "presence_features",
 ]
 
 

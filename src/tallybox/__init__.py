@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from tallybox.counter.trace import CountTrace as CountTrace
     from tallybox.errors import TallyboxError as TallyboxError
     from tallybox.geometry import box_iou as box_iou
+    from tallybox.presence.functional import presence_features as presence_features
+    from tallybox.presence.module import PresenceCounter as PresenceCounter
+    from tallybox.presence.trace import PresenceTrace as PresenceTrace
+    from tallybox.presence.weights import PresenceWeights as PresenceWeights
 
 __version__ = "0.1.0"
 
@@ -23,12 +27,16 @@ _HOMES = {
     "CountTrace": "tallybox.counter.trace",
     "Counter": "tallybox.counter.module",
     "PiecewiseLinear": "tallybox.activation",
+    "PresenceCounter": "tallybox.presence.module",
+    "PresenceTrace": "tallybox.presence.trace",
+    "PresenceWeights": "tallybox.presence.weights",
     "TallyboxError": "tallybox.errors",
     "box_iou": "tallybox.geometry",
     "check_values": "tallybox.checks",
     "compat": "tallybox.compat",
     "count_features": "tallybox.counter.functional",
     "piecewise_linear": "tallybox.activation",
+    "presence_features": "tallybox.presence.functional",
 }
 __all__ = [*sorted(_HOMES)]
 

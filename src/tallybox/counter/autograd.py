@@ -109,7 +109,9 @@ def fused_count_and_features(
     """Return the count ``[...]`` and features ``[..., max_objects + 1]`` by a fused backend."""
     attention, boxes, mask, _ = proposals
     weight = weight.to(attention.dtype).contiguous()
-    layout = Layout.of(weight, attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]]))
+    layout = Layout.of(
+        weight.shape[:-2], attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]])
+    )
     if weight.dim() > 3:
         weight = weight.flatten(0, -3)
     apply: Any = CountFunction.apply  # torch leaves it untyped

@@ -1,4 +1,4 @@
-"""Fused kernels take a plain list of images, ordered by counter: [M * R, ...] with weights [M, 8, S]."""
+"""Fused kernels take a plain list of images, ordered by counter: [M * R, ...] with weights [M, ...]."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Layout(NamedTuple):
     order: tuple[int, ...] | None  # leading dimensions along which the weights differ first; None: as they are
 
     @classmethod
-    def of(cls, weight: Tensor, *leading: torch.Size) -> Layout:
-        """Lay out everything that broadcasts with ``weight [..., 8, S]``."""
-        common = common_shape(*leading, weight.shape[:-2])
-        if weight.dim() == 2:
+    def of(cls, of_weights: torch.Size, *leading: torch.Size) -> Layout:
+        """Lay out everything that broadcasts with weights of these leading dimensions."""
+        common = common_shape(*leading, of_weights)
+        if not of_weights:
             return cls(common, None)
-        offset = len(common) - (weight.dim() - 2)
-        differing = [offset + i for i, size in enumerate(weight.shape[:-2]) if size != 1]
+        offset = len(common) - len(of_weights)
+        differing = [offset + i for i, size in enumerate(of_weights) if size != 1]
         order = (*differing, *(i for i in range(len(common)) if i not in differing))
         return cls(common, None if order == tuple(range(len(common))) else order)
 

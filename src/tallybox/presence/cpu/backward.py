@@ -1,0 +1,223 @@
+"""The backward kernel, from the gradients of presence and distribution to those of logits, boxes and tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tallybox.counter.cpu.backward import overlap_backward
+from tallybox.counter.cpu.parts import TINY, Array, Number, compiled, real_proposals
+from tallybox.presence.cpu.forward import distribute, presence_of_image
+from tallybox.presence.cpu.parts import (
+    CALIBRATED,
+    CALIBRATION,
+    COORDINATE,
+    KNOTS,
+    LOGIT,
+    PRESENCE_1,
+    PRESENCE_2,
+    ROWS,
+    SHARPNESS,
+    SHIFT,
+    SIGMOID,
+    SLOPE,
+    STEP,
+    SURVIVAL_1,
+    SURVIVAL_2,
+    Z,
+    cell_backward,
+    cell_value,
+    comes_before,
+    coordinate_of,
+    locate,
+    order_places,
+)
+from tallybox.presence.weights import CELLS, LOGIT_BEND, LOGIT_LIMIT
+
+
+@compiled
+def distribution_backward(n: int, presence: Array, prefixes: Array, owed: Array, grad: Array) -> None:
+    """Add to each presence's gradient what the distribution owes it; ``owed [K + 1]`` is used up."""
+    one = presence.dtype.type(1)
+    most = owed.shape[0] - 1
+    for i in range(n - 1, -1, -1):
+        here, away = presence[i], one - presence[i]
+        total = owed[0] - owed[0]
+        for k in range(most):
+            total += prefixes[i, k] * (owed[k + 1] - owed[k])
+        grad[i] += total
+        for k in range(most):
+            owed[k] = owed[k] * away + owed[k + 1] * here
+
+
+@compiled
+def survive_backward(
+    pairs: int,
+    first: Array,
+    second: Array,
+    stands: Array,
+    given: Array,
+    weighted: Array,
+    grad_stands: Array,
+    grad_given: Array,
+) -> None:
+    """Carry gradients times presences, ``weighted [N]``, back to what stands for what and to the presences given."""
+    one, tiny = given.dtype.type(1), given.dtype.type(TINY)
+    for pair in range(pairs):
+        i, j = first[pair], second[pair]
+        of_i, of_j = one - stands[0, pair] * given[j], one - stands[1, pair] * given[i]
+        share_i = weighted[i] / (of_i if not of_i <= tiny else tiny)
+        share_j = weighted[j] / (of_j if not of_j <= tiny else tiny)
+        grad_stands[0, pair] -= given[j] * share_i
+        grad_stands[1, pair] -= given[i] * share_j
+        grad_given[j] -= stands[0, pair] * share_i
+        grad_given[i] -= stands[1, pair] * share_j
+
+
+@compiled
+def pair_backward(
+    pair: int,
+    i: int,
+    j: int,
+    iou: Number,
+    b: Array,
+    table: Array,
+    edges: Array,
+    rows: Array,
+    grad_z: Array,
+    grad_stands: Array,
+    grad_logit: Array,
+    grad_coordinate: Array,
+    owed: Array,
+) -> Number:
+    """Carry a pair's gradients back to logits, coordinates and the table; return that of its IoU."""
+    dtype = table.dtype.type
+    zero, one, cells = dtype(0), dtype(1), dtype(CELLS)
+    segments = edges.shape[0] - 1
+    order, evidence = CALIBRATION + segments + 1, CALIBRATION + 2 * (segments + 1)
+    shared = evidence + KNOTS * KNOTS
+    logit, coordinate = rows[LOGIT], rows[COORDINATE]
+    e, at = locate(iou * cells, CELLS)
+    f, place = locate(coordinate[j] * cells, CELLS)
+    grad_iou, grad_score = cell_backward(table, owed, evidence, e, at, f, place, grad_z[i])
+    grad_coordinate[j] += grad_score
+    f, place = locate(coordinate[i] * cells, CELLS)
+    more, grad_score = cell_backward(table, owed, evidence, e, at, f, place, grad_z[j])
+    grad_iou += more
+    grad_coordinate[i] += grad_score
+    difference = logit[j] - logit[i]
+    ahead, s, place, t, there = order_places(difference, table, segments)
+    j_before = comes_before(j, i, logit, b)
+    rise_j, rise_i = table[order + s + 1] - table[order + s], table[order + t + 1] - table[order + t]
+    of_j = table[order + s] + place * rise_j + (table[STEP] if j_before else zero)
+    of_i = table[order + t] + there * rise_i + (zero if j_before else table[STEP])
+    f, inside = locate((one - coordinate[i]) * cells, CELLS)
+    grad_of_j = grad_stands[0, pair] * cell_value(table, shared, e, at, f, inside)
+    more, grad_score = cell_backward(table, owed, shared, e, at, f, inside, grad_stands[0, pair] * of_j)
+    grad_iou += more
+    grad_coordinate[i] -= grad_score
+    f, inside = locate((one - coordinate[j]) * cells, CELLS)
+    grad_of_i = grad_stands[1, pair] * cell_value(table, shared, e, at, f, inside)
+    more, grad_score = cell_backward(table, owed, shared, e, at, f, inside, grad_stands[1, pair] * of_i)
+    grad_iou += more
+    grad_coordinate[j] -= grad_score
+    owed[STEP] += grad_of_j if j_before else grad_of_i
+    owed[order + s] += grad_of_j * (one - place)
+    owed[order + s + 1] += grad_of_j * place
+    owed[order + t] += grad_of_i * (one - there)
+    owed[order + t + 1] += grad_of_i * there
+    grad_ahead = (grad_of_j * rise_j - grad_of_i * rise_i) * dtype(segments) * ahead * (one - ahead)
+    owed[SHARPNESS] += grad_ahead * difference
+    grad_logit[j] += grad_ahead * table[SHARPNESS]
+    grad_logit[i] -= grad_ahead * table[SHARPNESS]
+    return grad_iou
+
+
+@compiled
+def presence_backward_kernel(
+    logit: Array,
+    boxes: Array,
+    tables: Array,
+    edges: Array,
+    mask: Array,
+    grad_presence: Array,
+    grad_distribution: Array,
+    grad_logit: Array,
+    grad_boxes: Array,
+    owed_tables: Array,
+    first_image: int,
+    stop: int,
+) -> None:
+    """Write the gradients of images first_image ... stop - 1, and add what their counters' tables are owed."""
+    dtype = logit.dtype.type
+    zero, one, bend, limit, half = dtype(0), dtype(1), dtype(LOGIT_BEND), dtype(LOGIT_LIMIT), dtype(0.5)
+    number, classes = logit.shape[1], grad_distribution.shape[1]
+    segments = edges.shape[0] - 1
+    rows, grads = np.empty((ROWS, number), logit.dtype), np.empty((6, number), logit.dtype)
+    b, grad_b = np.empty((4, number), logit.dtype), np.empty((4, number), logit.dtype)
+    order = np.empty(number, np.int32)
+    most_pairs = number * (number - 1) // 2
+    first, second = np.empty(most_pairs, np.int32), np.empty(most_pairs, np.int32)
+    iou = np.empty(most_pairs, logit.dtype)
+    stands, grad_stands = np.empty((2, most_pairs), logit.dtype), np.empty((2, most_pairs), logit.dtype)
+    prefixes, owed_classes = np.empty((number + 1, classes), logit.dtype), np.empty(classes, logit.dtype)
+    grad_2, grad_1, grad_calibrated, grad_z, grad_l, grad_t = grads[0], grads[1], grads[2], grads[3], grads[4], grads[5]
+    a_counter = logit.shape[0] // tables.shape[0]
+    for image in range(first_image, stop):
+        table, owed = tables[image // a_counter], owed_tables[image // a_counter]
+        n = real_proposals(image, logit, boxes, mask, order, rows[LOGIT], b)
+        pairs = presence_of_image(n, b, table, edges, rows, first, second, iou, stands)
+        distribute(n, rows[PRESENCE_2], prefixes)
+        for i in range(n):
+            for row in range(6):
+                grads[row, i] = zero
+            for corner in range(4):
+                grad_b[corner, i] = zero
+            grad_2[i] = grad_presence[image, order[i]]
+        for pair in range(pairs):
+            grad_stands[0, pair] = zero
+            grad_stands[1, pair] = zero
+        for k in range(classes):
+            owed_classes[k] = grad_distribution[image, k]
+        distribution_backward(n, rows[PRESENCE_2], prefixes, owed_classes, grad_2)
+
+        # Both rounds of the fixed point, last first; grad_z and grad_l lend their space.
+        for i in range(n):
+            grad_z[i] = grad_2[i] * rows[PRESENCE_2, i]
+            grad_calibrated[i] = grad_2[i] * rows[SURVIVAL_2, i]
+        survive_backward(pairs, first, second, stands, rows[PRESENCE_1], grad_z, grad_stands, grad_1)
+        for i in range(n):
+            grad_z[i] = grad_1[i] * rows[PRESENCE_1, i]
+            grad_calibrated[i] += grad_1[i] * rows[SURVIVAL_1, i]
+        survive_backward(pairs, first, second, stands, rows[CALIBRATED], grad_z, grad_stands, grad_calibrated)
+
+        # φ, and what it is given.
+        for i in range(n):
+            score = rows[SIGMOID, i]
+            s, _ = locate(coordinate_of(rows[Z, i]) * dtype(segments), segments)
+            width = edges[s + 1] - edges[s]
+            place = (score - edges[s]) / width
+            rise = table[CALIBRATION + s + 1] - table[CALIBRATION + s]
+            slope = rise / width if zero <= place <= one else zero
+            place = one if place > one else (zero if place < zero else place)
+            owed[CALIBRATION + s] += grad_calibrated[i] * (one - place)
+            owed[CALIBRATION + s + 1] += grad_calibrated[i] * place
+            grad_z[i] = grad_calibrated[i] * slope * score * (one - score)
+            owed[SLOPE] += grad_z[i] * rows[LOGIT, i]
+            owed[SHIFT] += grad_z[i]
+            grad_l[i] = grad_z[i] * table[SLOPE]
+        for pair in range(pairs):
+            i, j = first[pair], second[pair]
+            grad_iou = pair_backward(
+                pair, i, j, iou[pair], b, table, edges, rows, grad_z, grad_stands, grad_l, grad_t, owed
+            )
+            overlap_backward(i, j, b, -grad_iou, grad_b)
+
+        if n < number:
+            grad_logit[image] = zero
+            grad_boxes[image] = zero
+        for i in range(n):
+            distance = abs(rows[LOGIT, i]) + bend
+            slope = half * (one + bend / limit) * bend / (distance * distance)
+            grad_logit[image, order[i]] = grad_l[i] + grad_t[i] * slope
+            for corner in range(4):
+                grad_boxes[image, order[i], corner] = grad_b[corner, i]

@@ -1,0 +1,166 @@
+"""The forward kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tallybox.counter.cpu.parts import TINY, Array, compiled, real_proposals
+from tallybox.presence.cpu.parts import (
+    CALIBRATED,
+    CALIBRATION,
+    COORDINATE,
+    KNOTS,
+    LOGIT,
+    PRESENCE_1,
+    PRESENCE_2,
+    ROWS,
+    SHIFT,
+    SIGMOID,
+    SLOPE,
+    STEP,
+    SURVIVAL_1,
+    SURVIVAL_2,
+    Z,
+    cell_value,
+    comes_before,
+    coordinate_of,
+    locate,
+    logistic,
+    order_places,
+)
+from tallybox.presence.weights import CELLS
+
+
+@compiled
+def find_pairs(n: int, b: Array, first: Array, second: Array, iou: Array) -> int:
+    """List the pairs that overlap; return how many there are."""
+    zero, one = b.dtype.type(0), b.dtype.type(1)
+    pairs = 0
+    for i in range(n):
+        x1, y1, x2, y2 = b[0, i], b[1, i], b[2, i], b[3, i]
+        area = max(x2 - x1, zero) * max(y2 - y1, zero)
+        for j in range(i):
+            width = max(min(x2, b[2, j]) - max(x1, b[0, j]), zero)
+            height = max(min(y2, b[3, j]) - max(y1, b[1, j]), zero)
+            shared = width * height
+            union = area + max(b[2, j] - b[0, j], zero) * max(b[3, j] - b[1, j], zero) - shared
+            overlap = zero
+            if union > zero:
+                overlap = shared / union
+            elif x1 == b[0, j] and y1 == b[1, j] and x2 == b[2, j] and y2 == b[3, j]:
+                overlap = one
+            if overlap != zero:  # NaN goes on
+                first[pairs], second[pairs], iou[pairs] = i, j, overlap
+                pairs += 1
+    return pairs
+
+
+@compiled
+def survive(pairs: int, n: int, first: Array, second: Array, stands: Array, given: Array, survival: Array) -> None:
+    """∏_j (1 - s_ij p_j) for every i, of the presences given."""
+    one, tiny = given.dtype.type(1), given.dtype.type(TINY)
+    for i in range(n):
+        survival[i] = one
+    for pair in range(pairs):
+        i, j = first[pair], second[pair]
+        of_i, of_j = one - stands[0, pair] * given[j], one - stands[1, pair] * given[i]
+        survival[i] *= of_i if not of_i <= tiny else tiny
+        survival[j] *= of_j if not of_j <= tiny else tiny
+
+
+@compiled
+def presence_of_image(
+    n: int, b: Array, table: Array, edges: Array, rows: Array, first: Array, second: Array, iou: Array, stands: Array
+) -> int:
+    """Fill an image's rows and its pairs from its logits; return how many pairs overlap."""
+    dtype = table.dtype.type
+    zero, one, cells = dtype(0), dtype(1), dtype(CELLS)
+    segments = edges.shape[0] - 1
+    order, evidence = CALIBRATION + segments + 1, CALIBRATION + 2 * (segments + 1)
+    shared = evidence + KNOTS * KNOTS
+    logit, coordinate, z = rows[LOGIT], rows[COORDINATE], rows[Z]
+    for i in range(n):
+        coordinate[i] = coordinate_of(logit[i])
+        z[i] = table[SLOPE] * logit[i] + table[SHIFT]
+    pairs = find_pairs(n, b, first, second, iou)
+    for pair in range(pairs):
+        i, j = first[pair], second[pair]
+        e, at = locate(iou[pair] * cells, CELLS)
+        f, place = locate(coordinate[j] * cells, CELLS)
+        z[i] += cell_value(table, evidence, e, at, f, place)
+        f, place = locate(coordinate[i] * cells, CELLS)
+        z[j] += cell_value(table, evidence, e, at, f, place)
+        _, s, place, t, there = order_places(logit[j] - logit[i], table, segments)
+        j_before = comes_before(j, i, logit, b)
+        of_j = table[order + s] + place * (table[order + s + 1] - table[order + s])
+        of_i = table[order + t] + there * (table[order + t + 1] - table[order + t])
+        of_j += table[STEP] if j_before else zero
+        of_i += zero if j_before else table[STEP]
+        f, place = locate((one - coordinate[i]) * cells, CELLS)
+        stands[0, pair] = cell_value(table, shared, e, at, f, place) * of_j
+        f, place = locate((one - coordinate[j]) * cells, CELLS)
+        stands[1, pair] = cell_value(table, shared, e, at, f, place) * of_i
+    for i in range(n):
+        s, _ = locate(coordinate_of(z[i]) * dtype(segments), segments)
+        rows[SIGMOID, i] = logistic(z[i])
+        place = (rows[SIGMOID, i] - edges[s]) / (edges[s + 1] - edges[s])
+        place = one if place > one else (zero if place < zero else place)
+        low = table[CALIBRATION + s]
+        rows[CALIBRATED, i] = min(low + place * (table[CALIBRATION + s + 1] - low), one)
+    survive(pairs, n, first, second, stands, rows[CALIBRATED], rows[SURVIVAL_1])
+    for i in range(n):
+        rows[PRESENCE_1, i] = rows[CALIBRATED, i] * rows[SURVIVAL_1, i]
+    survive(pairs, n, first, second, stands, rows[PRESENCE_1], rows[SURVIVAL_2])
+    for i in range(n):
+        rows[PRESENCE_2, i] = rows[CALIBRATED, i] * rows[SURVIVAL_2, i]
+    return pairs
+
+
+@compiled
+def distribute(n: int, presence: Array, prefixes: Array) -> None:
+    """Fill ``prefixes [N + 1, K + 1]``: row i is the distribution of the count of the first i presences."""
+    zero, one = presence.dtype.type(0), presence.dtype.type(1)
+    most = prefixes.shape[1] - 1
+    for k in range(most + 1):
+        prefixes[0, k] = zero
+    prefixes[0, 0] = one
+    for i in range(n):
+        here, away = presence[i], one - presence[i]
+        prefixes[i + 1, 0] = prefixes[i, 0] * away
+        for k in range(1, most + 1):
+            prefixes[i + 1, k] = prefixes[i, k] * away + prefixes[i, k - 1] * here
+        prefixes[i + 1, most] += prefixes[i, most] * here
+
+
+@compiled
+def presence_forward_kernel(
+    logit: Array,
+    boxes: Array,
+    tables: Array,
+    edges: Array,
+    mask: Array,
+    presence: Array,
+    distribution: Array,
+    first_image: int,
+    stop: int,
+) -> None:
+    """Write presence and distribution of images first_image ... stop - 1."""
+    number, classes = logit.shape[1], distribution.shape[1]
+    rows = np.empty((ROWS, number), logit.dtype)
+    b = np.empty((4, number), logit.dtype)
+    order = np.empty(number, np.int32)
+    most_pairs = number * (number - 1) // 2
+    first, second = np.empty(most_pairs, np.int32), np.empty(most_pairs, np.int32)
+    iou, stands = np.empty(most_pairs, logit.dtype), np.empty((2, most_pairs), logit.dtype)
+    prefixes = np.empty((number + 1, classes), logit.dtype)
+    a_counter = logit.shape[0] // tables.shape[0]
+    for image in range(first_image, stop):
+        n = real_proposals(image, logit, boxes, mask, order, rows[LOGIT], b)
+        presence_of_image(n, b, tables[image // a_counter], edges, rows, first, second, iou, stands)
+        distribute(n, rows[PRESENCE_2], prefixes)
+        if n < number:
+            presence[image] = 0
+        for i in range(n):
+            presence[image, order[i]] = rows[PRESENCE_2, i]
+        for k in range(classes):
+            distribution[image, k] = prefixes[n, k]

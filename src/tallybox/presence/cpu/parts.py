@@ -1,0 +1,87 @@
+"""What both kernels are made of: places in a table, and the order of proposals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tallybox.counter.cpu.parts import Array, Number, compiled
+from tallybox.presence.weights import CELLS, LOGIT_BEND, LOGIT_LIMIT
+
+KNOTS = CELLS + 1
+
+# Places in a table.
+SLOPE, SHIFT, SHARPNESS, STEP, CALIBRATION = range(5)
+
+# Rows of the scratch [.., N]: what an image's proposals are given on the way.
+LOGIT, COORDINATE, Z, SIGMOID, CALIBRATED, SURVIVAL_1, PRESENCE_1, SURVIVAL_2, PRESENCE_2 = range(9)
+ROWS = 9
+
+
+@compiled
+def logistic(x: Number) -> Number:
+    """σ(x)."""
+    one = type(x)(1)
+    return one / (one + np.exp(-x))
+
+
+@compiled
+def coordinate_of(logit: Number) -> Number:
+    """Where a score lies among the knots, as `score_coordinate`."""
+    dtype = type(logit)
+    limit, bend, half = dtype(LOGIT_LIMIT), dtype(LOGIT_BEND), dtype(0.5)
+    logit = min(max(logit, -limit), limit)
+    return half + half * (dtype(1) + bend / limit) * logit / (abs(logit) + bend)
+
+
+@compiled
+def locate(position: Number, segments: int) -> tuple[int, Number]:
+    """Return a position's segment, within the table whatever the position (NaN too), and the place in it."""
+    lower = np.int64(0)
+    if position > 0:
+        lower = min(np.int64(position), segments - 1)
+    return lower, position - type(position)(lower)
+
+
+@compiled
+def comes_before(j: int, i: int, logit: Array, b: Array) -> bool:
+    """Whether proposal j comes before i: by score, then by corners, then as they stand."""
+    if logit[j] != logit[i]:
+        return bool(logit[j] > logit[i])
+    for corner in range(4):
+        if b[corner, j] != b[corner, i]:
+            return bool(b[corner, j] < b[corner, i])
+    return j < i
+
+
+@compiled
+def cell_value(table: Array, start: int, e: int, at: Number, f: int, place: Number) -> Number:
+    """Evaluate a function of two numbers inside the cell (e, f)."""
+    k = start + e * KNOTS + f
+    low = table[k] + place * (table[k + 1] - table[k])
+    high = table[k + KNOTS] + place * (table[k + KNOTS + 1] - table[k + KNOTS])
+    return low + at * (high - low)
+
+
+@compiled
+def cell_backward(
+    table: Array, owed: Array, start: int, e: int, at: Number, f: int, place: Number, grad: Number
+) -> tuple[Number, Number]:
+    """Note what a cell's four knots are owed; return the gradients of both arguments."""
+    cells, one = type(grad)(CELLS), type(grad)(1)
+    k = start + e * KNOTS + f
+    low, high = table[k + 1] - table[k], table[k + KNOTS + 1] - table[k + KNOTS]
+    rise = (table[k + KNOTS] + place * high) - (table[k] + place * low)
+    owed[k] += grad * (one - at) * (one - place)
+    owed[k + 1] += grad * (one - at) * place
+    owed[k + KNOTS] += grad * at * (one - place)
+    owed[k + KNOTS + 1] += grad * at * place
+    return grad * rise * cells, grad * (low + at * (high - low)) * cells
+
+
+@compiled
+def order_places(difference: Number, table: Array, segments: int) -> tuple[Number, int, Number, int, Number]:
+    """Return σ(γ (L_j - L_i)), and where it and 1 less it fall among τ's segments."""
+    ahead = logistic(table[SHARPNESS] * difference)
+    s, place = locate(ahead * type(ahead)(segments), segments)
+    t, there = locate((type(ahead)(1) - ahead) * type(ahead)(segments), segments)
+    return ahead, s, place, t, there

@@ -1,0 +1,1 @@
+"""Presence counting on CUDA, in Triton."""

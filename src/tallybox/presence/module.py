@@ -1,0 +1,91 @@
+"""`PresenceCounter`: presence counting as a layer."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from tallybox.checks import check_count
+from tallybox.counter.dispatch import Backend, check_backend
+from tallybox.presence.functional import checked_boxes, for_every_head, presence_and_distribution, presence_trace
+from tallybox.presence.reference import count_features_of
+from tallybox.presence.trace import PresenceTrace
+from tallybox.presence.weights import PresenceWeights, initial_weights
+
+
+class PresenceCounter(nn.Module):
+    """Count objects from scored, overlapping boxes as a distribution, differentiably.
+
+    Each proposal gets a presence, the probability that it shows an object that no other proposal already
+    stands for; the count is their sum, and its distribution that of a sum of independent events. All N
+    proposals take part. With several heads, each has its own functions over the same proposals.
+
+    >>> presence = PresenceCounter(max_objects=3)
+    >>> scores = torch.tensor([1.0, 1.0, 0.5])
+    >>> boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]])
+    >>> presence.distribution(scores, boxes).round(decimals=3)  # one object for sure, a second as likely as not
+    tensor([[0.0000, 0.5000, 0.5000, 0.0000]], grad_fn=<RoundBackward1>)
+    """
+
+    def __init__(
+        self,
+        max_objects: int = 10,
+        *,
+        heads: int = 1,
+        segments: int = 16,
+        logits: bool = False,
+        backend: Backend = "auto",
+    ) -> None:
+        super().__init__()
+        for name, value in (("max_objects", max_objects), ("heads", heads), ("segments", segments)):
+            check_count(name, value)
+        check_backend(backend)
+        self.max_objects = max_objects
+        self.heads = heads
+        self.logits = logits
+        self.backend: Backend = backend
+        for name, weight in initial_weights(heads, segments)._asdict().items():
+            self.register_parameter(name, nn.Parameter(weight))
+
+    @property
+    def weights(self) -> PresenceWeights:
+        """The parameters, each ``[heads, ...]``."""
+        return PresenceWeights(*(self.get_parameter(name) for name in PresenceWeights._fields))
+
+    def forward(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return features ``[..., heads * (max_objects + 2)]``: log-probabilities of 0 ... max_objects, expected count.
+
+        ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
+        """
+        return count_features_of(*self._presence_and_distribution(attention, boxes, mask)).flatten(-2)
+
+    def presence(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return each proposal's presence, ``[..., heads, N]``; 0 where masked."""
+        return self._presence_and_distribution(attention, boxes, mask)[0]
+
+    def distribution(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the probabilities of 0 ... max_objects, ``[..., heads, max_objects + 1]``; the last is "or more"."""
+        return self._presence_and_distribution(attention, boxes, mask)[1]
+
+    def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the expected count: ``[...]``, or ``[..., heads]`` with several heads."""
+        count = self.presence(attention, boxes, mask).sum(-1)
+        return count.squeeze(-1) if self.heads == 1 else count
+
+    def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> PresenceTrace:
+        """Return every intermediate quantity of one call."""
+        return presence_trace(
+            attention, boxes, self.weights, max_objects=self.max_objects, mask=mask, logits=self.logits
+        )
+
+    def _presence_and_distribution(
+        self, attention: Tensor, boxes: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        proposals = for_every_head(checked_boxes(attention, boxes, mask, logits=self.logits))
+        return presence_and_distribution(proposals, self.weights, self.max_objects, self.backend)
+
+    def extra_repr(self) -> str:
+        segments = self.get_parameter("calibration").shape[-1]
+        return (
+            f"max_objects={self.max_objects}, heads={self.heads}, segments={segments}, "
+            f"logits={self.logits}, backend={self.backend!r}"
+        )

@@ -1,0 +1,29 @@
+"""Every intermediate quantity of one call of presence counting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class PresenceTrace:
+    """What the component computed on the way to its features, named as in docs/method.md."""
+
+    attention: Tensor  # [..., N] in [0, 1], after the logistic; 0 where masked
+    boxes: Tensor  # [..., N, 4] corners
+    mask: Tensor  # [..., N] bool, True for a real proposal
+    overlap: Tensor  # IoU [..., N, N]
+    evidence: Tensor  # κ [..., heads, N, N]: what proposal j says about i
+    calibrated: Tensor  # p⁰ [..., heads, N]: presence before any other stands for it
+    suppression: Tensor  # s [..., heads, N, N]: how much j, if it is there, stands for i too
+    presence: Tensor  # p [..., heads, N]
+    distribution: Tensor  # P [..., heads, max_objects + 1]; the last is "max_objects or more"
+    count: Tensor  # Σ p [...], or [..., heads] with several heads
+    features: Tensor  # [..., heads * (max_objects + 2)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the quantities by name as nested lists, ready for JSON."""
+        return {field.name: getattr(self, field.name).detach().cpu().tolist() for field in fields(self)}

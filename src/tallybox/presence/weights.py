@@ -1,0 +1,126 @@
+"""What presence counting learns, and the functions that it makes of it.
+
+Legend: S segments of a function of one number, E cells each way of a function of two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from tallybox.activation import activation_knots
+
+# Cells each way of the functions of two numbers: of an overlap and of a score.
+CELLS = 8
+
+# Logits beyond these are taken as these: a score of 0 or 1 has none.
+LOGIT_LIMIT = 14.0
+
+# Knots are spread as evenly over the scores in the middle as over the logits further out than this.
+LOGIT_BEND = 2.0
+
+
+class PresenceWeights(NamedTuple):
+    """The learned numbers of one presence counter, or of many: leading dimensions are free and broadcast."""
+
+    slope: Tensor  # α [...]
+    shift: Tensor  # β [...]
+    calibration: Tensor  # φ [..., S]: how much it rises in each segment
+    evidence: Tensor  # κ [..., E, E + 1]: its values at overlaps 1/E ... 1 and scores 0 ... 1
+    overlap: Tensor  # η [..., E, E + 1]: how much it rises in each cell, and (the first column) for every score
+    headroom: Tensor  # [...]: how far η's ceiling is below 1, in rises of a cell
+    order: Tensor  # τ [..., S]: how much it rises in each segment
+    step: Tensor  # [...]: how much τ rises at equal scores, where the order of boxes decides
+    sharpness: Tensor  # γ [...]
+
+    @property
+    def leading(self) -> torch.Size:
+        """The leading dimensions."""
+        return self.slope.shape
+
+
+def initial_weights(heads: int, segments: int) -> PresenceWeights:
+    """Return weights ``[heads, ...]`` that count as people do by hand: greedy, and in proportion to the overlap.
+
+    A score is its own presence, a neighbour is no evidence, and a box takes from those behind it in the order
+    of scores the share that it overlaps. Several heads start from different levels of the score, so that they
+    do not learn the same.
+    """
+    overlap = torch.zeros(heads, CELLS, CELLS + 1)
+    overlap[..., 0] = 1
+    return PresenceWeights(
+        slope=torch.ones(heads),
+        shift=torch.linspace(-1, 1, heads) if heads > 1 else torch.zeros(1),
+        calibration=calibration_edges(segments, torch.zeros(())).diff().mul(segments).repeat(heads, 1),
+        evidence=torch.zeros(heads, CELLS, CELLS + 1),
+        overlap=overlap,
+        headroom=torch.zeros(heads),
+        order=torch.zeros(heads, segments),
+        step=torch.ones(heads),
+        sharpness=torch.ones(heads),
+    )
+
+
+def score_coordinate(logit: Tensor) -> Tensor:
+    """Return where a score lies among the knots, in [0, 1], so that those near 0 and near 1 are told apart too.
+
+    >>> score_coordinate(torch.tensor([0.001, 0.01, 0.1, 0.5, 0.9]).logit())
+    tensor([0.0565, 0.1017, 0.2008, 0.5000, 0.7992])
+    """
+    logit = logit.clamp(-LOGIT_LIMIT, LOGIT_LIMIT)
+    return 0.5 + 0.5 * (1 + LOGIT_BEND / LOGIT_LIMIT) * logit / (logit.abs() + LOGIT_BEND)
+
+
+def calibration_edges(segments: int, like: Tensor) -> Tensor:
+    """Return the scores at which φ's segments meet, ``[segments + 1]`` from 0 to 1: even steps of the coordinate."""
+    coordinate = torch.arange(1, segments, dtype=like.dtype, device=like.device) / segments
+    bent = (2 * coordinate - 1) / (1 + LOGIT_BEND / LOGIT_LIMIT)
+    inner = torch.sigmoid(LOGIT_BEND * bent / (1 - bent.abs()))
+    return torch.nn.functional.pad(torch.nn.functional.pad(inner, (1, 0)), (0, 1), value=1)
+
+
+class PresenceFunctions(NamedTuple):
+    """The functions at their knots, as the equations use them."""
+
+    slope: Tensor  # α [...]
+    shift: Tensor  # β [...]
+    sharpness: Tensor  # γ [...]
+    step: Tensor  # [...] in [0, 1]
+    calibration: Tensor  # φ [..., S + 1] from 0 to 1, at `calibration_edges`
+    order: Tensor  # τ without its step, [..., S + 1] from 0 to 1 - step
+    evidence: Tensor  # κ [..., E + 1, E + 1] by overlap and score, 0 where nothing overlaps
+    overlap: Tensor  # η [..., E + 1, E + 1] by overlap and 1 - score, 0 where nothing overlaps
+
+    @classmethod
+    def of(cls, weights: PresenceWeights) -> PresenceFunctions:
+        """Make the functions: rises are taken without their sign and add up to 1."""
+        rises = _size(weights.overlap)
+        whole = rises.sum((-2, -1)) + _size(weights.headroom)
+        share = _share(rises, whole[..., None, None])
+        order = _size(weights.order)
+        whole = order.sum(-1) + _size(weights.step)
+        # All 0: the step alone.
+        smooth = _share(order, whole[..., None])
+        smooth = torch.nn.functional.pad(smooth.cumsum(-1), (1, 0))
+        return cls(
+            slope=weights.slope,
+            shift=weights.shift,
+            sharpness=weights.sharpness,
+            step=1 - smooth[..., -1],
+            calibration=activation_knots(weights.calibration),
+            order=smooth,
+            evidence=torch.nn.functional.pad(weights.evidence, (0, 0, 1, 0)),
+            overlap=torch.nn.functional.pad(share.cumsum(-1).cumsum(-2), (0, 0, 1, 0)).clamp(max=1),
+        )
+
+
+def _size(weight: Tensor) -> Tensor:
+    """|w|, with a slope of 1 at 0, so that what starts at 0 can grow."""
+    return torch.where(weight < 0, -weight, weight)
+
+
+def _share(part: Tensor, whole: Tensor) -> Tensor:
+    """part / whole, and 0 of nothing."""
+    return part / torch.where(whole > 0, whole, 1)
