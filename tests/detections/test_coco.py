@@ -142,7 +142,7 @@ def test_instances_without_a_part_are_an_error(tmp_path, missing):
 
 
 def test_results_in_place_of_instances_are_an_error(tmp_path):
-    with pytest.raises(InputError, match="must be COCO instances .*, but it is no object; is it COCO results"):
+    with pytest.raises(InputError, match=r"must be COCO instances .*, but it is no object; is it COCO results"):
         read_coco_instances(write_json(tmp_path / "results.json", [RESULT]))
 
 

@@ -40,7 +40,7 @@ def test_category_ids_as_whole_floats_are_taken_and_others_are_not():
     assert Detections([BOX], [0.5], [17.0]).category_ids.tolist() == [17]
     with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers, but got float64 \[1.5\]"):
         Detections([BOX], [0.5], [1.5])
-    with pytest.raises(InputTypeError, match="category_ids must be whole numbers, but got <U3 .*'dog'"):
+    with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers, but got <U3 .*'dog'"):
         Detections([BOX], [0.5], ["dog"])
 
 

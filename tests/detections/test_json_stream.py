@@ -102,9 +102,12 @@ def test_a_wrong_record_is_named_with_its_number(text, message, piece_bytes):
 @pytest.mark.parametrize("text", ['{"a" 1}', "{1: 2}", '{"a": 1 "b": 2}', '{"a": [1', '{"a', '{"a": 1'])
 def test_a_malformed_object_is_an_error(text):
     with pytest.raises(InputError, match=r"file\.json must be a list of names, but it"):
-        stream = stream_of(text, 2)
-        for _ in stream.members():
-            stream.skip()
+        skip_all(stream_of(text, 2))
+
+
+def skip_all(stream: JsonStream) -> None:
+    for _ in stream.members():
+        stream.skip()
 
 
 def test_a_file_of_spaces_holds_no_json():

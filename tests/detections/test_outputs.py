@@ -113,7 +113,7 @@ def test_logits_of_a_detector_are_refused():
 def test_the_categories_are_those_of_coco():
     assert len(COCO_CATEGORIES) == 80
     assert (min(COCO_CATEGORIES), max(COCO_CATEGORIES), category_id_of("toothbrush")) == (1, 90, 90)
-    with pytest.raises(InputError, match="but got 'zebre'; did you mean 'zebra'?"):
+    with pytest.raises(InputError, match="but got 'zebre'; did you mean 'zebra'"):
         category_id_of("zebre")
 
 

@@ -19,8 +19,8 @@ WHOLE_NUMBER = re.compile("0|[1-9][0-9]{0,17}", re.ASCII)  # as str() writes it,
 class DetectionColumns:
     """Rows added in any order, given back image by image in the order in which images first appeared."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, unit: str = "record") -> None:
+        self._path, self._unit = path, unit  # what the file is counted in, for errors
         self._images: dict[ImageId, int] = {}  # image id to its number, in order of appearance
         self._sizes: dict[int, Size] = {}
         self._rows: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]] = []
@@ -42,7 +42,7 @@ class DetectionColumns:
         record_numbers: Sequence[int],
     ) -> None:
         """Add checked rows; ``record_numbers`` say where each came from."""
-        check_rows(self._path, boxes_xyxy, scores, record_numbers)
+        check_rows(self._path, boxes_xyxy, scores, record_numbers, unit=self._unit)
         images = self._images
         numbers = np.fromiter((images.setdefault(i, len(images)) for i in image_ids), np.int32, len(image_ids))
         self._rows.append((numbers, category_ids, boxes_xyxy.astype(np.float32), scores.clip(0, 1).astype(np.float32)))
@@ -68,10 +68,12 @@ def check_rows(
     boxes_xyxy: NDArray[np.floating],
     scores: NDArray[np.floating],
     record_numbers: Sequence[int] | NDArray[np.int64],
+    *,
+    unit: str = "record",
 ) -> None:
     """Raise with file and record where a box or score is wrong."""
     if problem := first_problem(boxes_xyxy, scores):
-        raise InputError(f"{path}, record {record_numbers[problem.index]}: {problem.said}; {problem.remedy}")
+        raise InputError(f"{path}, {unit} {record_numbers[problem.index]}: {problem.said}; {problem.remedy}")
 
 
 def image_key(text: ImageId) -> ImageId:

@@ -2,8 +2,8 @@
 
 A piece of about a megabyte is cut after a record that is guessed to be complete, and decoded by msgspec straight
 into typed records. A cut is either right or the piece is no JSON, so a guess can cost time but never a record;
-where it fails, brackets and strings are counted to find the true ends. On 188,000 COCO results this takes a third
-of the time of ijson's C backend, which is what makes files readable faster than they can be counted.
+where it fails, brackets and strings are counted to find the true ends. 188,000 COCO results
+become records in 0.22 s; ijson with its C backend makes dicts of them in 0.77 s (one core, gzip included).
 """
 
 from __future__ import annotations
