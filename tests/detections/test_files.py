@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.files import read_category_names, read_counts, read_detections
 from tallybox.detections.parquet import write_parquet
-from tallybox.errors import InputError
+from tallybox.errors import InputError, TallyboxError
 from tests.support.detection_sets import assert_same_images
 from tests.support.shared_data import data_folder
 
@@ -51,3 +53,12 @@ def test_a_file_of_another_kind_is_an_error(tmp_path):
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(InputError, match="it is a folder"):
         read_counts(tmp_path / "folder.json")
+
+
+@pytest.mark.parametrize(("package", "name"), [("pyarrow", "a.parquet"), ("msgspec", "a.json")])
+def test_a_package_that_is_not_installed_is_named(monkeypatch, package, name):
+    monkeypatch.setitem(sys.modules, package, None)  # importing it fails as if it were not there
+    for room in ("parquet", "coco", "json_stream"):
+        monkeypatch.delitem(sys.modules, f"tallybox.detections.{room}", raising=False)
+    with pytest.raises(TallyboxError, match=f"reading {name} needs the package {package}, .*tallybox.detections"):
+        read_detections(name)

@@ -110,6 +110,10 @@ def skip_all(stream: JsonStream) -> None:
         stream.skip()
 
 
+def test_a_byte_order_mark_is_passed_over():
+    assert read_all("\ufeff" + '[{"id": 1}]') == [(1, "")]
+
+
 def test_a_file_of_spaces_holds_no_json():
     with pytest.raises(InputError, match="but it holds no JSON"):
         stream_of("  \n").kind()

@@ -41,6 +41,20 @@ def test_an_image_may_go_on_over_batches_and_row_groups(tmp_path, monkeypatch, r
     )
 
 
+@pytest.mark.parametrize("rows_in_group", [2000, 10**9], ids=["small-row-groups", "one-row-group"])
+def test_reading_holds_a_small_part_of_a_file(tmp_path, monkeypatch, rows_in_group):
+    monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 1000)
+    monkeypatch.setattr(parquet, "BUFFER_BYTES", 10_000)
+    path, rows = tmp_path / "a.parquet", 200_000
+    scores = np.random.default_rng(0).random((5, rows), np.float32)
+    columns = {"x1": scores[0], "x2": scores[1] + 1, "y1": scores[2], "y2": scores[3] + 1, "score": scores[4]}
+    written = table(np.arange(rows) // 20, **columns)
+    pq.write_table(written, path, row_group_size=rows_in_group, data_page_size=1 << 16, use_dictionary=False)
+    before = pa.total_allocated_bytes()
+    most = max(pa.total_allocated_bytes() - before for _ in read_parquet(path))
+    assert most < path.stat().st_size / 4
+
+
 def test_row_groups_are_written_while_images_come(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 10)
     images = [Detections([[0, 0, 1, 1]] * 4, [0.5] * 4, [1] * 4, image_id=i) for i in range(10)]

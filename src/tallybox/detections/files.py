@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
+from contextlib import contextmanager
 from pathlib import Path
 
 from tallybox.detections.category_names import COCO_CATEGORIES
@@ -28,13 +28,13 @@ def read_detections(path: str | Path) -> Iterator[Detections]:
     """
     path = Path(path)
     if is_parquet(path):
-        _need("pyarrow", path)
-        from tallybox.detections.parquet import read_parquet
+        with _extra(path):
+            from tallybox.detections.parquet import read_parquet
 
         return read_parquet(path)
     if plain_suffix(path) == ".json":
-        _need("msgspec", path)
-        from tallybox.detections.coco import read_coco_results
+        with _extra(path):
+            from tallybox.detections.coco import read_coco_results
 
         return read_coco_results(path)
     if plain_suffix(path) == ".csv":
@@ -56,8 +56,8 @@ def read_counts(path: str | Path) -> TrueCounts:
     """
     path = Path(path)
     if plain_suffix(path) == ".json":
-        _need("msgspec", path)
-        from tallybox.detections.coco import read_coco_instances
+        with _extra(path):
+            from tallybox.detections.coco import read_coco_instances
 
         return read_coco_instances(path)
     if plain_suffix(path) == ".csv":
@@ -71,8 +71,8 @@ def read_category_names(path: str | Path) -> Mapping[int, str]:
     """Return the names that a file of detections gives its categories, else those of COCO."""
     path = Path(path)
     if is_parquet(path):
-        _need("pyarrow", path)
-        from tallybox.detections.parquet import read_parquet_categories
+        with _extra(path):
+            from tallybox.detections.parquet import read_parquet_categories
 
         return read_parquet_categories(path) or COCO_CATEGORIES
     return COCO_CATEGORIES
@@ -83,6 +83,14 @@ def is_parquet(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() == ".parquet"
 
 
-def _need(package: str, path: Path) -> None:
-    if find_spec(package) is None:
-        raise TallyboxError(f"reading {path} needs the package {package}; pip install 'tallybox[detections]'")
+@contextmanager
+def _extra(path: Path) -> Iterator[None]:
+    """Say how to install what reading a file needs, where importing it fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in ("msgspec", "pyarrow"):
+            raise
+        raise TallyboxError(
+            f"reading {path} needs the package {error.name}, which is not installed; pip install 'tallybox[detections]'"
+        ) from None

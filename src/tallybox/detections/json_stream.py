@@ -20,6 +20,7 @@ from tallybox.errors import InputError
 Record = TypeVar("Record", bound="JsonRecord")
 
 PIECE_BYTES = 1 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors start a file with it
 SPACE = re.compile(rb"[ \t\r\n]*")
 # A whole string, a string that goes on after the end of the buffer, or a bracket.
 TOKEN = re.compile(rb'(?P<whole>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<cut>")|[\[\]{}]', re.DOTALL)
@@ -39,7 +40,7 @@ class JsonStream:
         self.path, self.what = path, what
         self._piece_bytes = piece_bytes
         self._file = file
-        self._buffer = b""
+        self._buffer = file.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK)
         self._at = 0
 
     def kind(self) -> str:

@@ -34,7 +34,8 @@ BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
 SIZE = ("width", "height")
 CATEGORIES_KEY = b"tallybox.categories"
 ROWS_AT_ONCE = 1 << 16  # 3 MB of columns
-ROWS_PER_GROUP = 1 << 17  # what a reader must hold at once
+ROWS_PER_GROUP = 1 << 17  # what a writer holds
+BUFFER_BYTES = 1 << 20  # of each column
 
 
 def read_parquet(path: Path) -> Iterator[Detections]:
@@ -220,7 +221,8 @@ def _open(part: Path) -> pq.ParquetFile:
     if part.stat().st_size == 0:
         raise InputError(f"{part} must hold data, but it is empty")
     try:
-        return pq.ParquetFile(part)
+        # Without these two, the file or a whole row group is kept in memory.
+        return pq.ParquetFile(part, pre_buffer=False, buffer_size=BUFFER_BYTES)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{part} must be a whole Parquet file, but it is damaged: {error}") from None
 
