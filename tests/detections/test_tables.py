@@ -44,6 +44,12 @@ def test_detections_come_back_as_they_were(tmp_path_factory, names, images):
     assert [image.image_size for image in found] == [image.image_size for image in images]
 
 
+def test_spaces_around_ids_do_not_matter(tmp_path):
+    path = tmp_path / "detections.csv"
+    path.write_text(HEADER + "7,18,0,0,1,1,0.5\n 7 , 18 ,0,0,1,1,0.5\n")
+    assert [(image.image_id, image.category_ids.tolist()) for image in read_csv_detections(path)] == [(7, [18, 18])]
+
+
 def test_more_rows_than_are_read_at_once_keep_their_line_numbers(tmp_path):
     path = tmp_path / "detections.csv"
     rows = [f"{row // 3},18,0,0,1,1,0.5\n" for row in range(tables.ROWS_AT_ONCE + 7)]
@@ -62,6 +68,8 @@ def test_more_rows_than_are_read_at_once_keep_their_line_numbers(tmp_path):
         (HEADER + "7,18,0,0,1,1,0.5\n7,18,,0,1,1,0.5\n", "line 3: x1 must be a number, but got ''"),
         (HEADER + "7,18,5,5,1,1,0.5\n", "line 2: boxes must be corners x1 y1 x2 y2"),
         (HEADER + "7,dgo,0,0,1,1,0.5\n", "line 2: category must be one of the 80 known names, but got 'dgo'; did you"),
+        (HEADER + ",18,0,0,1,1,0.5\n", "line 2: image_id must be given"),
+        (HEADER + "7,18,0,0,1e300,1,0.5\n", "line 2: boxes must be finite"),
         (HEADER + "7,18,0,0\n", "line 2: must have the 7 columns of the header, but got 4; the file may be cut short"),
         ("image_id,x1\n", "must have the columns image_id, category, x1, y1, x2, y2, score, but category is missing"),
         (HEADER.strip() + ",width,height\n7,18,0,0,1,1,0.5,0,5\n", "line 2: width and height must be whole numbers"),
@@ -102,6 +110,7 @@ def test_counts_by_id_alone_name_no_categories(tmp_path):
         ("7,dog,2.5\n", "line 2: count must be a whole number"),
         ("7,dog,nan\n", "line 2: count must be a whole number"),
         (",dog,2\n", "line 2: image_id and category must be given"),
+        ("7,dog,1\n7,500,2\n", "where categories are named, ids must be among the 80 known, but got 500"),
         ("7,dog\n", "line 2: must have the 3 columns of the header, but got 2"),
         ("", "must have a row for each image and category, but it has only a header"),
     ],

@@ -40,7 +40,7 @@ def image_sets(draw: st.DrawFn, maximum: int = 5, texts: bool | None = None) -> 
     """Several images with ids that are all numbers or all texts."""
     ids: st.SearchStrategy[Any] = st.integers(0, 2**50)
     if draw(st.booleans()) if texts is None else texts:
-        ids = st.text("abc./_ 0", min_size=1, max_size=6).map(lambda text: text + ".jpg")
+        ids = st.text("abc./_, 0", max_size=6).map(lambda text: f"a{text}.jpg")
     return [draw(detections(image_id)) for image_id in draw(st.lists(ids, max_size=maximum, unique=True))]
 
 

@@ -41,11 +41,13 @@ class DetectionColumns:
         scores: NDArray[np.float64],
         record_numbers: Sequence[int],
     ) -> None:
-        """Add checked rows; ``record_numbers`` say where each came from."""
-        check_rows(self._path, boxes_xyxy, scores, record_numbers, unit=self._unit)
+        """Check and add rows; ``record_numbers`` say where each came from."""
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, and said to be so
+            boxes, rounded_scores = boxes_xyxy.astype(np.float32), scores.astype(np.float32)
+        check_rows(self._path, boxes, rounded_scores, record_numbers, unit=self._unit)
         images = self._images
         numbers = np.fromiter((images.setdefault(i, len(images)) for i in image_ids), np.int32, len(image_ids))
-        self._rows.append((numbers, category_ids, boxes_xyxy.astype(np.float32), scores.clip(0, 1).astype(np.float32)))
+        self._rows.append((numbers, category_ids, boxes, rounded_scores.clip(0, 1)))
 
     def images(self) -> Iterator[Detections]:
         """Yield one `Detections` for each image."""

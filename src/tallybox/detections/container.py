@@ -197,17 +197,18 @@ def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]
     if good.all():
         return None
     index = int(np.argmin(good))
-    box, score = boxes_xyxy[index], float(scores[index])
+    score, box = float(scores[index]), boxes_xyxy[index]
+    corners = "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
     if not np.isfinite(score):
         return Problem(index, f"scores must be in [0, 1], but got {score}", "leave such detections out")
     if not -ROUNDING_SLACK <= score <= 1 + ROUNDING_SLACK:
         remedy = "apply a logistic if these are logits, divide by 100 if they are percentages"
         return Problem(index, f"scores must be in [0, 1], but got {score:g}", remedy)
     if not np.isfinite(box).all():
-        return Problem(index, f"boxes must be finite, but got {box.tolist()}", "leave such detections out")
+        return Problem(index, f"boxes must be finite, but got {corners}", "leave such detections out")
     return Problem(
         index,
-        f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {box.tolist()}",
+        f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {corners}",
         "if they are left, top, width, height, add the left and top to the width and height",
     )
 

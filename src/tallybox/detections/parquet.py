@@ -113,14 +113,12 @@ class _Rows:
         return [0, *changes.tolist(), len(self.image_ids)]
 
     def image(self, begin: int, end: int) -> Detections:
-        chosen = slice(begin, end)
-        if not self.detected[chosen].all():
-            chosen = np.flatnonzero(self.detected[chosen]) + begin  # type: ignore[assignment]  # both select rows
+        chosen = np.flatnonzero(self.detected[begin:end]) + begin  # copies: an image that is kept keeps no batch
         width, height = self.sizes[begin].tolist()
-        numbers = self.boxes_and_scores[chosen]
-        image_id = image_key(self.image_ids.item(begin))
+        boxes, scores = self.boxes_and_scores[chosen, :4], self.boxes_and_scores[chosen, 4]
         size = (width, height) if width and height else None
-        return Detections.of_checked(numbers[:, :4], numbers[:, 4], self.category_ids[chosen], size, image_id)
+        image_id = image_key(self.image_ids.item(begin))
+        return Detections.of_checked(boxes, scores, self.category_ids[chosen], size, image_id)
 
 
 class _SeenImages:
@@ -176,7 +174,7 @@ def _batches(part: Path, file: pq.ParquetFile, columns: list[str]) -> Iterator[p
     try:
         yield from (batch for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns) if batch.num_rows)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{part} must be a whole Parquet file, but it is damaged: {error}") from None
+        raise InputError(f"{part} must be a whole Parquet file, but it is damaged: {_first_line(error)}") from None
 
 
 def _rows_of(part: Path, batch: pa.RecordBatch, row_number: int) -> _Rows:
@@ -186,7 +184,7 @@ def _rows_of(part: Path, batch: pa.RecordBatch, row_number: int) -> _Rows:
         try:
             values = values.cast(kind)
         except pa.ArrowException as error:
-            raise InputError(f"{part}: {name} must be {kind}, but got {values.type}: {error}") from None
+            raise InputError(f"{part}: {name} must be {kind}, but got {values.type}: {_first_line(error)}") from None
         given = values.is_valid().to_numpy(zero_copy_only=False)
         if not given.all():
             values = values.fill_null("" if kind == pa.string() else 0)
@@ -224,7 +222,11 @@ def _open(part: Path) -> pq.ParquetFile:
         # Without these two, the file or a whole row group is kept in memory.
         return pq.ParquetFile(part, pre_buffer=False, buffer_size=BUFFER_BYTES)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{part} must be a whole Parquet file, but it is damaged: {error}") from None
+        raise InputError(f"{part} must be a whole Parquet file, but it is damaged: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _parts(path: Path) -> list[Path]:
@@ -264,7 +266,7 @@ def _table(group: list[Detections], schema: pa.Schema) -> pa.Table:
     rows = np.array([max(len(image), 1) for image in group])
     absent = np.repeat([len(image) == 0 for image in group], rows)
     take = np.where(absent, 0, np.cumsum(~absent) - 1)  # which detection stands in a row
-    numbers = np.concatenate([np.zeros((1, 5), np.float32)[:0], *(np.column_stack((i.boxes, i.scores)) for i in group)])
+    numbers = np.concatenate([np.column_stack((image.boxes, image.scores)) for image in group])
     category_ids = np.concatenate([image.category_ids for image in group])
     if not len(numbers):
         numbers, category_ids = np.zeros((1, 5), np.float32), np.zeros(1, np.int64)
@@ -280,5 +282,5 @@ def _table(group: list[Detections], schema: pa.Schema) -> pa.Table:
             for name, values in per_image.items()
         }
     except (pa.ArrowException, TypeError) as error:
-        raise InputError(f"image ids must be all numbers or all texts, but are not: {error}") from None
+        raise InputError(f"image ids must be all numbers or all texts, but are not: {_first_line(error)}") from None
     return pa.table([columns[name] for name in schema.names], schema=schema)

@@ -58,6 +58,11 @@ def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES)
             of_image[category_id] = int(count)
     if not counts:
         raise InputError(f"{path} must have a row for each image and category, but it has only a header")
+    outside = {category_id for of_image in counts.values() for category_id in of_image} - categories.keys()
+    if names_used and outside:
+        raise InputError(
+            f"{path}: where categories are named, ids must be among the {len(categories)} known, but got {min(outside)}"
+        )
     return TrueCounts(counts, categories=categories if names_used else {})
 
 
@@ -73,19 +78,22 @@ def read_csv_detections(path: Path, categories: Mapping[int, str] = COCO_CATEGOR
         while numbered := list(islice(rows, ROWS_AT_ONCE)):
             detected = []
             for number, row in numbered:
+                image_id, category = row[places[0]].strip(), row[places[1]]
+                if not image_id:
+                    raise InputError(f"{path}, line {number}: image_id must be given, but got {row}")
                 if size_places:
-                    columns.add_image(image_key(row[places[0]]), _size(path, number, row, size_places))
+                    columns.add_image(image_key(image_id), _size(path, number, row, size_places))
                 if not any(row[place] for place in places[1:]):
-                    columns.add_image(image_key(row[places[0]]))
+                    columns.add_image(image_key(image_id))
                     continue
-                if row[places[1]] not in category_ids:
-                    category_ids[row[places[1]]] = _category_id(path, number, row[places[1]], categories)
+                if category not in category_ids:
+                    category_ids[category] = _category_id(path, number, category, categories)
                 detected.append((number, row))
             if not detected:
                 continue
             numbers = _numbers(path, header, detected, places[2:])  # [N, 5]
             columns.add(
-                [image_key(row[places[0]]) for _, row in detected],
+                [image_key(row[places[0]].strip()) for _, row in detected],
                 np.array([category_ids[row[places[1]]] for _, row in detected], np.int64),
                 numbers[:, :4],
                 numbers[:, 4],
