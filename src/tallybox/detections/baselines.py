@@ -22,8 +22,9 @@ from tallybox.errors import InputError
 Method = Literal["nms", "soft_nms", "score_sum"]
 Metric = Literal["exact", "mae", "rmse"]
 
-# Steps of 0.1 in IoU: with 0.05 the choice for a category follows chance (exact 0.475 instead of 0.478, 1,000 photos
-# of COCO). Score thresholds start at 0.05, where `counting_pairs` starts as well.
+# What another IoU grid would change on 1,000 unseen photos of COCO: for all categories together nothing; per category,
+# 18 steps from 0.1 to 0.95 give 0.475 exact when tuned for that (here 0.479), and an MAE of 1.10 (here 1.11).
+# Score thresholds start at 0.05, where `counting_pairs` starts as well.
 IOU_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # of soft-NMS; its paper uses 0.5
 SCORE_THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
