@@ -118,15 +118,15 @@ def overlap_backward(i: int, j: int, b: Array, grad_distance: Vector, grad_b: Ar
     union = i_width * i_height + j_width * j_height - shared
     # Boxes that are apart stay so by however little they move.
     matters = (width >= zero) & (height >= zero) & (union > zero)
-    inverse = choose(matters, one / union, zero)
+    inverse = one / union
     grad_area = grad_distance * shared * inverse * inverse
     grad_shared = -grad_distance * inverse - grad_area
     for axis in range(2):
         i_low, i_high = load(b, (axis, i, 0)), load(b, (axis + 2, i, 0))
         j_low, j_high = load(b, (axis, j, 0)), load(b, (axis + 2, j, 0))
-        grad = grad_shared * (height if axis == 0 else width)
-        i_grad = choose(i_high >= i_low, grad_area * (i_height if axis == 0 else i_width), zero)
-        j_grad = choose(j_high >= j_low, grad_area * (j_height if axis == 0 else j_width), zero)
+        grad = choose(matters, grad_shared * (height if axis == 0 else width), zero)
+        i_grad = choose(matters & (i_high >= i_low), grad_area * (i_height if axis == 0 else i_width), zero)
+        j_grad = choose(matters & (j_high >= j_low), grad_area * (j_height if axis == 0 else j_width), zero)
         low = choose(i_low > j_low, grad, choose(i_low < j_low, zero, half * grad))
         high = choose(i_high < j_high, grad, choose(i_high > j_high, zero, half * grad))
         store(grad_b, (axis, i, 0), load(grad_b, (axis, i, 0)) - (i_grad + low))
