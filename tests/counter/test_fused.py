@@ -127,8 +127,10 @@ def results(backend: str, dtype: torch.dtype, case: tuple[Tensor, ...]) -> dict[
     return {name: value.cpu().double() for name, value in found.items()}
 
 
-def assert_references(ours: dict[str, Tensor], expected: dict[str, Tensor], fused: str) -> None:
-    allowed = tolerance(fused, torch.float32)
+def assert_references(
+    ours: dict[str, Tensor], expected: dict[str, Tensor], fused: str, dtype: torch.dtype = torch.float32
+) -> None:
+    allowed = tolerance(fused, dtype)
     for name, value in expected.items():
         scale = max(value.abs().max().item(), 1)
         torch.testing.assert_close(
@@ -168,13 +170,14 @@ def test_the_same_input_gives_the_same_bits(fused):
 
 @pytest.mark.usefixtures("poisoned_memory")
 @pytest.mark.parametrize("least_images", [1, 1000], ids=["eight images at once", "one image at a time"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("case", CASES)
-def test_both_kernels_on_cpu_are_right_for_any_number_of_images_and_boxes(monkeypatch, least_images, case):
+def test_both_kernels_on_cpu_are_right_for_any_number_of_images_and_boxes(monkeypatch, least_images, dtype, case):
     launch = pytest.importorskip("tallybox.counter.cpu.launch")
     monkeypatch.setattr(launch, "LEAST_IMAGES_IN_LANES", least_images)
     monkeypatch.setattr(launch, "MOST_BOXES_IN_LANES", 1000)
     drawn = CASES[case]()
-    assert_references(results("cpu", torch.float32, drawn), results("reference", torch.float64, drawn), "cpu")
+    assert_references(results("cpu", dtype, drawn), results("reference", torch.float64, drawn), "cpu", dtype)
 
 
 @pytest.mark.parametrize("fused", FUSED)
