@@ -10,6 +10,7 @@ from tallybox.presence.cuda.parts import (
     BEND,
     BEND_SCALE,
     CALIBRATION,
+    FLOOR,
     KNOTS,
     SHARPNESS,
     SHIFT,
@@ -21,6 +22,7 @@ from tallybox.presence.cuda.parts import (
     comes_before,
     coordinate_of,
     evidence_place,
+    logit_of,
     order,
     order_place,
     overlap_place,
@@ -67,10 +69,11 @@ def stands_backward(s, earlier, first, weighted_2, weighted_1):
 
 @kernel("N")
 def presence_backward_kernel(
-    logit, boxes, mask, tables, edges, state, grad_presence, grad_distribution,
-    grad_logit, grad_boxes, owed_tables, scratch,
+    attention, boxes, mask, tables, state, grad_features, grad_presence, grad_distribution,
+    grad_attention, grad_boxes, owed, scratch,
     N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
+    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, SP: tl.constexpr,
+    B: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
     """The gradients of one image, and what it owes to its counter's table."""
     image = tl.program_id(0).to(tl.int64)
@@ -86,19 +89,24 @@ def presence_backward_kernel(
     # From the distribution to the presences, last first; grad_z keeps their gradients for a while.
     k = tl.arange(0, CLASSES)
     known = k <= MAX_OBJECTS
-    owed = tl.load(grad_distribution + image * (MAX_OBJECTS + 1) + k, mask=known, other=0.0)
+    by_class = tl.load(grad_distribution + image * (MAX_OBJECTS + 1) + k, mask=known, other=0.0)
+    of_features = grad_features + image * (MAX_OBJECTS + 2)
+    probability = tl.load(prefixes + N * (MAX_OBJECTS + 1) + k, mask=known, other=1.0)
+    by_class += tl.load(of_features + k, mask=known, other=0.0) / (probability + FLOOR)
+    by_expected = tl.load(of_features + MAX_OBJECTS + 1)
     for back in range(0, N):
         n = N - 1 - back
         turn = turns + back % 2 * (MAX_OBJECTS + 1) + k
-        tl.store(turn, owed, mask=known)
+        tl.store(turn, by_class, mask=known)
         tl.debug_barrier()  # the shift by one is read from memory
-        one_more = tl.where(k < MAX_OBJECTS, tl.load(turn + 1, mask=k < MAX_OBJECTS, other=0.0), owed)
+        one_more = tl.where(k < MAX_OBJECTS, tl.load(turn + 1, mask=k < MAX_OBJECTS, other=0.0), by_class)
         so_far = tl.load(prefixes + n * (MAX_OBJECTS + 1) + k, mask=known, other=0.0)
         here = tl.load(calibrated + n) * tl.load(survival_2 + n)
-        grad = tl.load(grad_presence + of_image + n) + tl.sum(tl.where(known, so_far * (one_more - owed), 0.0), axis=0)
+        grad = tl.load(grad_presence + of_image + n) + by_expected
+        grad += tl.sum(tl.where(known, so_far * (one_more - by_class), 0.0), axis=0)
         tl.store(grad_z + n, grad)
         tl.store(weighted_2 + n, grad * here)
-        owed = owed * (1.0 - here) + one_more * here
+        by_class = by_class * (1.0 - here) + one_more * here
     tl.debug_barrier()
 
     # Both rounds, last first.
@@ -119,12 +127,12 @@ def presence_backward_kernel(
     slope_owed, shift_owed = 0.0, 0.0
     for j0 in range(0, N, B):
         j = j0 + tile
-        real, l_j, _x1, _y1, _x2, _y2 = proposals(logit, boxes, mask, of_image + j, j < N, HAS_MASK)
+        real, l_j, _x1, _y1, _x2, _y2 = proposals(attention, boxes, mask, of_image + j, j < N, HAS_MASK, LOGITS)
         p = tl.load(calibrated + j, mask=j < N, other=0.0)
         grad = tl.load(grad_z + j, mask=j < N, other=0.0)
         grad = tl.where(real, grad + survive_backward(suppression, p, weighted_1, j, N, B), 0.0)
         z = tl.load(zs + j, mask=j < N, other=0.0)
-        _value, slope, s, place = calibrate(table, edges, z, S)
+        _value, slope, s, place = calibrate(table, z, S)
         position = s.to(tl.float32) + place
         calibration_owed += tl.sum(grad[:, None] * nearness(position[:, None], knot[None, :].to(tl.float32)), axis=0)
         grad *= slope
@@ -143,7 +151,7 @@ def presence_backward_kernel(
     evidence_owed, overlap_owed = tl.zeros((16, 16), tl.float32), tl.zeros((16, 16), tl.float32)
     for i0 in range(0, N, B):
         i = i0 + tile
-        real_i, l_i, ax1, ay1, ax2, ay2 = proposals(logit, boxes, mask, of_image + i, i < N, HAS_MASK)
+        real_i, l_i, ax1, ay1, ax2, ay2 = proposals(attention, boxes, mask, of_image + i, i < N, HAS_MASK, LOGITS)
         t_i = coordinate_of(l_i)
         gz_i = tl.load(grad_z + i, mask=i < N, other=0.0)
         p0_i = tl.load(calibrated + i, mask=i < N, other=0.0)
@@ -156,7 +164,7 @@ def presence_backward_kernel(
         grad_x2, grad_y2 = tl.zeros((B,), tl.float32), tl.zeros((B,), tl.float32)
         for j0 in range(0, N, B):
             j = j0 + tile
-            real_j, l_j, bx1, by1, bx2, by2 = proposals(logit, boxes, mask, of_image + j, j < N, HAS_MASK)
+            real_j, l_j, bx1, by1, bx2, by2 = proposals(attention, boxes, mask, of_image + j, j < N, HAS_MASK, LOGITS)
             t_j = coordinate_of(l_j)
             gz_j = tl.load(grad_z + j, mask=j < N, other=0.0)
             p0_j = tl.load(calibrated + j, mask=j < N, other=0.0)
@@ -227,14 +235,16 @@ def presence_backward_kernel(
 
         distance = tl.abs(l_i) + BEND
         grad_l += grad_t * BEND_SCALE * BEND / (distance * distance)
-        tl.store(grad_logit + of_image + i, tl.where(real_i, grad_l, 0.0), mask=i < N)
+        score = tl.load(attention + of_image + i, mask=real_i, other=0.0)
+        grad_l *= logit_of(score, LOGITS)[1]
+        tl.store(grad_attention + of_image + i, tl.where(real_i, grad_l, 0.0), mask=i < N)
         corner = grad_boxes + (of_image + i) * 4
         tl.store(corner, grad_x1, mask=i < N)
         tl.store(corner + 1, grad_y1, mask=i < N)
         tl.store(corner + 2, grad_x2, mask=i < N)
         tl.store(corner + 3, grad_y2, mask=i < N)
 
-    owed_table = owed_tables + image * table_size(S)
+    owed_table = owed + image * table_size(S)
     tl.store(owed_table + SLOPE, slope_owed)
     tl.store(owed_table + SHIFT, shift_owed)
     tl.store(owed_table + SHARPNESS, sharpness_owed)
