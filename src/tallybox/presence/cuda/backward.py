@@ -5,18 +5,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import TINY, kernel, overlap_backward
+from tallybox.counter.cuda.parts import TINY, is_real, kernel, overlap_backward
 from tallybox.presence.cuda.parts import (
     BEND,
     BEND_SCALE,
-    CALIBRATION,
     FLOOR,
-    KNOTS,
     SHARPNESS,
-    SHIFT,
     SLOPE,
-    STEP,
-    E,
     calibrate,
     cell,
     comes_before,
@@ -24,18 +19,12 @@ from tallybox.presence.cuda.parts import (
     evidence_place,
     logit_of,
     order,
-    order_place,
     overlap_place,
     pair_of,
     proposals,
+    stands_backward,
     table_size,
 )
-
-
-@triton.jit
-def nearness(position, knot):
-    """How much of a value at a position is that of a knot."""
-    return tl.maximum(1.0 - tl.abs(position - knot), 0.0)
 
 
 @triton.jit
@@ -60,30 +49,22 @@ def survive_backward(suppression, given, weighted, j, N, B: tl.constexpr):
     return owed
 
 
-@triton.jit
-def stands_backward(s, earlier, first, weighted_2, weighted_1):
-    """The gradient of s_ij, of presences j before each round and of weighted gradients i after it."""
-    second_round = earlier * weighted_2 / tl.maximum(1.0 - s * earlier, TINY)
-    return -second_round - first * weighted_1 / tl.maximum(1.0 - s * first, TINY)
-
-
 @kernel("N")
 def presence_backward_kernel(
     attention, boxes, mask, tables, state, grad_features, grad_presence, grad_distribution,
-    grad_attention, grad_boxes, owed, scratch,
+    grad_attention, grad_boxes, scratch,
     N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, SP: tl.constexpr,
-    B: tl.constexpr, CLASSES: tl.constexpr,
+    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of one image, and what it owes to its counter's table."""
+    """The gradients of one image; in scratch, those that `owed_kernel` goes on from."""
     image = tl.program_id(0).to(tl.int64)
     table = tables + image // IMAGES_PER_COUNTER * table_size(S)
     of_image = image * N
     suppression = state + image * (N * N + 4 * N + (N + 1) * (MAX_OBJECTS + 1))
     zs = suppression + N * N
     calibrated, survival_1, survival_2, prefixes = zs + N, zs + 2 * N, zs + 3 * N, zs + 4 * N
-    grad_z = scratch + image * (3 * N + 2 * (MAX_OBJECTS + 1))
-    weighted_2, weighted_1, turns = grad_z + N, grad_z + 2 * N, grad_z + 3 * N
+    grad_z = scratch + image * (4 * N + 2 * (MAX_OBJECTS + 1))
+    weighted_2, weighted_1, grad_calibrated, turns = grad_z + N, grad_z + 2 * N, grad_z + 3 * N, grad_z + 4 * N
     tile = tl.arange(0, B)
 
     # From the distribution to the presences, last first; grad_z keeps their gradients for a while.
@@ -122,33 +103,20 @@ def presence_backward_kernel(
     tl.debug_barrier()
 
     # φ, and what it is given.
-    knot = tl.arange(0, SP)
-    calibration_owed = tl.zeros((SP,), tl.float32)
-    slope_owed, shift_owed = 0.0, 0.0
     for j0 in range(0, N, B):
         j = j0 + tile
-        real, l_j, _x1, _y1, _x2, _y2 = proposals(attention, boxes, mask, of_image + j, j < N, HAS_MASK, LOGITS)
+        real = is_real(mask, of_image + j, j < N, HAS_MASK)
         p = tl.load(calibrated + j, mask=j < N, other=0.0)
         grad = tl.load(grad_z + j, mask=j < N, other=0.0)
         grad = tl.where(real, grad + survive_backward(suppression, p, weighted_1, j, N, B), 0.0)
-        z = tl.load(zs + j, mask=j < N, other=0.0)
-        _value, slope, s, place = calibrate(table, z, S)
-        position = s.to(tl.float32) + place
-        calibration_owed += tl.sum(grad[:, None] * nearness(position[:, None], knot[None, :].to(tl.float32)), axis=0)
-        grad *= slope
-        slope_owed += tl.sum(grad * l_j, axis=0)
-        shift_owed += tl.sum(grad, axis=0)
+        tl.store(grad_calibrated + j, grad, mask=j < N)
+        grad *= calibrate(table, tl.load(zs + j, mask=j < N, other=0.0), S)[1]
         tl.store(grad_z + j, grad, mask=j < N)
     tl.debug_barrier()
 
     # Pairs: each proposal over all others, what it says about them and they about it.
     slope = tl.load(table + SLOPE)
     sharpness = tl.load(table + SHARPNESS)
-    order_owed = tl.zeros((SP,), tl.float32)
-    step_owed, sharpness_owed = 0.0, 0.0
-    e = tl.arange(0, 16)
-    f = e.to(tl.float32)[None, :]
-    evidence_owed, overlap_owed = tl.zeros((16, 16), tl.float32), tl.zeros((16, 16), tl.float32)
     for i0 in range(0, N, B):
         i = i0 + tile
         real_i, l_i, ax1, ay1, ax2, ay2 = proposals(attention, boxes, mask, of_image + i, i < N, HAS_MASK, LOGITS)
@@ -200,19 +168,6 @@ def presence_backward_kernel(
             grad_t -= tl.sum(grad_shared * score_slope, axis=1)
             grad_ahead = grad_ordered * ahead_slope * ahead * (1.0 - ahead)
             grad_l -= sharpness * tl.sum(grad_ahead, axis=1)
-            sharpness_owed += tl.sum(tl.sum(grad_ahead * difference, axis=1), axis=0)
-            step_owed += tl.sum(tl.sum(tl.where(before, grad_ordered, 0.0), axis=1), axis=0)
-
-            # What this tile owes to the knots of τ, κ and η.
-            for number in range(0, S + 1):
-                of_knot = tl.sum(tl.sum(grad_ordered * nearness(ahead * S, number), axis=1), axis=0)
-                order_owed += tl.where(knot == number, of_knot, 0.0)
-            for number in range(1, KNOTS):
-                near = nearness(iou * E, number)
-                by_score = tl.sum(grad_evidence * near, axis=0)[:, None] * nearness(t_j[:, None] * E, f)
-                evidence_owed += tl.where(e[:, None] == number, tl.sum(by_score, axis=0)[None, :], 0.0)
-                by_score = tl.sum(grad_shared * near, axis=1)[:, None] * nearness((1.0 - t_i[:, None]) * E, f)
-                overlap_owed += tl.where(e[:, None] == number, tl.sum(by_score, axis=0)[None, :], 0.0)
 
             # How much i stands for j.
             s = load_tile(suppression, i, j, N, "transposed")
@@ -243,15 +198,3 @@ def presence_backward_kernel(
         tl.store(corner + 1, grad_y1, mask=i < N)
         tl.store(corner + 2, grad_x2, mask=i < N)
         tl.store(corner + 3, grad_y2, mask=i < N)
-
-    owed_table = owed + image * table_size(S)
-    tl.store(owed_table + SLOPE, slope_owed)
-    tl.store(owed_table + SHIFT, shift_owed)
-    tl.store(owed_table + SHARPNESS, sharpness_owed)
-    tl.store(owed_table + STEP, step_owed)
-    tl.store(owed_table + CALIBRATION + knot, calibration_owed, mask=knot <= S)
-    tl.store(owed_table + order_place(S) + knot, order_owed, mask=knot <= S)
-    cells = e[:, None] * KNOTS + e[None, :]
-    inside = (e[:, None] < KNOTS) & (e[None, :] < KNOTS)
-    tl.store(owed_table + evidence_place(S) + cells, evidence_owed, mask=inside)
-    tl.store(owed_table + overlap_place(S) + cells, overlap_owed, mask=inside)

@@ -9,11 +9,16 @@ from torch import Tensor
 from tallybox.counter.cuda.launch import launch
 from tallybox.presence.cuda.backward import presence_backward_kernel
 from tallybox.presence.cuda.forward import presence_forward_kernel
+from tallybox.presence.cuda.owed import owed_kernel
 from tallybox.presence.cuda.tables import fill_tables_kernel, tables_backward_kernel
 from tallybox.presence.table import state_size, table_size
 from tallybox.presence.weights import CELLS, PresenceWeights
 
 MOST_BOXES_IN_A_TILE = 32
+
+# A lane of a warp for each proposal, and enough warps to fill a GPU; each has a table of sums of its own.
+LANES = 32
+WARPS_WANTED = 4096
 
 
 def _tile(number: int) -> tuple[int, int]:
@@ -61,15 +66,18 @@ def presence_backward_triton(
     if not images:
         return grad_attention, grad_boxes, [torch.zeros_like(weight) for weight in weights]
     grad_weights = [torch.empty_like(weight) for weight in weights]
-    owed = tables.new_empty(counters, images // counters, tables.shape[1])
-    scratch = attention.new_empty(images, 3 * number + 2 * classes)
+    a_counter = images // counters
+    blocks = min(max(WARPS_WANTED // counters, 1), a_counter)
+    owed = tables.new_empty(counters, blocks, tables.shape[1], LANES)
+    scratch = attention.new_empty(images, 4 * number + 2 * classes)
     side, warps = _tile(number)
-    arguments = (attention, boxes, mask, tables, state, *grads, grad_attention, grad_boxes, owed, scratch)
-    sizes = (number, classes - 1, images // counters)
-    padded = triton.next_power_of_2(segments + 1)
-    constants = (mask is not None, logits, segments, padded, side, triton.next_power_of_2(classes))
-    launch(presence_backward_kernel, images, (*arguments, *sizes), constants, warps)
-    shaped = (w.calibration, w.overlap, w.headroom, w.order, w.step, owed.sum(1))
+    given = (attention, boxes, mask, tables, state)
+    sizes = (number, classes - 1, a_counter)
+    arguments = (*given, *grads, grad_attention, grad_boxes, scratch, *sizes)
+    constants = (mask is not None, logits, segments)
+    launch(presence_backward_kernel, images, arguments, (*constants, side, triton.next_power_of_2(classes)), warps)
+    launch(owed_kernel, counters * blocks, (*given, scratch, owed, *sizes, blocks), (*constants, LANES), 1)
+    shaped = (w.calibration, w.overlap, w.headroom, w.order, w.step, owed.sum((1, 3)))
     launch(tables_backward_kernel, counters, (*shaped, *grad_weights), _table_constants(segments), 1)
     return grad_attention, grad_boxes, grad_weights
 

@@ -7,7 +7,7 @@ import math
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import corners, is_real, overlap
+from tallybox.counter.cuda.parts import TINY, corners, is_real, overlap
 from tallybox.presence.weights import CELLS, LOG_FLOOR, LOGIT_BEND, LOGIT_LIMIT
 
 E = tl.constexpr(CELLS)
@@ -160,3 +160,10 @@ def comes_before(
     before = tl.where(ay1 == by1, before, ay1 < by1)
     before = tl.where(ax1 == bx1, before, ax1 < bx1)
     return tl.where(a_logit == b_logit, before, a_logit > b_logit)
+
+
+@triton.jit
+def stands_backward(s, earlier, first, weighted_2, weighted_1):
+    """The gradient of s_ij, of presences j before each round and of weighted gradients i after it."""
+    second_round = earlier * weighted_2 / tl.maximum(1.0 - s * earlier, TINY)
+    return -second_round - first * weighted_1 / tl.maximum(1.0 - s * first, TINY)
