@@ -24,6 +24,7 @@ BACKENDS = [
 
 BACKEND_NAMES = [backend.name for backend in BACKENDS]
 BACKENDS_AND_DTYPES = [(backend.name, dtype) for backend in BACKENDS for dtype in backend.dtypes]
+FUSED = [name for name in BACKEND_NAMES if name != "reference"]
 FLOAT64_BACKENDS = [backend.name for backend in BACKENDS if torch.float64 in backend.dtypes]
 
 
