@@ -10,6 +10,7 @@ import tallybox
 PUBLIC_NAMES = [
     "CountTrace",
     "Counter",
+    "Detections",
     "PiecewiseLinear",
     "PresenceCounter",
     "PresenceTrace",

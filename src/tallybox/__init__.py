@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tallybox.counter.functional import count_features as count_features
     from tallybox.counter.module import Counter as Counter
     from tallybox.counter.trace import CountTrace as CountTrace
+    from tallybox.detections.container import Detections as Detections
     from tallybox.errors import TallyboxError as TallyboxError
     from tallybox.geometry import box_iou as box_iou
     from tallybox.presence.functional import presence_features as presence_features
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "CountTrace": "tallybox.counter.trace",
     "Counter": "tallybox.counter.module",
+    "Detections": "tallybox.detections.container",
     "PiecewiseLinear": "tallybox.activation",
     "PresenceCounter": "tallybox.presence.module",
     "PresenceTrace": "tallybox.presence.trace",

@@ -77,6 +77,27 @@ CASES = {
 }
 
 
+def of_segments(segments: int, seed: int) -> Tensor:
+    return torch.rand(8, segments, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.05
+
+
+def plain_case(images: int, boxes: int, weight: Tensor, seed: int) -> tuple[Tensor, ...]:
+    """Draw images that keep different numbers of their boxes, the last one all."""
+    kept = grid(images, boxes, seed=seed + 1, parts=1).bool()
+    kept[-1] = True
+    return grid(images, boxes, seed=seed), square_boxes(images, boxes, seed=seed), weight, kept
+
+
+CASES |= {
+    "fewer segments than a register": lambda: plain_case(8, 6, of_segments(5, 14), 14),
+    "segments for two registers less one": lambda: plain_case(8, 6, of_segments(15, 15), 15),
+    "more segments than two registers": lambda: plain_case(8, 6, of_segments(23, 16), 16),
+    "few images of many boxes": lambda: plain_case(2, 29, smooth_weight(17), 17),
+    "more boxes than in lanes": lambda: plain_case(6, 67, smooth_weight(18), 18),
+    **{f"{images} images": lambda n=images: plain_case(n, 6, smooth_weight(n), n) for images in (7, 8, 9, 17)},
+}
+
+
 def results(backend: str, dtype: torch.dtype, case: tuple[Tensor, ...]) -> dict[str, Tensor]:
     """Compute count, features and the gradient of a fixed mixture of both with respect to each input."""
     device = device_of(backend)
@@ -108,6 +129,44 @@ def test_the_same_input_gives_the_same_bits(fused):
     case = CASES["weights on knots, boxes that touch"]()
     first, second = (results(fused, torch.float32, case) for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize("least_images", [1, 1000], ids=["eight images at once", "one image at a time"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("case", CASES)
+def test_both_kernels_on_cpu_are_right_for_any_number_of_images_and_boxes(monkeypatch, least_images, dtype, case):
+    launch = pytest.importorskip("tallybox.counter.cpu.launch")
+    monkeypatch.setattr(launch, "LEAST_IMAGES_IN_LANES", least_images)
+    monkeypatch.setattr(launch, "MOST_BOXES_IN_LANES", 1000)
+    drawn = CASES[case]()
+    expected = results("reference", torch.float64, drawn)
+    assert_same_in_scale(results("cpu", dtype, drawn), expected, tolerance("cpu", dtype))
+
+
+@pytest.mark.parametrize("fused", FUSED)
+@pytest.mark.parametrize("images", [1, 5, 9])
+def test_counters_of_any_number_of_images_stay_apart(fused, images):
+    weight = torch.stack([smooth_weight(seed) for seed in range(3)])[:, None]
+    attention, boxes, _, mask = plain_case(3 * images, 6, weight, 19)
+    drawn = (attention.view(3, images, 6), boxes.view(3, images, 6, 4), weight, mask.view(3, images, 6))
+    together, expected = results(fused, torch.float32, drawn), results("reference", torch.float64, drawn)
+    assert_same_in_scale(together, expected, tolerance(fused, torch.float32))
+
+
+def test_an_image_gives_the_same_bits_whatever_images_share_its_vectors(monkeypatch):
+    launch = pytest.importorskip("tallybox.counter.cpu.launch")
+    monkeypatch.setattr(launch, "LEAST_IMAGES_IN_LANES", 1)
+    attention, boxes, weight, mask = plain_case(11, 6, smooth_weight(20), 20)
+    together = results("cpu", torch.float32, (attention, boxes, weight, mask))
+    for image in range(11):
+        alone = results(
+            "cpu",
+            torch.float32,
+            tuple(t[image : image + 1] if t is not weight else t for t in (attention, boxes, weight, mask)),
+        )
+        for name in ("count", "features", "grad_attention", "grad_boxes"):
+            assert torch.equal(alone[name][0], together[name][image]), (image, name)
 
 
 @pytest.mark.parametrize("fused", FUSED)

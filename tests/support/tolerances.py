@@ -33,6 +33,13 @@ PUBLISHED_WITHOUT_UNION_FLOOR = Tolerance(rtol=0, atol=1e-8)
 # A few operations on numbers in [0, 1]; no backend takes part.
 ROUNDING = {torch.float64: Tolerance(rtol=1e-14, atol=1e-14), torch.float32: Tolerance(rtol=1e-6, atol=1e-6)}
 
+# Figures of counts that are sums of float32 scores, squared and averaged.
+SUMMED_SCORES = Tolerance(rtol=1e-5, atol=1e-5)
+
+# Figures on real photos that were found independently, with a grid of thresholds that is not known. Another grid moves
+# them by up to 0.005; errors are known to two digits only, which is as much again.
+KNOWN_FIGURES = {"exact": Tolerance(rtol=0, atol=0.005), "mae": Tolerance(rtol=0, atol=0.01)}
+
 
 # A log-probability, and a gradient through one, moves by 1 / (1 - p) times as much as a presence p close to 1, of
 # which float32 tells apart steps of 6e-8: a presence of 0.999 lets the logarithm of "none" move by 6e-5.

@@ -62,7 +62,7 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor]:
     images, number = attention.shape
     if backend == "cpu":
-        state = attention.new_empty(images * (1 + number + number * number))
+        state = attention.new_empty(images, 1 + number + number * number)
     else:
         state = attention.new_empty(images * (1 + number + 2 * number * number) + 2 * weight.numel())
     return attention.new_empty(images, max_objects + 1), attention.new_empty(images), state

@@ -51,13 +51,6 @@ def presence_backward(
     return presence_backward_triton(*given)
 
 
-def state_size(number: int, max_objects: int, backend: str) -> int:
-    """Return how many numbers an image's forward pass leaves for its backward pass; the CPU computes them anew."""
-    if backend == "cpu":
-        return 0
-    return number * number + 4 * number + (number + 1) * (max_objects + 1)
-
-
 presence_forward_operator = torch.library.custom_op("tallybox::presence_forward", presence_forward, mutates_args=())
 presence_backward_operator = torch.library.custom_op("tallybox::presence_backward", presence_backward, mutates_args=())
 
@@ -67,7 +60,8 @@ def _(
     logit: Tensor, boxes: Tensor, tables: Tensor, edges: Tensor, mask: Tensor | None, max_objects: int, backend: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     images, number = logit.shape
-    state = logit.new_empty(images, state_size(number, max_objects, backend))
+    size = 0 if backend == "cpu" else number * number + 4 * number + (number + 1) * (max_objects + 1)
+    state = logit.new_empty(images, size)  # as the launchers allocate it
     return torch.empty_like(logit), logit.new_empty(images, max_objects + 1), state
 
 

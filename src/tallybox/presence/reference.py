@@ -109,7 +109,7 @@ def pair_order(logit: Tensor, before: Tensor, f: PresenceFunctions) -> Tensor:
     difference = logit.unsqueeze(-2) - logit.unsqueeze(-1)  # [..., i, j] = L_j - L_i
     ahead = (f.sharpness[..., None, None] * difference).sigmoid()
     pairs = (ahead * (f.order.shape[-1] - 1)).flatten(-2)
-    smooth = interpolate(pairs, f.order).unflatten(-1, ahead.shape[-2:])
+    smooth: Tensor = interpolate(pairs, f.order).unflatten(-1, ahead.shape[-2:])
     return smooth + torch.where(before, f.step[..., None, None], 0)
 
 

@@ -8,18 +8,25 @@ from torch import Tensor, nn
 from tallybox.counter.dispatch import Backend
 from tallybox.counter.functional import count_features
 from tallybox.counter.reference import count_one_hot
+from tallybox.presence.functional import presence_features
+from tallybox.presence.weights import PresenceWeights, initial_weights
 
 
 class Readout(nn.Module):
-    """A linear layer from features to classes for each setting, started from the identity."""
+    """A linear layer from features to classes for each setting.
 
-    def __init__(self, settings: int, classes: int) -> None:
+    It starts from the identity, or where there are several groups of features, one of each head, from their mean;
+    what a group has beyond the classes starts unread.
+    """
+
+    def __init__(self, settings: int, classes: int, *, heads: int = 1, features: int | None = None) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.eye(classes).repeat(settings, 1, 1))
+        of_head = torch.eye(features or classes, classes) / heads
+        self.weight = nn.Parameter(of_head.repeat(heads, 1).repeat(settings, 1, 1))
         self.bias = nn.Parameter(torch.zeros(settings, 1, classes))
 
     def forward(self, features: Tensor) -> Tensor:
-        """``[M, B, classes]`` to ``[M, B, classes]``."""
+        """``[M, B, heads * features]`` to ``[M, B, classes]``."""
         return torch.baddbmm(self.bias, features, self.weight)
 
 
@@ -52,4 +59,30 @@ class SumModel(nn.Module):
         """Return scores of each count, ``[M, B, boxes + 1]``; the boxes are not looked at."""
         total = attention.sum(-1, keepdim=True).clamp(max=self.boxes)
         scores: Tensor = self.readout(count_one_hot(total, self.boxes))
+        return scores
+
+
+class PresenceModel(nn.Module):
+    """Presence counting, then a linear layer."""
+
+    def __init__(self, settings: int, boxes: int, segments: int, heads: int, backend: Backend = "auto") -> None:
+        super().__init__()
+        self.boxes = boxes
+        self.backend: Backend = backend
+        for name, weight in initial_weights(heads, segments)._asdict().items():
+            repeated = weight.repeat(settings, 1, *(1 for _ in weight.shape))  # [M, 1, heads, ...]
+            self.register_parameter(name, nn.Parameter(repeated))
+        self.readout = Readout(settings, boxes + 1, heads=heads, features=boxes + 2)
+
+    @property
+    def weights(self) -> PresenceWeights:
+        """What the component has learned, each ``[M, 1, heads, ...]``."""
+        return PresenceWeights(*(self.get_parameter(name) for name in PresenceWeights._fields))
+
+    def forward(self, attention: Tensor, boxes: Tensor) -> Tensor:
+        """Return scores of each count, ``[M, B, boxes + 1]``."""
+        features = presence_features(
+            attention.unsqueeze(-2), boxes.unsqueeze(-3), self.weights, max_objects=self.boxes, backend=self.backend
+        )  # [M, B, heads, boxes + 2]
+        scores: Tensor = self.readout(features.flatten(-2))
         return scores

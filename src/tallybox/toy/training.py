@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +13,10 @@ from torch import Tensor, nn
 from tallybox.activation import activation_knots
 from tallybox.counter.dispatch import Backend
 from tallybox.errors import InputError
+from tallybox.presence.weights import PresenceFunctions
 from tallybox.toy.config import ToyConfig
 from tallybox.toy.data import ToyImages, draw_images
-from tallybox.toy.models import CounterModel, SumModel
+from tallybox.toy.models import CounterModel, PresenceModel, SumModel
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class SettingResult:
-    """How well each model learned one setting, and the counter's activations."""
+    """How well each model learned one setting, and the functions that it learned."""
 
     side_length: float
     noise: float
     seed: int
     accuracy: dict[str, float]  # by model
     activations: list[list[float]]  # [8, segments + 1], the values of f1 ... f8 at their knots
+    presence: dict[str, Any]  # the fields of `PresenceFunctions`, each [heads, ...]
 
 
 def build_models(settings: int, config: ToyConfig, backend: Backend) -> nn.ModuleDict:
@@ -47,6 +51,7 @@ def build_models(settings: int, config: ToyConfig, backend: Backend) -> nn.Modul
         {
             "counter": CounterModel(settings, config.boxes, config.segments, backend),
             "baseline": SumModel(settings, config.boxes),
+            "presence": PresenceModel(settings, config.boxes, config.segments, config.presence_heads, backend),
         }
     )
 
@@ -68,8 +73,12 @@ class Training:
         self.noise = torch.tensor([setting.noise for setting in settings], device=device)
         self.generator = torch.Generator(device).manual_seed(seed)
         self.models = build_models(len(settings), config, backend).to(device)
-        self.optimiser = torch.optim.Adam(
-            self.models.parameters(), lr=config.learning_rate, fused=device.type == "cuda"
+        presence = list(self.models["presence"].parameters())
+        paper = [*self.models["counter"].parameters(), *self.models["baseline"].parameters()]
+        groups: list[dict[str, Any]] = [{"params": paper}, {"params": presence, "lr": config.presence_learning_rate}]
+        self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=device.type == "cuda")
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimiser, [lambda step: 1.0, lambda step: one_cycle(step / config.iterations)]
         )
 
     def draw(self) -> ToyImages:
@@ -88,6 +97,7 @@ class Training:
         self.optimiser.zero_grad()
         total_loss(self.models, images).backward()
         self.optimiser.step()
+        self.schedule.step()
 
     def right(self) -> Tensor:
         """Return each model's share of right answers on one fresh batch: ``[models, M]``."""
@@ -95,6 +105,13 @@ class Training:
         with torch.no_grad():
             answers = [model(images.attention, images.boxes).argmax(-1) for model in self.models.values()]
         return torch.stack([(answer == images.count).float().mean(-1) for answer in answers])
+
+    def presence(self) -> PresenceFunctions:
+        """Return the presence counter's functions, each ``[M, heads, ...]``."""
+        model = self.models["presence"]
+        assert isinstance(model, PresenceModel)
+        with torch.no_grad():
+            return PresenceFunctions(*(f.squeeze(1) for f in PresenceFunctions.of(model.weights)))
 
     def activations(self) -> Tensor:
         """Return the counter's activations at their knots: ``[M, 8, segments + 1]``."""
@@ -124,16 +141,31 @@ def train_settings(
         on_step(config.iterations + step + 1)
     accuracy = (right / max(config.evaluation_batches, 1)).cpu()
     knots = training.activations().cpu()
+    presence = {name: f.cpu() for name, f in training.presence()._asdict().items()}
     return [
         SettingResult(
             setting.side_length,
             setting.noise,
             seed,
             {name: round(accuracy[number, i].item(), 5) for number, name in enumerate(training.models)},
-            [[round(value, 5) for value in row] for row in knots[i].tolist()],
+            rounded(knots[i].tolist(), 5),
+            {name: rounded(f[i].tolist(), 3) for name, f in presence.items()},
         )
         for i, setting in enumerate(settings)
     ]
+
+
+def rounded(values: Any, digits: int) -> Any:
+    """Round every number of nested lists."""
+    return [rounded(value, digits) for value in values] if isinstance(values, list) else round(values, digits)
+
+
+def one_cycle(done: float) -> float:
+    """Return which part of the peak learning rate is due when this part of the training is done."""
+    rise = 0.3
+    if done < rise:
+        return 0.52 - 0.48 * math.cos(math.pi * done / rise)
+    return 0.5 + 0.5 * math.cos(math.pi * min((done - rise) / (1 - rise), 1.0))
 
 
 def total_loss(models: nn.ModuleDict, images: ToyImages) -> Tensor:

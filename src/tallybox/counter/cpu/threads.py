@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 
-import numpy as np
 import torch
 
-# Fewer steps of a kernel than this are not worth waking another thread for.
-STEPS_PER_THREAD = 20_000
+# Fewer steps of a kernel than this are not worth waking another thread for (measured on two AMD EPYC cores: waking
+# one took 0.1 ms, and 256 images of 10 boxes, 700,000 steps, as long on one thread as on two).
+STEPS_PER_THREAD = 400_000
 
 
 @cache
@@ -22,19 +23,19 @@ def _threads(number: int) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked child has none of its parent's threads
 
 
-def share_out(images: int, steps_per_image: int, run: Callable[[int, int, int], None]) -> None:
-    """Call run(chunk, first, stop) for consecutive chunks of the images, on as many threads as torch uses."""
-    chunks = chunk_number(images, steps_per_image)
-    borders = np.linspace(0, images, chunks + 1).astype(int).tolist()
-    if chunks == 1:
-        run(0, 0, images)
-        return
-    pool = _threads(torch.get_num_threads())
-    for done in [pool.submit(run, chunk, *borders[chunk : chunk + 2]) for chunk in range(chunks)]:
-        done.result()
-
-
-def chunk_number(images: int, steps_per_image: int) -> int:
-    """Return into how many chunks the images are worth dividing."""
+def chunks_of(images: int, steps_per_image: int, at_once: int = 1) -> list[tuple[int, int]]:
+    """Return where chunks of the images begin and end, one for each thread that is worth waking."""
+    groups = -(-images // at_once)
     worth = images * steps_per_image // STEPS_PER_THREAD
-    return int(max(1, min(images, worth, torch.get_num_threads())))
+    chunks = max(1, min(groups, worth, torch.get_num_threads()))
+    borders = [groups * chunk // chunks * at_once for chunk in range(chunks)] + [images]
+    return list(pairwise(borders))
+
+
+def run_chunks(chunks: list[tuple[int, int]], run: Callable[[int, int, int], None]) -> None:
+    """Call run(number, first, stop) for each chunk, the first on the caller's own thread."""
+    others = list(enumerate(chunks))[1:]
+    waiting = [_threads(torch.get_num_threads()).submit(run, number, *chunk) for number, chunk in others]
+    run(0, *chunks[0])
+    for done in waiting:
+        done.result()

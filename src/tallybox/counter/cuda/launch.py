@@ -30,9 +30,8 @@ BLOCKS_WANTED = 4096
 _compiled: dict[tuple[Any, ...], Any] = {}
 
 
-def _launch(
-    kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[int | bool, ...], warps: int
-) -> None:
+def launch(kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[int | bool, ...], warps: int) -> None:
+    """Launch so many blocks of a kernel that `parts.kernel` made; compile it where it has not been."""
     key = (kernel, constants, warps, arguments[0].device.index)
     compiled = _compiled.get(key)
     if compiled is None:
@@ -65,11 +64,11 @@ def count_forward_triton(
         blocks = triton.cdiv(a_counter, LANES)
         sizes = (images, max_objects, a_counter, blocks)
         constants = (mask is not None, number, segments, padded, LANES)
-        _launch(lanes.count_forward_kernel, counters * blocks, (*given, *sizes), constants, 1)
+        launch(lanes.count_forward_kernel, counters * blocks, (*given, *sizes), constants, 1)
     else:
         sizes = (images, number, max_objects, a_counter)
         constants = (mask is not None, segments, padded, TILE, triton.next_power_of_2(max_objects + 1))
-        _launch(tiles.count_forward_kernel, images, (*given, *sizes), constants, FORWARD_WARPS)
+        launch(tiles.count_forward_kernel, images, (*given, *sizes), constants, FORWARD_WARPS)
     return features, count, state
 
 
@@ -101,7 +100,7 @@ def count_backward_triton(
         scratch = attention.new_empty(used + counters * blocks * 8 * segments)
         sizes = (images, max_objects, a_counter, blocks)
         constants = (has_mask, number, segments, padded, LANES)
-        _launch(lanes.count_backward_kernel, counters * blocks, (*given, *grads, scratch, *sizes), constants, 1)
+        launch(lanes.count_backward_kernel, counters * blocks, (*given, *grads, scratch, *sizes), constants, 1)
     else:
         side = triton.cdiv(number, TILE)
         a_block = min(max(images // BLOCKS_WANTED, 1), MOST_IMAGES_A_BLOCK)
@@ -110,21 +109,21 @@ def count_backward_triton(
         used = images * (number + 2 * number * number + side * side * segments)
         scratch = attention.new_empty(used + counters * blocks * 8 * segments)
         sizes = (images, number, max_objects, a_counter)
-        _launch(
+        launch(
             tiles.similarity_gradient_kernel,
             images,
             (*given, scratch, *sizes),
             (has_mask, segments, TILE),
             PAIR_GRADIENT_WARPS,
         )
-        _launch(
+        launch(
             tiles.row_gradient_kernel,
             images * side * side,
             (state, scratch, images, number, a_counter, side),
             (segments, padded, TILE),
             ROW_GRADIENT_WARPS,
         )
-        _launch(
+        launch(
             tiles.pair_gradient_kernel,
             counters * blocks,
             (*given, *grads, scratch, *sizes, blocks, a_block, side),
@@ -132,5 +131,5 @@ def count_backward_triton(
             PAIR_GRADIENT_WARPS,
         )
     partial = scratch[used:]
-    _launch(weight_gradient_kernel, counters * 8, (weight, partial, grad_weight, blocks), (segments, padded, 64), 4)
+    launch(weight_gradient_kernel, counters * 8, (weight, partial, grad_weight, blocks), (segments, padded, 64), 4)
     return grad_attention, grad_boxes, grad_weight

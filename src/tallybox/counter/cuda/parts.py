@@ -20,7 +20,8 @@ TINY = tl.constexpr(2.0**-60)
 SIZES = ("IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK", "TILES", "BLOCKS")
 TENSORS = (
     "attention", "boxes", "mask", "weight", "features", "count", "state", "grad_features", "grad_count",
-    "grad_attention", "grad_boxes", "grad_weight", "scratch", "partial",
+    "grad_attention", "grad_boxes", "grad_weight", "scratch", "partial", "logit", "tables", "edges", "presence",
+    "distribution", "grad_presence", "grad_distribution", "grad_logit", "owed_tables",
 )  # fmt: skip
 
 

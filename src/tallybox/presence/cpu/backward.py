@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallybox.counter.cpu.backward import overlap_backward
-from tallybox.counter.cpu.parts import TINY, Array, Number, compiled, real_proposals
+from tallybox.counter.cpu.likeness import TINY
+from tallybox.counter.cpu.parts import Array, Number, compiled
+from tallybox.counter.cpu.rows import real_proposals
+from tallybox.counter.cpu.rows_backward import overlap_backward
 from tallybox.presence.cpu.forward import distribute, presence_of_image
 from tallybox.presence.cpu.parts import (
     CALIBRATED,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallybox.counter.cpu.parts import TINY, Array, compiled, real_proposals
+from tallybox.counter.cpu.likeness import TINY
+from tallybox.counter.cpu.parts import Array, compiled
+from tallybox.counter.cpu.rows import real_proposals
 from tallybox.presence.cpu.parts import (
     CALIBRATED,
     CALIBRATION,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tallybox.counter.cpu.parts import Array
-from tallybox.counter.cpu.threads import chunk_number, share_out
+from tallybox.counter.cpu.threads import chunks_of, run_chunks
 from tallybox.presence.cpu.backward import presence_backward_kernel
 from tallybox.presence.cpu.forward import presence_forward_kernel
 
@@ -26,7 +26,7 @@ def presence_forward_cpu(
     presence, distribution = torch.empty_like(logit), logit.new_empty(images, max_objects + 1)
     arrays = [_array(tensor) for tensor in (logit, boxes, tables, edges, mask, presence, distribution)]
     kernel: Any = presence_forward_kernel
-    share_out(images, steps_of(number), lambda _, first, stop: kernel(*arrays, first, stop))
+    run_chunks(chunks_of(images, _steps(number)), lambda _, first, stop: kernel(*arrays, first, stop))
     return presence, distribution, logit.new_empty(images, 0)
 
 
@@ -45,12 +45,13 @@ def presence_backward_cpu(
     grad_logit, grad_boxes = torch.empty_like(logit), torch.empty_like(boxes)
     given = (logit, boxes, tables, edges, mask, grad_presence, grad_distribution, grad_logit, grad_boxes)
     arrays = [_array(tensor) for tensor in given]
-    owed = np.zeros((chunk_number(images, steps_of(number)), *tables.shape))  # one for each chunk
+    chunks = chunks_of(images, _steps(number))
+    owed = np.zeros((len(chunks), *tables.shape))
     kernel: Any = presence_backward_kernel
-    share_out(images, steps_of(number), lambda chunk, first, stop: kernel(*arrays, owed[chunk], first, stop))
+    run_chunks(chunks, lambda chunk, first, stop: kernel(*arrays, owed[chunk], first, stop))
     return grad_logit, grad_boxes, torch.from_numpy(owed.sum(0)).to(tables.dtype)
 
 
-def steps_of(number: int) -> int:
-    """Return how much work an image of so many boxes is, in the steps that `share_out` counts."""
-    return 10 * (number + 4) ** 2
+def _steps(number: int) -> int:
+    """Return how much work an image of so many boxes is, in steps over pairs."""
+    return 20 * (number + 4) ** 2

@@ -36,9 +36,9 @@ def coordinate_of(logit: Number) -> Number:
 @compiled
 def locate(position: Number, segments: int) -> tuple[int, Number]:
     """Return a position's segment, within the table whatever the position (NaN too), and the place in it."""
-    lower = np.int64(0)
+    lower = 0
     if position > 0:
-        lower = min(np.int64(position), segments - 1)
+        lower = min(int(position), segments - 1)
     return lower, position - type(position)(lower)
 
 

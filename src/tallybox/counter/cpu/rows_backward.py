@@ -1,11 +1,11 @@
-"""The backward kernel, from the gradient of the features to those of weights, boxes and segments."""
+"""The backward kernel for many boxes: one image at a time."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from tallybox.counter.cpu.likeness import likeness_backward
 from tallybox.counter.cpu.parts import (
-    BOXES_OF_A_LONG_ROW,
     F1,
     F2,
     F3,
@@ -13,113 +13,42 @@ from tallybox.counter.cpu.parts import (
     F5,
     F6,
     F7,
-    F8,
-    TINY,
+    STEPS_BETWEEN_SETTLEMENTS,
     Array,
     Number,
     compiled,
-    fill_matrices,
+    empty_table,
+    features_backward,
     locate,
-    locate_row,
     normalise,
     owe,
-    real_proposals,
-    segment_start,
-    split_state,
-    value,
+    settle,
 )
-
-# Gradients of the likeness activation are summed in this many places in turn, so that an addition
-# need not wait for the one before it to reach memory; and in the inputs' precision for at most this
-# many steps, then in double.
-LANES = 8
-STEPS_BETWEEN_SETTLEMENTS = 1 << 16
+from tallybox.counter.cpu.rows import fill_matrices, real_proposals, row_length
+from tallybox.counter.cpu.vectors import LANES, load, store
 
 
 @compiled
-def short_row_backward(
+def row_backward(
     i: int,
     j: int,
     n: int,
     product: Number,
     rows: Array,
     grad_rows: Array,
+    steps: Array,
     base: Array,
     rise: Array,
     owed: Array,
 ) -> None:
     """Add the gradients of a row product of boxes i and j, whose value times its own gradient is given."""
     dtype = rise.dtype.type
-    zero, one, segments, tiny = dtype(0), dtype(1), dtype(rise.shape[1]), dtype(TINY)
-    for k in range(n):
-        difference = rows[i, k] - rows[j, k]
-        position = (one - abs(difference)) * segments
-        start = segment_start(position, segments - one)
-        s = np.uint32(np.int32(start))
-        factor = base[F3, s] + rise[F3, s] * (position - start)
-        others = product / (factor if factor > tiny else tiny)
-        slope = others * rise[F3, s] * segments
-        slope = slope if difference > zero else (-slope if difference < zero else zero)
-        grad_rows[i, k] -= slope
-        grad_rows[j, k] += slope
-        lane = np.uint32(k) % np.uint32(LANES)
-        owed[lane, s, 0] += others
-        owed[lane, s, 1] += others * (position - start)
-
-
-@compiled
-def long_row_backward(
-    i: int,
-    j: int,
-    n: int,
-    product: Number,
-    rows: Array,
-    grad_rows: Array,
-    base: Array,
-    rise: Array,
-    owed: Array,
-    places: Array,
-    factors: Array,
-    slopes: Array,
-    segment: Array,
-) -> None:
-    """Do as `short_row_backward`, in loops that are vectorised or go four at a time."""
-    dtype = rise.dtype.type
-    zero, segments, tiny = dtype(0), dtype(rise.shape[1]), dtype(TINY)
-    locate_row(i, j, n, rows, rise, places, segment)
-    for k in range(n):
-        s = np.uint32(segment[k])
-        factor = base[F3, s] + rise[F3, s] * places[k]
-        factors[k] = factor if factor > tiny else tiny
-        slopes[k] = rise[F3, s]
-    for k in range(n):
-        others = product / factors[k]
-        difference = rows[i, k] - rows[j, k]
-        slope = others * slopes[k] * segments
-        slope = slope if difference > zero else -slope
-        slopes[k] = slope if difference != zero else zero
-        factors[k] = others
-        places[k] *= others
-    for k in range(n):
-        grad_rows[i, k] -= slopes[k]
-    for k in range(n):
-        grad_rows[j, k] += slopes[k]
-    whole = n // 4 * 4
-    for k in range(0, whole, 4):
-        owe_in_lane(0, k, factors, places, segment, owed)
-        owe_in_lane(1, k + 1, factors, places, segment, owed)
-        owe_in_lane(2, k + 2, factors, places, segment, owed)
-        owe_in_lane(3, k + 3, factors, places, segment, owed)
-    for k in range(whole, n):
-        owe_in_lane(0, k, factors, places, segment, owed)
-
-
-@compiled
-def owe_in_lane(lane: int, k: int, grads: Array, places: Array, segment: Array, owed: Array) -> None:
-    """Note what step k of a long row owes to its segment: its gradient, and that times its place."""
-    s = np.uint32(segment[k])
-    owed[lane, s, 0] += grads[k]
-    owed[lane, s, 1] += places[k]
+    products = load(steps, (0,)) * dtype(0) + product
+    for k in range(0, n, LANES):
+        is_real = load(steps, (k,)) < dtype(n)
+        slope = likeness_backward(load(rows, (i, k)), load(rows, (j, k)), products, is_real, base, rise, owed)
+        store(grad_rows, (i, k), load(grad_rows, (i, k)) - slope)
+        store(grad_rows, (j, k), load(grad_rows, (j, k)) + slope)
 
 
 @compiled
@@ -161,7 +90,7 @@ def overlap_backward(i: int, j: int, b: Array, grad_distance: Number, grad_b: Ar
 
 
 @compiled
-def count_backward_kernel(
+def rows_backward_kernel(
     attention: Array,
     boxes: Array,
     mask: Array,
@@ -180,56 +109,43 @@ def count_backward_kernel(
     """Write the gradients of images first ... stop - 1, and add what their counters' segments are owed."""
     dtype = attention.dtype.type
     zero, half, one, two = dtype(0), dtype(0.5), dtype(1), dtype(2)
-    boxes_number, max_objects = attention.shape[1], grad_features.shape[1] - 1
+    boxes_number = attention.shape[1]
     images_per_counter = attention.shape[0] // weight.shape[0]
-    segments = weight.shape[2]
-    base = np.empty(weight.shape[1:], attention.dtype)
-    rise = np.empty_like(base)
+    base, rise = empty_table(weight.shape[2], attention), empty_table(weight.shape[2], attention)
+    owed = np.zeros((8, weight.shape[2], LANES, 2), attention.dtype)
     order = np.empty(boxes_number, np.int32)
     a = np.empty(boxes_number, attention.dtype)
     b = np.empty((4, boxes_number), attention.dtype)
     grad_a, grad_b = np.empty_like(a), np.empty_like(b)
-    rows = np.empty((boxes_number, boxes_number), attention.dtype)
+    rows = np.empty((boxes_number, row_length(boxes_number)), attention.dtype)
     edges, grad_rows = np.empty_like(rows), np.empty_like(rows)
-    grad_alike = np.empty(boxes_number, attention.dtype)
-    places, factors, slopes = np.empty_like(a), np.empty_like(a), np.empty_like(a)
-    segment = np.empty(boxes_number, np.int32)
-    # What each segment is owed: by values in it (how far it starts up), and by their place in it.
-    owed = np.zeros((8, segments, 2))
-    likeness_owed = np.zeros((LANES, segments, 2), attention.dtype)
-    scales, all_pairs = split_state(state, boxes_number)
+    grad_alike = np.empty_like(a)
+    steps = np.arange(row_length(boxes_number)).astype(attention.dtype)
     unsettled = 0
     counter = -1
     for image in range(first, stop):
         if image // images_per_counter != counter:
             if counter >= 0:
-                settle(likeness_owed, owed, grad_rise[counter])
+                settle(owed, grad_rise[counter])
             counter = image // images_per_counter
             normalise(weight[counter], base, rise)
         elif unsettled > STEPS_BETWEEN_SETTLEMENTS:
-            settle(likeness_owed, owed, grad_rise[counter])
+            settle(owed, grad_rise[counter])
             unsettled = 0
-        scale, pairs = scales[image], all_pairs[image]
+        scale = state[image, 1 : 1 + boxes_number]
+        pairs = state[image, 1 + boxes_number :].reshape(boxes_number, boxes_number)
         n = real_proposals(image, attention, boxes, mask, order, a, b)
         fill_matrices(n, a, pairs, base, rise, rows, edges)
         for i in range(n):
             grad_a[i] = zero
             for corner in range(4):
                 grad_b[corner, i] = zero
-            for k in range(n):
+            for k in range(row_length(n)):
                 grad_rows[i, k] = zero
 
-        # From the features to the sum of C and the confidence.
-        c, mean = count[image], state[image]
-        confidence = value(F8, mean, base, rise)
-        lower = max(min(np.int32(np.floor(c)), max_objects), 0)  # a place in the features even if c is NaN
-        upper = min(lower + 1, max_objects)
-        upper_share = c - np.floor(c)
-        grad_lower, grad_upper = grad_features[image, lower], grad_features[image, upper]
-        grad_confidence = (one - upper_share) * grad_lower + upper_share * grad_upper
-        grad_total = (confidence * (grad_upper - grad_lower) + grad_count[image]) / (two * c)
-        s, place = locate(mean, rise)
-        grad_mean = owe(F8, s, place, grad_confidence, rise, owed)
+        grad_total, grad_mean = features_backward(
+            image, state[image, 0], count, grad_features, grad_count, base, rise, owed
+        )
 
         # From C to the row sums of Sim, and to each weight on its own.
         for i in range(n):
@@ -252,24 +168,7 @@ def count_backward_kernel(
                 product = pairs[i, j]
                 s, place = locate(one - abs(a[i] - a[j]), rise)
                 grad_product = grad_similarity * product * (base[F3, s] + rise[F3, s] * place)
-                if n < BOXES_OF_A_LONG_ROW:
-                    short_row_backward(i, j, n, grad_product, rows, grad_rows, base, rise, likeness_owed)
-                else:
-                    long_row_backward(
-                        i,
-                        j,
-                        n,
-                        grad_product,
-                        rows,
-                        grad_rows,
-                        base,
-                        rise,
-                        likeness_owed,
-                        places,
-                        factors,
-                        slopes,
-                        segment,
-                    )
+                row_backward(i, j, n, grad_product, rows, grad_rows, steps, base, rise, owed)
                 grad_closeness = owe(F3, s, place, grad_similarity * product, rise, owed)
                 grad_closeness = grad_closeness if a[i] > a[j] else (-grad_closeness if a[i] < a[j] else zero)
                 grad_a[i] -= grad_closeness
@@ -307,21 +206,4 @@ def count_backward_kernel(
             for corner in range(4):
                 grad_boxes[image, order[i], corner] = grad_b[corner, i]
     if counter >= 0:
-        settle(likeness_owed, owed, grad_rise[counter])
-
-
-@compiled
-def settle(likeness_owed: Array, owed: Array, grad_rise: Array) -> None:
-    """Add what is owed to a counter's gradient [8, S] and forget it: a start is the sum of the rises before it."""
-    segments = owed.shape[1]
-    for lane in range(LANES):
-        for s in range(segments):
-            owed[F3, s, 0] += likeness_owed[lane, s, 0]
-            owed[F3, s, 1] += likeness_owed[lane, s, 1]
-    for role in range(8):
-        later = 0.0
-        for s in range(segments - 1, -1, -1):
-            grad_rise[role, s] += owed[role, s, 1] + later
-            later += owed[role, s, 0]
-    owed[:] = 0.0
-    likeness_owed[:] = 0.0
+        settle(owed, grad_rise[counter])

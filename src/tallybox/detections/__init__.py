@@ -1,0 +1,1 @@
+"""Counts from any detector: its boxes read and checked, true counts, and the usual ways to count beside ours."""

@@ -1,0 +1,185 @@
+"""What people do today, tuned as well as it can be: thresholds on overlap and score, chosen on labelled images.
+
+Three ways to count from a pair of thresholds: ``nms`` counts the boxes left by NMS whose score is at least the
+threshold; ``soft_nms`` the boxes whose score after soft-NMS is; ``score_sum`` adds up the scores of those that NMS
+leaves, which gives a number that is not whole. Every pair of the grid below is tried, for each metric anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.detections.container import Detections
+from tallybox.detections.labels import CountingPair
+from tallybox.detections.suppression import nms, soft_nms
+from tallybox.errors import InputError
+
+Method = Literal["nms", "soft_nms", "score_sum"]
+Metric = Literal["exact", "mae", "rmse"]
+
+# What another IoU grid would change on 1,000 unseen photos of COCO: for all categories together nothing; per category,
+# 18 steps from 0.1 to 0.95 give 0.475 exact when tuned for that (here 0.479), and an MAE of 1.10 (here 1.11).
+# Score thresholds start at 0.05, where `counting_pairs` starts as well.
+IOU_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # of soft-NMS; its paper uses 0.5
+SCORE_THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
+
+
+class Thresholds(NamedTuple):
+    """One way to count: the IoU threshold (soft-NMS: sigma), and the least score."""
+
+    overlap: float
+    score: float
+
+
+@dataclass(frozen=True)
+class CountTable:
+    """What every pair of thresholds counts, for each counting pair."""
+
+    method: Method
+    counts: NDArray[np.float32]  # [P, overlaps, scores]
+    true_counts: NDArray[np.float32]  # [P]
+    category_ids: NDArray[np.int64]  # [P]
+
+    def losses(self, metric: Metric) -> NDArray[np.float32]:
+        """Return what a metric charges for each count, ``[P, overlaps, scores]``; less is better."""
+        truth = self.true_counts[:, None, None]
+        loss: NDArray[np.float32]
+        if metric == "exact":
+            loss = (np.floor(self.counts + np.float32(0.5)) != truth).astype(np.float32)
+        else:
+            loss = np.abs(self.counts - truth) if metric == "mae" else np.square(self.counts - truth)
+        return loss
+
+
+@dataclass(frozen=True)
+class ThresholdCounter:
+    """A tuned baseline: thresholds for all categories, and for those that were tuned on their own.
+
+    >>> counter = ThresholdCounter("nms", "exact", Thresholds(0.5, 0.25))
+    >>> counter.count(Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.8, 0.7], [18, 18, 18]), 18)
+    2.0
+    """
+
+    method: Method
+    metric: Metric
+    overall: Thresholds
+    by_category: Mapping[int, Thresholds] = field(default_factory=dict)
+
+    def count(self, detections: Detections, category_id: int) -> float:
+        """Return how many objects of a category these thresholds find in an image."""
+        thresholds = self.by_category.get(category_id, self.overall)
+        counts = count_with(self.method, detections.of_category(category_id), [thresholds.overlap], [thresholds.score])
+        return float(counts[0, 0])
+
+    def counts(self, pairs: Iterable[CountingPair]) -> NDArray[np.float64]:
+        """Return the count of each pair, ``[P]``."""
+        return np.array([self.count(pair.detections, pair.category_id) for pair in pairs], np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "method": self.method,
+            "metric": self.metric,
+            "overall": list(self.overall),
+            "by_category": {str(category_id): list(chosen) for category_id, chosen in self.by_category.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ThresholdCounter:
+        """Take what `to_dict` gave, which may come from a file that anybody wrote.
+
+        >>> counter = ThresholdCounter("nms", "mae", Thresholds(0.5, 0.25), {18: Thresholds(0.3, 0.1)})
+        >>> ThresholdCounter.from_dict(counter.to_dict()) == counter
+        True
+        """
+        try:
+            method, metric = stored["method"], stored["metric"]
+            if method not in get_args(Method) or metric not in get_args(Metric):
+                raise ValueError(f"method {method!r}, metric {metric!r}")
+            by_category = {int(key): _stored_thresholds(chosen) for key, chosen in stored["by_category"].items()}
+            return cls(method, metric, _stored_thresholds(stored["overall"]), by_category)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"a stored baseline must be as ThresholdCounter.to_dict gives it, but: {error}") from None
+
+
+def count_with(
+    method: Method, one_category: Detections, overlaps: Sequence[float], score_thresholds: Sequence[float]
+) -> NDArray[np.float32]:
+    """Return what each pair of thresholds counts among boxes of one category, ``[overlaps, scores]``."""
+    boxes, scores = one_category.boxes, one_category.scores
+    at_least = np.asarray(score_thresholds, np.float32)  # as scores are: a score of 0.3 is at least 0.3
+    counts: NDArray[np.float32]
+    if method == "soft_nms":
+        softened = soft_nms(boxes, scores, overlaps)  # [overlaps, N]
+        counts = (softened[:, :, None] >= at_least).sum(1, dtype=np.float32)
+    else:
+        worth: NDArray[np.float32] = (scores[:, None] >= at_least).astype(np.float32)  # [N, scores]
+        if method == "score_sum":
+            worth *= scores[:, None]
+        counts = nms(boxes, scores, overlaps).astype(np.float32) @ worth
+    return counts
+
+
+def tabulate(pairs: Iterable[CountingPair], method: Method = "nms") -> CountTable:
+    """Count each pair with every pair of thresholds of the grid, so that `tune` can compare them."""
+    counts, true_counts, category_ids = [], [], []
+    overlaps = SIGMAS if method == "soft_nms" else IOU_THRESHOLDS
+    for pair in pairs:
+        one_category = pair.detections.of_category(pair.category_id)
+        counts.append(count_with(method, one_category, overlaps, SCORE_THRESHOLDS))
+        true_counts.append(pair.true_count)
+        category_ids.append(pair.category_id)
+    if not counts:
+        raise InputError("pairs must not be empty: there is nothing to tune thresholds on")
+    return CountTable(method, np.stack(counts), np.array(true_counts, np.float32), np.array(category_ids, np.int64))
+
+
+def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = False) -> ThresholdCounter:
+    """Return the thresholds that are best by a metric, for all pairs together or also for each category.
+
+    Of thresholds that are equally good for a category, those that are better for all are taken; of those that are
+    equally good for all, the lower ones. A category without labelled pairs is counted with those for all.
+    """
+    if metric not in get_args(Metric):
+        raise InputError(f'metric must be "exact", "mae" or "rmse", but got {metric!r}')
+    losses = table.losses(metric)
+    overall = losses.mean(0, dtype=np.float64)  # [overlaps, scores]
+    by_category = {}
+    if per_category:
+        for category_id in np.unique(table.category_ids).tolist():
+            own = losses[table.category_ids == category_id].sum(0, dtype=np.float64)
+            equally_good = np.isclose(own, own.min(), rtol=1e-9, atol=1e-9)
+            by_category[category_id] = _grid_point(table.method, np.where(equally_good, overall, np.inf))
+    return ThresholdCounter(table.method, metric, _grid_point(table.method, overall), by_category)
+
+
+def tune_nms(
+    pairs: Iterable[CountingPair], metric: Metric = "exact", *, per_category: bool = False
+) -> ThresholdCounter:
+    """Return NMS with the best IoU and score thresholds on labelled pairs.
+
+    >>> image = Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.6, 0.4], [18, 18, 18], image_id=7)
+    >>> tune_nms([CountingPair(image, 18, 2)]).overall
+    Thresholds(overlap=0.3, score=0.05)
+    """
+    return tune(tabulate(pairs, "nms"), metric, per_category=per_category)
+
+
+def _grid_point(method: Method, losses: NDArray[np.float64]) -> Thresholds:
+    overlap, score = np.unravel_index(int(losses.argmin()), losses.shape)
+    overlaps = SIGMAS if method == "soft_nms" else IOU_THRESHOLDS
+    return Thresholds(overlaps[int(overlap)], SCORE_THRESHOLDS[int(score)])
+
+
+def _stored_thresholds(stored: Any) -> Thresholds:
+    overlap, score = stored
+    chosen = Thresholds(float(overlap), float(score))
+    if not all(0 <= value <= 1 for value in chosen):
+        raise ValueError(f"thresholds {list(chosen)} are not in [0, 1]")
+    return chosen

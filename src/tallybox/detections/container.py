@@ -1,0 +1,247 @@
+"""One image's detections, checked once so that nothing later has to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.detections import outputs
+from tallybox.errors import InputError, InputTypeError
+
+ImageId = int | str
+ClassIds = Sequence[int] | Mapping[int, int]
+
+# A score computed as a product or an interpolation may miss 1 by a rounding error of float32.
+ROUNDING_SLACK = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Detections:
+    """What a detector says about one image: boxes [N, 4] as x1 y1 x2 y2, scores [N] in [0, 1], category_ids [N].
+
+    Takes numpy arrays, lists, and torch tensors on any device; holds numpy arrays (float32, float32, int64).
+    Boxes may overlap as they like: nothing is suppressed here. ``image_size`` is (width, height).
+
+    >>> two = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.9, 0.6], [18, 18], image_size=(640, 480))
+    >>> len(two), two.scores.dtype.name, two.best_scores()
+    (2, 'float32', {18: 0.8999999761581421})
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    category_ids: NDArray[np.int64]
+    image_size: tuple[int, int] | None = None
+    image_id: ImageId | None = None
+
+    def __post_init__(self) -> None:
+        boxes = _as_floats("boxes", self.boxes)
+        scores = _as_floats("scores", self.scores)
+        category_ids = _as_category_ids(self.category_ids)
+        if boxes.size == 0:
+            boxes = boxes.reshape(0, 4)
+        if boxes.ndim != 2 or boxes.shape[1] != 4:
+            raise InputError(f"boxes must have shape [N, 4], but got {list(boxes.shape)}; pass one image at a time")
+        for name, array in (("scores", scores), ("category_ids", category_ids)):
+            if array.shape != (len(boxes),):
+                raise InputError(
+                    f"{name} must have shape [{len(boxes)}], one for each box, but got {list(array.shape)}"
+                )
+        if problem := first_problem(boxes, scores):
+            raise InputError(f"{problem.said} at index {problem.index}; {problem.remedy}")
+        object.__setattr__(self, "boxes", boxes)
+        object.__setattr__(self, "scores", scores.clip(0, 1))
+        object.__setattr__(self, "category_ids", category_ids)
+        object.__setattr__(self, "image_size", _as_size(self.image_size))
+        if isinstance(self.image_id, np.integer):
+            object.__setattr__(self, "image_id", int(self.image_id))
+        if isinstance(self.image_id, bool) or not isinstance(self.image_id, int | str | None):
+            raise InputTypeError(f"image_id must be a whole number or a text, but got {self.image_id!r}")
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def of_category(self, category_id: int) -> Self:
+        """Return the detections of one category, in the same order."""
+        chosen = self.category_ids == category_id
+        return self.of_checked(
+            self.boxes[chosen], self.scores[chosen], self.category_ids[chosen], self.image_size, self.image_id
+        )
+
+    def best_scores(self) -> dict[int, float]:
+        """Return the highest score of each category that is there."""
+        order = np.argsort(self.scores, kind="stable")  # the best of a category is written last
+        return dict(zip(self.category_ids[order].tolist(), self.scores[order].tolist(), strict=True))
+
+    @classmethod
+    def of_checked(
+        cls,
+        boxes: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        category_ids: NDArray[np.int64],
+        image_size: tuple[int, int] | None,
+        image_id: ImageId | None,
+    ) -> Self:
+        """Take arrays of the right types that were checked before, as readers do for a whole file at once."""
+        self = object.__new__(cls)
+        self.__dict__.update(
+            boxes=boxes, scores=scores, category_ids=category_ids, image_size=image_size, image_id=image_id
+        )
+        return self
+
+    @classmethod
+    def empty(cls, image_id: ImageId | None = None, image_size: tuple[int, int] | None = None) -> Self:
+        """Return an image in which nothing was detected.
+
+        >>> len(Detections.empty(image_id=285))
+        0
+        """
+        nothing = np.zeros(0, np.float32)
+        return cls(nothing.reshape(0, 4), nothing, np.zeros(0, np.int64), image_size, image_id)
+
+    @classmethod
+    def from_coco(
+        cls,
+        results: Sequence[Mapping[str, Any]],
+        *,
+        image_size: tuple[int, int] | None = None,
+        image_id: ImageId | None = None,
+    ) -> Self:
+        """Take COCO results (``bbox`` is left, top, width, height) of one image.
+
+        >>> Detections.from_coco([{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 0.5}]).boxes
+        array([[1., 2., 4., 6.]], dtype=float32)
+        """
+        boxes, scores, category_ids, found = outputs.of_coco(results, image_size)
+        if found is not None and image_id not in (None, found):
+            raise InputError(f"image_id must be that of the results, {found!r}, but got {image_id!r}")
+        return cls(boxes, scores, category_ids, image_size, image_id if found is None else found)
+
+    @classmethod
+    def from_supervision(
+        cls,
+        detections: Any,
+        *,
+        image_size: tuple[int, int] | None = None,
+        image_id: ImageId | None = None,
+        category_ids: ClassIds | None = None,
+    ) -> Self:
+        """Take a ``supervision.Detections``; ``category_ids[class_id]``, where given, is the category of a class."""
+        return cls(*outputs.of_supervision(detections, category_ids), image_size=image_size, image_id=image_id)
+
+    @classmethod
+    def from_torchvision(
+        cls,
+        prediction: Mapping[str, Any],
+        *,
+        image_size: tuple[int, int] | None = None,
+        image_id: ImageId | None = None,
+        category_ids: ClassIds | None = None,
+    ) -> Self:
+        """Take one of the dicts (``boxes``, ``labels``, ``scores``) that a torchvision detector returns.
+
+        >>> prediction = {"boxes": [[0, 0, 5, 5]], "labels": [18], "scores": [0.5]}
+        >>> Detections.from_torchvision(prediction).category_ids
+        array([18])
+        """
+        return cls(*outputs.of_torchvision(prediction, category_ids), image_size=image_size, image_id=image_id)
+
+    @classmethod
+    def from_transformers(
+        cls,
+        prediction: Mapping[str, Any],
+        *,
+        image_size: tuple[int, int] | None = None,
+        image_id: ImageId | None = None,
+        category_ids: ClassIds | None = None,
+    ) -> Self:
+        """Take one of the dicts that ``image_processor.post_process_object_detection`` returns.
+
+        Its ``threshold`` should be low (0.01): boxes left out there cannot be counted here.
+        """
+        return cls(*outputs.of_transformers(prediction, category_ids), image_size=image_size, image_id=image_id)
+
+    @classmethod
+    def from_ultralytics(
+        cls,
+        result: Any,
+        *,
+        image_id: ImageId | None = None,
+        category_ids: ClassIds | None = None,
+    ) -> Self:
+        """Take one ``Results`` of an ultralytics model; its classes are numbered from 0, COCO's ids are not.
+
+        ``category_ids=tallybox.detections.category_names.COCO_CATEGORY_IDS`` turns the one into the other.
+        """
+        boxes, scores, ids, image_size = outputs.of_ultralytics(result, category_ids)
+        return cls(boxes, scores, ids, image_size, image_id)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with the first bad detection."""
+
+    index: int
+    said: str
+    remedy: str
+
+
+def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> Problem | None:
+    """Return what is wrong with the first of the boxes [N, 4] and scores [N] that is, or None."""
+    with np.errstate(invalid="ignore"):
+        sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2]; a corner that is not finite makes such a size
+    good = ((sizes >= 0) & (sizes < np.inf)).all(1) & (scores >= -ROUNDING_SLACK) & (scores <= 1 + ROUNDING_SLACK)
+    if good.all():
+        return None
+    index = int(np.argmin(good))
+    score, box = float(scores[index]), boxes_xyxy[index]
+    corners = "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
+    if not np.isfinite(score):
+        return Problem(index, f"scores must be in [0, 1], but got {score}", "leave such detections out")
+    if not -ROUNDING_SLACK <= score <= 1 + ROUNDING_SLACK:
+        remedy = "apply a logistic if these are logits, divide by 100 if they are percentages"
+        return Problem(index, f"scores must be in [0, 1], but got {score:g}", remedy)
+    if not np.isfinite(box).all():
+        return Problem(index, f"boxes must be finite, but got {corners}", "leave such detections out")
+    return Problem(
+        index,
+        f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {corners}",
+        "if they are left, top, width, height, add the left and top to the width and height",
+    )
+
+
+def _as_floats(name: str, values: Any) -> NDArray[np.float32]:
+    try:
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, and said to be so
+            return np.asarray(outputs.on_host(values), dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(f"{name} must be an array of numbers, but got {type(values).__name__}: {error}") from None
+
+
+def _as_category_ids(values: Any) -> NDArray[np.int64]:
+    array = np.asarray(outputs.on_host(values))
+    if array.size == 0:
+        return np.zeros(array.shape, np.int64)
+    if array.dtype.kind == "f" and np.array_equal(array, np.round(array)):  # ultralytics keeps classes as floats
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InputTypeError(
+            f"category_ids must be whole numbers, but got {array.dtype} {array.ravel()[:3].tolist()}; "
+            "give each name a number"
+        )
+    return array.astype(np.int64)
+
+
+def _as_size(size: Any) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    try:
+        width, height = (int(side) for side in size)
+    except (TypeError, ValueError):
+        raise InputTypeError(f"image_size must be (width, height), but got {size!r}") from None
+    if width < 1 or height < 1:
+        raise InputError(f"image_size must be (width, height) of at least 1 pixel, but got {size!r}")
+    return width, height

@@ -1,0 +1,159 @@
+"""True counts, and which pairs of image and category are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.outputs import look_like_misread_corners
+from tallybox.errors import InputError
+
+# The contract's pairs without an object: few and hard, so that counting 0 must be earned.
+ABSENT_CATEGORIES_PER_IMAGE = 2
+ABSENT_SCORE_ABOVE = float(np.float32(0.05))  # as scores hold it: a score of 0.05 does not exceed it
+
+
+@dataclass(frozen=True)
+class TrueCounts:
+    """How many objects of each category each labelled image holds; a category not named there counts 0.
+
+    ``unknown`` are pairs of image and category that nobody counted (COCO's crowds): neither scored nor learned from.
+
+    >>> labels = TrueCounts({7: {18: 3}})
+    >>> labels.count(7, 18), labels.count(7, 1)
+    (3, 0)
+    """
+
+    counts: Mapping[ImageId, Mapping[int, int]]
+    image_sizes: Mapping[ImageId, tuple[int, int] | None] = field(default_factory=dict)  # (width, height)
+    categories: Mapping[int, str] = field(default_factory=dict)  # names of all that were looked for; empty: not known
+    unknown: frozenset[tuple[ImageId, int]] = frozenset()
+
+    def __len__(self) -> int:
+        """Return the number of labelled images."""
+        return len(self.counts)
+
+    def count(self, image_id: ImageId, category_id: int) -> int:
+        """Return how many objects of a category a labelled image holds."""
+        return self.counts[image_id].get(category_id, 0)
+
+    def first_images(self, number: int) -> TrueCounts:
+        """Return the labels of the first images by ascending id, to see what few labels give."""
+        kept = sorted(self.counts, key=lambda image_id: (isinstance(image_id, str), image_id))[:number]
+        return replace(self, counts={image_id: self.counts[image_id] for image_id in kept})
+
+
+class CountingPair(NamedTuple):
+    """One question that a counter answers: how many of this category are in this image?"""
+
+    detections: Detections  # everything detected in the image
+    category_id: int
+    true_count: int
+
+
+def labelled_detections(
+    detections: Iterable[Detections], labels: TrueCounts, *, unlabelled: Literal["skip", "error"] = "skip"
+) -> Iterator[Detections]:
+    """Yield the detections of every labelled image, with its size where known.
+
+    A labelled image that does not appear has no boxes and comes last. An image without labels is skipped, or an
+    error if ``unlabelled="error"``; that no image has labels always is. A category that is not among those of the
+    labels, where they name them, is an error: it is numbered in another way.
+    """
+    missing = dict.fromkeys(labels.counts)
+    met = 0
+    for image in detections:
+        met += 1
+        if image.image_id is None:
+            raise InputError("detections must have an image_id to find their labels, but got None")
+        if image.image_id not in labels.counts:
+            if unlabelled == "error":
+                raise InputError(f"image {image.image_id!r} must be among the {len(labels)} labelled ones, but is not")
+            continue
+        if image.image_id not in missing:
+            raise InputError(f"image {image.image_id!r} must come once, but came again")
+        del missing[image.image_id]
+        _check_categories(image, labels)
+        yield _with_size(image, labels)
+    if met and len(missing) == len(labels):
+        raise InputError(
+            f"detections must be of labelled images, but none of their {met} images is among the {len(labels)} "
+            "labelled ones; compare the image ids of the two files"
+        )
+    for image_id in missing:
+        yield Detections.empty(image_id, labels.image_sizes.get(image_id))
+
+
+def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
+    """Yield the pairs that are learned from and scored, for images as `labelled_detections` gives them.
+
+    For each image: every category with a true count of at least 1, and the two highest-scoring categories whose
+    true count is 0 and whose best score exceeds 0.05.
+
+    >>> image = Detections([[0, 0, 9, 9]] * 4, [0.9, 0.3, 0.2, 0.1], [18, 1, 2, 3], image_id=7)
+    >>> [(pair.category_id, pair.true_count) for pair in counting_pairs([image], TrueCounts({7: {18: 3}}))]
+    [(18, 3), (1, 0), (2, 0)]
+    """
+    for image, present, absent in _categories_by_truth(detections, labels):
+        for category_id, count in present.items():
+            yield CountingPair(image, category_id, count)
+        hardest = sorted(absent, key=lambda category_id: (-absent[category_id], category_id))
+        for category_id in hardest[:ABSENT_CATEGORIES_PER_IMAGE]:
+            if absent[category_id] > ABSENT_SCORE_ABOVE:
+                yield CountingPair(image, category_id, 0)
+
+
+def every_pair(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
+    """Yield each category of an image that is there or was detected; all others are 0 and counted as 0.
+
+    >>> image = Detections([[0, 0, 9, 9]], [0.01], [1], image_id=7)
+    >>> [(pair.category_id, pair.true_count) for pair in every_pair([image], TrueCounts({7: {18: 3}}))]
+    [(18, 3), (1, 0)]
+    """
+    for image, present, absent in _categories_by_truth(detections, labels):
+        for category_id, count in present.items():
+            yield CountingPair(image, category_id, count)
+        for category_id in sorted(absent):
+            yield CountingPair(image, category_id, 0)
+
+
+def _categories_by_truth(
+    detections: Iterable[Detections], labels: TrueCounts
+) -> Iterator[tuple[Detections, dict[int, int], dict[int, float]]]:
+    """Yield each image with the counts of its present categories and the best scores of its absent ones."""
+    for image in detections:
+        if image.image_id is None or image.image_id not in labels.counts:
+            raise InputError(f"image {image.image_id!r} must have labels, but has none; use labelled_detections")
+        present = {c: count for c, count in sorted(labels.counts[image.image_id].items()) if count > 0}
+        absent = {
+            category_id: score
+            for category_id, score in image.best_scores().items()
+            if category_id not in present and (image.image_id, category_id) not in labels.unknown
+        }
+        yield image, present, absent
+
+
+def _check_categories(image: Detections, labels: TrueCounts) -> None:
+    unknown = set(image.category_ids.tolist()) - labels.categories.keys()
+    if unknown and labels.categories:
+        raise InputError(
+            f"image {image.image_id!r}: category ids must be among the {len(labels.categories)} of the labels, but got "
+            f"{min(unknown)}; if the detector numbers its classes from 0, translate them to the labels' ids"
+        )
+
+
+def _with_size(image: Detections, labels: TrueCounts) -> Detections:
+    assert image.image_id is not None
+    size = image.image_size or labels.image_sizes.get(image.image_id)
+    if size is not None and look_like_misread_corners(image.boxes, size):
+        raise InputError(
+            f"image {image.image_id!r}: boxes must lie in the {size[0]} x {size[1]} image, but reach beyond half of it "
+            "again; they look like x1 y1 x2 y2 that were read as left, top, width, height"
+        )
+    if image.image_size == size:
+        return image
+    return Detections.of_checked(image.boxes, image.scores, image.category_ids, size, image.image_id)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+from tallybox import Detections, TallyboxError
+from tallybox.errors import InputError, InputTypeError
+from tests.support.detection_sets import CATEGORY_IDS, detections
+
+BOX = [0.0, 0.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        np.asarray,
+        list,
+        torch.tensor,
+        lambda values: torch.tensor(values, dtype=torch.bfloat16, requires_grad=True),
+        lambda values: torch.tensor(values, dtype=torch.float64),
+    ],
+    ids=["numpy", "list", "tensor", "bfloat16-with-gradient", "float64"],
+)
+def test_boxes_and_scores_may_be_anything_array_like(convert):
+    found = Detections(convert([BOX, BOX]), convert([0.5, 0.25]), torch.tensor([1, 2]), (640, 480), "a.jpg")
+    assert (found.boxes.dtype, found.scores.dtype, found.category_ids.dtype) == (np.float32, np.float32, np.int64)
+    assert found.boxes.tolist() == [BOX, BOX]
+    assert found.scores.tolist() == [0.5, 0.25]
+    assert (len(found), found.image_size, found.image_id) == (2, (640, 480), "a.jpg")
+
+
+def test_an_image_without_detections_has_no_boxes_of_four_numbers():
+    assert Detections([], [], []).boxes.shape == (0, 4)
+    assert Detections.empty(9, (10, 20)).image_size == (10, 20)
+
+
+def test_category_ids_as_whole_floats_are_taken_and_others_are_not():
+    assert Detections([BOX], [0.5], [17.0]).category_ids.tolist() == [17]
+    with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers, but got float64 \[1.5\]"):
+        Detections([BOX], [0.5], [1.5])
+    with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers, but got <U3 .*'dog'"):
+        Detections([BOX], [0.5], ["dog"])
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores", "message"),
+    [
+        ([BOX], [float("nan")], r"scores must be in \[0, 1\], but got nan at index 0; leave such detections out"),
+        ([BOX], [-2.5], r"scores must be in \[0, 1\], but got -2.5 at index 0; apply a logistic if .*logits"),
+        ([BOX], [97.0], r"scores must be in \[0, 1\], but got 97 at index 0; .* divide by 100"),
+        ([[0, 0, float("nan"), 1]], [0.5], r"boxes must be finite, but got \[0, 0, nan, 1\] at index 0"),
+        ([[0, 0, 1e39, 1]], [0.5], "boxes must be finite"),
+        ([[float("inf"), 0, float("inf"), 1]], [0.5], "boxes must be finite"),
+        ([[50, 60, 20, 30]], [0.5], r"boxes must be corners .*, but got \[50, .* at index 0; if they are left, top"),
+        ([BOX], [0.5, 0.5], r"scores must have shape \[1\], one for each box, but got \[2\]"),
+        ([BOX, BOX], [0.5, 0.5], r"category_ids must have shape \[2\], one for each box, but got \[1\]"),
+        ([[BOX]], [0.5], r"boxes must have shape \[N, 4\], but got \[1, 1, 4\]; pass one image at a time"),
+        ([[1, 2, 3]], [0.5], r"boxes must have shape \[N, 4\], but got \[1, 3\]"),
+        ([["a", 2, 3, 4]], [0.5], "boxes must be an array of numbers, but got list"),
+    ],
+)
+def test_a_wrong_box_or_score_is_one_clear_line(boxes, scores, message):
+    with pytest.raises(InputError, match=message) as raised:
+        Detections(boxes, scores, [1])
+    assert "\n" not in str(raised.value)
+    assert isinstance(raised.value, TallyboxError)
+
+
+@pytest.mark.parametrize(("size", "message"), [((0, 5), "at least 1 pixel"), (7, "must be .width, height., but got 7")])
+def test_an_image_size_is_a_width_and_a_height(size, message):
+    with pytest.raises(InputError, match=message):
+        Detections([BOX], [0.5], [1], image_size=size)
+
+
+def test_an_image_id_is_a_number_or_a_text():
+    assert type(Detections([BOX], [0.5], [1], image_id=np.int64(7)).image_id) is int
+    for wrong in (1.5, True, (1,)):
+        with pytest.raises(InputTypeError, match="image_id must be a whole number or a text"):
+            Detections([BOX], [0.5], [1], image_id=wrong)
+
+
+def test_a_score_that_misses_one_by_rounding_is_one():
+    assert Detections([BOX], [np.nextafter(np.float32(1), np.float32(2))], [1]).scores.tolist() == [1.0]
+
+
+def test_an_instance_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        Detections([BOX], [0.5], [1]).scores = np.zeros(1)
+
+
+@given(detections())
+def test_categories_take_the_image_apart_and_lose_nothing(image):
+    parts = [image.of_category(category_id) for category_id in CATEGORY_IDS]
+    assert sum(len(part) for part in parts) == len(image)
+    assert all((part.image_id, part.image_size) == (image.image_id, image.image_size) for part in parts)
+    best = {c: part.scores.max().item() for c, part in zip(CATEGORY_IDS, parts, strict=True) if len(part)}
+    assert image.best_scores() == best

@@ -1,0 +1,64 @@
+"""Figures on real photos that were known before this code: what tuned NMS reaches on unseen ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallybox.detections.baselines import CountTable, tabulate, tune
+from tallybox.detections.files import read_counts, read_detections
+from tallybox.detections.labels import CountingPair, counting_pairs, labelled_detections
+from tallybox.detections.metrics import count_metrics
+from tests.support.shared_data import data_folder
+from tests.support.tolerances import KNOWN_FIGURES
+
+
+def real_pairs(part: str) -> list[CountingPair]:
+    folder = data_folder("coco-count")
+    labels = read_counts(folder / f"instances_{part}.json.gz")
+    detections = read_detections(folder / f"detections_yolov4tiny_{part}.json.gz")
+    return list(counting_pairs(labelled_detections(detections, labels, unlabelled="error"), labels))
+
+
+@pytest.fixture(scope="module")
+def fitting_pairs() -> list[CountingPair]:
+    return real_pairs("train")
+
+
+@pytest.fixture(scope="module")
+def fitting_table(fitting_pairs) -> CountTable:
+    return tabulate(fitting_pairs)
+
+
+@pytest.fixture(scope="module")
+def unseen_pairs() -> list[CountingPair]:
+    return real_pairs("val")
+
+
+def known(name: str, figure: float):
+    return pytest.approx(figure, abs=KNOWN_FIGURES[name].atol)
+
+
+def test_pairs_of_real_photos_are_as_many_as_known(fitting_pairs, unseen_pairs):
+    assert (len(fitting_pairs), len(unseen_pairs)) == (12356, 3933)
+
+
+@pytest.mark.parametrize(
+    ("metric", "per_category", "figures"),
+    [
+        ("exact", False, {"exact": 0.467, "mae": 1.18}),
+        ("exact", True, {"exact": 0.478, "mae": 1.15}),
+        ("mae", True, {"mae": 1.12}),
+    ],
+)
+def test_nms_tuned_on_3000_photos(fitting_table, unseen_pairs, metric, per_category, figures):
+    counter = tune(fitting_table, metric, per_category=per_category)
+    found = count_metrics(counter.counts(unseen_pairs), [pair.true_count for pair in unseen_pairs])
+    assert {name: found[name] for name in figures} == {name: known(name, figure) for name, figure in figures.items()}
+
+
+@pytest.mark.parametrize(("photos", "exact"), [(30, 0.459), (100, 0.467), (300, 0.465), (1000, 0.465)])
+def test_nms_tuned_on_the_first_photos(fitting_pairs, unseen_pairs, photos, exact):
+    labels = read_counts(data_folder("coco-count") / "instances_train.json.gz").first_images(photos)
+    pairs = [pair for pair in fitting_pairs if pair.detections.image_id in labels.counts]
+    counts = tune(tabulate(pairs)).counts(unseen_pairs)
+    assert count_metrics(counts, [pair.true_count for pair in unseen_pairs])["exact"] == known("exact", exact)

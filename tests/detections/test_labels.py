@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallybox import Detections
+from tallybox.detections.labels import TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.errors import InputError
+from tests.support.detection_sets import CATEGORY_IDS, detections
+
+BOX = [0.0, 0.0, 9.0, 9.0]
+
+
+def image_with(scores: dict[int, float], image_id: int | str | None = 7) -> Detections:
+    return Detections([BOX] * len(scores), list(scores.values()), list(scores), image_id=image_id)
+
+
+def answers(pairs) -> list[tuple[int | str | None, int, int]]:
+    return [(pair.detections.image_id, pair.category_id, pair.true_count) for pair in pairs]
+
+
+def test_pairs_are_what_is_there_and_the_two_likeliest_that_are_not():
+    image = image_with({1: 0.2, 2: 0.9, 3: 0.3, 4: 0.4, 5: 0.04})
+    assert answers(counting_pairs([image], TrueCounts({7: {2: 3, 90: 1}}))) == [
+        (7, 2, 3),
+        (7, 90, 1),
+        (7, 4, 0),
+        (7, 3, 0),
+    ]
+
+
+def test_a_score_must_exceed_the_least_one():
+    just_above = float(np.nextafter(np.float32(0.05), np.float32(1)))
+    image = image_with({1: 0.05, 2: just_above})
+    assert answers(counting_pairs([image], TrueCounts({7: {}}))) == [(7, 2, 0)]
+
+
+def test_a_count_of_zero_in_the_labels_is_an_absent_category():
+    assert answers(counting_pairs([image_with({1: 0.9})], TrueCounts({7: {1: 0, 2: 0}}))) == [(7, 1, 0)]
+
+
+def test_a_pair_that_nobody_counted_is_neither_scored_nor_taken_for_absent():
+    labels = TrueCounts({7: {2: 1}}, unknown=frozenset({(7, 1)}))
+    assert answers(counting_pairs([image_with({1: 0.9, 3: 0.5})], labels)) == [(7, 2, 1), (7, 3, 0)]
+
+
+@given(detections(), st.dictionaries(st.sampled_from([*CATEGORY_IDS, 90]), st.integers(0, 5)))
+def test_scored_pairs_are_some_of_all_pairs(image, counts):
+    labels = TrueCounts({7: counts})
+    every = answers(every_pair([image], labels))
+    scored = answers(counting_pairs([image], labels))
+    assert set(scored) <= set(every)
+    assert {c for _, c, _ in every} == set(image.category_ids.tolist()) | {c for c, n in counts.items() if n}
+    assert [pair for pair in scored if pair[2]] == [pair for pair in every if pair[2]]
+    assert len(scored) == len(set(scored)) <= 2 + sum(n > 0 for n in counts.values())
+
+
+def test_images_find_their_labels_and_sizes_and_the_undetected_come_last():
+    labels = TrueCounts({7: {1: 2}, 8: {1: 1}, 9: {}}, {7: (640, 480), 8: (320, 240)})
+    found = list(labelled_detections([image_with({1: 0.5}, 9), image_with({}, 5), image_with({1: 0.5}, 7)], labels))
+    assert [(image.image_id, len(image), image.image_size) for image in found] == [
+        (9, 1, None),
+        (7, 1, (640, 480)),
+        (8, 0, (320, 240)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ([image_with({}, 7), image_with({}, 7)], "image 7 must come once, but came again"),
+        ([image_with({}, None)], "must have an image_id to find their labels"),
+        ([image_with({}, "7.jpg")], "none of their 1 images is among the 1 labelled ones; compare the image ids"),
+        ([image_with({0: 0.5}, 7)], "category ids must be among the 1 of the labels, but got 0; .* from 0, translate"),
+        (
+            [Detections([[500, 300, 1100, 700]], [0.5], [18], image_id=7)],
+            "look like x1 y1 x2 y2 that were read as left",
+        ),
+    ],
+)
+def test_detections_that_do_not_fit_their_labels_are_an_error(images, message):
+    labels = TrueCounts({7: {18: 1}}, {7: (640, 480)}, {18: "dog"})
+    with pytest.raises(InputError, match=message):
+        list(labelled_detections(images, labels))
+
+
+def test_an_image_without_labels_is_an_error_where_that_is_wanted():
+    with pytest.raises(InputError, match="image 8 must be among the 1 labelled ones"):
+        list(labelled_detections([image_with({}, 8)], TrueCounts({7: {}}), unlabelled="error"))
+    with pytest.raises(InputError, match="image 8 must have labels, but has none; use labelled_detections"):
+        list(counting_pairs([image_with({}, 8)], TrueCounts({7: {}})))
+
+
+def test_the_first_images_are_those_with_the_lowest_ids():
+    labels = TrueCounts({30: {1: 1}, 4: {1: 2}, "a": {}, 100: {}})
+    assert list(labels.first_images(2).counts) == [4, 30]
+    assert len(labels.first_images(9)) == 4

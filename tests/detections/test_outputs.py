@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import supervision
+import torch
+from hypothesis import given
+
+from tallybox import Detections
+from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS, category_id_of
+from tallybox.errors import InputError, InputTypeError
+from tests.support.detection_sets import assert_same_images, coco_results, detections
+
+BOXES = torch.tensor([[1.0, 2.0, 4.0, 6.0], [0.0, 0.0, 9.0, 9.0]])
+SCORES = torch.tensor([0.75, 0.5])
+EXPECTED = Detections(BOXES, SCORES, [18, 1])
+
+
+def ultralytics_result(classes):
+    """The attributes of its ``Results`` that hold detections."""
+    boxes = SimpleNamespace(xyxy=BOXES, conf=SCORES, cls=torch.tensor(classes))
+    return SimpleNamespace(boxes=boxes, orig_shape=(480, 640), path="a.jpg")
+
+
+def test_supervision_detections_are_taken():
+    found = supervision.Detections(BOXES.numpy(), confidence=SCORES.numpy(), class_id=np.array([18, 1]))
+    assert_same_images([Detections.from_supervision(found)], [EXPECTED])
+    assert len(Detections.from_supervision(supervision.Detections.empty(), image_id=9)) == 0
+
+
+def test_supervision_detections_without_scores_or_classes_cannot_be_counted():
+    for given_columns, missing in (
+        ({"class_id": np.array([1, 2])}, "confidence"),
+        ({"confidence": SCORES.numpy()}, "class_id"),
+    ):
+        with pytest.raises(InputError, match=f"must have a {missing} for each box, but got None"):
+            Detections.from_supervision(supervision.Detections(BOXES.numpy(), **given_columns))
+
+
+def test_a_torchvision_prediction_is_taken():
+    prediction = {"boxes": BOXES, "labels": torch.tensor([18, 1]), "scores": SCORES.requires_grad_()}
+    assert_same_images([Detections.from_torchvision(prediction)], [EXPECTED])
+
+
+def test_a_transformers_prediction_is_taken_with_its_classes_renamed():
+    prediction = {"scores": SCORES, "labels": torch.tensor([3, 5]), "boxes": BOXES}
+    assert_same_images([Detections.from_transformers(prediction, category_ids={3: 18, 5: 1})], [EXPECTED])
+
+
+def test_an_ultralytics_result_is_taken_with_its_image_size():
+    found = Detections.from_ultralytics(ultralytics_result([16.0, 0.0]), category_ids=COCO_CATEGORY_IDS)
+    assert_same_images([found], [EXPECTED])
+    assert found.image_size == (640, 480)
+
+
+@given(detections())
+def test_coco_results_of_one_image_come_back_as_they_were(image):
+    found = Detections.from_coco(coco_results([image]), image_size=(1024, 1024), image_id=7)
+    assert_same_images([found], [image])
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        ([{"category_id": 1, "bbox": [0, 0, 1, 1]}], "results must have a score, but result 0 has only"),
+        ([{"category_id": 1, "bbox": [0, 0, 1], "score": 1}], "bbox must be left, top, width, height, but result 0"),
+        ([{"category_id": 1, "bbox": [9, 9, -1, 1], "score": 1}], r"sizes of at least 0, but got \[9.0, .* at index 0"),
+        ([{"category_id": 1, "bbox": [9, 9, "a", 1], "score": 1}], "bbox and score must be numbers"),
+        ([{"category_id": 1, "bbox": [9, 9, 1, 1], "score": 1, "image_id": i} for i in (1, 2)], "must be of one image"),
+        ([{"category_id": 1, "bbox": [9, 9, 1, 1], "score": 1, "image_id": 8}], "that of the results, 8, but got 7"),
+        ([{"category_id": 1, "bbox": [500, 300, 600, 400], "score": 1}], "these look like x1 y1 x2 y2"),
+    ],
+)
+def test_wrong_coco_results_are_one_clear_line(results, message):
+    with pytest.raises(InputError, match=message):
+        Detections.from_coco(results, image_size=(640, 480), image_id=7)
+
+
+def test_boxes_over_the_border_are_not_taken_for_corners():
+    results = [{"category_id": 1, "bbox": [300, 200, 380, 320], "score": 1}]
+    assert len(Detections.from_coco(results, image_size=(640, 480))) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Detections.from_ultralytics([ultralytics_result([1, 2])]), "but got a list of 1; pass one at a time"),
+        (lambda: Detections.from_ultralytics(SimpleNamespace(boxes=None)), "must be an ultralytics Results with boxes"),
+        (lambda: Detections.from_torchvision([{}]), "must be a dict that a torchvision .* got a list"),
+        (lambda: Detections.from_torchvision({"boxes": []}), "prediction must have scores, but got only"),
+        (lambda: Detections.from_torchvision(3), "must be a dict that a torchvision detector .* but got int"),
+        (lambda: Detections.from_transformers(SimpleNamespace(logits=1)), "call .*post_process_object_detection"),
+        (lambda: Detections.from_supervision(BOXES), "must be a supervision.Detections, but got Tensor without xyxy"),
+    ],
+)
+def test_what_a_library_does_not_return_is_one_clear_line(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_a_class_without_a_category_is_an_error():
+    with pytest.raises(InputError, match="category_ids must name a category for every class"):
+        Detections.from_ultralytics(ultralytics_result([80.0, 0.0]), category_ids=COCO_CATEGORY_IDS)
+
+
+def test_logits_of_a_detector_are_refused():
+    with pytest.raises(InputError, match="apply a logistic"):
+        Detections.from_torchvision({"boxes": BOXES, "labels": [1, 2], "scores": [3.5, -1.0]})
+
+
+def test_the_categories_are_those_of_coco():
+    assert len(COCO_CATEGORIES) == 80
+    assert (min(COCO_CATEGORIES), max(COCO_CATEGORIES), category_id_of("toothbrush")) == (1, 90, 90)
+    with pytest.raises(InputError, match="but got 'zebre'; did you mean 'zebra'"):
+        category_id_of("zebre")
+
+
+def test_wrong_types_are_type_errors_too():
+    with pytest.raises(InputTypeError):
+        Detections.from_torchvision(3)

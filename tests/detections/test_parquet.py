@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+
+from tallybox import Detections
+from tallybox.detections import parquet
+from tallybox.detections.parquet import read_parquet, read_parquet_categories, write_parquet
+from tallybox.errors import InputError
+from tests.support.detection_sets import assert_same_images, image_sets
+
+
+def table(image_ids, **changes) -> pa.Table:
+    number = len(image_ids)
+    columns = {"image_id": image_ids, "category_id": [18] * number, "x1": [0.0] * number, "y1": [0.0] * number}
+    columns |= {"x2": [9.0] * number, "y2": [9.0] * number, "score": [0.5] * number}
+    return pa.table({name: values for name, values in {**columns, **changes}.items() if values is not None})
+
+
+@given(image_sets())
+def test_detections_come_back_as_they_were(tmp_path_factory, images):
+    path = tmp_path_factory.mktemp("parquet") / "detections.parquet"
+    assert write_parquet(images, path) == len(images)
+    found = list(read_parquet(path))
+    assert_same_images(found, images)
+    assert [image.image_size for image in found] == [image.image_size for image in images]
+
+
+@pytest.mark.parametrize("rows_in_group", [1, 7, 1000])
+def test_an_image_may_go_on_over_batches_and_row_groups(tmp_path, monkeypatch, rows_in_group):
+    monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 5)
+    ids = np.repeat(np.arange(20), np.arange(20) % 7 + 1)
+    pq.write_table(table(ids, score=np.arange(len(ids)) / 100), tmp_path / "a.parquet", row_group_size=rows_in_group)
+    found = list(read_parquet(tmp_path / "a.parquet"))
+    assert [(image.image_id, len(image)) for image in found] == [(i, i % 7 + 1) for i in range(20)]
+    np.testing.assert_array_equal(
+        np.concatenate([image.scores for image in found]), (np.arange(len(ids)) / 100).astype(np.float32)
+    )
+
+
+@pytest.mark.parametrize("rows_in_group", [2000, 10**9], ids=["small-row-groups", "one-row-group"])
+def test_reading_holds_a_small_part_of_a_file(tmp_path, monkeypatch, rows_in_group):
+    monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 1000)
+    monkeypatch.setattr(parquet, "BUFFER_BYTES", 10_000)
+    path, rows = tmp_path / "a.parquet", 200_000
+    scores = np.random.default_rng(0).random((5, rows), np.float32)
+    columns = {"x1": scores[0], "x2": scores[1] + 1, "y1": scores[2], "y2": scores[3] + 1, "score": scores[4]}
+    written = table(np.arange(rows) // 20, **columns)
+    pq.write_table(written, path, row_group_size=rows_in_group, data_page_size=1 << 16, use_dictionary=False)
+    before = pa.total_allocated_bytes()
+    most = max(pa.total_allocated_bytes() - before for _ in read_parquet(path))
+    assert most < path.stat().st_size / 4
+
+
+def test_row_groups_are_written_while_images_come(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 10)
+    images = [Detections([[0, 0, 1, 1]] * 4, [0.5] * 4, [1] * 4, image_id=i) for i in range(10)]
+    write_parquet(iter(images), tmp_path / "a.parquet")
+    assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 4
+    assert_same_images(list(read_parquet(tmp_path / "a.parquet")), images)
+
+
+@pytest.mark.parametrize("ids", [[7, 7, 9, 7], [7, 9, 8, 9], ["a", "b", "a"]])
+def test_an_image_that_comes_back_is_an_error(tmp_path, ids):
+    pq.write_table(table(ids), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=f"must stand together, but image {ids[-1]!r} comes back after others; sort"):
+        list(read_parquet(tmp_path / "a.parquet"))
+
+
+def test_images_need_no_order(tmp_path):
+    pq.write_table(table([9, 9, 3, 10, 1]), tmp_path / "a.parquet")
+    assert [image.image_id for image in read_parquet(tmp_path / "a.parquet")] == [9, 3, 10, 1]
+
+
+def test_a_folder_of_files_is_one_data_set(tmp_path):
+    for name, ids in (("b", [3, 4]), ("a", [1, 1, 2])):
+        pq.write_table(table(ids), tmp_path / f"{name}.parquet")
+    assert [image.image_id for image in read_parquet(tmp_path)] == [1, 2, 3, 4]
+    pq.write_table(table([2]), tmp_path / "c.parquet")
+    with pytest.raises(InputError, match=r"c\.parquet: .* image 2 comes back"):
+        list(read_parquet(tmp_path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"must hold \.parquet files, but there is none"):
+        list(read_parquet(tmp_path / "empty"))
+
+
+def test_columns_of_other_widths_and_dictionaries_are_taken(tmp_path):
+    ids = pa.array(["a.jpg", "a.jpg", "7"]).dictionary_encode()
+    given_columns = table(ids, category_id=pa.array([1, 2, 3], pa.uint8()), other=["x", "y", "z"])
+    pq.write_table(given_columns, tmp_path / "a.parquet")
+    assert [(i.image_id, i.category_ids.tolist()) for i in read_parquet(tmp_path / "a.parquet")] == [
+        ("a.jpg", [1, 2]),
+        (7, [3]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"score": [0.5, 0.5, float("nan")]}, r"record 2: scores must be in \[0, 1\], but got nan"),
+        ({"score": [0.5, 3.5, 0.5]}, "record 1: scores must be .* got 3.5; apply a logistic if these are logits"),
+        ({"x1": [0.0, 0.0, 99.0]}, "record 2: boxes must be corners"),
+        ({"x1": [0.0, None, 1.0]}, "record 1: x1 must be given, except for an image without detections"),
+        ({"category_id": [1, None, 1]}, "record 1: x1 must be given"),
+        ({"image_id": [1, None, 2]}, "record 1: image_id must be given"),
+        ({"score": None}, "must have a column score, but it has only"),
+        ({"category_id": ["dog"] * 3}, "category_id must be int64, but got string"),
+    ],
+)
+def test_wrong_rows_are_named_with_file_and_record(tmp_path, changes, message):
+    path = tmp_path / "a.parquet"
+    pq.write_table(table([7, 7, 9], **changes), path)
+    with pytest.raises(InputError, match=message) as raised:
+        list(read_parquet(path))
+    assert str(path) in str(raised.value)
+
+
+def test_a_file_that_is_damaged_empty_or_absent_is_an_error(tmp_path):
+    path = tmp_path / "a.parquet"
+    with pytest.raises(InputError, match="there is none"):
+        list(read_parquet(path))
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="it is empty"):
+        list(read_parquet(path))
+    pq.write_table(table([7] * 1000, score=np.random.default_rng(0).random(1000)), path)
+    whole = path.read_bytes()
+    for damaged in (whole[:-20], bytes(4) + whole[: len(whole) // 2], whole[:100] + bytes(1500) + whole[1600:]):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"a\.parquet"):
+            list(read_parquet(path))
+
+
+def test_names_of_categories_travel_with_the_file(tmp_path):
+    write_parquet([Detections.empty(1)], tmp_path / "a.parquet", categories={3: "screw"})
+    assert read_parquet_categories(tmp_path / "a.parquet") == {3: "screw"}
+    write_parquet([Detections.empty(1)], tmp_path / "b.parquet")
+    assert read_parquet_categories(tmp_path / "b.parquet") == {}
+
+
+def test_what_cannot_be_written_leaves_no_file_behind(tmp_path):
+    for images, message in (
+        ([Detections.empty()], "must have an image_id to be written"),
+        ([Detections.empty(1), Detections.empty("a")], "image ids must be all numbers or all texts"),
+    ):
+        with pytest.raises(InputError, match=message):
+            write_parquet(images, tmp_path / "a.parquet")
+        assert list(tmp_path.iterdir()) == []

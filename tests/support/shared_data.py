@@ -1,0 +1,18 @@
+"""Where the real data lies, and a skip that says so where it does not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def data_folder(name: str) -> Path:
+    """Return a folder of real data; skip the test where it is absent. TALLYBOX_DATA names another place."""
+    folder = Path(os.environ.get("TALLYBOX_DATA", REPOSITORY.parent / "shared" / "data")) / name
+    if not folder.is_dir():
+        pytest.skip(f"needs the real data in {folder}; name its parent with TALLYBOX_DATA")
+    return folder
