@@ -79,6 +79,18 @@ def test_masked_proposals_have_no_weight_and_no_part(logits):
         assert (of_pairs[:, :, out] == 0).all()
 
 
+def test_a_masked_proposal_says_nothing_even_to_a_box_without_area_at_the_origin():
+    """What is masked is set to 0, which is where that box lies too."""
+    problem = presence_problem(proposals=2, seed=12)
+    boxes = torch.zeros(2, 4, dtype=torch.float64)
+    layer = build_counter(problem, "reference", torch.float64)
+    trace = layer.explain(problem.attention, boxes, torch.tensor([True, False]))
+    assert (trace.evidence == 0).all()
+    assert (trace.suppression == 0).all()
+    alone = layer.explain(problem.attention[:1], boxes[:1])
+    torch.testing.assert_close(trace.features, alone.features)
+
+
 def test_no_proposal_stands_for_itself_or_tells_itself_anything():
     trace = explain(presence_problem(2, proposals=6, heads=2, seed=5))
     for of_pairs in (trace.evidence, trace.suppression):
