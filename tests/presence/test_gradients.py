@@ -32,7 +32,7 @@ ONE_PLACE = torch.tensor([0.0, 0.0, 1.0, 1.0], dtype=torch.float64)
 )
 def test_gradients_are_those_of_finite_differences(float64_backend, output, logits):
     problem = random_problem(
-        2, proposals=5, max_objects=4, segments=3, masked=True, logits=logits, seed=12, layer=PresenceCounter
+        2, proposals=4, max_objects=3, segments=3, masked=True, logits=logits, seed=12, layer=PresenceCounter
     )
     attention, boxes, mask = inputs_of(problem, float64_backend, torch.float64)
     weights = PresenceWeights(*(weight.to(attention.device).requires_grad_() for weight in problem.weight))

@@ -33,3 +33,8 @@ DEVICES = {backend.name: backend.device for backend in BACKENDS}
 
 def device_of(backend: str) -> str:
     return DEVICES[backend]
+
+
+def is_interpreted(backend: str) -> bool:
+    """Whether a call of a thousand boxes takes minutes: Triton's kernels without a GPU."""
+    return backend == "triton" and device_of(backend) == "cpu"
