@@ -283,6 +283,26 @@ def test_wrong_weights_of_presence_counting_are_named(name):
         presence_features(good_attention(3), good_boxes(3), good_presence_weights()._replace(**changed))
 
 
+def test_weights_of_presence_counting_on_another_device_are_an_error():
+    weights = PresenceWeights(*(weight.to("meta") for weight in good_presence_weights()))
+    with pytest.raises(InputError, match=r"weights\.slope must be on cpu like attention, but got meta"):
+        presence_features(good_attention(3), good_boxes(3), weights)
+
+
+@pytest.mark.parametrize("shape", [(0,), ()], ids=str)
+def test_functions_of_presence_counting_need_at_least_one_segment(shape):
+    weights = good_presence_weights()._replace(calibration=torch.ones(shape), order=torch.ones(shape))
+    with pytest.raises(InputError, match=re.escape("weights.calibration must have shape [segments]")):
+        presence_features(good_attention(3), good_boxes(3), weights)
+
+
+@pytest.mark.parametrize("name", ["slope", "calibration"])
+def test_weights_of_presence_counting_that_are_no_tensors_are_named(name):
+    weights = good_presence_weights()._replace(**{name: 1.0})
+    with pytest.raises(InputTypeError, match=rf"weights\.{name} must be a torch tensor, but got float"):
+        presence_features(good_attention(3), good_boxes(3), weights)
+
+
 def test_weights_of_presence_counting_that_do_not_broadcast_are_an_error():
     with pytest.raises(InputError, match=re.escape("must broadcast, but got [2], [2], [3]")):
         presence_features(good_attention(2, 4), good_boxes(2, 4), good_presence_weights(3))

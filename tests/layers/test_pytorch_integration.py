@@ -77,16 +77,16 @@ def test_a_counter_in_half_precision_computes_in_float32(layer, backend, half):
 
 
 @pytest.mark.parametrize("given", [torch.float32, *HALVES])
-def test_under_autocast_it_computes_in_float32(backend, given):
+def test_under_autocast_it_computes_in_float32(layer, backend, given):
     device = device_of(backend)
-    counter = trained_counter(Counter, backend)
+    counter = trained_counter(layer, backend)
     attention, boxes, mask = inputs(3, 8, masked=True, device=device)
     attention, boxes = attention.to(given), boxes.to(given)
     expected = counter(attention.float(), boxes.float(), mask)
     with torch.autocast(device, dtype=torch.bfloat16):
         got = counter(attention, boxes, mask)
     assert got.dtype == torch.float32
-    torch.testing.assert_close(got, expected, **tolerance(backend, torch.float32, Counter)._asdict())
+    torch.testing.assert_close(got, expected, **tolerance(backend, torch.float32, layer)._asdict())
 
 
 def test_autocast_leaves_float64_alone(layer, float64_backend):

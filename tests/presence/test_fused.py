@@ -17,6 +17,7 @@ from tests.support.problems import (
     grid,
     random_boxes,
     random_presence_weights,
+    square_boxes,
     untrained,
 )
 from tests.support.tolerances import tolerance
@@ -163,6 +164,15 @@ def test_in_float64_too(case):
     ours = results("cpu", torch.float64, drawn)
     expected = results("reference", torch.float64, drawn)
     assert_same_in_scale(ours, expected, tolerance("cpu", torch.float64, PresenceCounter))
+
+
+@pytest.mark.parametrize("fused", FUSED)
+def test_boxes_that_touch_have_the_gradients_of_the_reference(fused):
+    """They share nothing yet, but would if they moved: the reference takes the slope from that side."""
+    drawn = (grid(3, 6, seed=25), square_boxes(3, 6, seed=25), trained(25), None, 4)
+    ours = results(fused, torch.float32, drawn)
+    expected = results("reference", torch.float64, drawn)
+    assert_same_in_scale(ours, expected, tolerance(fused, torch.float32, PresenceCounter))
 
 
 @pytest.mark.parametrize("fused", FUSED)

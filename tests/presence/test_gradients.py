@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tallybox import PresenceCounter, PresenceWeights
+from tallybox.presence.weights import calibration_edges
 from tests.support.problems import (
     Problem,
     assert_same_in_scale,
@@ -98,6 +99,17 @@ def test_a_score_of_zero_or_one_gets_no_gradient_and_one_beside_it_does(backend)
     gradient = solve(problem, backend, torch.float32)["grad_attention"]
     assert gradient[:2].tolist() == [0, 0]
     assert gradient[2] != 0
+
+
+def test_untrained_a_score_where_segments_of_the_calibration_meet_has_the_slope_of_both(backend, dtype):
+    """φ is the identity: a single proposal counts its score, with a slope of 1 everywhere inside."""
+    scores = calibration_edges(16, torch.zeros((), dtype=torch.float64))[1:-1]
+    problem = Problem(scores.unsqueeze(-1), ONE_PLACE.expand(len(scores), 1, 4), UNTRAINED)
+    layer = build_counter(problem, backend, dtype)
+    attention, boxes, _ = inputs_of(problem, backend, dtype)
+    layer.count(attention, boxes).sum().backward()
+    slope = attention.grad.squeeze(-1).to("cpu", torch.float64)
+    torch.testing.assert_close(slope, torch.ones_like(slope), rtol=1e-3, atol=1e-3)
 
 
 def zero_factor_problem(number: int) -> Problem:

@@ -96,6 +96,11 @@ def test_logits_are_kept_within_their_limits():
     assert reference.score_logit(vector(-1e30, 3, 1e30), logits=True).tolist() == [-14, 3, 14]
 
 
+def test_scores_of_zero_and_one_are_at_the_limits_in_float32_too():
+    got = reference.score_logit(torch.tensor([0.0, 1.0]), logits=False)
+    torch.testing.assert_close(got, torch.tensor([-14.0, 14.0]), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("logits", [False, True])
 def test_beyond_the_limits_a_score_has_no_slope(logits):
     attention = (vector(-1e3, 0, 1e3) if logits else vector(0, 0.5, 1)).requires_grad_()

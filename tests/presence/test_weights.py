@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallybox import PresenceCounter
+from tallybox import PresenceCounter, PresenceWeights
 from tallybox.presence.weights import (
     CELLS,
     LOGIT_LIMIT,
@@ -84,6 +84,15 @@ def test_only_ratios_of_rises_matter(factor):
     scaled = weights._replace(**{name: factor * getattr(weights, name) for name in names})
     for got, expected in zip(PresenceFunctions.of(scaled), PresenceFunctions.of(weights), strict=True):
         torch.testing.assert_close(got, expected, **EXACT)
+
+
+@pytest.mark.parametrize("name", ["calibration", "overlap", "order"])
+def test_rises_as_large_as_float32_can_hold_make_the_same_functions(name):
+    weights = PresenceWeights(*(weight.float() for weight in random_presence_weights(3, seed=2)))
+    without = weights._replace(headroom=torch.zeros(3), step=torch.zeros(3))
+    huge = without._replace(**{name: 1e38 * getattr(without, name)})
+    for got, expected in zip(PresenceFunctions.of(huge), PresenceFunctions.of(without), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_first_column_of_the_overlap_rises_for_every_score_and_the_others_for_low_ones():
