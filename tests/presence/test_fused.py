@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tallybox import PresenceCounter, PresenceWeights
-from tallybox.presence.functional import checked_boxes, presence_and_distribution
+from tallybox.presence.functional import checked_boxes, presence_results
 from tests.support.backends import FUSED, device_of
 from tests.support.problems import (
     assert_same_in_scale,
@@ -136,15 +136,14 @@ def results(backend: str, dtype: torch.dtype, case: tuple) -> dict[str, Tensor]:
     inputs = [value.requires_grad_() for value in inputs]
     mask = None if mask is None else mask.to(device)
     proposals = checked_boxes(inputs[0], inputs[1], mask, logits=False, weights_leading=weights.leading)
-    presence, distribution = presence_and_distribution(proposals, PresenceWeights(*inputs[2:]), max_objects, backend)
-    mixture = sum(
-        (value * torch.linspace(-1, 2, value.shape[-1]).to(value)).sum() for value in (presence, distribution)
-    )
+    found = presence_results(
+        proposals, PresenceWeights(*inputs[2:]), max_objects=max_objects, logits=False, backend=backend
+    )._asdict()
+    mixture = sum((value * torch.linspace(-1, 2, value.shape[-1]).to(value)).sum() for value in found.values())
     gradients = torch.autograd.grad(mixture, inputs)
     names = [f"grad_{name}" for name in ("attention", "boxes", *PresenceWeights._fields)]
-    found = {"presence": presence.detach(), "distribution": distribution.detach()}
     found |= dict(zip(names, gradients, strict=True))
-    return {name: value.cpu().double() for name, value in found.items()}
+    return {name: value.detach().cpu().double() for name, value in found.items()}
 
 
 @pytest.mark.usefixtures("poisoned_memory")

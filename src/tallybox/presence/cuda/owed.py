@@ -92,7 +92,7 @@ def owed_kernel(
             slope_owed += tl.where(real, gz * l_i, 0.0)
             shift_owed += tl.where(real, gz, 0.0)
             z = tl.load(zs + i, mask=inside, other=0.0)
-            _value, _slope, s, place = calibrate(table, z, S)
+            _value, _slope, s, place, _outside = calibrate(table, z, S)
             grad = tl.load(grad_calibrated + i, mask=inside, other=0.0)
             add_to_segment(sums + CALIBRATION * LANES, s, place, grad, real, LANES)
             for j in range(0, N):
