@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tallybox.activation import activation_knots
+from tallybox.counter.cpu.threads import small_operations
 from tallybox.counter.dispatch import Backend
 from tallybox.errors import InputError
 from tallybox.presence.weights import PresenceFunctions
@@ -132,13 +133,14 @@ def train_settings(
     ``on_step`` hears how many of ``config.iterations + config.evaluation_batches`` steps are done.
     """
     training = Training(settings, seed, config, device=device, backend=backend)
-    for step in range(config.iterations):
-        training.step()
-        on_step(step + 1)
     right = torch.zeros(len(training.models), len(settings), device=device)
-    for step in range(config.evaluation_batches):
-        right += training.right()
-        on_step(config.iterations + step + 1)
+    with small_operations():
+        for step in range(config.iterations):
+            training.step()
+            on_step(step + 1)
+        for step in range(config.evaluation_batches):
+            right += training.right()
+            on_step(config.iterations + step + 1)
     accuracy = (right / max(config.evaluation_batches, 1)).cpu()
     knots = training.activations().cpu()
     presence = {name: f.cpu() for name, f in training.presence()._asdict().items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 
@@ -23,11 +24,37 @@ def _threads(number: int) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked child has none of its parent's threads
 
 
+_threads_of_kernels: int | None = None
+
+
+def kernel_threads() -> int:
+    """Return on how many threads kernels run: as many as torch's operations, or had before `small_operations`."""
+    return _threads_of_kernels or torch.get_num_threads()
+
+
+@contextmanager
+def small_operations() -> Iterator[None]:
+    """Run torch's own operations on one thread within the block, and kernels on all as before.
+
+    Many small operations in a row gain nothing from a second thread, and where another program has its core they
+    wait for it at every step (measured on two busy cores: a point of the toy task took 287 s instead of 70).
+    """
+    global _threads_of_kernels
+    threads, earlier = torch.get_num_threads(), _threads_of_kernels
+    _threads_of_kernels = kernel_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        _threads_of_kernels = earlier
+
+
 def chunks_of(images: int, steps_per_image: int, at_once: int = 1) -> list[tuple[int, int]]:
     """Return where chunks of the images begin and end, one for each thread that is worth waking."""
     groups = -(-images // at_once)
     worth = images * steps_per_image // STEPS_PER_THREAD
-    chunks = max(1, min(groups, worth, torch.get_num_threads()))
+    chunks = max(1, min(groups, worth, kernel_threads()))
     borders = [groups * chunk // chunks * at_once for chunk in range(chunks)] + [images]
     return list(pairwise(borders))
 
@@ -35,7 +62,7 @@ def chunks_of(images: int, steps_per_image: int, at_once: int = 1) -> list[tuple
 def run_chunks(chunks: list[tuple[int, int]], run: Callable[[int, int, int], None]) -> None:
     """Call run(number, first, stop) for each chunk, the first on the caller's own thread."""
     others = list(enumerate(chunks))[1:]
-    waiting = [_threads(torch.get_num_threads()).submit(run, number, *chunk) for number, chunk in others]
+    waiting = [_threads(kernel_threads()).submit(run, number, *chunk) for number, chunk in others]
     run(0, *chunks[0])
     for done in waiting:
         done.result()
