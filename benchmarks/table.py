@@ -23,19 +23,20 @@ def results() -> list[dict[str, Any]]:
 def table() -> str:
     """Return the table in Markdown: one line for each size, forward and backward together."""
     lines = [
-        "| machine | images × boxes | fused | reference | times faster | peak memory | reference's |",
-        "|---|---|---|---|---|---|---|",
+        "| machine | component | images × boxes | fused | reference | times faster | peak memory | reference's |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for result in results():
         machine = result["machine"]
         name = machine.get("accelerator") or f"{machine['cores']} cores, {machine['processor']}"
         for row in result["rows"]:
-            backend, passes, size = row["case"].split()
+            *component, backend, passes, size = row["case"].split()
             if passes != "forward+backward":
                 continue
             images, boxes = (int(number) for number in size.split("x"))
             lines.append(
-                f'| {name}, `"{backend}"` | {images:,} × {boxes} | {row["median_ms"]:.2f} ms '
+                f'| {name}, `"{backend}"` | {"presence" if component else "paper"} '
+                f"| {images:,} × {boxes} | {row['median_ms']:.2f} ms "
                 f"| {row['reference_ms']:,.1f} ms | {row['speedup']:.0f} "
                 f"| {mebibytes(row['peak_bytes'])} | {mebibytes(row['reference_peak_bytes'])} |"
             )

@@ -23,7 +23,9 @@ def test_the_command_prints_one_json_object_and_writes_it(monkeypatch, tmp_path)
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
     assert printed == json.loads(out.read_text())
-    assert {row["case"] for row in printed["rows"]} == {"cpu forward 4x3", "cpu forward+backward 4x3"}
+    assert {row["case"] for row in printed["rows"]} == {
+        f"{component}cpu {passes} 4x3" for component in ("", "presence ") for passes in ("forward", "forward+backward")
+    }
     for row in printed["rows"]:
         assert row["median_ms"] > 0
         assert row["speedup"] == pytest.approx(row["reference_ms"] / row["median_ms"], rel=0.1, abs=0.1)
@@ -38,11 +40,12 @@ def test_a_backend_that_disagrees_is_not_timed(monkeypatch):
 
     monkeypatch.setattr(counter, "count_features", wrong)
     with pytest.raises(TallyboxError, match="must agree with the reference before it is timed, but its features"):
-        counter.check_agreement("cpu", CPU, 5)
+        counter.check_agreement(counter.PAPER, "cpu", CPU, 5)
 
 
-def test_a_single_box_agrees_although_its_boxes_have_no_gradient():
-    counter.check_agreement("cpu", CPU, 1)
+@pytest.mark.parametrize("component", [counter.PAPER, counter.PRESENCE], ids=["paper", "presence"])
+def test_a_single_box_agrees_although_its_boxes_have_no_gradient(component):
+    counter.check_agreement(component, "cpu", CPU, 1)
 
 
 def test_the_toy_task_is_timed_after_both_backends_learned_the_same(monkeypatch):

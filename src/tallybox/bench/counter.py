@@ -1,4 +1,4 @@
-"""`tallybox bench counter`: each fused backend against the reference, on the sizes of the real tasks."""
+"""`tallybox bench counter`: both components, fused against reference, on the sizes of the real tasks."""
 
 from __future__ import annotations
 
@@ -13,63 +13,112 @@ from tallybox.bench.measure import Row, median_ms, peak_bytes
 from tallybox.counter.dispatch import Backend, choose_backend
 from tallybox.counter.functional import count_features
 from tallybox.errors import TallyboxError
+from tallybox.presence.functional import presence_features
+from tallybox.presence.weights import PresenceWeights, initial_weights
 
 # Images and boxes: the toy task's batch; 36 and 100 proposals of bottom-up attention.
 CPU_SIZES = ((1024, 10), (256, 36), (16, 100))
 CUDA_SIZES = ((1024, 10), (256, 36), (16, 100), (65_536, 10), (4096, 36), (256, 100))
 
+# The reference of the paper's component needs 37 GiB for 256 x 100, so only presence counting goes on from there.
+CUDA_SIZES_OF_PRESENCE = (*CUDA_SIZES, (4096, 100))
+
 # Largest difference from the float64 reference, relative to the largest value, that rounding explains.
 AGREEMENT = 2e-4
 
+# The largest count that presence counting tells apart; the paper's component has as many as there are boxes.
+MOST_OBJECTS_PRESENT = 10
+
 
 class Inputs(NamedTuple):
-    """Random proposals and a counter with uneven activations."""
+    """Random proposals, the uneven weights of a component, and a gradient for its features."""
 
     attention: Tensor
     boxes: Tensor
-    weight: Tensor
+    weights: tuple[Tensor, ...]
     grad_features: Tensor
 
 
-def random_inputs(images: int, boxes: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Inputs:
+def paper_weights(draw: Callable[..., Tensor]) -> tuple[Tensor, ...]:
+    """Draw uneven activations."""
+    return ((draw(8, 16) + 0.05).requires_grad_(),)
+
+
+def paper_features(inputs: Inputs, backend: Backend) -> Tensor:
+    """Features of the paper's component."""
+    number = inputs.attention.shape[-1]
+    return count_features(inputs.attention, inputs.boxes, inputs.weights[0], max_objects=number, backend=backend)
+
+
+def presence_weights(draw: Callable[..., Tensor]) -> tuple[Tensor, ...]:
+    """Draw functions that are somewhat learned."""
+    start = (weight[0] for weight in initial_weights(heads=1, segments=16))
+    return tuple((weight.to(draw(1)) + draw(*weight.shape) * 0.1).requires_grad_() for weight in start)
+
+
+def features_of_presence(inputs: Inputs, backend: Backend) -> Tensor:
+    """Features of presence counting."""
+    weights = PresenceWeights(*inputs.weights)
+    return presence_features(inputs.attention, inputs.boxes, weights, max_objects=MOST_OBJECTS_PRESENT, backend=backend)
+
+
+class Component(NamedTuple):
+    """What is measured: how it is named in a case, and how it is called."""
+
+    prefix: str
+    weights: Callable[[Callable[..., Tensor]], tuple[Tensor, ...]]
+    features: Callable[[Inputs, Backend], Tensor]
+    feature_number: Callable[[int], int]  # for so many boxes
+
+
+PAPER = Component("", paper_weights, paper_features, lambda boxes: boxes + 1)
+PRESENCE = Component("presence ", presence_weights, features_of_presence, lambda boxes: MOST_OBJECTS_PRESENT + 2)
+
+
+def random_inputs(
+    component: Component, images: int, boxes: int, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Inputs:
     """Draw proposals of all degrees of overlap, and a gradient for their features."""
     generator = torch.Generator().manual_seed(images * 1000 + boxes)
 
     def draw(*shape: int) -> Tensor:
-        return torch.rand(*shape, generator=generator, dtype=torch.float64).to(device, dtype)
+        return torch.rand(shape, generator=generator, dtype=torch.float64).to(device, dtype)
 
     corner, size = draw(images, boxes, 2) * 0.7, 0.05 + draw(images, boxes, 2) * 0.25
     return Inputs(
         attention=draw(images, boxes).requires_grad_(),
         boxes=torch.cat((corner, corner + size), dim=-1).requires_grad_(),
-        weight=(draw(8, 16) + 0.05).requires_grad_(),
-        grad_features=draw(images, boxes + 1) - 0.5,
+        weights=component.weights(draw),
+        grad_features=draw(images, component.feature_number(boxes)) - 0.5,
     )
 
 
-def forward(inputs: Inputs, backend: Backend) -> Tensor:
+def forward(component: Component, inputs: Inputs, backend: Backend) -> Tensor:
     """Compute features without gradients."""
     with torch.no_grad():
-        return count_features(*inputs[:3], max_objects=inputs.attention.shape[-1], backend=backend)
+        return component.features(inputs, backend)
 
 
-def forward_backward(inputs: Inputs, backend: Backend) -> tuple[Tensor, ...]:
-    """Compute features and the gradients of attention, boxes and weight."""
-    features = count_features(*inputs[:3], max_objects=inputs.attention.shape[-1], backend=backend)
-    return features, *torch.autograd.grad(features, inputs[:3], inputs.grad_features)
+def forward_backward(component: Component, inputs: Inputs, backend: Backend) -> tuple[Tensor, ...]:
+    """Compute features and the gradients of attention, boxes and weights."""
+    features = component.features(inputs, backend)
+    differentiated = (inputs.attention, inputs.boxes, *inputs.weights)
+    return features, *torch.autograd.grad(features, differentiated, inputs.grad_features)
 
 
-PASSES: dict[str, Callable[[Inputs, Backend], object]] = {
+PASSES: dict[str, Callable[[Component, Inputs, Backend], object]] = {
     "forward": forward,
     "forward+backward": forward_backward,
 }
 
 
-def check_agreement(backend: Backend, device: torch.device, boxes: int) -> None:
+def check_agreement(component: Component, backend: Backend, device: torch.device, boxes: int) -> None:
     """Raise unless a backend's features and gradients are the float64 reference's, up to rounding."""
-    ours = forward_backward(random_inputs(8, boxes, device), backend)
-    exact = forward_backward(random_inputs(8, boxes, torch.device("cpu"), torch.float64), "reference")
-    for name, got, expected in zip(("features", "attention", "boxes", "weight"), ours, exact, strict=True):
+    ours = forward_backward(component, random_inputs(component, 8, boxes, device), backend)
+    exactly = random_inputs(component, 8, boxes, torch.device("cpu"), torch.float64)
+    exact = forward_backward(component, exactly, "reference")
+    names = ("features", "attention", "boxes", *(["weight"] * len(exactly.weights)))
+    for name, got, expected in zip(names, ours, exact, strict=True):
         largest = expected.abs().max().clamp(min=1e-6)  # a single box has no gradient at all
         error = (got.detach().cpu().double() - expected).abs().max() / largest
         if not error < AGREEMENT:
@@ -80,22 +129,29 @@ def check_agreement(backend: Backend, device: torch.device, boxes: int) -> None:
 
 
 def bench_counter(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
-    """Yield a row for each size and pass: the backend that "auto" chooses beside the reference."""
-    sizes = CUDA_SIZES if device.type == "cuda" else CPU_SIZES
+    """Yield a row for each component, size and pass: the backend that "auto" chooses beside the reference."""
+    on_cuda = device.type == "cuda"
+    yield from _bench(PAPER, CUDA_SIZES if on_cuda else CPU_SIZES, device, seconds)
+    yield from _bench(PRESENCE, CUDA_SIZES_OF_PRESENCE if on_cuda else CPU_SIZES, device, seconds)
+
+
+def _bench(
+    component: Component, sizes: tuple[tuple[int, int], ...], device: torch.device, seconds: float
+) -> Iterator[Row]:
     for images, boxes in sizes:
         fused, reason = choose_backend("auto", device=device, dtype=torch.float32, boxes=boxes)
         if fused == "reference":
             raise TallyboxError(f"there is nothing to compare on {device}: {reason}")
-        check_agreement("auto", device, boxes)
-        inputs = random_inputs(images, boxes, device)
+        check_agreement(component, "auto", device, boxes)
+        inputs = random_inputs(component, images, boxes, device)
         for name, run in PASSES.items():
-            ours, reference = partial(run, inputs, "auto"), partial(run, inputs, "reference")
+            ours, reference = (partial(run, component, inputs, backend) for backend in ("auto", "reference"))
             # Memory first, and ours first: what a large call leaves behind hides what a small one needs.
             peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
             milliseconds = median_ms(ours, device, seconds=seconds)
             reference_milliseconds = median_ms(reference, device, seconds=seconds)
             yield Row(
-                case=f"{fused} {name} {images}x{boxes}",
+                case=f"{component.prefix}{fused} {name} {images}x{boxes}",
                 median_ms=round(milliseconds, 4),
                 reference_ms=round(reference_milliseconds, 4),
                 speedup=round(reference_milliseconds / milliseconds, 1),

@@ -9,17 +9,25 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tallybox.counter.layout import Layout
-from tallybox.presence.weights import PresenceFunctions, calibration_edges
+from tallybox.presence.table import state_size, table_size
+from tallybox.presence.weights import PresenceWeights
 
 
 def presence_forward(
-    logit: Tensor, boxes: Tensor, tables: Tensor, edges: Tensor, mask: Tensor | None, max_objects: int, backend: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return presence, distribution, and the state that the backward pass needs, of images ``[M * R, N]``.
+    attention: Tensor,
+    boxes: Tensor,
+    weights: list[Tensor],
+    mask: Tensor | None,
+    max_objects: int,
+    logits: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return features, presence and distribution of images ``[M * R, N]``, and what the backward pass needs.
 
-    ``tables [M, T]`` holds each counter's functions as `pack` lays them out; at ``edges [S + 1]`` φ's segments meet.
+    ``weights`` are those of `PresenceWeights`, each ``[M, ...]``. The last two results are each counter's functions
+    at their knots, and the images' state.
     """
-    given = (logit, boxes, tables, edges, mask, max_objects)
+    given = (attention, boxes, weights, mask, max_objects, logits)
     if backend == "cpu":
         from tallybox.presence.cpu.launch import presence_forward_cpu
 
@@ -30,18 +38,21 @@ def presence_forward(
 
 
 def presence_backward(
-    logit: Tensor,
+    attention: Tensor,
     boxes: Tensor,
-    tables: Tensor,
-    edges: Tensor,
+    weights: list[Tensor],
     mask: Tensor | None,
+    tables: Tensor,
     state: Tensor,
+    grad_features: Tensor,
     grad_presence: Tensor,
     grad_distribution: Tensor,
+    logits: bool,
     backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of logits, boxes and tables."""
-    given = (logit, boxes, tables, edges, mask, state, grad_presence, grad_distribution)
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return the gradients of attention, boxes and weights."""
+    grads = (grad_features, grad_presence, grad_distribution)
+    given = (attention, boxes, weights, mask, tables, state, grads, logits)
     if backend == "cpu":
         from tallybox.presence.cpu.launch import presence_backward_cpu
 
@@ -57,70 +68,92 @@ presence_backward_operator = torch.library.custom_op("tallybox::presence_backwar
 
 @presence_forward_operator.register_fake
 def _(
-    logit: Tensor, boxes: Tensor, tables: Tensor, edges: Tensor, mask: Tensor | None, max_objects: int, backend: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    images, number = logit.shape
-    size = 0 if backend == "cpu" else number * number + 4 * number + (number + 1) * (max_objects + 1)
-    state = logit.new_empty(images, size)  # as the launchers allocate it
-    return torch.empty_like(logit), logit.new_empty(images, max_objects + 1), state
+    attention: Tensor,
+    boxes: Tensor,
+    weights: list[Tensor],
+    mask: Tensor | None,
+    max_objects: int,
+    logits: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    images, number = attention.shape
+    segments = PresenceWeights(*weights).calibration.shape[-1]
+    return (
+        attention.new_empty(images, max_objects + 2),
+        torch.empty_like(attention),
+        attention.new_empty(images, max_objects + 1),
+        attention.new_empty(len(weights[0]), table_size(segments)),
+        attention.new_empty(images, 0 if backend == "cpu" else state_size(number, max_objects)),
+    )
 
 
 @presence_backward_operator.register_fake
-def _(logit: Tensor, boxes: Tensor, tables: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(logit), torch.empty_like(boxes), torch.empty_like(tables)
+def _(attention: Tensor, boxes: Tensor, weights: list[Tensor], *_: Any) -> tuple[Tensor, Tensor, list[Tensor]]:
+    return torch.empty_like(attention), torch.empty_like(boxes), [torch.empty_like(weight) for weight in weights]
 
 
 class PresenceFunction(torch.autograd.Function):
-    """Presence and distribution of images ``[M * R, N]`` by a fused backend; differentiable once."""
+    """Features, presence and distribution of images ``[M * R, N]`` by a fused backend; differentiable once."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        logit: Tensor,
+        attention: Tensor,
         boxes: Tensor,
-        tables: Tensor,
-        edges: Tensor,
         mask: Tensor | None,
         max_objects: int,
+        logits: bool,
         backend: str,
-    ) -> tuple[Tensor, Tensor]:
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Count, and keep what the gradient needs."""
         run: Any = presence_forward_operator if torch.compiler.is_compiling() else presence_forward
-        presence, distribution, state = run(logit, boxes, tables, edges, mask, max_objects, backend)
-        ctx.save_for_backward(logit, boxes, tables, edges, mask, state)
+        results = run(attention, boxes, list(weights), mask, max_objects, logits, backend)
+        features, presence, distribution, tables, state = results
+        ctx.save_for_backward(attention, boxes, mask, tables, state, *weights)
+        ctx.logits = logits
         ctx.backend = backend
-        return presence, distribution
+        return features, presence, distribution
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_presence: Tensor, grad_distribution: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of logits, boxes and tables."""
+    def backward(
+        ctx: Any, grad_features: Tensor, grad_presence: Tensor, grad_distribution: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        """Return the gradients of attention, boxes and weights."""
         run: Any = presence_backward_operator if torch.compiler.is_compiling() else presence_backward
-        gradients = run(*ctx.saved_tensors, grad_presence.contiguous(), grad_distribution.contiguous(), ctx.backend)
-        return (*gradients, None, None, None, None)
-
-
-def pack(f: PresenceFunctions) -> Tensor:
-    """Lay all functions out as one table ``[..., T]``: α, β, γ, the step, then φ, τ, κ and η at their knots."""
-    numbers = torch.stack((f.slope, f.shift, f.sharpness, f.step), dim=-1)
-    return torch.cat((numbers, f.calibration, f.order, f.evidence.flatten(-2), f.overlap.flatten(-2)), dim=-1)
+        attention, boxes, mask, tables, state, *weights = ctx.saved_tensors
+        grads = [grad.contiguous() for grad in (grad_features, grad_presence, grad_distribution)]
+        grad_attention, grad_boxes, grad_weights = run(
+            attention, boxes, weights, mask, tables, state, *grads, ctx.logits, ctx.backend
+        )
+        return grad_attention, grad_boxes, None, None, None, None, *grad_weights
 
 
 def fused_presence(
-    logit: Tensor, boxes: Tensor, mask: Tensor | None, f: PresenceFunctions, max_objects: int, backend: str
-) -> tuple[Tensor, Tensor]:
-    """Return p ``[..., N]`` and P ``[..., max_objects + 1]`` by a fused backend."""
-    tables = pack(f)
-    leading = [logit.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]])]
-    layout = Layout.of(tables.shape[:-1], *leading)
+    attention: Tensor,
+    boxes: Tensor,
+    mask: Tensor | None,
+    weights: PresenceWeights,
+    max_objects: int,
+    logits: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return features ``[..., max_objects + 2]``, p ``[..., N]`` and P ``[..., max_objects + 1]``."""
+    leading = weights.leading
+    layout = Layout.of(leading, attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]]))
+    listed = weights
+    if len(leading) != 1:
+        listed = PresenceWeights(*(weight.reshape(-1, *weight.shape[len(leading) :]) for weight in weights))
     apply: Any = PresenceFunction.apply  # torch leaves it untyped
-    presence, distribution = apply(
-        layout.to_list(logit, 1),
+    results = apply(
+        layout.to_list(attention, 1),
         layout.to_list(boxes, 2),
-        tables.reshape(-1, tables.shape[-1]).contiguous(),
-        calibration_edges(f.calibration.shape[-1] - 1, logit),
         None if mask is None else layout.to_list(mask, 1),
         max_objects,
+        logits,
         backend,
+        *(weight.contiguous() for weight in listed),
     )
-    return layout.from_list(presence), layout.from_list(distribution)
+    features, presence, distribution = (layout.from_list(result) for result in results)
+    return features, presence, distribution

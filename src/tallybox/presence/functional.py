@@ -9,7 +9,8 @@ from torch import Tensor
 
 from tallybox.checks import check_count, check_floating, check_proposal_shapes, check_proposal_values
 from tallybox.counter.dispatch import Backend, choose_backend
-from tallybox.counter.proposals import prepare_proposals
+from tallybox.counter.functional import for_every_head
+from tallybox.counter.proposals import Proposals, prepare_proposals
 from tallybox.errors import InputError
 from tallybox.geometry import box_iou
 from tallybox.presence.autograd import fused_presence
@@ -22,15 +23,6 @@ from tallybox.presence.reference import (
 )
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import CELLS, PresenceFunctions, PresenceWeights
-
-
-class ScoredBoxes(NamedTuple):
-    """Checked proposals in one dtype; what is masked is 0."""
-
-    attention: Tensor  # [..., N] as given
-    logit: Tensor  # [..., N]
-    boxes: Tensor  # [..., N, 4]
-    mask: Tensor | None  # [..., N] bool, None when all are real
 
 
 def presence_features(
@@ -56,22 +48,30 @@ def presence_features(
     tensor(1.5000)
     """
     check_weights(weights)
-    proposals = checked_boxes(attention, boxes, mask, logits=logits, weights_leading=weights.leading)
     check_count("max_objects", max_objects)
-    return count_features_of(*presence_and_distribution(proposals, weights, max_objects, backend))
+    proposals = checked_boxes(attention, boxes, mask, logits=logits, weights_leading=weights.leading)
+    return presence_results(proposals, weights, max_objects=max_objects, logits=logits, backend=backend).features
 
 
-def presence_and_distribution(
-    proposals: ScoredBoxes, weights: PresenceWeights, max_objects: int, backend: Backend
-) -> tuple[Tensor, Tensor]:
-    """Return p ``[..., N]`` and P ``[..., max_objects + 1]`` of checked proposals."""
-    logit = proposals.logit
-    choice = choose_backend(backend, device=logit.device, dtype=logit.dtype, boxes=0)
-    functions = _functions(weights, logit)
+class PresenceResults(NamedTuple):
+    """What a call can be asked for."""
+
+    features: Tensor  # [..., max_objects + 2]
+    presence: Tensor  # p [..., N]
+    distribution: Tensor  # P [..., max_objects + 1]
+
+
+def presence_results(
+    proposals: Proposals, weights: PresenceWeights, *, max_objects: int, logits: bool, backend: Backend
+) -> PresenceResults:
+    """Count checked proposals by the backend that serves them."""
+    attention, boxes, mask, _ = proposals
+    weights = PresenceWeights(*(weight.to(attention.dtype) for weight in weights))
+    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=0)
     if choice.backend != "reference":
-        return fused_presence(logit, proposals.boxes, proposals.mask, functions, max_objects, choice.backend)
-    quantities = _reference_quantities(proposals, functions, max_objects)
-    return quantities.presence, quantities.distribution
+        return PresenceResults(*fused_presence(attention, boxes, mask, weights, max_objects, logits, choice.backend))
+    q = _reference_quantities(proposals, weights, max_objects, logits)
+    return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
 
 
 def checked_boxes(
@@ -81,23 +81,11 @@ def checked_boxes(
     *,
     logits: bool,
     weights_leading: torch.Size | None = None,
-) -> ScoredBoxes:
-    """Check the inputs of a call and take the logits of their scores."""
+) -> Proposals:
+    """Check the inputs of a call and bring them to one dtype; scores stay as they were given, all of them."""
     check_proposal_shapes(attention, boxes, mask, weight_leading=weights_leading or torch.Size())
     check_proposal_values(attention, boxes, mask, logits=logits)
-    attention, boxes, mask, _ = prepare_proposals(attention, boxes, mask, max_objects=attention.shape[-1], logits=False)
-    return ScoredBoxes(attention, score_logit(attention, logits=logits), boxes, mask)
-
-
-def for_every_head(proposals: ScoredBoxes) -> ScoredBoxes:
-    """Give the proposals a dimension for weights ``[heads, ...]`` to broadcast along."""
-    attention, logit, boxes, mask = proposals
-    return ScoredBoxes(
-        attention.unsqueeze(-2),
-        logit.unsqueeze(-2),
-        boxes.unsqueeze(-3),
-        None if mask is None else mask.unsqueeze(-2),
-    )
+    return prepare_proposals(attention, boxes, mask, max_objects=attention.shape[-1], logits=False)
 
 
 def presence_trace(
@@ -114,7 +102,8 @@ def presence_trace(
     Always computed by the reference, equation by equation.
     """
     shared = checked_boxes(attention, boxes, mask, logits=logits)
-    q = _reference_quantities(for_every_head(shared), _functions(weights, shared.logit), max_objects)
+    weights = PresenceWeights(*(weight.to(shared.attention.dtype) for weight in weights))
+    q = _reference_quantities(for_every_head(shared), weights, max_objects, logits)
     leading, number = q.presence.shape[:-2], q.presence.shape[-1]
     features = count_features_of(q.presence, q.distribution)
     mask = torch.ones(number, dtype=torch.bool, device=boxes.device) if shared.mask is None else shared.mask
@@ -147,12 +136,10 @@ def check_weights(weights: PresenceWeights) -> None:
             raise InputError(f"weights.{name} must have shape {list(shape)}, but got {list(weight.shape)}")
 
 
-def _functions(weights: PresenceWeights, like: Tensor) -> PresenceFunctions:
-    return PresenceFunctions.of(PresenceWeights(*(weight.to(like.dtype) for weight in weights)))
-
-
-def _reference_quantities(proposals: ScoredBoxes, functions: PresenceFunctions, max_objects: int) -> PresenceQuantities:
-    logit, boxes = proposals.logit, proposals.boxes
-    return presence_quantities(
-        logit, box_iou(boxes, boxes), precedes(logit, boxes), proposals.mask, functions, max_objects
-    )
+def _reference_quantities(
+    proposals: Proposals, weights: PresenceWeights, max_objects: int, logits: bool
+) -> PresenceQuantities:
+    attention, boxes, mask, _ = proposals
+    logit = score_logit(attention, logits=logits)
+    overlap, before = box_iou(boxes, boxes), precedes(logit, boxes)
+    return presence_quantities(logit, overlap, before, mask, PresenceFunctions.of(weights), max_objects)

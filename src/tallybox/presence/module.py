@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from tallybox.checks import check_count
 from tallybox.counter.dispatch import Backend, check_backend
-from tallybox.presence.functional import checked_boxes, for_every_head, presence_and_distribution, presence_trace
-from tallybox.presence.reference import count_features_of
+from tallybox.counter.functional import for_every_head
+from tallybox.presence.functional import PresenceResults, checked_boxes, presence_results, presence_trace
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import PresenceWeights, initial_weights
 
@@ -56,15 +56,15 @@ class PresenceCounter(nn.Module):
 
         ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
         """
-        return count_features_of(*self._presence_and_distribution(attention, boxes, mask)).flatten(-2)
+        return self._results(attention, boxes, mask).features.flatten(-2)
 
     def presence(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return each proposal's presence, ``[..., heads, N]``; 0 where masked."""
-        return self._presence_and_distribution(attention, boxes, mask)[0]
+        return self._results(attention, boxes, mask).presence
 
     def distribution(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the probabilities of 0 ... max_objects, ``[..., heads, max_objects + 1]``; the last is "or more"."""
-        return self._presence_and_distribution(attention, boxes, mask)[1]
+        return self._results(attention, boxes, mask).distribution
 
     def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the expected count: ``[...]``, or ``[..., heads]`` with several heads."""
@@ -77,11 +77,11 @@ class PresenceCounter(nn.Module):
             attention, boxes, self.weights, max_objects=self.max_objects, mask=mask, logits=self.logits
         )
 
-    def _presence_and_distribution(
-        self, attention: Tensor, boxes: Tensor, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def _results(self, attention: Tensor, boxes: Tensor, mask: Tensor | None) -> PresenceResults:
         proposals = for_every_head(checked_boxes(attention, boxes, mask, logits=self.logits))
-        return presence_and_distribution(proposals, self.weights, self.max_objects, self.backend)
+        return presence_results(
+            proposals, self.weights, max_objects=self.max_objects, logits=self.logits, backend=self.backend
+        )
 
     def extra_repr(self) -> str:
         segments = self.get_parameter("calibration").shape[-1]

@@ -7,19 +7,17 @@ Leading dimensions broadcast, those of the functions included. docs/method.md de
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from tallybox.presence.weights import LOGIT_LIMIT, PresenceFunctions, calibration_edges, score_coordinate
+from tallybox.presence.weights import LOG_FLOOR, LOGIT_LIMIT, PresenceFunctions, calibration_edges, score_coordinate
 from tallybox.shapes import common_shape
 
 # Rounds from p⁰ towards the fixed point of the presences.
 ROUNDS = 2
-
-# Added to a probability under the logarithm.
-LOG_FLOOR = 1e-6
 
 
 class PresenceQuantities(NamedTuple):
@@ -33,11 +31,11 @@ class PresenceQuantities(NamedTuple):
 
 
 def score_logit(attention: Tensor, *, logits: bool) -> Tensor:
-    """L, within its limits; there, and beyond them, its slope is 0."""
-    if logits:
-        return attention.clamp(-LOGIT_LIMIT, LOGIT_LIMIT)
-    least = torch.sigmoid(torch.tensor(-LOGIT_LIMIT, dtype=torch.float64)).item()
-    return attention.clamp(least, 1 - least).logit()
+    """L, within its limits; beyond them its slope is 0."""
+    if not logits:
+        least = 1 / (1 + math.exp(LOGIT_LIMIT + 1))  # beyond the limits, yet it has a logit
+        attention = attention.clamp(least, 1 - least).logit()
+    return attention.clamp(-LOGIT_LIMIT, LOGIT_LIMIT)
 
 
 def precedes(logit: Tensor, boxes: Tensor) -> Tensor:

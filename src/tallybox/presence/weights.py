@@ -15,8 +15,11 @@ from tallybox.activation import activation_knots
 # Cells each way of the functions of two numbers: of an overlap and of a score.
 CELLS = 8
 
-# Logits beyond these are taken as these: a score of 0 or 1 has none.
+# Logits beyond this are taken as this: a score of 0 or 1 has none.
 LOGIT_LIMIT = 14.0
+
+# Added to a probability under the logarithm.
+LOG_FLOOR = 1e-6
 
 # Knots are spread as evenly over the scores in the middle as over the logits further out than this.
 LOGIT_BEND = 2.0

@@ -20,8 +20,10 @@ TINY = tl.constexpr(2.0**-60)
 SIZES = ("IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK", "TILES", "BLOCKS")
 TENSORS = (
     "attention", "boxes", "mask", "weight", "features", "count", "state", "grad_features", "grad_count",
-    "grad_attention", "grad_boxes", "grad_weight", "scratch", "partial", "logit", "tables", "edges", "presence",
-    "distribution", "grad_presence", "grad_distribution", "grad_logit", "owed_tables",
+    "grad_attention", "grad_boxes", "grad_weight", "scratch", "partial", "tables", "presence", "distribution",
+    "grad_presence", "grad_distribution", "owed", "slope", "shift", "calibration", "evidence", "overlap", "headroom",
+    "order", "step", "sharpness", "grad_slope", "grad_shift", "grad_calibration", "grad_evidence", "grad_overlap",
+    "grad_headroom", "grad_order", "grad_step", "grad_sharpness",
 )  # fmt: skip
 
 

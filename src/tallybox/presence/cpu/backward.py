@@ -6,15 +6,15 @@ import numpy as np
 
 from tallybox.counter.cpu.likeness import TINY
 from tallybox.counter.cpu.parts import Array, Number, compiled
-from tallybox.counter.cpu.rows import real_proposals
 from tallybox.counter.cpu.rows_backward import overlap_backward
-from tallybox.presence.cpu.forward import distribute, presence_of_image
+from tallybox.presence.cpu.forward import distribute, presence_of_image, scored_proposals
 from tallybox.presence.cpu.parts import (
     CALIBRATED,
     CALIBRATION,
     COORDINATE,
     KNOTS,
     LOGIT,
+    LOGIT_SLOPE,
     PRESENCE_1,
     PRESENCE_2,
     ROWS,
@@ -32,8 +32,10 @@ from tallybox.presence.cpu.parts import (
     coordinate_of,
     locate,
     order_places,
+    segments_of,
 )
-from tallybox.presence.weights import CELLS, LOGIT_BEND, LOGIT_LIMIT
+from tallybox.presence.cpu.tables import calibration_edges
+from tallybox.presence.weights import CELLS, LOG_FLOOR, LOGIT_BEND, LOGIT_LIMIT
 
 
 @compiled
@@ -136,37 +138,40 @@ def pair_backward(
 
 @compiled
 def presence_backward_kernel(
-    logit: Array,
+    attention: Array,
     boxes: Array,
     tables: Array,
-    edges: Array,
     mask: Array,
+    logits: bool,
+    grad_features: Array,
     grad_presence: Array,
     grad_distribution: Array,
-    grad_logit: Array,
+    grad_attention: Array,
     grad_boxes: Array,
     owed_tables: Array,
     first_image: int,
     stop: int,
 ) -> None:
     """Write the gradients of images first_image ... stop - 1, and add what their counters' tables are owed."""
-    dtype = logit.dtype.type
+    dtype = attention.dtype.type
     zero, one, bend, limit, half = dtype(0), dtype(1), dtype(LOGIT_BEND), dtype(LOGIT_LIMIT), dtype(0.5)
-    number, classes = logit.shape[1], grad_distribution.shape[1]
-    segments = edges.shape[0] - 1
-    rows, grads = np.empty((ROWS, number), logit.dtype), np.empty((6, number), logit.dtype)
-    b, grad_b = np.empty((4, number), logit.dtype), np.empty((4, number), logit.dtype)
+    number, classes = attention.shape[1], grad_distribution.shape[1]
+    segments = segments_of(tables)
+    edges = np.empty(segments + 1, attention.dtype)
+    calibration_edges(segments, edges)
+    rows, grads = np.empty((ROWS, number), attention.dtype), np.empty((6, number), attention.dtype)
+    b, grad_b = np.empty((4, number), attention.dtype), np.empty((4, number), attention.dtype)
     order = np.empty(number, np.int32)
     most_pairs = number * (number - 1) // 2
     first, second = np.empty(most_pairs, np.int32), np.empty(most_pairs, np.int32)
-    iou = np.empty(most_pairs, logit.dtype)
-    stands, grad_stands = np.empty((2, most_pairs), logit.dtype), np.empty((2, most_pairs), logit.dtype)
-    prefixes, owed_classes = np.empty((number + 1, classes), logit.dtype), np.empty(classes, logit.dtype)
+    iou = np.empty(most_pairs, attention.dtype)
+    stands, grad_stands = np.empty((2, most_pairs), attention.dtype), np.empty((2, most_pairs), attention.dtype)
+    prefixes, owed_classes = np.empty((number + 1, classes), attention.dtype), np.empty(classes, attention.dtype)
     grad_2, grad_1, grad_calibrated, grad_z, grad_l, grad_t = grads[0], grads[1], grads[2], grads[3], grads[4], grads[5]
-    a_counter = logit.shape[0] // tables.shape[0]
+    a_counter = attention.shape[0] // tables.shape[0]
     for image in range(first_image, stop):
         table, owed = tables[image // a_counter], owed_tables[image // a_counter]
-        n = real_proposals(image, logit, boxes, mask, order, rows[LOGIT], b)
+        n = scored_proposals(image, attention, boxes, mask, logits, order, rows, b)
         pairs = presence_of_image(n, b, table, edges, rows, first, second, iou, stands)
         distribute(n, rows[PRESENCE_2], prefixes)
         for i in range(n):
@@ -174,12 +179,13 @@ def presence_backward_kernel(
                 grads[row, i] = zero
             for corner in range(4):
                 grad_b[corner, i] = zero
-            grad_2[i] = grad_presence[image, order[i]]
+            grad_2[i] = grad_presence[image, order[i]] + grad_features[image, classes]
         for pair in range(pairs):
             grad_stands[0, pair] = zero
             grad_stands[1, pair] = zero
         for k in range(classes):
             owed_classes[k] = grad_distribution[image, k]
+            owed_classes[k] += grad_features[image, k] / (prefixes[n, k] + dtype(LOG_FLOOR))
         distribution_backward(n, rows[PRESENCE_2], prefixes, owed_classes, grad_2)
 
         # Both rounds of the fixed point, last first; grad_z and grad_l lend their space.
@@ -215,11 +221,11 @@ def presence_backward_kernel(
             overlap_backward(i, j, b, -grad_iou, grad_b)
 
         if n < number:
-            grad_logit[image] = zero
+            grad_attention[image] = zero
             grad_boxes[image] = zero
         for i in range(n):
             distance = abs(rows[LOGIT, i]) + bend
             slope = half * (one + bend / limit) * bend / (distance * distance)
-            grad_logit[image, order[i]] = grad_l[i] + grad_t[i] * slope
+            grad_attention[image, order[i]] = (grad_l[i] + grad_t[i] * slope) * rows[LOGIT_SLOPE, i]
             for corner in range(4):
                 grad_boxes[image, order[i], corner] = grad_b[corner, i]

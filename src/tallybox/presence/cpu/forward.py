@@ -13,6 +13,7 @@ from tallybox.presence.cpu.parts import (
     COORDINATE,
     KNOTS,
     LOGIT,
+    LOGIT_SLOPE,
     PRESENCE_1,
     PRESENCE_2,
     ROWS,
@@ -28,9 +29,12 @@ from tallybox.presence.cpu.parts import (
     coordinate_of,
     locate,
     logistic,
+    logit_of,
     order_places,
+    segments_of,
 )
-from tallybox.presence.weights import CELLS
+from tallybox.presence.cpu.tables import calibration_edges
+from tallybox.presence.weights import CELLS, LOG_FLOOR
 
 
 @compiled
@@ -135,34 +139,54 @@ def distribute(n: int, presence: Array, prefixes: Array) -> None:
 
 
 @compiled
+def scored_proposals(
+    image: int, attention: Array, boxes: Array, mask: Array, logits: bool, order: Array, rows: Array, b: Array
+) -> int:
+    """Copy an image's real proposals to the front of rows and b, with their logits; return how many there are."""
+    n = real_proposals(image, attention, boxes, mask, order, rows[LOGIT], b)
+    for i in range(n):
+        rows[LOGIT, i], rows[LOGIT_SLOPE, i] = logit_of(rows[LOGIT, i], logits)
+    return n
+
+
+@compiled
 def presence_forward_kernel(
-    logit: Array,
+    attention: Array,
     boxes: Array,
     tables: Array,
-    edges: Array,
     mask: Array,
+    logits: bool,
+    features: Array,
     presence: Array,
     distribution: Array,
     first_image: int,
     stop: int,
 ) -> None:
-    """Write presence and distribution of images first_image ... stop - 1."""
-    number, classes = logit.shape[1], distribution.shape[1]
-    rows = np.empty((ROWS, number), logit.dtype)
-    b = np.empty((4, number), logit.dtype)
+    """Write features, presence and distribution of images first_image ... stop - 1."""
+    dtype = attention.dtype.type
+    number, classes = attention.shape[1], distribution.shape[1]
+    segments = segments_of(tables)
+    edges = np.empty(segments + 1, attention.dtype)
+    calibration_edges(segments, edges)
+    rows = np.empty((ROWS, number), attention.dtype)
+    b = np.empty((4, number), attention.dtype)
     order = np.empty(number, np.int32)
     most_pairs = number * (number - 1) // 2
     first, second = np.empty(most_pairs, np.int32), np.empty(most_pairs, np.int32)
-    iou, stands = np.empty(most_pairs, logit.dtype), np.empty((2, most_pairs), logit.dtype)
-    prefixes = np.empty((number + 1, classes), logit.dtype)
-    a_counter = logit.shape[0] // tables.shape[0]
+    iou, stands = np.empty(most_pairs, attention.dtype), np.empty((2, most_pairs), attention.dtype)
+    prefixes = np.empty((number + 1, classes), attention.dtype)
+    a_counter = attention.shape[0] // tables.shape[0]
     for image in range(first_image, stop):
-        n = real_proposals(image, logit, boxes, mask, order, rows[LOGIT], b)
+        n = scored_proposals(image, attention, boxes, mask, logits, order, rows, b)
         presence_of_image(n, b, tables[image // a_counter], edges, rows, first, second, iou, stands)
         distribute(n, rows[PRESENCE_2], prefixes)
         if n < number:
             presence[image] = 0
+        expected = dtype(0)
         for i in range(n):
             presence[image, order[i]] = rows[PRESENCE_2, i]
+            expected += rows[PRESENCE_2, i]
         for k in range(classes):
             distribution[image, k] = prefixes[n, k]
+            features[image, k] = np.log(prefixes[n, k] + dtype(LOG_FLOOR))
+        features[image, classes] = expected

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tallybox.counter.cpu.parts import Array, Number, compiled
 from tallybox.presence.weights import CELLS, LOGIT_BEND, LOGIT_LIMIT
 
 KNOTS = CELLS + 1
+LEAST_SCORE = 1 / (1 + math.exp(LOGIT_LIMIT + 1))
 
 # Places in a table.
 SLOPE, SHIFT, SHARPNESS, STEP, CALIBRATION = range(5)
 
 # Rows of the scratch [.., N]: what an image's proposals are given on the way.
-LOGIT, COORDINATE, Z, SIGMOID, CALIBRATED, SURVIVAL_1, PRESENCE_1, SURVIVAL_2, PRESENCE_2 = range(9)
-ROWS = 9
+LOGIT, LOGIT_SLOPE, COORDINATE, Z, SIGMOID, CALIBRATED, SURVIVAL_1, PRESENCE_1, SURVIVAL_2, PRESENCE_2 = range(10)
+ROWS = 10
+
+
+@compiled
+def segments_of(tables: Array) -> int:
+    """Return how many segments φ and τ have in such tables."""
+    return int(tables.shape[1] - CALIBRATION - 2 * KNOTS * KNOTS) // 2 - 1
 
 
 @compiled
@@ -22,6 +31,23 @@ def logistic(x: Number) -> Number:
     """σ(x)."""
     one = type(x)(1)
     return one / (one + np.exp(-x))
+
+
+@compiled
+def logit_of(score: Number, is_logit: bool) -> tuple[Number, Number]:
+    """Return a score's logit within its limits, as `score_logit`, and its slope."""
+    dtype = type(score)
+    one, limit, slope = dtype(1), dtype(LOGIT_LIMIT), dtype(1)
+    logit = score
+    if not is_logit:
+        least = dtype(LEAST_SCORE)
+        score = min(max(score, least), one - least)
+        logit, slope = np.log(score / (one - score)), one / (score * (one - score))
+    if logit > limit:
+        return limit, dtype(0)
+    if logit < -limit:
+        return -limit, dtype(0)
+    return logit, slope
 
 
 @compiled

@@ -5,35 +5,26 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import TINY, kernel, overlap_backward
+from tallybox.counter.cuda.parts import TINY, is_real, kernel, overlap_backward
 from tallybox.presence.cuda.parts import (
     BEND,
     BEND_SCALE,
-    CALIBRATION,
-    KNOTS,
+    FLOOR,
     SHARPNESS,
-    SHIFT,
     SLOPE,
-    STEP,
-    E,
     calibrate,
     cell,
     comes_before,
     coordinate_of,
     evidence_place,
+    logit_of,
     order,
-    order_place,
     overlap_place,
     pair_of,
     proposals,
+    stands_backward,
     table_size,
 )
-
-
-@triton.jit
-def nearness(position, knot):
-    """How much of a value at a position is that of a knot."""
-    return tl.maximum(1.0 - tl.abs(position - knot), 0.0)
 
 
 @triton.jit
@@ -58,47 +49,45 @@ def survive_backward(suppression, given, weighted, j, N, B: tl.constexpr):
     return owed
 
 
-@triton.jit
-def stands_backward(s, earlier, first, weighted_2, weighted_1):
-    """The gradient of s_ij, of presences j before each round and of weighted gradients i after it."""
-    second_round = earlier * weighted_2 / tl.maximum(1.0 - s * earlier, TINY)
-    return -second_round - first * weighted_1 / tl.maximum(1.0 - s * first, TINY)
-
-
 @kernel("N")
 def presence_backward_kernel(
-    logit, boxes, mask, tables, edges, state, grad_presence, grad_distribution,
-    grad_logit, grad_boxes, owed_tables, scratch,
+    attention, boxes, mask, tables, state, grad_features, grad_presence, grad_distribution,
+    grad_attention, grad_boxes, scratch,
     N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
+    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of one image, and what it owes to its counter's table."""
+    """The gradients of one image; in scratch, those that `owed_kernel` goes on from."""
     image = tl.program_id(0).to(tl.int64)
     table = tables + image // IMAGES_PER_COUNTER * table_size(S)
     of_image = image * N
     suppression = state + image * (N * N + 4 * N + (N + 1) * (MAX_OBJECTS + 1))
     zs = suppression + N * N
     calibrated, survival_1, survival_2, prefixes = zs + N, zs + 2 * N, zs + 3 * N, zs + 4 * N
-    grad_z = scratch + image * (3 * N + 2 * (MAX_OBJECTS + 1))
-    weighted_2, weighted_1, turns = grad_z + N, grad_z + 2 * N, grad_z + 3 * N
+    grad_z = scratch + image * (4 * N + 2 * (MAX_OBJECTS + 1))
+    weighted_2, weighted_1, grad_calibrated, turns = grad_z + N, grad_z + 2 * N, grad_z + 3 * N, grad_z + 4 * N
     tile = tl.arange(0, B)
 
     # From the distribution to the presences, last first; grad_z keeps their gradients for a while.
     k = tl.arange(0, CLASSES)
     known = k <= MAX_OBJECTS
-    owed = tl.load(grad_distribution + image * (MAX_OBJECTS + 1) + k, mask=known, other=0.0)
+    by_class = tl.load(grad_distribution + image * (MAX_OBJECTS + 1) + k, mask=known, other=0.0)
+    of_features = grad_features + image * (MAX_OBJECTS + 2)
+    probability = tl.load(prefixes + N * (MAX_OBJECTS + 1) + k, mask=known, other=1.0)
+    by_class += tl.load(of_features + k, mask=known, other=0.0) / (probability + FLOOR)
+    by_expected = tl.load(of_features + MAX_OBJECTS + 1)
     for back in range(0, N):
         n = N - 1 - back
         turn = turns + back % 2 * (MAX_OBJECTS + 1) + k
-        tl.store(turn, owed, mask=known)
+        tl.store(turn, by_class, mask=known)
         tl.debug_barrier()  # the shift by one is read from memory
-        one_more = tl.where(k < MAX_OBJECTS, tl.load(turn + 1, mask=k < MAX_OBJECTS, other=0.0), owed)
+        one_more = tl.where(k < MAX_OBJECTS, tl.load(turn + 1, mask=k < MAX_OBJECTS, other=0.0), by_class)
         so_far = tl.load(prefixes + n * (MAX_OBJECTS + 1) + k, mask=known, other=0.0)
         here = tl.load(calibrated + n) * tl.load(survival_2 + n)
-        grad = tl.load(grad_presence + of_image + n) + tl.sum(tl.where(known, so_far * (one_more - owed), 0.0), axis=0)
+        grad = tl.load(grad_presence + of_image + n) + by_expected
+        grad += tl.sum(tl.where(known, so_far * (one_more - by_class), 0.0), axis=0)
         tl.store(grad_z + n, grad)
         tl.store(weighted_2 + n, grad * here)
-        owed = owed * (1.0 - here) + one_more * here
+        by_class = by_class * (1.0 - here) + one_more * here
     tl.debug_barrier()
 
     # Both rounds, last first.
@@ -114,36 +103,23 @@ def presence_backward_kernel(
     tl.debug_barrier()
 
     # φ, and what it is given.
-    knot = tl.arange(0, SP)
-    calibration_owed = tl.zeros((SP,), tl.float32)
-    slope_owed, shift_owed = 0.0, 0.0
     for j0 in range(0, N, B):
         j = j0 + tile
-        real, l_j, _x1, _y1, _x2, _y2 = proposals(logit, boxes, mask, of_image + j, j < N, HAS_MASK)
+        real = is_real(mask, of_image + j, j < N, HAS_MASK)
         p = tl.load(calibrated + j, mask=j < N, other=0.0)
         grad = tl.load(grad_z + j, mask=j < N, other=0.0)
         grad = tl.where(real, grad + survive_backward(suppression, p, weighted_1, j, N, B), 0.0)
-        z = tl.load(zs + j, mask=j < N, other=0.0)
-        _value, slope, s, place = calibrate(table, edges, z, S)
-        position = s.to(tl.float32) + place
-        calibration_owed += tl.sum(grad[:, None] * nearness(position[:, None], knot[None, :].to(tl.float32)), axis=0)
-        grad *= slope
-        slope_owed += tl.sum(grad * l_j, axis=0)
-        shift_owed += tl.sum(grad, axis=0)
+        tl.store(grad_calibrated + j, grad, mask=j < N)
+        grad *= calibrate(table, tl.load(zs + j, mask=j < N, other=0.0), S)[1]
         tl.store(grad_z + j, grad, mask=j < N)
     tl.debug_barrier()
 
     # Pairs: each proposal over all others, what it says about them and they about it.
     slope = tl.load(table + SLOPE)
     sharpness = tl.load(table + SHARPNESS)
-    order_owed = tl.zeros((SP,), tl.float32)
-    step_owed, sharpness_owed = 0.0, 0.0
-    e = tl.arange(0, 16)
-    f = e.to(tl.float32)[None, :]
-    evidence_owed, overlap_owed = tl.zeros((16, 16), tl.float32), tl.zeros((16, 16), tl.float32)
     for i0 in range(0, N, B):
         i = i0 + tile
-        real_i, l_i, ax1, ay1, ax2, ay2 = proposals(logit, boxes, mask, of_image + i, i < N, HAS_MASK)
+        real_i, l_i, ax1, ay1, ax2, ay2 = proposals(attention, boxes, mask, of_image + i, i < N, HAS_MASK, LOGITS)
         t_i = coordinate_of(l_i)
         gz_i = tl.load(grad_z + i, mask=i < N, other=0.0)
         p0_i = tl.load(calibrated + i, mask=i < N, other=0.0)
@@ -156,7 +132,7 @@ def presence_backward_kernel(
         grad_x2, grad_y2 = tl.zeros((B,), tl.float32), tl.zeros((B,), tl.float32)
         for j0 in range(0, N, B):
             j = j0 + tile
-            real_j, l_j, bx1, by1, bx2, by2 = proposals(logit, boxes, mask, of_image + j, j < N, HAS_MASK)
+            real_j, l_j, bx1, by1, bx2, by2 = proposals(attention, boxes, mask, of_image + j, j < N, HAS_MASK, LOGITS)
             t_j = coordinate_of(l_j)
             gz_j = tl.load(grad_z + j, mask=j < N, other=0.0)
             p0_j = tl.load(calibrated + j, mask=j < N, other=0.0)
@@ -192,19 +168,6 @@ def presence_backward_kernel(
             grad_t -= tl.sum(grad_shared * score_slope, axis=1)
             grad_ahead = grad_ordered * ahead_slope * ahead * (1.0 - ahead)
             grad_l -= sharpness * tl.sum(grad_ahead, axis=1)
-            sharpness_owed += tl.sum(tl.sum(grad_ahead * difference, axis=1), axis=0)
-            step_owed += tl.sum(tl.sum(tl.where(before, grad_ordered, 0.0), axis=1), axis=0)
-
-            # What this tile owes to the knots of τ, κ and η.
-            for number in range(0, S + 1):
-                of_knot = tl.sum(tl.sum(grad_ordered * nearness(ahead * S, number), axis=1), axis=0)
-                order_owed += tl.where(knot == number, of_knot, 0.0)
-            for number in range(1, KNOTS):
-                near = nearness(iou * E, number)
-                by_score = tl.sum(grad_evidence * near, axis=0)[:, None] * nearness(t_j[:, None] * E, f)
-                evidence_owed += tl.where(e[:, None] == number, tl.sum(by_score, axis=0)[None, :], 0.0)
-                by_score = tl.sum(grad_shared * near, axis=1)[:, None] * nearness((1.0 - t_i[:, None]) * E, f)
-                overlap_owed += tl.where(e[:, None] == number, tl.sum(by_score, axis=0)[None, :], 0.0)
 
             # How much i stands for j.
             s = load_tile(suppression, i, j, N, "transposed")
@@ -227,21 +190,11 @@ def presence_backward_kernel(
 
         distance = tl.abs(l_i) + BEND
         grad_l += grad_t * BEND_SCALE * BEND / (distance * distance)
-        tl.store(grad_logit + of_image + i, tl.where(real_i, grad_l, 0.0), mask=i < N)
+        score = tl.load(attention + of_image + i, mask=real_i, other=0.0)
+        grad_l *= logit_of(score, LOGITS)[1]
+        tl.store(grad_attention + of_image + i, tl.where(real_i, grad_l, 0.0), mask=i < N)
         corner = grad_boxes + (of_image + i) * 4
         tl.store(corner, grad_x1, mask=i < N)
         tl.store(corner + 1, grad_y1, mask=i < N)
         tl.store(corner + 2, grad_x2, mask=i < N)
         tl.store(corner + 3, grad_y2, mask=i < N)
-
-    owed_table = owed_tables + image * table_size(S)
-    tl.store(owed_table + SLOPE, slope_owed)
-    tl.store(owed_table + SHIFT, shift_owed)
-    tl.store(owed_table + SHARPNESS, sharpness_owed)
-    tl.store(owed_table + STEP, step_owed)
-    tl.store(owed_table + CALIBRATION + knot, calibration_owed, mask=knot <= S)
-    tl.store(owed_table + order_place(S) + knot, order_owed, mask=knot <= S)
-    cells = e[:, None] * KNOTS + e[None, :]
-    inside = (e[:, None] < KNOTS) & (e[None, :] < KNOTS)
-    tl.store(owed_table + evidence_place(S) + cells, evidence_owed, mask=inside)
-    tl.store(owed_table + overlap_place(S) + cells, overlap_owed, mask=inside)

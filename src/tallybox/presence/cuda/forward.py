@@ -7,6 +7,7 @@ import triton.language as tl
 
 from tallybox.counter.cuda.parts import TINY, kernel
 from tallybox.presence.cuda.parts import (
+    FLOOR,
     SHIFT,
     SLOPE,
     calibrate,
@@ -44,11 +45,11 @@ def survive(suppression, calibrated, earlier, survival, N, HAS_EARLIER: tl.const
 
 @kernel("N")
 def presence_forward_kernel(
-    logit, boxes, mask, tables, edges, presence, distribution, state,
+    attention, boxes, mask, tables, features, presence, distribution, state,
     N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
+    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
-    """Presence and distribution of one image."""
+    """Features, presence and distribution of one image."""
     image = tl.program_id(0).to(tl.int64)
     table = tables + image // IMAGES_PER_COUNTER * table_size(S)
     of_image = image * N
@@ -60,12 +61,12 @@ def presence_forward_kernel(
 
     for i0 in range(0, N, B):
         i = i0 + tile
-        real_i, l_i, ax1, ay1, ax2, ay2 = proposals(logit, boxes, mask, of_image + i, i < N, HAS_MASK)
+        real_i, l_i, ax1, ay1, ax2, ay2 = proposals(attention, boxes, mask, of_image + i, i < N, HAS_MASK, LOGITS)
         t_i = coordinate_of(l_i)
         z = slope * l_i + shift
         for j0 in range(0, N, B):
             j = j0 + tile
-            real_j, l_j, bx1, by1, bx2, by2 = proposals(logit, boxes, mask, of_image + j, j < N, HAS_MASK)
+            real_j, l_j, bx1, by1, bx2, by2 = proposals(attention, boxes, mask, of_image + j, j < N, HAS_MASK, LOGITS)
             t_j = coordinate_of(l_j)
             pair = real_i[:, None] & real_j[None, :] & (i[:, None] != j[None, :])
             iou = pair_of(
@@ -83,7 +84,7 @@ def presence_forward_kernel(
             inside = (i < N)[:, None] & (j < N)[None, :]
             tl.store(suppression + i[:, None] * N + j[None, :], tl.where(pair, stands, 0.0), mask=inside)
         tl.store(zs + i, z, mask=i < N)
-        tl.store(calibrated + i, tl.where(real_i, calibrate(table, edges, z, S)[0], 0.0), mask=i < N)
+        tl.store(calibrated + i, tl.where(real_i, calibrate(table, z, S)[0], 0.0), mask=i < N)
     tl.debug_barrier()
 
     survive(suppression, calibrated, calibrated, survival_1, N, False, B)
@@ -92,13 +93,18 @@ def presence_forward_kernel(
     k = tl.arange(0, CLASSES)
     known = k <= MAX_OBJECTS
     so_far = tl.where(k == 0, 1.0, 0.0)
+    expected = 0.0
     tl.store(prefixes + k, so_far, mask=known)
     for n in range(0, N):
         tl.debug_barrier()  # the shift by one is read from memory
         here = tl.load(calibrated + n) * tl.load(survival_2 + n)
         tl.store(presence + of_image + n, here)
+        expected += here
         of_n = prefixes + n * (MAX_OBJECTS + 1) + k
         one_less = tl.load(of_n - 1, mask=known & (k > 0), other=0.0)
         so_far = so_far * tl.where(k == MAX_OBJECTS, 1.0, 1.0 - here) + one_less * here
         tl.store(of_n + MAX_OBJECTS + 1, so_far, mask=known)
     tl.store(distribution + image * (MAX_OBJECTS + 1) + k, so_far, mask=known)
+    of_features = features + image * (MAX_OBJECTS + 2)
+    tl.store(of_features + k, tl.log(so_far + FLOOR), mask=known)
+    tl.store(of_features + MAX_OBJECTS + 1, expected)

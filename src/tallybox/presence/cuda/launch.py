@@ -9,8 +9,16 @@ from torch import Tensor
 from tallybox.counter.cuda.launch import launch
 from tallybox.presence.cuda.backward import presence_backward_kernel
 from tallybox.presence.cuda.forward import presence_forward_kernel
+from tallybox.presence.cuda.owed import owed_kernel
+from tallybox.presence.cuda.tables import fill_tables_kernel, tables_backward_kernel
+from tallybox.presence.table import state_size, table_size
+from tallybox.presence.weights import CELLS, PresenceWeights
 
 MOST_BOXES_IN_A_TILE = 32
+
+# A lane of a warp for each proposal, and enough warps to fill a GPU; each has a table of sums of its own.
+LANES = 32
+WARPS_WANTED = 4096
 
 
 def _tile(number: int) -> tuple[int, int]:
@@ -19,56 +27,60 @@ def _tile(number: int) -> tuple[int, int]:
     return side, 1 if side == 16 else 4
 
 
-def state_size(number: int, max_objects: int) -> int:
-    """Return how many numbers an image's forward pass leaves for its backward pass."""
-    return number * number + 4 * number + (number + 1) * (max_objects + 1)
-
-
 def presence_forward_triton(
-    logit: Tensor, boxes: Tensor, tables: Tensor, edges: Tensor, mask: Tensor | None, max_objects: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return presence, distribution, and the state that the backward pass needs."""
-    images, number = logit.shape
-    presence, distribution = torch.empty_like(logit), logit.new_empty(images, max_objects + 1)
-    state = logit.new_empty(images, state_size(number, max_objects))
+    attention: Tensor, boxes: Tensor, weights: list[Tensor], mask: Tensor | None, max_objects: int, logits: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return features, presence, distribution, tables, and the state that the backward pass needs."""
+    images, number = attention.shape
+    counters, segments = PresenceWeights(*weights).calibration.shape
+    tables = attention.new_empty(counters, table_size(segments))
+    features, distribution = attention.new_empty(images, max_objects + 2), attention.new_empty(images, max_objects + 1)
+    presence = torch.empty_like(attention)
+    state = attention.new_empty(images, state_size(number, max_objects))
     if images:
-        given = (logit, boxes, mask, tables, edges, presence, distribution, state)
-        sizes = (number, max_objects, images // len(tables))
+        launch(fill_tables_kernel, counters, (*weights, tables), _table_constants(segments), 1)
+        given = (attention, boxes, mask, tables, features, presence, distribution, state)
+        sizes = (number, max_objects, images // counters)
         side, warps = _tile(number)
-        constants = (mask is not None, len(edges) - 1, side, triton.next_power_of_2(max_objects + 1))
+        constants = (mask is not None, logits, segments, side, triton.next_power_of_2(max_objects + 1))
         launch(presence_forward_kernel, images, (*given, *sizes), constants, warps)
-    return presence, distribution, state
+    return features, presence, distribution, tables, state
 
 
 def presence_backward_triton(
-    logit: Tensor,
+    attention: Tensor,
     boxes: Tensor,
-    tables: Tensor,
-    edges: Tensor,
+    weights: list[Tensor],
     mask: Tensor | None,
+    tables: Tensor,
     state: Tensor,
-    grad_presence: Tensor,
-    grad_distribution: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of logits, boxes and tables."""
-    images, number = logit.shape
-    classes = grad_distribution.shape[1]
-    grad_logit, grad_boxes = torch.empty_like(logit), torch.empty_like(boxes)
+    grads: tuple[Tensor, Tensor, Tensor],
+    logits: bool,
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return the gradients of attention, boxes and weights."""
+    images, number = attention.shape
+    w = PresenceWeights(*weights)
+    counters, segments = w.calibration.shape
+    classes = grads[2].shape[1]
+    grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
     if not images:
-        return grad_logit, grad_boxes, torch.zeros_like(tables)
-    owed = tables.new_empty(images, tables.shape[1])
-    scratch = logit.new_empty(images, 3 * number + 2 * classes)
-    given = (logit, boxes, mask, tables, edges, state, grad_presence, grad_distribution)
-    sizes = (number, classes - 1, images // len(tables))
+        return grad_attention, grad_boxes, [torch.zeros_like(weight) for weight in weights]
+    grad_weights = [torch.empty_like(weight) for weight in weights]
+    a_counter = images // counters
+    blocks = min(max(WARPS_WANTED // counters, 1), a_counter)
+    owed = tables.new_empty(counters, blocks, tables.shape[1], LANES)
+    scratch = attention.new_empty(images, 4 * number + 2 * classes)
     side, warps = _tile(number)
-    segments = len(edges) - 1
-    constants = (
-        mask is not None,
-        segments,
-        triton.next_power_of_2(segments + 1),
-        side,
-        triton.next_power_of_2(classes),
-    )
-    written = (grad_logit, grad_boxes, owed, scratch)
-    launch(presence_backward_kernel, images, (*given, *written, *sizes), constants, warps)
-    return grad_logit, grad_boxes, owed.view(len(tables), -1, tables.shape[1]).sum(1)
+    given = (attention, boxes, mask, tables, state)
+    sizes = (number, classes - 1, a_counter)
+    arguments = (*given, *grads, grad_attention, grad_boxes, scratch, *sizes)
+    constants = (mask is not None, logits, segments)
+    launch(presence_backward_kernel, images, arguments, (*constants, side, triton.next_power_of_2(classes)), warps)
+    launch(owed_kernel, counters * blocks, (*given, scratch, owed, *sizes, blocks), (*constants, LANES), 1)
+    shaped = (w.calibration, w.overlap, w.headroom, w.order, w.step, owed.sum((1, 3)))
+    launch(tables_backward_kernel, counters, (*shaped, *grad_weights), _table_constants(segments), 1)
+    return grad_attention, grad_boxes, grad_weights
+
+
+def _table_constants(segments: int) -> tuple[int, ...]:
+    return segments, triton.next_power_of_2(segments + 1), CELLS, triton.next_power_of_2(CELLS + 1)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import corners, is_real, overlap
-from tallybox.presence.weights import CELLS, LOGIT_BEND, LOGIT_LIMIT
+from tallybox.counter.cuda.parts import TINY, corners, is_real, overlap
+from tallybox.presence.weights import CELLS, LOG_FLOOR, LOGIT_BEND, LOGIT_LIMIT
 
 E = tl.constexpr(CELLS)
 KNOTS = tl.constexpr(CELLS + 1)
 BEND = tl.constexpr(LOGIT_BEND)
 LIMIT = tl.constexpr(LOGIT_LIMIT)
+FLOOR = tl.constexpr(LOG_FLOOR)
+LEAST_SCORE = tl.constexpr(1 / (1 + math.exp(LOGIT_LIMIT + 1)))
 BEND_SCALE = tl.constexpr(0.5 * (1 + LOGIT_BEND / LOGIT_LIMIT))
 
 # Places in a table; what follows depends on S.
@@ -92,12 +96,20 @@ def order(table, difference, before, S: tl.constexpr):
 
 
 @triton.jit
-def calibrate(table, edges, z, S: tl.constexpr):
+def calibration_edge(s, S: tl.constexpr):
+    """Where φ's segment s begins, as `calibration_edges`."""
+    bent = (s * (2.0 / S) - 1.0) * (0.5 / BEND_SCALE)
+    inner = logistic(bent * BEND / (1.0 - tl.abs(bent)))
+    return tl.where(s <= 0, 0.0, tl.where(s >= S, 1.0, inner))
+
+
+@triton.jit
+def calibrate(table, z, S: tl.constexpr):
     """φ(σ(z)), its slope along z, its segment and the place in it."""
     s, _ = locate(coordinate_of(z) * S, S)
     score = logistic(z)
-    start = tl.load(edges + s)
-    width = tl.load(edges + s + 1) - start
+    start = calibration_edge(s.to(tl.float32), S)
+    width = calibration_edge(s.to(tl.float32) + 1.0, S) - start
     place = (score - start) / width
     low = tl.load(table + CALIBRATION + s)
     rise = tl.load(table + CALIBRATION + s + 1) - low
@@ -110,11 +122,24 @@ def calibrate(table, edges, z, S: tl.constexpr):
 
 
 @triton.jit
-def proposals(logit, boxes, mask, place, inside, HAS_MASK: tl.constexpr):
+def logit_of(score, LOGITS: tl.constexpr):
+    """A score's logit within its limits, as `score_logit`, and its slope."""
+    logit, slope = score, tl.full(score.shape, 1.0, tl.float32)
+    if not LOGITS:
+        score = tl.minimum(tl.maximum(score, LEAST_SCORE), 1.0 - LEAST_SCORE)
+        logit, slope = tl.log(score / (1.0 - score)), 1.0 / (score * (1.0 - score))
+    slope = tl.where(tl.abs(logit) <= LIMIT, slope, 0.0)
+    return tl.minimum(tl.maximum(logit, -LIMIT), LIMIT), slope
+
+
+@triton.jit
+def proposals(attention, boxes, mask, place, inside, HAS_MASK: tl.constexpr, LOGITS: tl.constexpr):
     """Whether proposals are real, their logits and corners."""
     real = is_real(mask, place, inside, HAS_MASK)
     x1, y1, x2, y2 = corners(boxes, place, real)
-    return real, tl.load(logit + place, mask=real, other=0.0), x1, y1, x2, y2
+    score = tl.load(attention + place, mask=real, other=0.0)
+    logit = tl.where(score == score, logit_of(score, LOGITS)[0], score)  # NaN stays
+    return real, logit, x1, y1, x2, y2
 
 
 @triton.jit
@@ -135,3 +160,10 @@ def comes_before(
     before = tl.where(ay1 == by1, before, ay1 < by1)
     before = tl.where(ax1 == bx1, before, ax1 < bx1)
     return tl.where(a_logit == b_logit, before, a_logit > b_logit)
+
+
+@triton.jit
+def stands_backward(s, earlier, first, weighted_2, weighted_1):
+    """The gradient of s_ij, of presences j before each round and of weighted gradients i after it."""
+    second_round = earlier * weighted_2 / tl.maximum(1.0 - s * earlier, TINY)
+    return -second_round - first * weighted_1 / tl.maximum(1.0 - s * first, TINY)

@@ -1,0 +1,18 @@
+"""How fused kernels hold a counter's functions: one row of numbers.
+
+α, β, γ and the step of τ; then φ and τ at their S + 1 knots; then κ and η at their (E + 1)² knots, by overlap first.
+"""
+
+from __future__ import annotations
+
+from tallybox.presence.weights import CELLS
+
+
+def table_size(segments: int) -> int:
+    """Return how many numbers a row has."""
+    return 4 + 2 * (segments + 1) + 2 * (CELLS + 1) ** 2
+
+
+def state_size(number: int, max_objects: int) -> int:
+    """Return how many numbers an image leaves for its backward pass on CUDA; the CPU computes them anew."""
+    return number * number + 4 * number + (number + 1) * (max_objects + 1)
