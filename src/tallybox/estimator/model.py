@@ -52,7 +52,9 @@ class CountModel(nn.Module):
         # Row 0 is a category that was never labelled: it has what all share, and stays 0.
         self.category_score = nn.Parameter(torch.zeros(categories + 1, 2))  # log scale and shift of the logit
         self.category_count = nn.Parameter(torch.zeros(categories + 1, 3))  # how counts are shifted
-        self.surroundings = nn.Sequential(nn.Linear(CONTEXT + 1, RIVAL_UNITS), nn.ReLU(), _zero(nn.Linear(RIVAL_UNITS, 1)))
+        self.surroundings = nn.Sequential(
+            nn.Linear(CONTEXT + 1, RIVAL_UNITS), nn.ReLU(), _zero(nn.Linear(RIVAL_UNITS, 1))
+        )
         self.from_component = nn.Linear(heads * per_head, counts)
         self.from_summary = nn.Sequential(
             nn.Linear(heads * per_head + SUMMARY, config.hidden),
@@ -103,9 +105,11 @@ class CountModel(nn.Module):
         """Return the component's expected count, the mean of its heads: ``[Q, H * F]`` to ``[Q]``."""
         by_head = features.detach().unflatten(-1, (self.config.heads, -1))
         if self.config.component == "presence":
-            return by_head[..., -1].mean(-1)
-        share = by_head / by_head.sum(-1, keepdim=True).clamp(min=1e-6)
-        return (share @ torch.arange(share.shape[-1], dtype=share.dtype)).mean(-1)
+            count: Tensor = by_head[..., -1]
+        else:
+            share = by_head / by_head.sum(-1, keepdim=True).clamp(min=1e-6)
+            count = share @ torch.arange(share.shape[-1], dtype=share.dtype)
+        return count.mean(-1)
 
 
 # The paper's features lie in [0, 1]; so much makes the count they point at as good as certain.

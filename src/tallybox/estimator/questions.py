@@ -110,10 +110,9 @@ def ask(
     own_scores, own_boxes = scores[index], boxes[index]
     context = _context(own_scores, own_boxes, rivals[index], mask, _extents(images)[image_index], end - start)
     summary = _summary(own_scores, own_boxes, mask, context, _others(images, image_index, category_ids))
+    sources = np.where(mask, index - first[image_index][:, None], -1)
     return Questions(
-        *(torch.from_numpy(array) for array in (own_scores, own_boxes, mask, context, summary)),
-        categories=torch.from_numpy(category_ids),
-        sources=torch.from_numpy(np.where(mask, index - first[image_index][:, None], -1)),
+        *(torch.from_numpy(array) for array in (own_scores, own_boxes, mask, context, summary, category_ids, sources))
     )
 
 
@@ -150,9 +149,7 @@ def _extents(images: Sequence[Detections]) -> Floats:
     return np.maximum(np.array(reach, np.float32).reshape(-1, 2), 1e-6)
 
 
-def _others(
-    images: Sequence[Detections], image_index: NDArray[np.int64], category_ids: NDArray[np.int64]
-) -> Floats:
+def _others(images: Sequence[Detections], image_index: NDArray[np.int64], category_ids: NDArray[np.int64]) -> Floats:
     """What the other categories of an image show, [Q, 3]: log numbers of likely boxes, and the best logit."""
     rows = []
     for index, category_id in zip(image_index.tolist(), category_ids.tolist(), strict=True):
@@ -170,7 +167,7 @@ def _context(scores: Floats, boxes: Floats, rivals: Floats, mask: Any, extents: 
     best = np.broadcast_to(_logit(scores[:, :1]), scores.shape)
     many = np.broadcast_to(np.log1p(found.astype(np.float32))[:, None], scores.shape)
     context: Floats = np.stack((_logit(rivals), area, best, many, shape), axis=-1)
-    return (context * mask[..., None]).astype(np.float32)
+    return np.where(mask[..., None], context, np.float32(0))
 
 
 def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, others: Floats) -> Floats:
@@ -181,7 +178,7 @@ def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, others: 
         longest = max(int(size[rows].max()), 1)
         own = np.where(mask[rows, :longest], scores[rows, :longest], 0)
         kept = greedy(batched_iou(boxes[rows, :longest]), mask[rows, :longest], GRID_OVERLAPS)  # [Q, T, N]
-        above = own[:, :, None] >= np.float32(GRID_SCORES)  # [Q, N, scores]
+        above = own[:, :, None] >= np.array(GRID_SCORES, np.float32)  # [Q, N, scores]
         grid = kept.astype(np.float32) @ above.astype(np.float32)
         best = np.zeros((len(rows), BEST_SCORES), np.float32)
         left = -np.sort(-np.where(kept[:, 1], own, 0), axis=1)[:, :BEST_SCORES]
@@ -227,7 +224,7 @@ def batched_iou(boxes: Floats) -> Floats:
 
 def greedy(iou: Floats, mask: NDArray[np.bool_], thresholds: Sequence[float]) -> NDArray[np.bool_]:
     """Return what NMS leaves of boxes in order of their scores: ``[Q, N, N]``, ``[Q, N]``, [T] to ``[Q, T, N]``."""
-    over = iou[:, None] > np.float32(thresholds)[:, None, None]  # [Q, T, N, N]
+    over = iou[:, None] > np.array(thresholds, np.float32)[:, None, None]  # [Q, T, N, N]
     removed = np.repeat(~mask[:, None], len(thresholds), axis=1)
     for best in range(iou.shape[1] - 1):
         removed[:, :, best + 1 :] |= over[:, :, best, best + 1 :] & ~removed[:, :, best, None]

@@ -17,12 +17,12 @@ from tallybox.estimator.questions import Questions
 OnStep = Callable[[int, int], None]  # done, total
 
 # Found by cross-validation on 3,000 labelled photos of COCO, and on 30 and 100 of them.
-EPOCHS = 8
-LEAST_STEPS = 150  # with few photos an epoch has few
+EPOCHS = 14
+LEAST_STEPS = 300  # with few photos an epoch has few
 COMPONENT_RATE, READOUT_RATE = 0.02, 0.005
 FEW_PAIRS = 1000  # with fewer, rates are halved and weights decay more
 CATEGORY_PRIOR = 4.0  # one over twice the variance of what is a category's own
-PATIENCE = 3  # epochs without a better held-out part, in the second half, that end the learning
+PATIENCE = 0.25  # share of all epochs without a better held-out part, in the second half, that ends the learning
 WARM_UP = 0.3  # share of all steps
 
 
@@ -78,7 +78,7 @@ def train_member(
         elif epoch >= epochs // 2:
             worse += 1
         on_step(epoch + 1, epochs)
-        if worse >= PATIENCE:
+        if worse >= PATIENCE * epochs:
             break
     on_step(epochs, epochs)
     model.load_state_dict(best)
