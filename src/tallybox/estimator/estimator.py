@@ -20,14 +20,11 @@ from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.configuration import Component, EstimatorConfig
 from tallybox.estimator.fitting import FitReport, Fitted, OnProgress, category_rows, fit
 from tallybox.estimator.prediction import Answered, CountPrediction, read_off
-from tallybox.estimator.questions import ask
+from tallybox.estimator.questions import IMAGES_AT_ONCE, ask
 from tallybox.estimator.training import answer
 from tallybox.presence.trace import PresenceTrace
 
 Prior = Literal["every", "scored"]
-
-# Images whose questions are answered together; more would only need more memory.
-IMAGES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from tallybox.detections.container import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
-from tallybox.estimator.estimator import IMAGES_AT_ONCE, CountEstimator, Prior
+from tallybox.estimator.estimator import CountEstimator, Prior
 from tallybox.estimator.fitting import FitReport
 from tallybox.estimator.prediction import Answered
+from tallybox.estimator.questions import IMAGES_AT_ONCE
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tallybox.estimator.calibration import Prevalence, interval_levels, learn_pr
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import Answered, Floats, IntervalLevels, read_off
-from tallybox.estimator.questions import Questions, ask
+from tallybox.estimator.questions import IMAGES_AT_ONCE, Questions, ask, join
 from tallybox.estimator.training import Examples, answer, epochs_for, held_out_loss, train_member
 
 OnProgress = Callable[[int, int], None]  # done, total
@@ -137,14 +137,17 @@ def _parts(images: list[Detections], members: int, seed: int) -> dict[ImageId | 
 
 
 def _ask(config: EstimatorConfig, images: list[Detections], pairs: list[CountingPair]) -> Questions:
+    """Ask about pairs, which come image by image, some images at a time: an image may have thousands of boxes."""
     where = {image.image_id: index for index, image in enumerate(images)}
-    return ask(
-        images,
-        np.array([where[pair.detections.image_id] for pair in pairs], np.int64),
-        np.array([pair.category_id for pair in pairs], np.int64),
-        proposals=config.proposals,
-        thinning=config.thinning,
-    )
+    index = np.array([where[pair.detections.image_id] for pair in pairs], np.int64)
+    category_ids = np.array([pair.category_id for pair in pairs], np.int64)
+    parts = []
+    for first in range(0, len(images), IMAGES_AT_ONCE):
+        rows = (index >= first) & (index < first + IMAGES_AT_ONCE)
+        some = images[first : first + IMAGES_AT_ONCE]
+        given = {"proposals": config.proposals, "thinning": config.thinning}
+        parts.append(ask(some, index[rows] - first, category_ids[rows], **given))
+    return join(parts)
 
 
 def _examples(

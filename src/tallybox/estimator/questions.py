@@ -28,7 +28,7 @@ BEST_SCORES = 8  # of the boxes left by NMS at an overlap of 0.5
 
 SAME_PLACE = 0.6  # overlap from which a box of another category claims the same place
 OTHERS_AT_MOST = 300  # best boxes of an image that are looked at for that: overlaps grow with the square
-CANDIDATES = 4  # times the proposals kept, before thinning
+IMAGES_AT_ONCE = 256  # whose questions are gathered and answered together; more would only need more memory
 CONTEXT = 5
 SUMMARY = len(GRID_OVERLAPS) * len(GRID_SCORES) + BEST_SCORES + 11
 
@@ -98,9 +98,9 @@ def ask(
     wanted = image_index * (len(known) + 1) + np.where(is_known, place, len(known))
     start, end = np.searchsorted(keys, wanted, "left"), np.searchsorted(keys, wanted, "right")
 
-    most = proposals if thinning >= NO_THINNING else CANDIDATES * proposals
     longest = max(int((end - start).max(initial=0)), 1)
-    steps = start[:, None] + np.arange(min(most, longest))  # [Q, N]
+    most = min(proposals, longest) if thinning >= NO_THINNING else longest
+    steps = start[:, None] + np.arange(most)  # [Q, N]
     mask = steps < end[:, None]
     padded = np.append(order, len(order))  # the last box, all 0, stands for padding
     index = padded[np.where(mask, steps, len(order))]
@@ -234,17 +234,35 @@ def greedy(iou: Floats, mask: NDArray[np.bool_], thresholds: Sequence[float]) ->
 def _thinned(
     index: NDArray[np.int64], mask: Any, boxes: Floats, proposals: int, thinning: float, padding: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Keep the best of near-identical boxes, and of these the best ``proposals``."""
+    """Keep the best ``proposals`` of boxes in order of their scores, none of which overlaps a better one too much.
+
+    A step for each box that is kept, not for each that is there: there may be thousands.
+    """
     width = min(proposals, index.shape[1])
     chosen, real = np.full((len(index), width), padding), np.zeros((len(index), width), np.bool_)
-    for rows in _groups_of_similar_size(mask.sum(1), most=64):
+    for rows in _groups_of_similar_size(mask.sum(1), most=128):
         longest = max(int(mask[rows].sum(1).max()), 1)
-        kept = greedy(batched_iou(boxes[index[rows, :longest]]), mask[rows, :longest], [thinning])[:, 0]
-        front = np.argsort(~kept, axis=1, kind="stable")[:, :width]  # what is kept, in its order, first
-        stays = np.take_along_axis(kept, front, 1)
-        real[rows, : front.shape[1]] = stays
-        chosen[rows, : front.shape[1]] = np.where(stays, np.take_along_axis(index[rows], front, 1), padding)
+        own, left = boxes[index[rows, :longest]], mask[rows, :longest].copy()
+        for step in range(width):
+            some = left.any(1)
+            if not some.any():
+                break
+            best = left.argmax(1)
+            chosen[rows, step] = np.where(some, index[rows, best], padding)
+            real[rows, step] = some
+            left &= iou_with(own, own[np.arange(len(rows)), best]) <= thinning
+            left[np.arange(len(rows)), best] = False
     return chosen, real
+
+
+def iou_with(boxes: Floats, one: Floats) -> Floats:
+    """Return the overlap of boxes with one of their image, ``[Q, N, 4]``, ``[Q, 4]`` to ``[Q, N]``."""
+    corner = np.maximum(boxes[..., :2], one[:, None, :2])
+    intersection = (np.minimum(boxes[..., 2:], one[:, None, 2:]) - corner).clip(0).prod(-1)
+    area = (boxes[..., 2:] - boxes[..., :2]).prod(-1)
+    union = area + (one[:, 2:] - one[:, :2]).prod(-1)[:, None] - intersection
+    iou: Floats = np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
+    return iou
 
 
 def _logit(scores: Floats) -> Floats:
