@@ -67,6 +67,16 @@ def test_nothing_detected_is_a_question_too(photos):
     assert asked([Detections.empty()], [(0, 18)]).sizes.tolist() == [0]
 
 
+def test_what_other_categories_show_is_told(photos):
+    pairs = [*every_pair(photos), (0, 999)]
+    found = asked(photos, pairs).summary[:, -5:-2]
+    for row, (index, category) in enumerate(pairs):
+        others = photos[index].scores[photos[index].category_ids != category]
+        best = np.clip(others.max(initial=0), 1e-3, 1 - 1e-3)
+        expected = [np.log1p((others > 0.2).sum()), np.log1p((others > 0.5).sum()), np.log(best / (1 - best))]
+        np.testing.assert_allclose(found[row], expected, rtol=1e-4, atol=1e-5)
+
+
 def test_only_the_best_take_part():
     boxes = np.array([[10 * i, 0, 10 * i + 9, 9] for i in range(20)], np.float32)
     image = Detections(boxes, np.linspace(0.1, 0.9, 20), [18] * 20)

@@ -27,7 +27,7 @@ GRID_SCORES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
 BEST_SCORES = 8  # of the boxes left by NMS at an overlap of 0.5
 
 SAME_PLACE = 0.6  # overlap from which a box of another category claims the same place
-OTHERS_AT_MOST = 300  # best boxes of an image that are looked at for that: overlaps grow with the square
+OTHERS_AT_MOST = 150  # best boxes of an image that are looked at for that: overlaps grow with the square
 IMAGES_AT_ONCE = 256  # whose questions are gathered and answered together; more would only need more memory
 CONTEXT = 5
 SUMMARY = len(GRID_OVERLAPS) * len(GRID_SCORES) + BEST_SCORES + 11
@@ -109,7 +109,8 @@ def ask(
 
     own_scores, own_boxes = scores[index], boxes[index]
     context = _context(own_scores, own_boxes, rivals[index], mask, _extents(images)[image_index], end - start)
-    summary = _summary(own_scores, own_boxes, mask, context, _others(images, image_index, category_ids))
+    others = _others(scores[order], keys, image_of[order], len(images), (start, end), wanted, image_index)
+    summary = _summary(own_scores, own_boxes, mask, context, others)
     sources = np.where(mask, index - first[image_index][:, None], -1)
     return Questions(
         *(torch.from_numpy(array) for array in (own_scores, own_boxes, mask, context, summary, category_ids, sources))
@@ -149,15 +150,27 @@ def _extents(images: Sequence[Detections]) -> Floats:
     return np.maximum(np.array(reach, np.float32).reshape(-1, 2), 1e-6)
 
 
-def _others(images: Sequence[Detections], image_index: NDArray[np.int64], category_ids: NDArray[np.int64]) -> Floats:
-    """What the other categories of an image show, [Q, 3]: log numbers of likely boxes, and the best logit."""
-    rows = []
-    for index, category_id in zip(image_index.tolist(), category_ids.tolist(), strict=True):
-        image = images[index]
-        others = image.scores[image.category_ids != category_id]
-        rows.append(((others > 0.2).sum(), (others > 0.5).sum(), others.max(initial=0)))
-    columns = np.array(rows, np.float32).reshape(-1, 3)
-    return np.concatenate((np.log1p(columns[:, :2]), _logit(columns[:, 2:])), axis=1)
+def _others(
+    scores: Floats, keys: Any, image_of: Any, images: int, stretches: Any, wanted: Any, image_index: Any
+) -> Floats:
+    """What the other categories of an image show, [Q, 3]: log numbers of likely boxes, and the best logit.
+
+    ``scores``, ``keys`` and ``image_of`` are those of all boxes, sorted; a question's own are a stretch of them.
+    """
+    start, end = stretches
+    columns = []
+    for likely in (0.2, 0.5):
+        above = np.concatenate(([0], (scores > likely).cumsum()))
+        in_image = np.bincount(image_of, scores > likely, minlength=images)
+        columns.append(np.log1p(in_image[image_index] - (above[end] - above[start])))
+    first = np.flatnonzero(np.diff(keys, prepend=-1))  # where a category begins: its best score
+    best, best_key, second = np.zeros(images, np.float32), np.full(images, -1), np.zeros(images, np.float32)
+    rising = first[np.argsort(scores[first], kind="stable")]  # so that the best of an image is written last
+    best[image_of[rising]], best_key[image_of[rising]] = scores[rising], keys[rising]
+    others = rising[keys[rising] != best_key[image_of[rising]]]
+    second[image_of[others]] = scores[others]
+    columns.append(_logit(np.where(best_key[image_index] == wanted, second[image_index], best[image_index])))
+    return np.column_stack(columns).astype(np.float32)
 
 
 def _context(scores: Floats, boxes: Floats, rivals: Floats, mask: Any, extents: Floats, found: Any) -> Floats:
