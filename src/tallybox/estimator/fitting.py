@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -87,7 +88,7 @@ def fit(
     parts = _parts(images, config.members, seed)
     config = _with_thinning(config, images, pairs, truth, category_ids, parts, seed)
     examples = _examples(config, images, pairs, truth, category_ids, parts)
-    total = epochs_for(len(pairs)) * config.members
+    epochs = epochs_for(len(pairs))
     members = tuple(
         train_member(
             config,
@@ -95,8 +96,8 @@ def fit(
             examples,
             member,
             seed * 1000 + member,
-            lambda done, of, before=member: on_progress(before * of + done, total),  # type: ignore[misc]  # mypy cannot type a default
-            epochs_for(len(pairs)),
+            partial(_show, on_progress, member, config.members),
+            epochs,
         )
         for member in range(config.members)
     )
@@ -109,6 +110,10 @@ def fit(
     names = dict(labels.categories) or {key: COCO_CATEGORIES.get(key, str(key)) for key in category_ids}
     fitted = Fitted(config, category_ids, names, members, baselines, levels, prevalence, excess)
     return fitted, FitReport(len(pairs), len(images), truth, read_off(probabilities, beyond, levels))
+
+
+def _show(on_progress: OnProgress, member: int, members: int, done: int, epochs: int) -> None:
+    on_progress(member * epochs + done, members * epochs)
 
 
 def category_rows(category_ids: tuple[int, ...], asked: NDArray[np.int64]) -> torch.Tensor:
@@ -145,8 +150,15 @@ def _ask(config: EstimatorConfig, images: list[Detections], pairs: list[Counting
     for first in range(0, len(images), IMAGES_AT_ONCE):
         rows = (index >= first) & (index < first + IMAGES_AT_ONCE)
         some = images[first : first + IMAGES_AT_ONCE]
-        given = {"proposals": config.proposals, "thinning": config.thinning}
-        parts.append(ask(some, index[rows] - first, category_ids[rows], **given))
+        parts.append(
+            ask(
+                some,
+                index[rows] - first,
+                category_ids[rows],
+                proposals=config.proposals,
+                thinning=config.thinning,
+            )
+        )
     return join(parts)
 
 
