@@ -1,4 +1,4 @@
-"""Backends and dtypes by argument name, and how hard Hypothesis looks."""
+"""Layers, backends and dtypes by argument name, and how hard Hypothesis looks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 from tests.support.backends import BACKEND_NAMES, BACKENDS_AND_DTYPES, FLOAT64_BACKENDS
+from tests.support.problems import LAYERS
 
 # The suite draws the same examples every time, so that a commit that passed keeps passing;
 # HYPOTHESIS_PROFILE=thorough looks for new ones.
@@ -26,8 +27,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes ``backend`` once for each, ``dtype`` for those that it covers.
 
-    ``float64_backend`` stands for the backends that compute in float64.
+    ``float64_backend`` stands for the backends that compute in float64, ``layer`` for the counting layers.
     """
+    if "layer" in metafunc.fixturenames:
+        metafunc.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
     if {"backend", "dtype"} <= set(metafunc.fixturenames):
         parameters = [
             pytest.param(backend, dtype, id=f"{backend}-{str(dtype).removeprefix('torch.')}", marks=marks_of(backend))
@@ -66,3 +69,16 @@ def fresh_compiler():
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def poisoned_memory(monkeypatch):
+    """Fill what `torch.empty` and its relatives give with NaN, so that an output that is not written shows."""
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
+        honest = getattr(owner, name)
+
+        def poisoned(*arguments, _honest=honest, **options):
+            tensor = _honest(*arguments, **options)
+            return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
+
+        monkeypatch.setattr(owner, name, poisoned)

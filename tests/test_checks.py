@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 import torch
 
-from tallybox import Counter, TallyboxError, count_features
+from tallybox import Counter, PresenceWeights, TallyboxError, count_features, presence_features
 from tallybox.errors import InputError, InputTypeError
+from tallybox.presence.weights import initial_weights
 from tests.support.problems import random_boxes
 
 NAN, INF = float("nan"), float("inf")
 
 
-def call_layer(attention, boxes, mask=None, *, logits=False):
-    return Counter(3, logits=logits)(attention, boxes, mask)
+def call_layer(attention, boxes, mask=None, *, logits=False, layer=Counter):
+    return layer(3, logits=logits)(attention, boxes, mask)
 
 
-def call_count(attention, boxes, mask=None, *, logits=False):
-    return Counter(3, logits=logits, heads=2).count(attention, boxes, mask)
+def call_count(attention, boxes, mask=None, *, logits=False, layer=Counter):
+    return layer(3, logits=logits, heads=2).count(attention, boxes, mask)
 
 
-def call_explain(attention, boxes, mask=None, *, logits=False):
-    return Counter(3, logits=logits).explain(attention, boxes, mask)
+def call_explain(attention, boxes, mask=None, *, logits=False, layer=Counter):
+    return layer(3, logits=logits).explain(attention, boxes, mask)
 
 
-def call_function(attention, boxes, mask=None, *, logits=False):
-    return count_features(attention, boxes, torch.ones(8, 16), max_objects=3, mask=mask, logits=logits)
+def call_function(attention, boxes, mask=None, *, logits=False, layer=Counter):
+    if layer is Counter:
+        return count_features(attention, boxes, torch.ones(8, 16), max_objects=3, mask=mask, logits=logits)
+    return presence_features(attention, boxes, good_presence_weights(), max_objects=3, mask=mask, logits=logits)
 
 
 @pytest.fixture(params=[call_layer, call_count, call_explain, call_function])
-def call(request):
-    """Every way into the component: a user reads the same line from each."""
-    return request.param
+def call(request, layer):
+    """Every way into a component: a user reads the same line from each."""
+    return partial(request.param, layer=layer)
+
+
+def good_presence_weights(*leading: int) -> PresenceWeights:
+    weights = initial_weights(heads=1, segments=16)
+    return PresenceWeights(*(weight[0].expand((*leading, *weight.shape[1:])) for weight in weights))
 
 
 def good_attention(*shape: int) -> torch.Tensor:
@@ -173,8 +182,8 @@ def test_any_finite_logits_are_fine(call):
 
 
 @pytest.mark.parametrize("value", [1 + 5e-7, -5e-7])
-def test_a_rounding_error_beyond_the_unit_interval_is_no_mistake(value):
-    features = call_layer(torch.tensor([value, 0.5], dtype=torch.float64), good_boxes(2).double())
+def test_a_rounding_error_beyond_the_unit_interval_is_no_mistake(layer, value):
+    features = call_layer(torch.tensor([value, 0.5], dtype=torch.float64), good_boxes(2).double(), layer=layer)
     assert features.isfinite().all()
 
 
@@ -242,21 +251,84 @@ def test_weight_of_integers_is_an_error():
         count_features(good_attention(3), good_boxes(3), torch.ones(8, 16, dtype=torch.long))
 
 
+WRONG_WEIGHTS = {
+    "another number of segments": ({"order": torch.ones(8)}, "weights.order must have shape [16], but got [8]"),
+    "a table without its last column": (
+        {"overlap": torch.ones(8, 8)},
+        "weights.overlap must have shape [8, 9], but got [8, 8]",
+    ),
+    "evidence of several counters": (
+        {"evidence": torch.ones(3, 8, 9)},
+        "weights.evidence must have shape [8, 9], but got [3, 8, 9]",
+    ),
+    "a slope of several counters": (
+        {"slope": torch.ones(3)},
+        "weights.shift must have shape [3], but got []",
+    ),
+    "whole numbers": (
+        {"step": torch.ones((), dtype=torch.long)},
+        "weights.step must be a floating point tensor, but got torch.int64; call .float() on it",
+    ),
+    "a plain number": (
+        {"headroom": 0.0},
+        "weights.headroom must be a torch tensor, but got float; wrap it in torch.as_tensor",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_WEIGHTS)
+def test_wrong_weights_of_presence_counting_are_named(name):
+    changed, message = WRONG_WEIGHTS[name]
+    with pytest.raises(InputError, match=re.escape(message)):
+        presence_features(good_attention(3), good_boxes(3), good_presence_weights()._replace(**changed))
+
+
+def test_weights_of_presence_counting_on_another_device_are_an_error():
+    weights = PresenceWeights(*(weight.to("meta") for weight in good_presence_weights()))
+    with pytest.raises(InputError, match=r"weights\.slope must be on cpu like attention, but got meta"):
+        presence_features(good_attention(3), good_boxes(3), weights)
+
+
+@pytest.mark.parametrize("shape", [(0,), ()], ids=str)
+def test_functions_of_presence_counting_need_at_least_one_segment(shape):
+    weights = good_presence_weights()._replace(calibration=torch.ones(shape), order=torch.ones(shape))
+    with pytest.raises(InputError, match=re.escape("weights.calibration must have shape [segments]")):
+        presence_features(good_attention(3), good_boxes(3), weights)
+
+
+@pytest.mark.parametrize("name", ["slope", "calibration"])
+def test_weights_of_presence_counting_that_are_no_tensors_are_named(name):
+    weights = good_presence_weights()._replace(**{name: 1.0})
+    with pytest.raises(InputTypeError, match=rf"weights\.{name} must be a torch tensor, but got float"):
+        presence_features(good_attention(3), good_boxes(3), weights)
+
+
+def test_weights_of_presence_counting_that_do_not_broadcast_are_an_error():
+    with pytest.raises(InputError, match=re.escape("must broadcast, but got [2], [2], [3]")):
+        presence_features(good_attention(2, 4), good_boxes(2, 4), good_presence_weights(3))
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_presence_counting_needs_at_least_one_object(value):
+    with pytest.raises(InputError, match=f"max_objects must be at least 1, but got {value}"):
+        presence_features(good_attention(2), good_boxes(2), good_presence_weights(), max_objects=value)
+
+
 @pytest.mark.parametrize("name", ["boxes", "mask"])
-def test_inputs_on_different_devices_are_an_error(name):
+def test_inputs_on_different_devices_are_an_error(layer, name):
     inputs = {"boxes": good_boxes(3), "mask": torch.ones(3, dtype=torch.bool)}
     inputs[name] = inputs[name].to("meta")
     with pytest.raises(InputError, match=f"{name} must be on cpu like attention, but got meta"):
-        call_layer(good_attention(3), **inputs)
+        call_layer(good_attention(3), **inputs, layer=layer)
 
 
 @pytest.mark.parametrize("name", ["max_objects", "heads", "segments"])
-def test_sizes_of_a_counter_must_be_whole_numbers_of_at_least_one(name):
+def test_sizes_of_a_counter_must_be_whole_numbers_of_at_least_one(layer, name):
     with pytest.raises(InputError, match=f"{name} must be at least 1, but got 0"):
-        Counter(**{name: 0})
+        layer(**{name: 0})
     for value in (2.0, "3", True, None):
         with pytest.raises(InputTypeError, match=re.escape(f"{name} must be a whole number, but got {value!r}")):
-            Counter(**{name: value})
+            layer(**{name: value})
 
 
 @pytest.mark.parametrize("family", [TallyboxError, ValueError])

@@ -36,12 +36,12 @@ def test_tensors_in_cpu_memory_are_checked_by_default():
     assert values_are_checked()
 
 
-def test_tensors_elsewhere_are_not_looked_at_by_default():
+def test_tensors_elsewhere_are_not_looked_at_by_default(layer):
     """A meta tensor has no values: looking at one would raise."""
-    counter = Counter(3, heads=2).to("meta")
+    counter = layer(3, heads=2).to("meta")
     attention = torch.empty(2, 5, device="meta")
     features = counter(attention, torch.empty(2, 5, 4, device="meta"), torch.empty(2, 5, device="meta") > 0)
-    assert features.shape == (2, 8)
+    assert features.shape == (2, 8 if layer is Counter else 10)
 
 
 def test_always_looks_wherever_they_are():
@@ -96,9 +96,9 @@ def test_compiled_code_does_not_look_at_values(mode):
         assert compiled(BAD_ATTENTION, BOXES).isfinite().all()
 
 
-def test_nan_that_nobody_looked_for_shows_in_the_result(backend):
+def test_nan_that_nobody_looked_for_shows_in_the_result(layer, backend):
     """A wrong index instead would stop a GPU, where values are not looked at by default."""
-    counter = Counter(2, backend=backend).to(device_of(backend))
+    counter = layer(2, backend=backend).to(device_of(backend))
     attention, boxes = torch.tensor([0.5, torch.nan]).to(device_of(backend)), BOXES.to(device_of(backend))
     with check_values("never"):
         assert counter.count(attention, boxes).isnan()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tallybox import Counter, count_features
+from tallybox import count_features
 from tallybox.counter import dispatch
 from tallybox.counter.dispatch import BackendWarning, check_backend, choose_backend
 from tallybox.errors import BackendError, InputError
@@ -15,9 +15,9 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones():
         check_backend("gpu")
 
 
-def test_the_layer_refuses_an_unknown_backend_when_it_is_built():
+def test_the_layer_refuses_an_unknown_backend_when_it_is_built(layer):
     with pytest.raises(InputError, match="backend must be one of"):
-        Counter(backend="gpu")
+        layer(backend="gpu")
 
 
 @pytest.mark.parametrize(

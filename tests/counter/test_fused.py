@@ -11,22 +11,9 @@ from torch import Tensor
 
 from tallybox.counter.functional import count_and_features, count_features
 from tallybox.counter.proposals import prepare_proposals
-from tests.support.backends import device_of
+from tests.support.backends import FUSED, device_of
+from tests.support.problems import assert_same_in_scale, grid, square_boxes
 from tests.support.tolerances import tolerance
-
-FUSED = ["cpu", "triton"]
-
-
-def grid(*shape: int, seed: int, parts: int = 16) -> Tensor:
-    """Draw multiples of 1 / parts in [0, 1]."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(parts + 1, shape, generator=generator, dtype=torch.float64) / parts
-
-
-def square_boxes(*shape: int, seed: int) -> Tensor:
-    """Squares of side 1/4 on a grid of 1/4: any two are identical, touching or apart."""
-    corner = grid(*shape, 2, seed=seed, parts=4)
-    return torch.cat((corner, corner + 0.25), dim=-1)
 
 
 def smooth_weight(seed: int) -> Tensor:
@@ -127,30 +114,6 @@ def results(backend: str, dtype: torch.dtype, case: tuple[Tensor, ...]) -> dict[
     return {name: value.cpu().double() for name, value in found.items()}
 
 
-def assert_references(
-    ours: dict[str, Tensor], expected: dict[str, Tensor], fused: str, dtype: torch.dtype = torch.float32
-) -> None:
-    allowed = tolerance(fused, dtype)
-    for name, value in expected.items():
-        scale = max(value.abs().max().item(), 1)
-        torch.testing.assert_close(
-            ours[name], value, rtol=allowed.rtol, atol=allowed.atol * scale, msg=lambda text, n=name: f"{n}: {text}"
-        )
-
-
-@pytest.fixture
-def poisoned_memory(monkeypatch):
-    """Fill what `torch.empty` and its relatives give with NaN, so that an output that is not written shows."""
-    for owner, name in ((torch, "empty"), (torch, "empty_like"), (Tensor, "new_empty")):
-        honest = getattr(owner, name)
-
-        def poisoned(*arguments, _honest=honest, **options):
-            tensor = _honest(*arguments, **options)
-            return tensor.fill_(torch.nan) if tensor.is_floating_point() else tensor
-
-        monkeypatch.setattr(owner, name, poisoned)
-
-
 @pytest.mark.usefixtures("poisoned_memory")
 @pytest.mark.parametrize("fused", FUSED)
 @pytest.mark.parametrize("case", CASES)
@@ -158,7 +121,7 @@ def test_outputs_and_every_gradient_are_the_references(fused, case):
     drawn = CASES[case]()
     ours = results(fused, torch.float32, drawn)
     expected = results("reference", torch.float64, drawn)
-    assert_references(ours, expected, fused)
+    assert_same_in_scale(ours, expected, tolerance(fused, torch.float32))
 
 
 @pytest.mark.parametrize("fused", FUSED)
@@ -177,7 +140,8 @@ def test_both_kernels_on_cpu_are_right_for_any_number_of_images_and_boxes(monkey
     monkeypatch.setattr(launch, "LEAST_IMAGES_IN_LANES", least_images)
     monkeypatch.setattr(launch, "MOST_BOXES_IN_LANES", 1000)
     drawn = CASES[case]()
-    assert_references(results("cpu", dtype, drawn), results("reference", torch.float64, drawn), "cpu", dtype)
+    expected = results("reference", torch.float64, drawn)
+    assert_same_in_scale(results("cpu", dtype, drawn), expected, tolerance("cpu", dtype))
 
 
 @pytest.mark.parametrize("fused", FUSED)
@@ -187,7 +151,7 @@ def test_counters_of_any_number_of_images_stay_apart(fused, images):
     attention, boxes, _, mask = plain_case(3 * images, 6, weight, 19)
     drawn = (attention.view(3, images, 6), boxes.view(3, images, 6, 4), weight, mask.view(3, images, 6))
     together, expected = results(fused, torch.float32, drawn), results("reference", torch.float64, drawn)
-    assert_references(together, expected, fused)
+    assert_same_in_scale(together, expected, tolerance(fused, torch.float32))
 
 
 def test_an_image_gives_the_same_bits_whatever_images_share_its_vectors(monkeypatch):

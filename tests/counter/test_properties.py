@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.problems import Problem, assert_same, build_counter, count_of, features_of, inputs_of, solve
+from tests.support.problems import Problem, build_counter, count_of, features_of, inputs_of
 from tests.support.strategies import (
     Scene,
     activation_weights,
@@ -64,64 +64,6 @@ def test_zero_weight_boxes_change_nothing_even_among_partly_overlapping_full_wei
     attention = torch.cat((ones, torch.zeros(len(zeros), dtype=torch.float64)))
     count = count_of(Problem(attention, torch.cat((boxes, zeros)), weight, 16), backend, dtype)
     torch.testing.assert_close(count, without, **tolerance(backend, dtype)._asdict())
-
-
-junk = st.sampled_from([torch.nan, torch.inf, -torch.inf, -5.0, 0.0, 0.5, 1.0, 1e30])
-
-
-@given(
-    problem=problems(maximum=6, max_objects=5, distinct_attention=True),
-    masked=st.lists(st.tuples(junk, st.lists(junk, min_size=4, max_size=4)), min_size=1, max_size=6),
-    shuffle=st.randoms(use_true_random=False),
-    logits=st.booleans(),
-)
-def test_masked_proposals_change_nothing_at_all(backend, dtype, problem, masked, shuffle, logits):
-    if logits:
-        problem = replace(problem, attention=8 * problem.attention - 4, logits=True)
-    number = len(problem.attention)
-    order = list(range(number + len(masked)))
-    shuffle.shuffle(order)
-    real = torch.tensor(order) < number
-    padded = replace(
-        problem,
-        attention=torch.cat((problem.attention, torch.tensor([a for a, _ in masked], dtype=torch.float64)))[order],
-        boxes=torch.cat((problem.boxes, torch.tensor([box for _, box in masked], dtype=torch.float64)))[order],
-        mask=real,
-    )
-    expected, got = solve(problem, backend, dtype), solve(padded, backend, dtype)
-    for name in ("grad_attention", "grad_boxes"):
-        assert (got[name][~real] == 0).all(), name
-        got[name] = got[name][real][torch.tensor(order)[real].argsort()]
-    assert_same(got, expected, tolerance(backend, dtype))
-
-    confidence, same = (
-        build_counter(p, backend, dtype).explain(*inputs_of(p, backend, dtype)).confidence for p in (problem, padded)
-    )
-    torch.testing.assert_close(same, confidence, **tolerance(backend, dtype)._asdict())
-
-
-@given(problem=problems(maximum=12, max_objects=6, distinct_attention=True), shuffle=st.randoms(use_true_random=False))
-def test_order_does_not_matter(backend, dtype, problem, shuffle):
-    order = list(range(len(problem.attention)))
-    shuffle.shuffle(order)
-    shuffled = replace(problem, attention=problem.attention[order], boxes=problem.boxes[order])
-    got, expected = features_of(shuffled, backend, dtype), features_of(problem, backend, dtype)
-    torch.testing.assert_close(got, expected, **tolerance(backend, dtype)._asdict())
-
-
-@given(problem=problems(), shift=st.tuples(st.integers(-50, 50), st.integers(-50, 50)), power=st.integers(-20, 20))
-def test_origin_and_unit_of_the_boxes_do_not_matter(backend, dtype, problem, shift, power):
-    moved = (problem.boxes + torch.tensor(shift * 2, dtype=torch.float64)) * 2.0**power
-    got = features_of(replace(problem, boxes=moved), backend, dtype)
-    expected = features_of(problem, backend, dtype)
-    torch.testing.assert_close(got, expected, **tolerance(backend, dtype)._asdict())
-
-
-@given(problem=problems(), unit=st.sampled_from([1e-6, 1 / 640, 0.7, 480.0, 1e5]))
-def test_pixels_and_fractions_give_the_same_features(backend, dtype, problem, unit):
-    got = features_of(replace(problem, boxes=problem.boxes * unit), backend, dtype)
-    expected = features_of(problem, backend, dtype)
-    torch.testing.assert_close(got, expected, **tolerance(backend, dtype)._asdict())
 
 
 @given(problem=problems(minimum=0, maximum=10))

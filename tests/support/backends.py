@@ -24,6 +24,7 @@ BACKENDS = [
 
 BACKEND_NAMES = [backend.name for backend in BACKENDS]
 BACKENDS_AND_DTYPES = [(backend.name, dtype) for backend in BACKENDS for dtype in backend.dtypes]
+FUSED = [name for name in BACKEND_NAMES if name != "reference"]
 FLOAT64_BACKENDS = [backend.name for backend in BACKENDS if torch.float64 in backend.dtypes]
 
 
@@ -32,3 +33,8 @@ DEVICES = {backend.name: backend.device for backend in BACKENDS}
 
 def device_of(backend: str) -> str:
     return DEVICES[backend]
+
+
+def is_interpreted(backend: str) -> bool:
+    """Whether a call of a thousand boxes takes minutes: Triton's kernels without a GPU."""
+    return backend == "triton" and device_of(backend) == "cpu"

@@ -10,30 +10,31 @@ from pathlib import Path
 import torch
 from torch import Tensor, distributed, nn
 
-from tallybox import Counter
-from tests.support.problems import random_boxes, random_generator
+from tallybox import Counter, PresenceCounter
+from tests.support.problems import Layer, random_boxes, random_generator
 
 IMAGES, PROPOSALS, FEATURES, ANSWERS = 8, 6, 3, 5
 WORLD_SIZE = 2
+FEATURES_OF_A_HEAD = {Counter: 5, PresenceCounter: 6}
 STEPS = 2  # data-parallel training complains about a parameter without a gradient one step later
 
 
 class CountingModel(nn.Module):
     """Score proposals, count, and guess an answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, layer: type[Layer]) -> None:
         super().__init__()
         self.score = nn.Linear(FEATURES, 1)
-        self.counter = Counter(4, heads=2, logits=True)
-        self.answer = nn.Linear(2 * 5, ANSWERS)
+        self.counter = layer(4, heads=2, logits=True)
+        self.answer = nn.Linear(2 * FEATURES_OF_A_HEAD[layer], ANSWERS)
 
     def forward(self, features: Tensor, boxes: Tensor) -> Tensor:
         return self.answer(self.counter(self.score(features).squeeze(-1), boxes))
 
 
-def build_model() -> CountingModel:
+def build_model(layer: type[Layer]) -> CountingModel:
     torch.manual_seed(0)
-    return CountingModel().double()
+    return CountingModel(layer).double()
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:
@@ -52,7 +53,7 @@ def train(model: nn.Module, features: Tensor, boxes: Tensor, answers: Tensor) ->
     return {name.removeprefix("module."): parameter.grad for name, parameter in model.named_parameters()}
 
 
-def train_share(rank: int, folder: str) -> None:
+def train_share(rank: int, folder: str, layer: type[Layer]) -> None:
     """What each process does: train on its share of the images and leave the gradients in the folder."""
     torch.set_num_threads(1)
     distributed.init_process_group(
@@ -60,7 +61,7 @@ def train_share(rank: int, folder: str) -> None:
     )
     try:
         share = (values[rank::WORLD_SIZE] for values in batch())
-        gradients = train(nn.parallel.DistributedDataParallel(build_model()), *share)
+        gradients = train(nn.parallel.DistributedDataParallel(build_model(layer)), *share)
         torch.save(gradients, Path(folder) / f"gradients_{rank}.pt")
     finally:
         distributed.destroy_process_group()

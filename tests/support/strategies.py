@@ -12,7 +12,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.support.problems import Problem, random_generator
+from tallybox import Counter, PresenceCounter, PresenceWeights
+from tests.support.problems import Layer, Problem, random_generator, random_presence_weights
 
 GRID = 32  # grid lines in one unit
 
@@ -61,9 +62,24 @@ def smooth_weights(*shape: int) -> st.SearchStrategy[Tensor]:
     return st.integers(0, 2**32 - 1).map(build)
 
 
+def presence_weights(*leading: int) -> st.SearchStrategy[PresenceWeights]:
+    """Weights of presence counting ``[*leading, ...]`` without extreme steepness."""
+    return st.integers(0, 2**32 - 1).map(lambda seed: random_presence_weights(*leading, seed=seed))
+
+
+def weights_of(layer: type[Layer]) -> st.SearchStrategy[Tensor | PresenceWeights]:
+    """Weights of one head."""
+    return presence_weights(1) if layer is PresenceCounter else smooth_weights(1, 8, 16)
+
+
 @st.composite
 def problems(
-    draw: st.DrawFn, minimum: int = 1, maximum: int = 8, max_objects: int = 8, distinct_attention: bool = False
+    draw: st.DrawFn,
+    minimum: int = 1,
+    maximum: int = 8,
+    max_objects: int = 8,
+    distinct_attention: bool = False,
+    layer: type[Layer] = Counter,
 ) -> Problem:
     """Any attention over any boxes; if distinct, by more than rounding."""
     boxes = draw(box_sets(minimum, maximum))
@@ -71,7 +87,7 @@ def problems(
     values = st.integers(0, 257).map(lambda part: part / 257) if distinct_attention else unit_floats()
     attention = draw(st.lists(values, min_size=number, max_size=number, unique=distinct_attention))
     return Problem(
-        torch.tensor(attention, dtype=torch.float64), boxes, draw(smooth_weights(1, 8, 16)), max_objects=max_objects
+        torch.tensor(attention, dtype=torch.float64), boxes, draw(weights_of(layer)), max_objects=max_objects
     )
 
 

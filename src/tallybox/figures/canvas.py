@@ -8,12 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from tallybox.errors import InputError
 
 # Okabe and Ito's palette, told apart by all common kinds of colour vision.
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
+
+# Dark to light through blue and yellow, told apart by all common kinds of colour vision.
+RAINBOW = colormaps["viridis"]
 
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -38,3 +45,8 @@ def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A date in the file would make it differ on every run.
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def add_scale(figure: Figure, axes: list[Axes], label: str) -> None:
+    """Add the rainbow's scale from 0 to 1 beside axes."""
+    figure.colorbar(ScalarMappable(Normalize(0, 1), RAINBOW), ax=axes, label=label)

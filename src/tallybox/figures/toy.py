@@ -12,19 +12,19 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tallybox.errors import InputError
-from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, picture
+from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, RAINBOW, add_scale, picture
+from tallybox.figures.presence import draw_presence_functions
 from tallybox.runs import read_results
 from tallybox.toy.data import ToyImages, draw_images
 from tallybox.toy.sweep import FIXED_AT, Difficulty
 
 MODELS = {
-    "counter": ("counting component", BLUE),
+    "counter": ("the paper's component", BLUE),
     "baseline": ("sum of the weights", ORANGE),
-    "presence": ("presence", GREEN),
+    "presence": ("presence counting", GREEN),
 }
 VARIED = {"side_length": "side length l", "noise": "noise q"}
 ROLES = (
@@ -37,8 +37,6 @@ ROLES = (
     "f7: certainty of distances",
     "f8: confidence",
 )
-# Dark to light through blue and yellow, told apart by all common kinds of colour vision.
-SCALE = colormaps["viridis"]
 
 Results = list[dict[str, Any]]
 
@@ -58,6 +56,7 @@ def draw_toy_figures(folder: Path, difficulty: Difficulty) -> list[Path]:
         draw_accuracy(path("accuracy"), results, difficulty)
         for varied in VARIED:
             draw_activations(path(f"activations_{varied}"), results, difficulty, varied, range(8))
+            draw_presence_functions(path(f"presence_{varied}"), varied_results(results, difficulty, varied), varied)
         draw_first_activations(path("f1_and_f2"), results, difficulty)
         draw_samples(path("samples"), difficulty)
     return written
@@ -124,13 +123,8 @@ def draw_rainbow(axes: Axes, results: Results, varied: str, role: int) -> None:
         if result["seed"] == 0:
             knots = result["activations"][role]
             at = [number / (len(knots) - 1) for number in range(len(knots))]
-            axes.plot(at, knots, color=SCALE(result[varied]), lw=0.7, alpha=0.8)
+            axes.plot(at, knots, color=RAINBOW(result[varied]), lw=0.7, alpha=0.8)
     axes.set(title=ROLES[role], xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
-
-
-def add_scale(figure: Figure, axes: list[Axes], label: str) -> None:
-    """Add a colour scale from 0 to 1 beside axes."""
-    figure.colorbar(ScalarMappable(Normalize(0, 1), SCALE), ax=axes, label=label)
 
 
 def draw_samples(path: Path, difficulty: Difficulty) -> None:

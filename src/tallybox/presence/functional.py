@@ -11,7 +11,7 @@ from tallybox.checks import check_count, check_floating, check_proposal_shapes, 
 from tallybox.counter.dispatch import Backend, choose_backend
 from tallybox.counter.functional import for_every_head
 from tallybox.counter.proposals import Proposals, prepare_proposals
-from tallybox.errors import InputError
+from tallybox.errors import InputError, InputTypeError
 from tallybox.geometry import box_iou
 from tallybox.presence.autograd import fused_presence
 from tallybox.presence.reference import (
@@ -47,7 +47,7 @@ def presence_features(
     >>> presence_features(torch.tensor([1.0, 1.0, 0.5]), boxes, weights, max_objects=3)[-1]  # two objects, or one
     tensor(1.5000)
     """
-    check_weights(weights)
+    check_weights(weights, attention)
     check_count("max_objects", max_objects)
     proposals = checked_boxes(attention, boxes, mask, logits=logits, weights_leading=weights.leading)
     return presence_results(proposals, weights, max_objects=max_objects, logits=logits, backend=backend).features
@@ -124,14 +124,23 @@ def presence_trace(
     )
 
 
-def check_weights(weights: PresenceWeights) -> None:
-    """Raise unless each weight has the shape that `PresenceWeights` says."""
-    leading, segments = weights.leading, weights.calibration.shape[-1:]
+def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
+    """Raise unless each weight has the shape that `PresenceWeights` says, on the device of the attention."""
+    if not isinstance(weights, PresenceWeights):
+        raise InputTypeError(f"weights must be PresenceWeights, but got {type(weights).__name__}")
+    for name, weight in weights._asdict().items():
+        check_floating(f"weights.{name}", weight)
+        if isinstance(attention, Tensor) and weight.device != attention.device:
+            raise InputError(f"weights.{name} must be on {attention.device} like attention, but got {weight.device}")
+    segments = weights.calibration.shape[-1:]
+    if segments in ((), (0,)):
+        raise InputError(
+            f"weights.calibration must have shape [..., segments], but got {list(weights.calibration.shape)}"
+        )
     table = (CELLS, CELLS + 1)
     expected = {"calibration": segments, "evidence": table, "overlap": table, "order": segments}
     for name, weight in weights._asdict().items():
-        check_floating(f"weights.{name}", weight)
-        shape = (*leading, *expected.get(name, ()))
+        shape = (*weights.leading, *expected.get(name, ()))
         if weight.shape != shape:
             raise InputError(f"weights.{name} must have shape {list(shape)}, but got {list(weight.shape)}")
 

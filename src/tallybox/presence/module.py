@@ -49,7 +49,7 @@ class PresenceCounter(nn.Module):
     @property
     def weights(self) -> PresenceWeights:
         """The parameters, each ``[heads, ...]``."""
-        return PresenceWeights(*(self.get_parameter(name) for name in PresenceWeights._fields))
+        return PresenceWeights(*(getattr(self, name) for name in PresenceWeights._fields))
 
     def forward(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return features ``[..., heads * (max_objects + 2)]``: log-probabilities of 0 ... max_objects, expected count.
@@ -84,7 +84,7 @@ class PresenceCounter(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        segments = self.get_parameter("calibration").shape[-1]
+        segments = self.weights.calibration.shape[-1]
         return (
             f"max_objects={self.max_objects}, heads={self.heads}, segments={segments}, "
             f"logits={self.logits}, backend={self.backend!r}"

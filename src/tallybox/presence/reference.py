@@ -8,6 +8,7 @@ Leading dimensions broadcast, those of the functions included. docs/method.md de
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -58,12 +59,18 @@ def precedes(logit: Tensor, boxes: Tensor) -> Tensor:
 
 def interpolate(position: Tensor, knots: Tensor) -> Tensor:
     """Evaluate functions of one number at ``position [..., n]``, in segments; ``knots [..., S + 1]``."""
-    lower, part = _segment(position, knots.shape[-1] - 1)
-    leading = common_shape(position.shape[:-1], knots.shape[:-1])
+    # Bounds are kept in whole numbers, where NaN has become one: it shows in the result, not as a bad index.
+    lower = position.detach().floor().long().clamp(0, knots.shape[-1] - 2)
+    left, right = _ends(lower, knots)
+    return left + (position - lower) * (right - left)
+
+
+def _ends(lower: Tensor, knots: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what functions are at the knots ``lower [..., n]`` and at those behind them."""
+    leading = common_shape(lower.shape[:-1], knots.shape[:-1])
     knots = knots.expand(*leading, knots.shape[-1])
     lower = lower.expand(*leading, lower.shape[-1])
-    left, right = knots.gather(-1, lower), knots.gather(-1, lower + 1)
-    return left + part * (right - left)
+    return knots.gather(-1, lower), knots.gather(-1, lower + 1)
 
 
 def at_scores(table: Tensor, coordinate: Tensor) -> Tensor:
@@ -79,12 +86,6 @@ def at_overlaps(rows: Tensor, overlap: Tensor) -> Tensor:
     return interpolate(overlap * (rows.shape[-1] - 1), rows)
 
 
-def _segment(position: Tensor, segments: int) -> tuple[Tensor, Tensor]:
-    # Bounds are kept in whole numbers, where NaN has become one: it shows in the result, not as a bad index.
-    lower = position.detach().floor().long().clamp(0, segments - 1)
-    return lower, position - lower
-
-
 def neighbour_evidence(coordinate: Tensor, overlap: Tensor, f: PresenceFunctions) -> Tensor:
     """κ_ij = κ(IoU_ij, score_j)."""
     return at_overlaps(at_scores(f.evidence, coordinate), overlap).mT
@@ -98,8 +99,9 @@ def calibrated_score(logit: Tensor, evidence: Tensor, f: PresenceFunctions) -> T
     lower = (score_coordinate(z.detach()) * segments).floor().long().clamp(0, segments - 1)
     # Segments are found by their coordinate, but are straight in the score itself: φ can be the identity.
     start, end = edges[lower], edges[lower + 1]
-    part = ((z.sigmoid() - start) / (end - start)).clamp(0, 1)
-    return interpolate(lower + part, f.calibration).clamp(0, 1)
+    part = (z.sigmoid() - start) / (end - start)
+    left, right = _ends(lower, f.calibration)
+    return (left + part * (right - left)).clamp(0, 1)
 
 
 def pair_order(logit: Tensor, before: Tensor, f: PresenceFunctions) -> Tensor:
@@ -134,12 +136,20 @@ def poisson_binomial(presence: Tensor, max_objects: int) -> Tensor:
     counts = torch.arange(max_objects + 1, device=presence.device)
     total = (counts.unsqueeze(-1) + counts).clamp(max=max_objects)
     joins = torch.nn.functional.one_hot(total, max_objects + 1).flatten(0, 1).to(presence.dtype)
-    while groups.shape[-2] > 1:
-        pairs = groups.shape[-2] // 2
-        first, second = groups[..., : 2 * pairs : 2, :], groups[..., 1 : 2 * pairs : 2, :]
-        joined = (first.unsqueeze(-1) * second.unsqueeze(-2)).flatten(-2) @ joins
-        groups = torch.cat((joined, groups[..., 2 * pairs :, :]), dim=-2)
+    with _full_precision(presence.device.type):
+        while groups.shape[-2] > 1:
+            pairs = groups.shape[-2] // 2
+            first, second = groups[..., : 2 * pairs : 2, :], groups[..., 1 : 2 * pairs : 2, :]
+            joined = (first.unsqueeze(-1) * second.unsqueeze(-2)).flatten(-2) @ joins
+            groups = torch.cat((joined, groups[..., 2 * pairs :, :]), dim=-2)
     return groups.squeeze(-2)
+
+
+def _full_precision(device_type: str) -> AbstractContextManager[object]:
+    """Keep autocast from taking products of matrices in half precision."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return nullcontext()
 
 
 def count_features_of(presence: Tensor, distribution: Tensor) -> Tensor:

@@ -99,14 +99,9 @@ class PresenceFunctions(NamedTuple):
     @classmethod
     def of(cls, weights: PresenceWeights) -> PresenceFunctions:
         """Make the functions: rises are taken without their sign and add up to 1."""
-        rises = _size(weights.overlap)
-        whole = rises.sum((-2, -1)) + _size(weights.headroom)
-        share = _share(rises, whole[..., None, None])
-        order = _size(weights.order)
-        whole = order.sum(-1) + _size(weights.step)
+        share = _shares(weights.overlap.flatten(-2), weights.headroom).unflatten(-1, weights.overlap.shape[-2:])
         # All 0: the step alone.
-        smooth = _share(order, whole[..., None])
-        smooth = torch.nn.functional.pad(smooth.cumsum(-1), (1, 0))
+        smooth = torch.nn.functional.pad(_shares(weights.order, weights.step).cumsum(-1), (1, 0))
         return cls(
             slope=weights.slope,
             shift=weights.shift,
@@ -124,6 +119,10 @@ def _size(weight: Tensor) -> Tensor:
     return torch.where(weight < 0, -weight, weight)
 
 
-def _share(part: Tensor, whole: Tensor) -> Tensor:
-    """part / whole, and 0 of nothing."""
-    return part / torch.where(whole > 0, whole, 1)
+def _shares(rises: Tensor, rest: Tensor) -> Tensor:
+    """Return the share of each of ``[..., n]`` in the sum of all and ``rest [...]``, signs aside; 0 of nothing."""
+    sizes = _size(torch.cat((rises, rest.unsqueeze(-1)), dim=-1))
+    largest = sizes.detach().amax(-1, keepdim=True)
+    # Dividing by the largest first keeps the sum finite.
+    sizes = sizes / torch.where(largest > 0, largest, 1)
+    return sizes[..., :-1] / torch.where(largest > 0, sizes.sum(-1, keepdim=True), 1)

@@ -205,11 +205,11 @@ def presence_backward_kernel(
             width = edges[s + 1] - edges[s]
             place = (score - edges[s]) / width
             rise = table[CALIBRATION + s + 1] - table[CALIBRATION + s]
-            slope = rise / width if zero <= place <= one else zero
-            place = one if place > one else (zero if place < zero else place)
-            owed[CALIBRATION + s] += grad_calibrated[i] * (one - place)
-            owed[CALIBRATION + s + 1] += grad_calibrated[i] * place
-            grad_z[i] = grad_calibrated[i] * slope * score * (one - score)
+            value = table[CALIBRATION + s] + place * rise
+            grad = zero if value > one or value < zero else grad_calibrated[i]
+            owed[CALIBRATION + s] += grad * (one - place)
+            owed[CALIBRATION + s + 1] += grad * place
+            grad_z[i] = grad * rise / width * score * (one - score)
             owed[SLOPE] += grad_z[i] * rows[LOGIT, i]
             owed[SHIFT] += grad_z[i]
             grad_l[i] = grad_z[i] * table[SLOPE]

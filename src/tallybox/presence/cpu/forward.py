@@ -39,15 +39,16 @@ from tallybox.presence.weights import CELLS, LOG_FLOOR
 
 @compiled
 def find_pairs(n: int, b: Array, first: Array, second: Array, iou: Array) -> int:
-    """List the pairs that overlap; return how many there are."""
+    """List the pairs that overlap or touch; return how many there are."""
     zero, one = b.dtype.type(0), b.dtype.type(1)
     pairs = 0
     for i in range(n):
         x1, y1, x2, y2 = b[0, i], b[1, i], b[2, i], b[3, i]
         area = max(x2 - x1, zero) * max(y2 - y1, zero)
         for j in range(i):
-            width = max(min(x2, b[2, j]) - max(x1, b[0, j]), zero)
-            height = max(min(y2, b[3, j]) - max(y1, b[1, j]), zero)
+            width, height = min(x2, b[2, j]) - max(x1, b[0, j]), min(y2, b[3, j]) - max(y1, b[1, j])
+            if width < zero or height < zero:
+                continue
             shared = width * height
             union = area + max(b[2, j] - b[0, j], zero) * max(b[3, j] - b[1, j], zero) - shared
             overlap = zero
@@ -55,9 +56,8 @@ def find_pairs(n: int, b: Array, first: Array, second: Array, iou: Array) -> int
                 overlap = shared / union
             elif x1 == b[0, j] and y1 == b[1, j] and x2 == b[2, j] and y2 == b[3, j]:
                 overlap = one
-            if overlap != zero:  # NaN goes on
-                first[pairs], second[pairs], iou[pairs] = i, j, overlap
-                pairs += 1
+            first[pairs], second[pairs], iou[pairs] = i, j, overlap
+            pairs += 1
     return pairs
 
 
@@ -110,9 +110,9 @@ def presence_of_image(
         s, _ = locate(coordinate_of(z[i]) * dtype(segments), segments)
         rows[SIGMOID, i] = logistic(z[i])
         place = (rows[SIGMOID, i] - edges[s]) / (edges[s + 1] - edges[s])
-        place = one if place > one else (zero if place < zero else place)
         low = table[CALIBRATION + s]
-        rows[CALIBRATED, i] = min(low + place * (table[CALIBRATION + s + 1] - low), one)
+        value = low + place * (table[CALIBRATION + s + 1] - low)
+        rows[CALIBRATED, i] = one if value > one else (zero if value < zero else value)
     survive(pairs, n, first, second, stands, rows[CALIBRATED], rows[SURVIVAL_1])
     for i in range(n):
         rows[PRESENCE_1, i] = rows[CALIBRATED, i] * rows[SURVIVAL_1, i]

@@ -109,9 +109,11 @@ def presence_backward_kernel(
         p = tl.load(calibrated + j, mask=j < N, other=0.0)
         grad = tl.load(grad_z + j, mask=j < N, other=0.0)
         grad = tl.where(real, grad + survive_backward(suppression, p, weighted_1, j, N, B), 0.0)
+        z = tl.load(zs + j, mask=j < N, other=0.0)
+        _value, slope_of_z, _s, _place, outside = calibrate(table, z, S)
+        grad = tl.where(outside, 0.0, grad)
         tl.store(grad_calibrated + j, grad, mask=j < N)
-        grad *= calibrate(table, tl.load(zs + j, mask=j < N, other=0.0), S)[1]
-        tl.store(grad_z + j, grad, mask=j < N)
+        tl.store(grad_z + j, grad * slope_of_z, mask=j < N)
     tl.debug_barrier()
 
     # Pairs: each proposal over all others, what it says about them and they about it.

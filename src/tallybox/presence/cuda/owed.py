@@ -86,14 +86,13 @@ def owed_kernel(
             i = i0 + lane
             inside = i < N
             real, l_i, ax1, ay1, ax2, ay2 = proposals(attention, boxes, mask, of_image + i, inside, HAS_MASK, LOGITS)
-            t_i = coordinate_of(l_i)
             gz = tl.load(grad_z + i, mask=inside, other=0.0)
-            w2 = tl.load(weighted_2 + i, mask=inside, other=0.0)
-            w1 = tl.load(weighted_1 + i, mask=inside, other=0.0)
+            p0 = tl.load(calibrated + i, mask=inside, other=0.0)
+            p1 = p0 * tl.load(survival_1 + i, mask=inside, other=0.0)
             slope_owed += tl.where(real, gz * l_i, 0.0)
             shift_owed += tl.where(real, gz, 0.0)
             z = tl.load(zs + i, mask=inside, other=0.0)
-            _value, _slope, s, place = calibrate(table, z, S)
+            _value, _slope, s, place, _outside = calibrate(table, z, S)
             grad = tl.load(grad_calibrated + i, mask=inside, other=0.0)
             add_to_segment(sums + CALIBRATION * LANES, s, place, grad, real, LANES)
             for j in range(0, N):
@@ -103,20 +102,22 @@ def owed_kernel(
                 iou = pair_of(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
                 pair = real & real_j & (i != j) & (iou != 0)
                 if tl.max(pair.to(tl.int32), axis=0) > 0:
-                    add_to_cell(sums + evidence_place(S) * LANES, iou, coordinate_of(l_j), gz, pair, LANES)
-                    p0 = tl.load(calibrated + j)
-                    p1 = p0 * tl.load(survival_1 + j)
-                    stands = tl.load(suppression + i * N + j, mask=inside, other=0.0)
+                    # What j says about i, and how much i stands for j: both by j's score, so that lanes that differ
+                    # in the overlap alone add to neighbouring places.
+                    t_j = coordinate_of(l_j)
+                    add_to_cell(sums + evidence_place(S) * LANES, iou, t_j, gz, pair, LANES)
+                    w2, w1 = tl.load(weighted_2 + j), tl.load(weighted_1 + j)
+                    stands = tl.load(suppression + j * N + i, mask=inside, other=0.0)
                     grad_stands = tl.where(pair, stands_backward(stands, p1, p0, w2, w1), 0.0)
-                    before = comes_before(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
-                    shared = cell(table + overlap_place(S), iou, 1.0 - t_i)[0]
-                    ordered, ahead_slope, ahead = order(table, l_j - l_i, before, S)
-                    add_to_cell(sums + overlap_place(S) * LANES, iou, 1.0 - t_i, grad_stands * ordered, pair, LANES)
+                    before = comes_before(l_i, ax1, ay1, ax2, ay2, i, l_j, bx1, by1, bx2, by2, j)
+                    shared = cell(table + overlap_place(S), iou, 1.0 - t_j)[0]
+                    ordered, ahead_slope, ahead = order(table, l_i - l_j, before, S)
+                    add_to_cell(sums + overlap_place(S) * LANES, iou, 1.0 - t_j, grad_stands * ordered, pair, LANES)
                     grad_ordered = grad_stands * shared
                     t, there = locate(ahead * S, S)
                     add_to_segment(sums + order_place(S) * LANES, t, there, grad_ordered, pair, LANES)
                     step_owed += tl.where(before, grad_ordered, 0.0)
-                    sharpness_owed += grad_ordered * ahead_slope * ahead * (1.0 - ahead) * (l_j - l_i)
+                    sharpness_owed += grad_ordered * ahead_slope * ahead * (1.0 - ahead) * (l_i - l_j)
     tl.store(sums + SLOPE * LANES + lane, slope_owed)
     tl.store(sums + SHIFT * LANES + lane, shift_owed)
     tl.store(sums + STEP * LANES + lane, step_owed)

@@ -105,7 +105,7 @@ def calibration_edge(s, S: tl.constexpr):
 
 @triton.jit
 def calibrate(table, z, S: tl.constexpr):
-    """φ(σ(z)), its slope along z, its segment and the place in it."""
+    """φ(σ(z)), its slope along z, its segment and the place in it, and whether rounding took it out of [0, 1]."""
     s, _ = locate(coordinate_of(z) * S, S)
     score = logistic(z)
     start = calibration_edge(s.to(tl.float32), S)
@@ -113,12 +113,12 @@ def calibrate(table, z, S: tl.constexpr):
     place = (score - start) / width
     low = tl.load(table + CALIBRATION + s)
     rise = tl.load(table + CALIBRATION + s + 1) - low
-    slope = tl.where((place >= 0) & (place <= 1), rise / width * score * (1.0 - score), 0.0)
-    place = tl.minimum(tl.maximum(place, 0.0), 1.0)
-    # Not by tl.minimum, which would make a number of NaN.
     value = low + place * rise
-    value = tl.where(value > 1.0, 1.0, tl.where(z == z, value, z))
-    return value, slope, s, place
+    slope = rise / width * score * (1.0 - score)
+    outside = (value > 1.0) | (value < 0.0)
+    # Not by tl.minimum, which would make a number of NaN.
+    value = tl.where(value > 1.0, 1.0, tl.where(value < 0.0, 0.0, value))
+    return tl.where(z == z, value, z), slope, s, place, outside
 
 
 @triton.jit

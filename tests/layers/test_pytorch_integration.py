@@ -1,4 +1,4 @@
-"""The component where PyTorch users put it."""
+"""Counting layers where PyTorch users put them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ import pytest
 import torch
 from torch import multiprocessing
 
-from tallybox import Counter, count_features
+from tallybox import Counter, PresenceWeights, count_features, presence_features
 from tests.support import data_parallel
 from tests.support.backends import device_of
-from tests.support.problems import assert_same, build_counter, inputs_of, random_boxes, random_problem, solve
+from tests.support.problems import (
+    Layer,
+    assert_same,
+    assert_same_in_scale,
+    build_counter,
+    gradients_of,
+    inputs_of,
+    random_boxes,
+    random_problem,
+    solve,
+)
 from tests.support.tolerances import Tolerance, tolerance
 from tests.support.torch_warnings import TORCH_WARNS_ABOUT_ITSELF
 
@@ -29,17 +39,18 @@ def inputs(images: int, proposals: int, *, masked: bool, device: str = "cpu") ->
     return tuple(value.to(device) for value in (*given, problem.mask) if value is not None)
 
 
-def trained_counter(backend: str = "auto", **settings) -> Counter:
-    counter = Counter(5, heads=2, backend=backend, **settings)
-    counter.load_state_dict({"weight": random_problem(heads=2, seed=5).weight})
-    return counter if backend == "auto" else counter.to(device_of(backend))
+def trained_counter(layer: type[Layer], backend: str = "auto", *, logits: bool = False) -> Layer:
+    problem = random_problem(heads=2, max_objects=5, logits=logits, seed=5, layer=layer)
+    counter = build_counter(problem, "reference" if backend == "auto" else backend, torch.float32)
+    counter.backend = backend
+    return counter
 
 
 @pytest.mark.parametrize("half", HALVES)
-@pytest.mark.parametrize("proposals", [4, 8], ids=["all kept", "some kept"])
-def test_half_precision_inputs_are_computed_in_float32(backend, half, proposals):
+@pytest.mark.parametrize("proposals", [4, 8], ids=["below max_objects", "above max_objects"])
+def test_half_precision_inputs_are_computed_in_float32(layer, backend, half, proposals):
     device = device_of(backend)
-    counter = trained_counter(backend)
+    counter = trained_counter(layer, backend)
     attention, boxes, mask = inputs(3, proposals, masked=True, device=device)
     low = attention.to(half).requires_grad_(), (640 * boxes).to(half).requires_grad_()
     rounded = tuple(value.detach().float().requires_grad_() for value in low)
@@ -55,35 +66,35 @@ def test_half_precision_inputs_are_computed_in_float32(backend, half, proposals)
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_a_counter_in_half_precision_computes_in_float32(backend, half):
+def test_a_counter_in_half_precision_computes_in_float32(layer, backend, half):
     attention, boxes, mask = inputs(3, 8, masked=True, device=device_of(backend))
-    counter = trained_counter(backend).to(half)
+    counter = trained_counter(layer, backend).to(half)
     rounded = copy.deepcopy(counter).float()
     got = counter(attention.to(half), boxes.to(half), mask)
     assert torch.equal(got, rounded(attention.to(half).float(), boxes.to(half).float(), mask))
     got.pow(2).sum().backward()
-    assert counter.weight.grad.dtype == half
+    assert all(parameter.grad.dtype == half for parameter in counter.parameters())
 
 
 @pytest.mark.parametrize("given", [torch.float32, *HALVES])
-def test_under_autocast_it_computes_in_float32(backend, given):
+def test_under_autocast_it_computes_in_float32(layer, backend, given):
     device = device_of(backend)
-    counter = trained_counter(backend)
+    counter = trained_counter(layer, backend)
     attention, boxes, mask = inputs(3, 8, masked=True, device=device)
     attention, boxes = attention.to(given), boxes.to(given)
     expected = counter(attention.float(), boxes.float(), mask)
     with torch.autocast(device, dtype=torch.bfloat16):
         got = counter(attention, boxes, mask)
     assert got.dtype == torch.float32
-    torch.testing.assert_close(got, expected, **tolerance(backend, torch.float32)._asdict())
+    torch.testing.assert_close(got, expected, **tolerance(backend, torch.float32, layer)._asdict())
 
 
-def test_autocast_leaves_float64_alone(float64_backend):
-    problem = random_problem(2, proposals=8, heads=2, seed=1)
+def test_autocast_leaves_float64_alone(layer, float64_backend):
+    problem = random_problem(2, proposals=8, heads=2, seed=1, layer=layer)
     expected = solve(problem, float64_backend, torch.float64)
     with torch.autocast(device_of(float64_backend), dtype=torch.bfloat16):
         got = solve(problem, float64_backend, torch.float64)
-    assert_same(got, expected, tolerance(float64_backend, torch.float64))
+    assert_same(got, expected, tolerance(float64_backend, torch.float64, layer))
 
 
 def code_generating_compiler() -> str:
@@ -94,40 +105,33 @@ def code_generating_compiler() -> str:
     return "aot_eager"
 
 
-def compiled_equals_plain(compiled, counter: Counter, given: tuple[torch.Tensor, ...], backend: str) -> None:
+def compiled_equals_plain(compiled, counter: Layer, given: tuple[torch.Tensor, ...], backend: str) -> None:
     """Assert that features and gradients of a compiled call are those of a plain one."""
     results = []
-    for layer in (compiled, counter):
+    for call in (compiled, counter):
         attention, boxes, *mask = given
         attention, boxes = attention.clone().requires_grad_(), boxes.clone().requires_grad_()
         for value in (attention, boxes, *mask):
             torch._dynamo.mark_dynamic(value, 0)
         counter.zero_grad()
-        features = layer(attention, boxes, *mask)
+        features = call(attention, boxes, *mask)
         features.pow(2).sum().backward()
-        results.append(
-            {
-                "features": features.detach(),
-                "grad_attention": attention.grad,
-                "grad_boxes": boxes.grad,
-                "grad_weight": counter.weight.grad,
-            }
-        )
-    assert_same(*results, tolerance(backend, torch.float32))
+        results.append({"features": features.detach(), **gradients_of(counter, attention, boxes)})
+    assert_same_in_scale(*results, tolerance(backend, torch.float32, type(counter)))
 
 
 @pytest.mark.parametrize(
     ("proposals", "masked", "generate_code"),
     [
-        pytest.param(5, False, False, id="all kept"),
-        pytest.param(8, True, True, id="some kept, masked, as code", marks=pytest.mark.slow),
+        pytest.param(5, False, False, id="below max_objects"),
+        pytest.param(8, True, True, id="above max_objects, masked, as code", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.usefixtures("fresh_compiler")
 def test_compiled_as_one_graph_it_is_correct_for_any_batch_size_without_recompiling(
-    backend, proposals, masked, generate_code
+    layer, backend, proposals, masked, generate_code
 ):
-    counter = trained_counter(backend)
+    counter = trained_counter(layer, backend)
     compiler = code_generating_compiler() if generate_code else "aot_eager"
     compiled = torch.compile(counter, fullgraph=True, backend=compiler)
     with torch._dynamo.config.patch(error_on_recompile=True):
@@ -137,30 +141,32 @@ def test_compiled_as_one_graph_it_is_correct_for_any_batch_size_without_recompil
 
 
 @pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_without_hints_it_recompiles_once_for_the_first_new_batch_size(backend):
-    compiled = torch.compile(trained_counter(backend), fullgraph=True, backend="eager")
+def test_compiled_without_hints_it_recompiles_once_for_the_first_new_batch_size(layer, backend):
+    compiled = torch.compile(trained_counter(layer, backend), fullgraph=True, backend="eager")
     for images in (3, 5):
         compiled(*inputs(images, 8, masked=True, device=device_of(backend)))
     with torch._dynamo.config.patch(error_on_recompile=True):
         for images in (7, 30):
             features = compiled(*inputs(images, 8, masked=True, device=device_of(backend)))
-            assert features.shape == (images, 12)
+            assert features.shape == (images, 12 if layer is Counter else 14)
 
 
 @pytest.mark.usefixtures("fresh_compiler")
-def test_count_and_function_compile_as_one_graph(backend):
-    counter = trained_counter(backend)
+def test_count_and_function_compile_as_one_graph(layer, backend):
+    counter = trained_counter(layer, backend)
     attention, boxes, mask = inputs(3, 8, masked=True, device=device_of(backend))
-    allowed = tolerance(backend, torch.float32)._asdict()
+    allowed = tolerance(backend, torch.float32, layer)._asdict()
 
     count = torch.compile(counter.count, fullgraph=True, backend="aot_eager")(attention, boxes, mask)
     torch.testing.assert_close(count, counter.count(attention, boxes, mask), **allowed)
 
     def function(attention, boxes, weight):
-        return count_features(attention, boxes, weight, max_objects=5, mask=mask, backend=backend)
+        features = count_features if layer is Counter else presence_features
+        return features(attention, boxes, weight, max_objects=5, mask=mask, backend=backend)
 
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    weight = counter.weight[0].detach()
+    of_first_head = [parameter[0].detach() for parameter in counter.parameters()]
+    weight = of_first_head[0] if layer is Counter else PresenceWeights(*of_first_head)
     torch.testing.assert_close(compiled(attention, boxes, weight), function(attention, boxes, weight), **allowed)
 
 
@@ -171,28 +177,28 @@ def free_batch(masked: bool) -> dict[str, dict[int, object]]:
 EXPORTED = pytest.mark.parametrize(
     ("proposals", "masked", "logits"),
     [(4, False, True), (9, True, False)],
-    ids=["all kept", "some kept, masked"],
+    ids=["below max_objects", "above max_objects, masked"],
 )
 
 
 @EXPORTED
-def test_an_exported_program_takes_any_batch_size(proposals, masked, logits):
-    counter = trained_counter(logits=logits)
+def test_an_exported_program_takes_any_batch_size(layer, proposals, masked, logits):
+    counter = trained_counter(layer, logits=logits)
     exported = torch.export.export(
         counter, inputs(3, proposals, masked=masked), dynamic_shapes=free_batch(masked), strict=False
     )
     for images in (1, 2, 7):
         given = inputs(images, proposals, masked=masked)
         torch.testing.assert_close(
-            exported.module()(*given), counter(*given), **tolerance("reference", torch.float32)._asdict()
+            exported.module()(*given), counter(*given), **tolerance("reference", torch.float32, layer)._asdict()
         )
 
 
 @pytest.mark.slow
 @EXPORTED
-def test_an_onnx_model_takes_any_batch_size_and_gives_the_same_numbers(tmp_path, proposals, masked, logits):
+def test_an_onnx_model_takes_any_batch_size_and_gives_the_same_numbers(layer, tmp_path, proposals, masked, logits):
     onnxruntime = pytest.importorskip("onnxruntime")
-    counter = trained_counter(logits=logits).eval()
+    counter = trained_counter(layer, logits=logits).eval()
     path = tmp_path / "counter.onnx"
     torch.onnx.export(
         counter,
@@ -208,63 +214,71 @@ def test_an_onnx_model_takes_any_batch_size_and_gives_the_same_numbers(tmp_path,
         given = inputs(images, proposals, masked=masked)
         (got,) = session.run(None, dict(zip(names, (value.numpy() for value in given), strict=True)))
         torch.testing.assert_close(
-            torch.from_numpy(got), counter(*given).detach(), **tolerance("reference", torch.float32)._asdict()
+            torch.from_numpy(got), counter(*given).detach(), **tolerance("reference", torch.float32, layer)._asdict()
         )
 
 
-def through_deepcopy(counter: Counter) -> Counter:
+def through_deepcopy(counter: Layer) -> Layer:
     return copy.deepcopy(counter)
 
 
-def through_pickle(counter: Counter) -> Counter:
+def through_pickle(counter: Layer) -> Layer:
     return pickle.loads(pickle.dumps(counter))
 
 
-def through_state_dict(counter: Counter) -> Counter:
+def through_state_dict(counter: Layer) -> Layer:
     file = io.BytesIO()
     torch.save(counter.state_dict(), file)
     file.seek(0)
-    heads, _, segments = counter.weight.shape
-    again = Counter(
-        counter.max_objects, heads=heads, segments=segments, logits=counter.logits, backend=counter.backend
-    ).to(counter.weight.device)
+    first = next(counter.parameters())
+    again = type(counter)(counter.max_objects, heads=len(first), logits=counter.logits, backend=counter.backend)
+    again.to(first.device)
     again.load_state_dict(torch.load(file, weights_only=True))
     return again
 
 
 @pytest.mark.parametrize("way", [through_deepcopy, through_pickle, through_state_dict])
-def test_a_copy_is_an_equal_and_separate_counter(backend, way):
-    counter = trained_counter(backend, logits=True)
+def test_a_copy_is_an_equal_and_separate_counter(layer, backend, way):
+    counter = trained_counter(layer, backend, logits=True)
     given = inputs(3, 8, masked=True, device=device_of(backend))
     expected = counter(*given)
     again = way(counter)
     assert repr(again) == repr(counter)
     assert torch.equal(again(*given), expected)
     with torch.no_grad():
-        again.weight.mul_(torch.linspace(1, 2, 16, device=again.weight.device))
+        rises = again.weight if layer is Counter else again.calibration
+        rises.mul_(torch.linspace(1, 2, 16, device=rises.device))
     assert torch.equal(counter(*given), expected)
     assert not torch.equal(again(*given), expected)
 
 
-def test_a_counter_that_has_been_called_can_be_copied(backend):
-    counter = trained_counter(backend)
+def test_a_counter_that_has_been_called_can_be_copied(layer, backend):
+    counter = trained_counter(layer, backend)
     given = inputs(3, 8, masked=False, device=device_of(backend))
     counter(*given).sum().backward()
     assert torch.equal(through_pickle(through_deepcopy(counter))(*given), counter(*given))
 
 
-def test_every_parameter_gets_a_gradient(backend, dtype):
-    problem = random_problem(16, proposals=12, heads=3, segments=8, logits=True, seed=2)
+def test_weights_can_be_passed_in_from_outside(layer, backend):
+    counter = trained_counter(layer, backend)
+    given = inputs(3, 8, masked=True, device=device_of(backend))
+    untrained = layer(5, heads=2, backend=backend).to(device_of(backend))
+    got = torch.func.functional_call(untrained, dict(counter.named_parameters()), given)
+    assert torch.equal(got, counter(*given))
+
+
+def test_every_parameter_gets_a_gradient(layer, backend, dtype):
+    problem = random_problem(16, proposals=12, heads=3, segments=8, logits=True, seed=2, layer=layer)
     counter = build_counter(problem, backend, dtype)
     counter(*inputs_of(problem, backend, dtype)).pow(2).sum().backward()
-    assert [name for name, _ in counter.named_parameters()] == ["weight"]
-    reached = counter.weight.grad.abs().sum(-1) > 0
-    assert reached.all(), "an activation without a gradient"
+    for name, parameter in counter.named_parameters():
+        functions = parameter.grad.flatten(0, 1) if layer is Counter else parameter.grad.reshape(3, -1)
+        assert (functions.abs().sum(-1) > 0).all(), f"{name}: a function without a gradient"
 
 
-def test_the_layer_trains(backend):
+def test_the_layer_trains(layer, backend):
     device = device_of(backend)
-    counter = Counter(5, backend=backend).to(device)
+    counter = layer(5, backend=backend).to(device)
     attention, boxes = torch.full((5,), 0.7, device=device), 3 * random_boxes(5, seed=3).float().to(device)
     optimizer = torch.optim.Adam(counter.parameters(), lr=0.1)
     losses = []
@@ -278,10 +292,10 @@ def test_the_layer_trains(backend):
 
 
 @pytest.mark.slow
-def test_two_processes_train_together_and_get_the_gradients_of_one(tmp_path):
-    multiprocessing.spawn(data_parallel.train_share, args=(str(tmp_path),), nprocs=data_parallel.WORLD_SIZE)
-    alone = data_parallel.train(data_parallel.build_model(), *data_parallel.batch())
-    assert "counter.weight" in alone
+def test_two_processes_train_together_and_get_the_gradients_of_one(layer, tmp_path):
+    multiprocessing.spawn(data_parallel.train_share, args=(str(tmp_path), layer), nprocs=data_parallel.WORLD_SIZE)
+    alone = data_parallel.train(data_parallel.build_model(layer), *data_parallel.batch())
+    assert {f"counter.{name}" for name, _ in layer().named_parameters()} < set(alone)
     for rank in range(data_parallel.WORLD_SIZE):
         together = torch.load(tmp_path / f"gradients_{rank}.pt", weights_only=True)
         assert_same(together, alone, Tolerance(rtol=1e-9, atol=1e-12))

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tallybox import PresenceCounter
+from tests.support import presence_oracle as oracle
+from tests.support.backends import device_of
+from tests.support.problems import (
+    Problem,
+    assert_same,
+    assert_same_in_scale,
+    inputs_of,
+    output_of,
+    random_boxes,
+    random_presence_weights,
+    random_problem,
+    solve,
+    untrained,
+)
+from tests.support.tolerances import TOLERANCES, tolerance
+
+UNTRAINED = untrained(PresenceCounter)
+OUTPUTS = ["presence", "distribution", "count", "forward"]
+
+
+def problem_of(attention, boxes, **settings) -> Problem:
+    return Problem(
+        torch.tensor(attention, dtype=torch.float64), torch.tensor(boxes, dtype=torch.float64), UNTRAINED, **settings
+    )
+
+
+def random_presence_problem(*leading, **settings) -> Problem:
+    return random_problem(*leading, layer=PresenceCounter, **settings)
+
+
+def oracle_results(problem: Problem) -> dict[str, torch.Tensor]:
+    """Ask the loop oracle for each image and head in turn."""
+    leading = problem.attention.shape[:-1]
+    answers = []
+    for image in itertools.product(*(range(size) for size in leading)):
+        alone = problem.of_image(*image)
+        for head in range(problem.heads):
+            weights = {name: value[head].tolist() for name, value in problem.weight._asdict().items()}
+            answers.append(
+                oracle.answer(
+                    alone.attention.tolist(),
+                    alone.boxes.tolist(),
+                    weights,
+                    max_objects=problem.max_objects,
+                    mask=None if alone.mask is None else alone.mask.tolist(),
+                    logits=problem.logits,
+                )
+            )
+
+    def gather(name: str) -> torch.Tensor:
+        values = torch.tensor([getattr(answer, name) for answer in answers], dtype=torch.float64)
+        return values.reshape(*leading, problem.heads, *values.shape[1:])
+
+    count = gather("count")
+    return {
+        "presence": gather("presence"),
+        "distribution": gather("distribution"),
+        "count": count.squeeze(-1) if problem.heads == 1 else count,
+        "forward": gather("features").flatten(-2),
+    }
+
+
+def assert_like_oracle(problem: Problem, backend: str, dtype: torch.dtype) -> None:
+    expected = oracle_results(problem)
+    logarithms = {"forward": expected.pop("forward")}
+    assert_same(
+        {name: output_of(problem, name, backend, dtype) for name in expected}, expected, TOLERANCES[backend, dtype]
+    )
+    got = {"forward": output_of(problem, "forward", backend, dtype)}
+    assert_same_in_scale(got, logarithms, tolerance(backend, dtype, PresenceCounter))
+
+
+def test_of_two_overlapping_boxes_the_second_loses_what_it_shares_with_the_first(backend, dtype):
+    """IoU 1/2: p₁ = a₁, p₂ = a₂ (1 - a₁ / 2)."""
+    problem = problem_of([0.5, 0.75], [[0, 0, 1, 1], [0, 0, 2, 1]], max_objects=2)
+    atol = TOLERANCES[backend, dtype].atol
+    first, second = 0.75, 0.5 * (1 - 0.75 / 2)
+    assert output_of(problem, "presence", backend, dtype).tolist() == [pytest.approx([second, first], abs=atol)]
+    none, both = (1 - first) * (1 - second), first * second
+    assert output_of(problem, "distribution", backend, dtype).tolist() == [
+        pytest.approx([none, 1 - none - both, both], abs=atol)
+    ]
+    assert output_of(problem, "count", backend, dtype).item() == pytest.approx(first + second, abs=atol)
+
+
+def test_a_chain_of_three_boxes_worked_out_by_hand(backend, dtype):
+    """Scores 0.8 > 0.6 > 0.4; the first overlaps the second by 1/3, the second the third by 1/3.
+
+    Round 1, from the scores: p = (0.8, 0.6 (1 - 0.8/3), 0.4 (1 - 0.6/3)) = (0.8, 0.44, 0.32).
+    Round 2: the third is told of the second as it stands after round 1: 0.4 (1 - 0.44/3).
+    """
+    problem = problem_of([0.4, 0.8, 0.6], [[2, 0, 4, 1], [0, 0, 2, 1], [1, 0, 3, 1]])
+    got = output_of(problem, "presence", backend, dtype)[0].tolist()
+    assert got == pytest.approx([0.4 * (1 - 0.44 / 3), 0.8, 0.44], abs=TOLERANCES[backend, dtype].atol)
+
+
+def test_three_boxes_that_all_overlap_multiply_what_each_leaves(backend, dtype):
+    """Concentric: IoU 1/2, 1/4 and 1/2; p₂ = 0.5 (1 - 0.8/2) = 0.3 in both rounds, and then p₃ from p₁ and p₂."""
+    problem = problem_of([0.8, 0.5, 0.4], [[0, 0, 4, 1], [0, 0, 2, 1], [0, 0, 1, 1]])
+    got = output_of(problem, "presence", backend, dtype)[0].tolist()
+    expected = [0.8, 0.3, 0.4 * (1 - 0.8 / 4) * (1 - 0.3 / 2)]
+    assert got == pytest.approx(expected, abs=TOLERANCES[backend, dtype].atol)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "first"),
+    [
+        ([[1, 0, 3, 1], [0, 0, 2, 1]], 1),
+        ([[0, 1, 1, 3], [0, 0, 1, 2]], 1),
+        ([[0, 0, 3, 1], [0, 0, 2, 1]], 1),
+        ([[0, 0, 1, 3], [0, 0, 1, 2]], 1),
+        ([[0, 1, 2, 2], [1, 0, 3, 2]], 0),
+    ],
+    ids=["x1", "y1", "x2", "y2", "x1 before y1"],
+)
+def test_equal_scores_are_ordered_by_corners(backend, boxes, first):
+    presence = output_of(problem_of([0.5, 0.5], boxes), "presence", backend, torch.float32)[0]
+    assert presence[first].item() == pytest.approx(0.5, abs=1e-6)
+    assert presence[1 - first] < 0.5
+
+
+@pytest.mark.parametrize("logits", [False, True], ids=["weights", "logits"])
+@pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
+@pytest.mark.parametrize("proposals", [1, 6, 9])
+def test_results_are_those_of_the_loop_oracle(backend, dtype, proposals, masked, logits):
+    problem = random_presence_problem(
+        3, proposals=proposals, max_objects=6, heads=2, masked=masked, logits=logits, seed=proposals
+    )
+    assert_like_oracle(problem, backend, dtype)
+
+
+@pytest.mark.parametrize("leading", [(), (4,), (2, 3), (2, 1, 2)], ids=str)
+def test_leading_dimensions_and_heads_are_those_of_the_loop_oracle(backend, dtype, leading):
+    assert_like_oracle(random_presence_problem(*leading, proposals=7, max_objects=5, heads=3, seed=1), backend, dtype)
+
+
+@pytest.mark.parametrize("segments", [1, 2, 7, 32])
+def test_any_number_of_segments_is_that_of_the_loop_oracle(backend, dtype, segments):
+    problem = random_presence_problem(2, proposals=6, max_objects=6, segments=segments, seed=2)
+    assert_like_oracle(problem, backend, dtype)
+
+
+@pytest.mark.parametrize("max_objects", [1, 3, 30])
+def test_any_max_objects_is_that_of_the_loop_oracle(backend, dtype, max_objects):
+    assert_like_oracle(random_presence_problem(2, proposals=12, max_objects=max_objects, seed=3), backend, dtype)
+
+
+def test_scores_and_boxes_at_their_limits_are_those_of_the_loop_oracle(backend, dtype):
+    """Scores of 0, 1 and equal ones; boxes that are identical, touch, lie apart and have no area."""
+    problem = Problem(
+        torch.tensor([1.0, 0.0, 1.0, 0.5, 0.5, 0.5, 0.25], dtype=torch.float64),
+        torch.tensor(
+            [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1], [1, 0, 2, 1], [1, 0, 2, 1], [3, 3, 3, 3], [3, 3, 3, 3]],
+            dtype=torch.float64,
+        ),
+        random_presence_weights(2, seed=4),
+    )
+    assert_like_oracle(problem, backend, dtype)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_every_backend_and_dtype_agrees_with_the_reference_in_float64(backend, dtype, masked):
+    problem = random_presence_problem(8, proposals=12, max_objects=10, heads=2, masked=masked, seed=13)
+    expected = solve(problem, "reference", torch.float64)
+    assert_same_in_scale(solve(problem, backend, dtype), expected, tolerance(backend, dtype, PresenceCounter))
+
+
+def test_logits_give_what_their_logistic_gives(backend, dtype):
+    problem = random_presence_problem(2, proposals=7, max_objects=5, logits=True, seed=12)
+    weights = replace(problem, attention=problem.attention.sigmoid(), logits=False)
+    assert_same_in_scale(
+        {name: output_of(problem, name, backend, dtype) for name in OUTPUTS},
+        {name: output_of(weights, name, backend, dtype) for name in OUTPUTS},
+        tolerance(backend, dtype, PresenceCounter),
+    )
+
+
+def test_more_objects_than_max_objects_are_counted_and_end_in_the_last_entry(backend, dtype):
+    corner = 2 * torch.arange(8.0, dtype=torch.float64)[:, None].expand(8, 2)
+    problem = Problem(torch.ones(8), torch.cat((corner, corner + 1), -1), UNTRAINED, max_objects=5)
+    assert output_of(problem, "count", backend, dtype).item() == pytest.approx(8, abs=1e-4)
+    distribution = output_of(problem, "distribution", backend, dtype)[0].tolist()
+    assert distribution == pytest.approx([0, 0, 0, 0, 0, 1], abs=1e-5)
+
+
+def test_features_end_with_the_expected_count_and_start_with_floored_logarithms(backend, dtype):
+    problem = random_presence_problem(2, proposals=7, max_objects=5, heads=2, seed=14)
+    features = output_of(problem, "forward", backend, dtype).unflatten(-1, (2, 7))
+    allowed = TOLERANCES[backend, dtype]._asdict()
+    torch.testing.assert_close(features[..., -1], output_of(problem, "count", backend, dtype), **allowed)
+    distribution = output_of(problem, "distribution", backend, dtype)
+    torch.testing.assert_close(features[..., :-1].exp() - 1e-6, distribution, **allowed)
+
+
+def test_shapes_are_those_of_the_contract(backend):
+    device = device_of(backend)
+    attention, boxes = torch.rand(2, 3, 7, device=device), random_boxes(2, 3, 7, seed=15).float().to(device)
+    one, several = (PresenceCounter(5, heads=heads, backend=backend).to(device) for heads in (1, 4))
+    assert one(attention, boxes).shape == (2, 3, 7)
+    assert one.count(attention, boxes).shape == (2, 3)
+    assert one.presence(attention, boxes).shape == (2, 3, 1, 7)
+    assert one.distribution(attention, boxes).shape == (2, 3, 1, 6)
+    assert several(attention, boxes).shape == (2, 3, 28)
+    assert several.count(attention, boxes).shape == (2, 3, 4)
+    assert several.presence(attention, boxes).shape == (2, 3, 4, 7)
+    assert several.distribution(attention, boxes).shape == (2, 3, 4, 6)
+
+
+def test_a_new_layer_has_the_weights_that_the_function_takes():
+    layer = PresenceCounter(heads=3, segments=7)
+    assert {name: list(value.shape) for name, value in layer.state_dict().items()} == {
+        "slope": [3],
+        "shift": [3],
+        "calibration": [3, 7],
+        "evidence": [3, 8, 9],
+        "overlap": [3, 8, 9],
+        "headroom": [3],
+        "order": [3, 7],
+        "step": [3],
+        "sharpness": [3],
+    }
+    assert layer.weights._asdict() == dict(layer.named_parameters())
+
+
+def test_repr_states_every_setting():
+    layer = PresenceCounter(5, heads=2, segments=4, logits=True, backend="reference")
+    expected = "PresenceCounter(max_objects=5, heads=2, segments=4, logits=True, backend='reference')"
+    assert repr(layer) == expected
+
+
+def test_inputs_are_not_changed(backend):
+    problem = random_presence_problem(2, proposals=5, masked=True, seed=16)
+    attention, boxes, mask = inputs_of(problem, backend, torch.float32)
+    before = attention.detach().clone(), boxes.detach().clone(), mask.clone()
+    layer = PresenceCounter(3, backend=backend).to(attention.device)
+    layer(attention, boxes, mask).sum().backward()
+    assert all(torch.equal(value, kept) for value, kept in zip((attention, boxes, mask), before, strict=True))

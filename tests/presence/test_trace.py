@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+import torch
+
+from tallybox import PresenceCounter, PresenceTrace
+from tests.support import presence_oracle as oracle
+from tests.support.problems import build_counter, inputs_of, random_boxes, random_problem
+from tests.support.tolerances import TOLERANCES, tolerance
+
+OF_THE_HEADS = ["evidence", "calibrated", "suppression", "presence", "distribution"]
+
+
+def presence_problem(*leading, **settings):
+    return random_problem(*leading, layer=PresenceCounter, **settings)
+
+
+def explain(problem, backend="reference", dtype=torch.float64) -> PresenceTrace:
+    return build_counter(problem, backend, dtype).explain(*inputs_of(problem, backend, dtype))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_trace_agrees_with_every_output(backend, dtype, heads, masked):
+    problem = presence_problem(2, proposals=9, max_objects=6, heads=heads, masked=masked, seed=0)
+    layer, inputs = build_counter(problem, backend, dtype), inputs_of(problem, backend, dtype)
+    trace = layer.explain(*inputs)
+    for name in ("presence", "distribution", "count"):
+        got = getattr(layer, name)(*inputs)
+        torch.testing.assert_close(got, getattr(trace, name), **TOLERANCES[backend, dtype]._asdict())
+    allowed = tolerance(backend, dtype, PresenceCounter)._asdict()
+    torch.testing.assert_close(layer(*inputs), trace.features, **allowed)
+
+
+@pytest.mark.parametrize("leading", [(), (2,), (2, 3)], ids=str)
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("proposals", [0, 1, 9])
+def test_shapes_are_those_of_the_contract(proposals, heads, leading):
+    trace = explain(presence_problem(*leading, proposals=proposals, max_objects=6, heads=heads, seed=1))
+    n = proposals
+    assert {field.name: tuple(getattr(trace, field.name).shape) for field in fields(trace)} == {
+        "attention": (*leading, n),
+        "boxes": (*leading, n, 4),
+        "mask": (*leading, n),
+        "overlap": (*leading, n, n),
+        "evidence": (*leading, heads, n, n),
+        "calibrated": (*leading, heads, n),
+        "suppression": (*leading, heads, n, n),
+        "presence": (*leading, heads, n),
+        "distribution": (*leading, heads, 7),
+        "count": leading if heads == 1 else (*leading, heads),
+        "features": (*leading, heads * 8),
+    }
+
+
+def test_all_proposals_take_part_however_many_objects():
+    problem = presence_problem(2, proposals=9, max_objects=4, seed=2)
+    trace = explain(problem)
+    assert torch.equal(trace.attention, problem.attention)
+    assert torch.equal(trace.boxes, problem.boxes)
+    assert trace.mask.all()
+    assert (trace.presence > 0).all()
+
+
+@pytest.mark.parametrize("logits", [False, True])
+def test_masked_proposals_have_no_weight_and_no_part(logits):
+    trace = explain(presence_problem(proposals=6, masked=True, logits=logits, seed=4))
+    out = ~trace.mask
+    assert out.any()
+    assert (trace.attention[out] == 0).all()
+    assert (trace.boxes[out] == 0).all()
+    for of_one in (trace.calibrated, trace.presence):
+        assert (of_one[:, out] == 0).all()
+    for of_pairs in (trace.evidence, trace.suppression):
+        assert (of_pairs[:, out] == 0).all()
+        assert (of_pairs[:, :, out] == 0).all()
+
+
+def test_a_masked_proposal_says_nothing_even_to_a_box_without_area_at_the_origin():
+    """What is masked is set to 0, which is where that box lies too."""
+    problem = presence_problem(proposals=2, seed=12)
+    boxes = torch.zeros(2, 4, dtype=torch.float64)
+    layer = build_counter(problem, "reference", torch.float64)
+    trace = layer.explain(problem.attention, boxes, torch.tensor([True, False]))
+    assert (trace.evidence == 0).all()
+    assert (trace.suppression == 0).all()
+    alone = layer.explain(problem.attention[:1], boxes[:1])
+    torch.testing.assert_close(trace.features, alone.features)
+
+
+def test_no_proposal_stands_for_itself_or_tells_itself_anything():
+    trace = explain(presence_problem(2, proposals=6, heads=2, seed=5))
+    for of_pairs in (trace.evidence, trace.suppression):
+        assert (of_pairs.diagonal(dim1=-2, dim2=-1) == 0).all()
+
+
+def test_attention_of_logits_is_their_logistic():
+    problem = presence_problem(2, proposals=6, logits=True, seed=6)
+    torch.testing.assert_close(explain(problem).attention, problem.attention.sigmoid())
+
+
+def test_presence_follows_from_what_the_trace_shows():
+    """p_i = p⁰_i ∏_j (1 - s_ij p_j), twice."""
+    trace = explain(presence_problem(2, proposals=6, heads=2, masked=True, seed=7))
+    presence = trace.calibrated
+    for _ in range(2):
+        presence = trace.calibrated * (1 - trace.suppression * presence.unsqueeze(-2)).prod(-1)
+    torch.testing.assert_close(presence, trace.presence)
+    expected = oracle.distribution_of(trace.presence[0, 0].tolist(), 10)
+    torch.testing.assert_close(trace.distribution[0, 0].tolist(), expected)
+
+
+def test_the_story_of_two_objects_and_a_duplicate():
+    boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]])
+    trace = PresenceCounter(3).explain(torch.tensor([0.8, 0.9, 0.5]), boxes)
+    assert trace.overlap.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    assert trace.evidence.tolist() == [[[0, 0, 0]] * 3]
+    assert trace.suppression.tolist() == [[[0, 1, 0], [0, 0, 0], [0, 0, 0]]]
+    assert trace.calibrated[0].tolist() == pytest.approx([0.8, 0.9, 0.5], abs=1e-6)
+    assert trace.presence[0].tolist() == pytest.approx([0.08, 0.9, 0.5], abs=1e-6)
+    assert trace.count.item() == pytest.approx(1.48, abs=1e-6)
+
+
+def test_heads_of_a_trace_are_those_of_single_counters():
+    problem = presence_problem(2, proposals=6, heads=3, seed=8)
+    together = explain(problem)
+    for head in range(3):
+        alone = explain(problem.of_head(head))
+        for name in OF_THE_HEADS:
+            torch.testing.assert_close(getattr(together, name)[:, head], getattr(alone, name)[:, 0])
+
+
+def test_trace_shows_leading_dimensions_that_only_the_mask_has():
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    trace = PresenceCounter(5).explain(torch.rand(3), random_boxes(3, seed=9).float(), mask)
+    assert trace.attention.shape == (2, 3)
+    assert trace.presence.shape == (2, 1, 3)
+    assert trace.overlap.shape == (2, 3, 3)
+
+
+def test_to_dict_is_ready_for_json():
+    problem = presence_problem(2, proposals=4, heads=2, masked=True, seed=10)
+    trace = explain(problem)
+    loaded = json.loads(json.dumps(trace.to_dict(), allow_nan=False))
+    assert list(loaded) == [field.name for field in fields(PresenceTrace)]
+    for name, value in loaded.items():
+        assert torch.equal(torch.tensor(value, dtype=getattr(trace, name).dtype), getattr(trace, name).detach())
+
+
+def test_to_dict_of_masked_nan_is_ready_for_json():
+    attention, boxes = torch.tensor([0.5, torch.nan]), torch.tensor([[0.0, 0, 1, 1], [torch.nan] * 4])
+    trace = PresenceCounter(2).explain(attention, boxes, torch.tensor([True, False]))
+    json.dumps(trace.to_dict(), allow_nan=False)
+
+
+def test_trace_cannot_be_changed():
+    trace = explain(presence_problem(proposals=3))
+    with pytest.raises(FrozenInstanceError):
+        trace.count = torch.tensor(3.0)
+
+
+def test_gradients_flow_through_a_trace():
+    problem = presence_problem(proposals=5, seed=11)
+    layer = build_counter(problem, "reference", torch.float64)
+    attention, boxes, _ = inputs_of(problem, "reference", torch.float64)
+    layer.explain(attention, boxes).suppression.sum().backward()
+    assert attention.grad.abs().sum() > 0
+    assert boxes.grad.abs().sum() > 0
