@@ -20,7 +20,7 @@ OnStep = Callable[[int, int], None]  # done, total
 # Found by cross-validation on 3,000 labelled photos of COCO, and on 30 and 100 of them.
 EPOCHS = 14
 LEAST_STEPS = 300  # with few photos an epoch has few
-COMPONENT_RATE, READOUT_RATE = 0.02, 0.005
+COMPONENT_RATE, READOUT_RATE = 0.02, 0.01
 FEW_PAIRS = 1000  # with fewer, rates are halved and weights decay more
 CATEGORY_PRIOR = 4.0  # one over twice the variance of what is a category's own
 PATIENCE = 0.25  # share of all epochs without a better held-out part, in the second half, that ends the learning
@@ -124,7 +124,7 @@ def _optimiser(model: CountModel, few: bool) -> torch.optim.Optimizer:
     groups = [
         {"params": [*model.component.parameters()], "lr": COMPONENT_RATE * slowly, "weight_decay": 0.0},
         {"params": [model.category_score, model.category_count], "lr": COMPONENT_RATE * slowly, "weight_decay": 0.0},
-        {"params": readout, "lr": READOUT_RATE, "weight_decay": 1.0 if few else 0.1},
+        {"params": readout, "lr": READOUT_RATE * slowly, "weight_decay": 1.0 if few else 0.1},
     ]
     return torch.optim.AdamW(groups, fused=True)
 
