@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,9 @@ def _row(case: str, ours: Callable[[], object], reference: Callable[[], object],
 
 def _supervision() -> Any:
     try:
-        import supervision
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="OpenCV")  # its NMS does not need it
+            import supervision
     except ModuleNotFoundError:
         raise TallyboxError(
             "counting is measured beside supervision, which is not installed; pip install supervision"

@@ -16,7 +16,7 @@ NO_THINNING = 1.0
 
 @dataclass(frozen=True)
 class EstimatorConfig:
-    """Sizes of the model. Chosen by cross-validation on labelled photos of COCO."""
+    """Sizes of the model, found on a fifth of 3,000 labelled photos of COCO that was left out."""
 
     component: Component = "presence"
     max_objects: int = 20  # counts from here on share one probability
