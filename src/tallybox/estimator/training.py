@@ -17,7 +17,7 @@ from tallybox.estimator.questions import Questions
 
 OnStep = Callable[[int, int], None]  # done, total
 
-# Found on a fifth of 3,000 labelled photos of COCO that was left out, and by learning from 30 and from 100 of the others.
+# Found on a fifth of 3,000 labelled photos of COCO that was left out, and by learning from 30 and 100 of the others.
 EPOCHS = 14
 LEAST_STEPS = 300  # with few photos an epoch has few
 COMPONENT_RATE, READOUT_RATE = 0.02, 0.01
