@@ -153,7 +153,8 @@ def test_figures_are_drawn_from_the_results_of_a_sweep(tmp_path):
     result = CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)])
     assert result.exit_code == 0, result.output
     names = {path.name for path in (tmp_path / "figures").iterdir()}
-    drawn = ("accuracy", "activations_side_length", "activations_noise", "f1_and_f2", "samples")
+    varied = [f"{kind}_{name}" for kind in ("activations", "presence") for name in ("side_length", "noise")]
+    drawn = ("accuracy", "f1_and_f2", "samples", *varied)
     assert names == {f"{name}.{ending}" for name in drawn for ending in ("svg", "png")}
 
 

@@ -48,15 +48,16 @@ def presence_backward(
     grad_presence: Tensor,
     grad_distribution: Tensor,
     logits: bool,
+    boxes_need_grad: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return the gradients of attention, boxes and weights."""
+    """Return the gradients of attention, boxes and weights; that of boxes is 0 where a backend may leave it out."""
     grads = (grad_features, grad_presence, grad_distribution)
     given = (attention, boxes, weights, mask, tables, state, grads, logits)
     if backend == "cpu":
         from tallybox.presence.cpu.launch import presence_backward_cpu
 
-        return presence_backward_cpu(*given)
+        return presence_backward_cpu(*given, boxes_need_grad=boxes_need_grad)
     from tallybox.presence.cuda.launch import presence_backward_triton
 
     return presence_backward_triton(*given)
@@ -125,7 +126,7 @@ class PresenceFunction(torch.autograd.Function):
         attention, boxes, mask, tables, state, *weights = ctx.saved_tensors
         grads = [grad.contiguous() for grad in (grad_features, grad_presence, grad_distribution)]
         grad_attention, grad_boxes, grad_weights = run(
-            attention, boxes, weights, mask, tables, state, *grads, ctx.logits, ctx.backend
+            attention, boxes, weights, mask, tables, state, *grads, ctx.logits, ctx.needs_input_grad[1], ctx.backend
         )
         return grad_attention, grad_boxes, None, None, None, None, *grad_weights
 

@@ -134,8 +134,10 @@ def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
             raise InputError(f"weights.{name} must be on {attention.device} like attention, but got {weight.device}")
     segments = weights.calibration.shape[-1:]
     if segments in ((), (0,)):
+        expected_shape = ", ".join([*map(str, weights.leading), "segments"])
         raise InputError(
-            f"weights.calibration must have shape [..., segments], but got {list(weights.calibration.shape)}"
+            f"weights.calibration must have shape [{expected_shape}], with at least one segment, "
+            f"but got {list(weights.calibration.shape)}"
         )
     table = (CELLS, CELLS + 1)
     expected = {"calibration": segments, "evidence": table, "overlap": table, "order": segments}

@@ -19,6 +19,7 @@ class PresenceCounter(nn.Module):
     stands for; the count is their sum, and its distribution that of a sum of independent events. All N
     proposals take part. With several heads, each has its own functions over the same proposals.
 
+    >>> import torch
     >>> presence = PresenceCounter(max_objects=3)
     >>> scores = torch.tensor([1.0, 1.0, 0.5])
     >>> boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]])

@@ -149,6 +149,7 @@ def presence_backward_kernel(
     grad_attention: Array,
     grad_boxes: Array,
     owed_tables: Array,
+    boxes_need_grad: bool,
     first_image: int,
     stop: int,
 ) -> None:
@@ -218,7 +219,8 @@ def presence_backward_kernel(
             grad_iou = pair_backward(
                 pair, i, j, iou[pair], b, table, edges, rows, grad_z, grad_stands, grad_l, grad_t, owed
             )
-            overlap_backward(i, j, b, -grad_iou, grad_b)
+            if boxes_need_grad:
+                overlap_backward(i, j, b, -grad_iou, grad_b)
 
         if n < number:
             grad_attention[image] = zero

@@ -52,8 +52,10 @@ def presence_backward_cpu(
     state: Tensor,
     grads: tuple[Tensor, Tensor, Tensor],
     logits: bool,
+    *,
+    boxes_need_grad: bool,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return the gradients of attention, boxes and weights."""
+    """Return the gradients of attention, boxes and weights; that of boxes is 0 where nobody needs it."""
     images, number = attention.shape
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
     given = [_array(tensor) for tensor in (attention, boxes, tables, mask)]
@@ -61,7 +63,7 @@ def presence_backward_cpu(
     chunks = chunks_of(images, _steps(number))
     owed = np.zeros((len(chunks), *tables.shape))
     kernel: Any = presence_backward_kernel
-    run_chunks(chunks, lambda chunk, *ends: kernel(*given, logits, *written, owed[chunk], *ends))
+    run_chunks(chunks, lambda chunk, *ends: kernel(*given, logits, *written, owed[chunk], boxes_need_grad, *ends))
     w = PresenceWeights(*weights)
     grad_weights = [torch.empty_like(weight) for weight in weights]
     shaped = [_array(weight) for weight in (w.calibration, w.overlap, w.headroom, w.order, w.step)]
