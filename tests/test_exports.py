@@ -8,6 +8,7 @@ import pytest
 import tallybox
 
 PUBLIC_NAMES = [
+    "CountEstimator",
     "CountTrace",
     "Counter",
     "Detections",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tallybox.counter.trace import CountTrace as CountTrace
     from tallybox.detections.container import Detections as Detections
     from tallybox.errors import TallyboxError as TallyboxError
+    from tallybox.estimator.estimator import CountEstimator as CountEstimator
     from tallybox.geometry import box_iou as box_iou
     from tallybox.presence.functional import presence_features as presence_features
     from tallybox.presence.module import PresenceCounter as PresenceCounter
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives. Resolved on first use, so that `tallybox --help` need not import torch.
 _HOMES = {
+    "CountEstimator": "tallybox.estimator.estimator",
     "CountTrace": "tallybox.counter.trace",
     "Counter": "tallybox.counter.module",
     "Detections": "tallybox.detections.container",

@@ -14,6 +14,9 @@ from tallybox.errors import TallyboxError
 COMMANDS = {
     "demo": ("tallybox.cli.demo", "Show how the component counts, in the terminal; no files needed."),
     "toy": ("tallybox.cli.toy", "Train and draw the paper's toy task."),
+    "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
+    "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
+    "count": ("tallybox.cli.count", "Count the objects in files of detections."),
     "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
 }
 

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from tallybox.bench.measure import Row, report
 from tallybox.cli.device import chosen_device
+from tallybox.errors import InputError
 
 
 @click.group()
@@ -51,6 +52,25 @@ def toy(device: str | None, seconds: float, as_json: bool, out: Path | None) -> 
 
     where = chosen_device(device)
     show_rows(bench_toy(where, seconds), where, as_json=as_json, out=out)
+
+
+@bench.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, exists=True))
+@click.option("--estimator", "estimator_file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@measurement_options
+def detections(
+    file: Path | None, estimator_file: Path | None, device: str | None, seconds: float, as_json: bool, out: Path | None
+) -> None:
+    """Time counting from detections (made-up ones, or FILE's) beside supervision's NMS; the reference is that."""
+    from tallybox.bench.detections import bench_detections
+    from tallybox.detections.files import read_detections
+    from tallybox.estimator.estimator import CountEstimator
+
+    if device not in (None, "cpu"):
+        raise InputError(f"detections are counted on the CPU, but got device {device!r}")
+    estimator = None if estimator_file is None else CountEstimator.load(estimator_file)
+    images = None if file is None else list(read_detections(file))
+    show_rows(bench_detections(estimator, images, seconds), torch.device("cpu"), as_json=as_json, out=out)
 
 
 def show_rows(rows: Iterator[Row], device: torch.device, *, as_json: bool, out: Path | None) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tallybox.cli.device import chosen_device
+from tallybox.cli.progress import progress_bar
 from tallybox.errors import InputError
 from tallybox.toy.config import ToyConfig
 from tallybox.toy.sweep import FIXED_AT, run_sweep
@@ -40,16 +38,6 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def config_of(options: dict[str, Any]) -> ToyConfig:
     """Take the given constants; the configuration owns the defaults."""
     return ToyConfig(**{name: value for name, value in options.items() if value is not None})
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show progress on standard error, where it is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn(title), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @click.group()

@@ -1,0 +1,51 @@
+"""`tallybox evaluate`: score an estimator beside tuned NMS."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tallybox.detections.files import read_counts, read_detections
+from tallybox.estimator.estimator import CountEstimator
+
+existing = click.Path(path_type=Path, exists=True)
+
+
+@click.command("evaluate")
+@click.argument("file", type=existing)
+@click.argument("detections", type=existing)
+@click.argument("labels", type=existing)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def evaluate(file: Path, detections: Path, labels: Path, as_json: bool) -> None:
+    """Score the estimator in FILE on labelled images, beside NMS tuned on what the estimator learned from."""
+    from tallybox.estimator.evaluation import evaluate as score
+
+    result = score(CountEstimator.load(file), read_detections(detections), read_counts(labels)).compute()
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    show(result)
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print figures as tables."""
+    metrics = ("exact", "mae", "rmse")
+    table = Table("", "exact", "MAE", "RMSE", title=f"{result['pairs']} pairs of image and category")
+    rows = {"estimator": "estimator", "nms": "NMS, one threshold pair", "nms_per_category": "NMS, tuned per category"}
+    for key, name in rows.items():
+        table.add_row(name, *(f"{result[key][metric]:.3f}" for metric in metrics))
+    console = Console()
+    console.print(table)
+    by_count = ", ".join(f"{share:.3f} of {name}" for name, share in result["coverage90_by_true_count"].items())
+    console.print(f"90 % intervals hold {result['coverage90']:.3f} of the true counts ({by_count})", highlight=False)
+    console.print(
+        f"over every category of every image: mRMSE {result['mrmse']:.3f}, "
+        f"where there are any {result['mrmse_nz']:.3f}",
+        highlight=False,
+    )
+    console.print("Each figure of NMS is that of the thresholds which are best for it on the images learned from.")

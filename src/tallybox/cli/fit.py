@@ -1,0 +1,49 @@
+"""`tallybox fit`: learn to count from a detector's boxes and true counts."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tallybox.cli.progress import progress_bar
+from tallybox.detections.files import read_counts, read_detections
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.evaluation import held_out_metrics, train_metrics
+
+existing = click.Path(path_type=Path, exists=True)
+
+
+@click.command()
+@click.argument("detections", type=existing)
+@click.argument("labels", type=existing)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The estimator's file.")
+@click.option("--component", type=click.Choice(["presence", "paper"]), help="What counts.  [default: presence]")
+@click.option("--photos", type=click.IntRange(min=1), help="Learn from the first images only, by ascending id.")
+@click.option("--max-objects", type=click.IntRange(min=1), help="Largest count told apart.  [default: by the labels]")
+@click.option("--seed", type=int, help="[default: 0]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def fit(detections: Path, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
+    """Learn to count from DETECTIONS (COCO results, CSV, Parquet) and LABELS (COCO instances, or a CSV of counts)."""
+    start = time.perf_counter()
+    counts = read_counts(labels)
+    if photos is not None:
+        counts = counts.first_images(photos)
+    images = list(read_detections(detections))
+    estimator = CountEstimator(**{name: value for name, value in options.items() if value is not None})
+    with progress_bar("learning") as show:
+        estimator.fit(images, counts, on_progress=show)
+    estimator.save(out)
+    report = estimator.report
+    assert report is not None
+    seconds = round(time.perf_counter() - start, 2)
+    figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out_metrics(report)}
+    if as_json:
+        click.echo(json.dumps({"pairs": report.pairs, "seconds": seconds, **figures}))
+        return
+    click.echo(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
+    for name, said in (("train", "on these"), ("held_out", "on images left out while learning")):
+        click.echo(f"{said}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))

@@ -1,0 +1,113 @@
+"""How good an estimator is on labelled images, beside the baselines that were tuned on what it learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.detections.baselines import Metric
+from tallybox.detections.container import Detections
+from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
+from tallybox.errors import InputError
+from tallybox.estimator.estimator import CountEstimator, Prior
+from tallybox.estimator.fitting import FitReport
+from tallybox.estimator.prediction import Answered
+from tallybox.estimator.questions import IMAGES_AT_ONCE
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found; ``compute`` gives figures."""
+
+    estimator: CountSums
+    baselines: dict[str, dict[Metric, CountSums]]
+    coverage: CoverageSums
+    categories: CategorySums  # over every category of every image
+    images: int
+    category_ids: frozenset[int]
+
+    def compute(self) -> dict[str, Any]:
+        """Return the figures of the contract, and mRMSE and coverage by true count; each metric tuned for itself."""
+        baselines = {
+            name: {metric: sums.compute()[metric] for metric, sums in tuned.items()}
+            for name, tuned in self.baselines.items()
+        }
+        coverage = self.coverage.compute()
+        return {
+            "pairs": self.estimator.pairs,
+            "estimator": self.estimator.compute(),
+            **baselines,
+            "coverage90": coverage["all"],
+            "coverage90_by_true_count": {name: share for name, share in coverage.items() if name != "all"},
+            **self.categories.compute(self.images, self.category_ids),
+        }
+
+
+def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels: TrueCounts) -> Evaluation:
+    """Score an estimator on images that it did not learn from."""
+    fitted = estimator.fitted
+    sums, coverage, categories, images = CountSums(), CoverageSums(), CategorySums(), 0
+    baselines = {name: {metric: CountSums() for metric in get_args(Metric)} for name in fitted.baselines}
+    met = set(labels.categories)
+    for batch in _batches(labelled_detections(detections, labels)):
+        images += len(batch)
+        pairs, truth = _with_truth(counting_pairs(batch, labels))
+        if pairs:
+            answered = _answer(estimator, batch, pairs, "scored")
+            sums += sums_of(answered, truth)
+            coverage += CoverageSums.of(answered.lows, answered.highs, truth)
+            for name, tuned in fitted.baselines.items():
+                for metric, counter in tuned.items():
+                    baselines[name][metric] += CountSums.of(counter.counts(pairs), truth)
+        pairs, truth = _with_truth(every_pair(batch, labels))
+        if pairs:
+            answered = _answer(estimator, batch, pairs, "every")
+            category_ids = [pair.category_id for pair in pairs]
+            met.update(category_ids)
+            categories += CategorySums.of(category_ids, answered.expected, truth)
+    if not sums.pairs:
+        raise InputError("there must be a pair to score, but no labelled image has an object or a box above 0.05")
+    return Evaluation(sums, baselines, coverage, categories, images, frozenset(met))
+
+
+def sums_of(answered: Answered, true_counts: NDArray[np.int64]) -> CountSums:
+    """Sum up predictions: exact by the most probable count, MAE by the median, RMSE by the mean."""
+    return CountSums.of(answered.counts, true_counts, medians=answered.medians, means=answered.expected)
+
+
+def train_metrics(estimator: CountEstimator, images: list[Detections], labels: TrueCounts) -> dict[str, float]:
+    """Return the figures on the pairs that an estimator learned from."""
+    sums = CountSums()
+    for batch in _batches(labelled_detections(images, labels)):
+        pairs, truth = _with_truth(counting_pairs(batch, labels))
+        if pairs:
+            sums += sums_of(_answer(estimator, batch, pairs, "scored"), truth)
+    return sums.compute()
+
+
+def held_out_metrics(report: FitReport) -> dict[str, float]:
+    """Return the figures on the same pairs, each answered by the member that did not learn from its photo."""
+    return sums_of(report.held_out, report.true_counts).compute()
+
+
+def _answer(estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior) -> Answered:
+    where = {image.image_id: index for index, image in enumerate(batch)}
+    index = np.array([where[pair.detections.image_id] for pair in pairs], np.int64)
+    category_ids = np.array([pair.category_id for pair in pairs], np.int64)
+    return estimator.answer(batch, index, category_ids, prior=prior)
+
+
+def _with_truth(pairs: Iterator[CountingPair]) -> tuple[list[CountingPair], NDArray[np.int64]]:
+    listed = list(pairs)
+    return listed, np.array([pair.true_count for pair in listed], np.int64)
+
+
+def _batches(images: Iterator[Detections]) -> Iterator[list[Detections]]:
+    while batch := list(islice(images, IMAGES_AT_ONCE)):
+        yield batch

@@ -1,0 +1,220 @@
+"""All that fitting does: baselines, questions, thinning, members, and what their held-out photos teach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tallybox.detections.baselines import Metric, ThresholdCounter, tabulate, tune
+from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.errors import InputError
+from tallybox.estimator.calibration import Prevalence, interval_levels, learn_prevalence
+from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
+from tallybox.estimator.model import CountModel
+from tallybox.estimator.prediction import Answered, Floats, IntervalLevels, read_off
+from tallybox.estimator.questions import IMAGES_AT_ONCE, Questions, ask, join
+from tallybox.estimator.training import Examples, answer, epochs_for, held_out_loss, train_member
+
+OnProgress = Callable[[int, int], None]  # done, total
+Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_category", each tuned for each metric
+
+# Largest counts that are told apart: as many as all but one in a thousand labels need, within these.
+MAX_OBJECTS = (10, 60)
+# Thinning is tried where this share of pairs has more boxes than can take part.
+CROWDED_SHARE = 0.05
+THINNINGS = (NO_THINNING, 0.85, 0.7)
+THINNING_PAIRS, THINNING_EPOCHS = 4000, 3
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything that is learned, and stored in an estimator's file."""
+
+    config: EstimatorConfig
+    category_ids: tuple[int, ...]  # those with labels; row r + 1 of a model's tables is the r-th
+    categories: Mapping[int, str]
+    members: tuple[CountModel, ...]
+    baselines: Baselines
+    levels: IntervalLevels
+    prevalence: Prevalence
+    excess: float  # mean count beyond max_objects of pairs that have more
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What came of fitting."""
+
+    pairs: int
+    photos: int
+    true_counts: NDArray[np.int64]  # [P]
+    held_out: Answered  # each pair by the one member that did not learn from its photo
+
+
+def fit(
+    detections: Iterable[Detections],
+    labels: TrueCounts,
+    config: EstimatorConfig,
+    *,
+    max_objects: int | None,
+    seed: int,
+    on_progress: OnProgress,
+) -> tuple[Fitted, FitReport]:
+    """Learn from labelled images; the same seed gives the same numbers."""
+    images = list(labelled_detections(detections, labels))
+    pairs = list(counting_pairs(images, labels))
+    if len(images) < config.members or len(pairs) < config.members:
+        raise InputError(
+            f"an estimator must learn from at least {config.members} labelled images and pairs, but got {len(images)} "
+            f"images with {len(pairs)} pairs"
+        )
+    truth = np.array([pair.true_count for pair in pairs], np.int64)
+    if max_objects is None:
+        max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
+    config = replace(config, max_objects=max_objects, proposals=max(config.proposals, 2 * max_objects))
+    category_ids = tuple(sorted({pair.category_id for pair in pairs}))
+    table = tabulate(pairs)
+    baselines = {
+        name: {metric: tune(table, metric, per_category=per_category) for metric in get_args(Metric)}
+        for name, per_category in (("nms", False), ("nms_per_category", True))
+    }
+    parts = _parts(images, config.members, seed)
+    config = _with_thinning(config, images, pairs, truth, category_ids, parts, seed)
+    examples = _examples(config, images, pairs, truth, category_ids, parts)
+    epochs = epochs_for(len(pairs))
+    members = tuple(
+        train_member(
+            config,
+            len(category_ids),
+            examples,
+            member,
+            seed * 1000 + member,
+            partial(_show, on_progress, member, config.members),
+            epochs,
+        )
+        for member in range(config.members)
+    )
+    above = truth[truth >= config.max_objects] - config.max_objects
+    excess = float((above.sum() + 0.5) / (len(above) + 1))
+    probabilities, expected = held_out_answers(members, examples)
+    beyond = excess + np.maximum(expected - config.max_objects, 0)
+    levels = interval_levels(probabilities, beyond, truth)
+    prevalence = _prevalence(config, members, images, labels, category_ids, parts)
+    names = dict(labels.categories) or {key: COCO_CATEGORIES.get(key, str(key)) for key in category_ids}
+    fitted = Fitted(config, category_ids, names, members, baselines, levels, prevalence, excess)
+    return fitted, FitReport(len(pairs), len(images), truth, read_off(probabilities, beyond, levels))
+
+
+def _show(on_progress: OnProgress, member: int, members: int, done: int, epochs: int) -> None:
+    on_progress(member * epochs + done, members * epochs)
+
+
+def category_rows(category_ids: tuple[int, ...], asked: NDArray[np.int64]) -> torch.Tensor:
+    """Return the rows of a model's tables for categories [Q]; 0 for those without labels."""
+    known = np.array(category_ids, np.int64)
+    place = np.searchsorted(known, asked).clip(max=len(known) - 1)
+    return torch.from_numpy(np.where(known[place] == asked, place + 1, 0))
+
+
+def held_out_answers(members: tuple[CountModel, ...], examples: Examples) -> tuple[Floats, Floats]:
+    """Let each member answer the photos that it left out: distributions [Q, K + 1], the component's counts [Q]."""
+    probabilities = np.zeros((len(examples.questions), members[0].config.max_objects + 1))
+    expected = np.zeros(len(examples.questions))
+    for part, member in enumerate(members):
+        rows = (examples.parts == part).nonzero().flatten()
+        answers = answer(member, examples.questions, examples.category_rows, rows)
+        probabilities[rows] = answers.logits.double().softmax(-1).numpy()
+        expected[rows] = answers.expected.double().numpy()
+    return probabilities, expected
+
+
+def _parts(images: list[Detections], members: int, seed: int) -> dict[ImageId | None, int]:
+    """Deal the photos out to as many parts as there are members."""
+    order = np.random.default_rng(seed).permutation(len(images))
+    return {images[index].image_id: place % members for place, index in enumerate(order.tolist())}
+
+
+def _ask(config: EstimatorConfig, images: list[Detections], pairs: list[CountingPair]) -> Questions:
+    """Ask about pairs, which come image by image, some images at a time: an image may have thousands of boxes."""
+    where = {image.image_id: index for index, image in enumerate(images)}
+    index = np.array([where[pair.detections.image_id] for pair in pairs], np.int64)
+    category_ids = np.array([pair.category_id for pair in pairs], np.int64)
+    parts = []
+    for first in range(0, len(images), IMAGES_AT_ONCE):
+        rows = (index >= first) & (index < first + IMAGES_AT_ONCE)
+        some = images[first : first + IMAGES_AT_ONCE]
+        parts.append(
+            ask(
+                some,
+                index[rows] - first,
+                category_ids[rows],
+                proposals=config.proposals,
+                thinning=config.thinning,
+            )
+        )
+    return join(parts)
+
+
+def _examples(
+    config: EstimatorConfig,
+    images: list[Detections],
+    pairs: list[CountingPair],
+    truth: NDArray[np.int64],
+    category_ids: tuple[int, ...],
+    parts: Mapping[ImageId | None, int],
+) -> Examples:
+    questions = _ask(config, images, pairs)
+    rows = category_rows(category_ids, questions.categories.numpy())
+    part = torch.tensor([parts[pair.detections.image_id] for pair in pairs])
+    return Examples(questions, rows, torch.from_numpy(truth), part)
+
+
+def _with_thinning(
+    config: EstimatorConfig,
+    images: list[Detections],
+    pairs: list[CountingPair],
+    truth: NDArray[np.int64],
+    category_ids: tuple[int, ...],
+    parts: Mapping[ImageId | None, int],
+    seed: int,
+) -> EstimatorConfig:
+    """Choose by a short trial on held-out photos how near-identical boxes are thinned, if there are that many."""
+    number = np.array([(pair.detections.category_ids == pair.category_id).sum() for pair in pairs])
+    if (number > config.proposals).mean() <= CROWDED_SHARE:
+        return config
+    some = slice(0, THINNING_PAIRS)
+    losses = {}
+    for thinning in THINNINGS:
+        trial = replace(config, thinning=thinning)
+        examples = _examples(trial, images, pairs[some], truth[some], category_ids, parts)
+        model = train_member(trial, len(category_ids), examples, 0, seed, lambda done, of: None, THINNING_EPOCHS)
+        losses[thinning] = held_out_loss(model, examples, (examples.parts == 0).nonzero().flatten())
+    return replace(config, thinning=min(losses, key=lambda thinning: losses[thinning]))
+
+
+def _prevalence(
+    config: EstimatorConfig,
+    members: tuple[CountModel, ...],
+    images: list[Detections],
+    labels: TrueCounts,
+    category_ids: tuple[int, ...],
+    parts: Mapping[ImageId | None, int],
+) -> Prevalence:
+    """Learn how often a category is there over all categories of all photos."""
+    pairs = list(every_pair(images, labels))
+    truth = np.array([pair.true_count for pair in pairs], np.int64)
+    examples = _examples(config, images, pairs, truth, category_ids, parts)
+    probabilities, _ = held_out_answers(members, examples)
+    best = np.where(examples.questions.sizes.numpy() > 0, examples.questions.scores[:, 0].numpy(), 0)
+    detected = best > 0
+    looked_for = max(len(labels.categories), len(category_ids))
+    undetected = len(images) * looked_for - int(detected.sum())
+    unseen = (int((~detected).sum()) + 0.5) / (undetected + 1)
+    return learn_prevalence(probabilities[detected], best[detected], truth[detected] > 0, min(unseen, 0.5))

@@ -1,0 +1,122 @@
+"""One member of an estimator: a counting component between what a category's scores mean and a readout.
+
+Legend: Q questions, N proposals, K ``max_objects``, H heads.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tallybox.counter.module import Counter
+from tallybox.estimator.configuration import EstimatorConfig
+from tallybox.estimator.questions import CONTEXT, SUMMARY, Questions
+from tallybox.presence.module import PresenceCounter
+
+LEAST_SCORE = 1e-4
+RIVAL_UNITS = 24  # of the network that judges a box by its surroundings
+
+
+class Answers(NamedTuple):
+    """What a model says before anything is averaged."""
+
+    logits: Tensor  # [Q, K + 1]: of the counts 0 ... K - 1, and of K or more
+    expected: Tensor  # [Q]: the component's own expected count, which has no upper end
+
+
+class CountModel(nn.Module):
+    """From questions to distributions of counts.
+
+    A score's logit is shifted and scaled by its category and shifted by its surroundings; the component counts; the
+    readout adds to the component's features what the summary tells. All additions start at 0: an untrained model
+    says what the untrained component says.
+    """
+
+    def __init__(self, config: EstimatorConfig, categories: int) -> None:
+        super().__init__()
+        self.config = config
+        counts, heads = config.max_objects + 1, config.heads
+        self.component: PresenceCounter | Counter
+        if config.component == "presence":
+            self.component = PresenceCounter(config.max_objects, heads=heads, logits=True)
+            per_head = counts + 1
+        else:
+            self.component = Counter(config.max_objects, heads=heads, logits=True)
+            per_head = counts
+        self.register_buffer("context_mean", torch.zeros(CONTEXT))
+        self.register_buffer("context_scale", torch.ones(CONTEXT))
+        self.register_buffer("summary_mean", torch.zeros(SUMMARY))
+        self.register_buffer("summary_scale", torch.ones(SUMMARY))
+        # Row 0 is a category that was never labelled: it has what all share, and stays 0.
+        self.category_score = nn.Parameter(torch.zeros(categories + 1, 2))  # log scale and shift of the logit
+        self.category_count = nn.Parameter(torch.zeros(categories + 1, 3))  # how counts are shifted
+        self.surroundings = nn.Sequential(
+            nn.Linear(CONTEXT + 1, RIVAL_UNITS), nn.ReLU(), _zero(nn.Linear(RIVAL_UNITS, 1))
+        )
+        self.from_component = nn.Linear(heads * per_head, counts)
+        self.from_summary = nn.Sequential(
+            nn.Linear(heads * per_head + SUMMARY, config.hidden),
+            nn.ReLU(),
+            nn.Dropout(config.dropout),
+            _zero(nn.Linear(config.hidden, counts)),
+        )
+        with torch.no_grad():
+            identity = torch.zeros(counts, heads, per_head)
+            identity[:, :, :counts] = torch.eye(counts)[:, None] / heads
+            if config.component == "paper":
+                identity *= PAPER_SHARPNESS
+            self.from_component.weight.copy_(identity.flatten(1))
+            self.from_component.bias.zero_()
+        steps = torch.arange(counts, dtype=torch.float32)
+        self.register_buffer("count_shifts", torch.stack((steps / 5, (steps == 0).float(), (steps == 1).float())))
+
+    def standardise(self, questions: Questions) -> None:
+        """Take the usual range of the inputs from questions that are learned from."""
+        boxes = questions.context[questions.mask]
+        for name, values in (("context", boxes), ("summary", questions.summary)):
+            if len(values) > 1:
+                self.get_buffer(f"{name}_mean").copy_(values.mean(0))
+                self.get_buffer(f"{name}_scale").copy_(values.std(0).clamp(min=0.1))
+
+    def forward(self, questions: Questions, category_rows: Tensor) -> Answers:
+        """Answer questions; ``category_rows [Q]`` are rows of the tables of categories."""
+        logit = self.score_logit(questions, category_rows)
+        features = self.component(logit, questions.boxes, questions.mask)
+        summary = (questions.summary - self.get_buffer("summary_mean")) / self.get_buffer("summary_scale")
+        logits = (
+            self.from_component(features)
+            + self.from_summary(torch.cat((features / 4, summary), -1))  # log-probabilities reach -14
+            + self.category_count[category_rows] @ self.get_buffer("count_shifts")
+        )
+        return Answers(logits, self.expected_count(features))
+
+    def score_logit(self, questions: Questions, category_rows: Tensor) -> Tensor:
+        """Return the logits that the component counts from, ``[Q, N]``."""
+        log_scale, shift = self.category_score[category_rows].unbind(-1)
+        plain = questions.scores.clamp(LEAST_SCORE, 1 - LEAST_SCORE).logit()
+        logit = plain * log_scale.exp()[:, None] + shift[:, None]
+        context = (questions.context - self.get_buffer("context_mean")) / self.get_buffer("context_scale")
+        judged: Tensor = self.surroundings(torch.cat((context, logit[..., None] / 3), -1)).squeeze(-1)
+        return torch.where(questions.mask, logit + judged, 0)
+
+    def expected_count(self, features: Tensor) -> Tensor:
+        """Return the component's expected count, the mean of its heads: ``[Q, H * F]`` to ``[Q]``."""
+        by_head = features.detach().unflatten(-1, (self.config.heads, -1))
+        if self.config.component == "presence":
+            count: Tensor = by_head[..., -1]
+        else:
+            share = by_head / by_head.sum(-1, keepdim=True).clamp(min=1e-6)
+            count = share @ torch.arange(share.shape[-1], dtype=share.dtype)
+        return count.mean(-1)
+
+
+# The paper's features lie in [0, 1]; so much makes the count they point at as good as certain.
+PAPER_SHARPNESS = 4.0
+
+
+def _zero(layer: nn.Linear) -> nn.Linear:
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tallybox.bench.photos import made_up_photos
+from tallybox.cli import cli
+from tallybox.detections.container import Detections
+from tallybox.detections.parquet import write_parquet
+from tallybox.estimator import training
+from tests.support.detection_sets import coco_results, write_json
+from tests.support.estimators import small_estimator
+
+PHOTOS, LABELS = made_up_photos(16, seed=11)
+METRICS = {"exact", "mae", "rmse"}
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def detections(tmp_path):
+    return write_json(tmp_path / "detections.json.gz", coco_results(PHOTOS))
+
+
+@pytest.fixture
+def labels(tmp_path):
+    path = tmp_path / "counts.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("image_id", "category", "count"))
+        rows.writerows((i, LABELS.categories[c], n) for i, named in LABELS.counts.items() for c, n in named.items())
+    return path
+
+
+@pytest.fixture
+def estimator(tmp_path):
+    path = tmp_path / "small.estimator"
+    small_estimator().save(path)
+    return path
+
+
+def test_fit_then_evaluate_then_count(tmp_path, monkeypatch, detections, labels):
+    monkeypatch.setattr(training, "LEAST_STEPS", 20)
+    out = tmp_path / "new" / "own.estimator"
+    fitted = run("fit", detections, labels, "--out", out, "--json")
+    assert fitted.exit_code == 0, fitted.output
+    said = json.loads(fitted.stdout)
+    assert said["pairs"] >= 16
+    assert said["seconds"] > 0
+    assert said["train"].keys() == said["held_out"].keys() == METRICS
+
+    scored = run("evaluate", out, detections, labels, "--json")
+    assert scored.exit_code == 0, scored.output
+    found = json.loads(scored.stdout)
+    assert {"pairs", "estimator", "nms", "nms_per_category", "coverage90"} <= found.keys()
+    assert all(found[name].keys() == METRICS for name in ("estimator", "nms", "nms_per_category"))
+    assert found["estimator"] == pytest.approx(said["train"])
+    assert 0 <= found["coverage90"] <= 1
+
+    counted = run("count", detections, "--estimator", out, "--json")
+    assert counted.exit_code == 0, counted.output
+    images = json.loads(counted.stdout)["images"]
+    assert [image["image"] for image in images] == [photo.image_id for photo in PHOTOS]
+    for image in images:
+        for number in image["counts"].values():
+            assert {"count", "expected", "low", "high"} <= number.keys()
+            assert number["low"] <= number["count"] <= number["high"]
+
+
+def test_evaluate_prints_tables_for_people(estimator, detections, labels):
+    result = run("evaluate", estimator, detections, labels)
+    assert result.exit_code == 0, result.output
+    for word in ("estimator", "NMS, tuned per category", "mRMSE", "90 % intervals"):
+        assert word in result.stdout
+
+
+def test_json_csv_and_parquet_are_counted_alike(tmp_path, estimator, detections):
+    parquet = tmp_path / "detections.parquet"
+    write_parquet([*PHOTOS, Detections.empty(99)], parquet)
+    from_json = json.loads(run("count", detections, "--estimator", estimator, "--json").stdout)["images"]
+    from_parquet = json.loads(run("count", parquet, "--estimator", estimator, "--json").stdout)["images"]
+    for one, other in zip(from_json, from_parquet, strict=False):
+        assert one["image"] == other["image"]
+        assert {k: v["count"] for k, v in one["counts"].items()} == {k: v["count"] for k, v in other["counts"].items()}
+    assert from_parquet[-1] == {"image": 99, "counts": {}}
+    both = json.loads(run("count", detections, parquet, "--estimator", estimator, "--json").stdout)["images"]
+    assert len(both) == len(from_json) + len(from_parquet)
+
+
+def test_one_category_is_counted_in_every_image_also_where_there_is_none(tmp_path, estimator):
+    parquet = tmp_path / "detections.parquet"
+    write_parquet([*PHOTOS, Detections.empty(99)], parquet)
+    result = run("count", parquet, "--category", "dog", "--estimator", estimator, "--json")
+    images = json.loads(result.stdout)["images"]
+    assert all(list(image["counts"]) == ["dog"] for image in images)
+    assert images[-1]["counts"]["dog"]["count"] == 0
+    assert images[-1]["counts"]["dog"]["low"] == 0
+
+
+def test_lines_for_people(estimator, detections):
+    result = run("count", detections, "--estimator", estimator)
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == len(PHOTOS)
+    assert " to " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("count", "{detections}"), "tallybox fit DETECTIONS LABELS --out FILE"),
+        (("count", "{detections}", "--estimator", "{labels}"), "must be an estimator that tallybox fit wrote"),
+        (("count", "{labels}", "--estimator", "{estimator}"), "counts.csv"),
+        (("count", "{photo}", "--estimator", "{estimator}"), "does not read photos"),
+        (("count", "{detections}", "--estimator", "{estimator}", "--category", "dgo"), "did you mean 'dog'"),
+        (("fit", "{labels}", "{labels}", "--out", "{out}"), "counts.csv"),
+        (("evaluate", "{labels}", "{detections}", "{labels}"), "must be an estimator"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_1(tmp_path, detections, labels, estimator, arguments, said):
+    photo = tmp_path / "photo.jpg"
+    photo.write_bytes(b"\xff\xd8")
+    places = {"detections": detections, "labels": labels, "estimator": estimator, "photo": photo, "out": tmp_path / "x"}
+    result = run(*(argument.format(**places) for argument in arguments))
+    assert result.exit_code == 1, result.output
+    assert said in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_wrong_usage_is_status_2(detections, labels):
+    assert run("fit", detections, labels).exit_code == 2
+    assert run("count").exit_code == 2
+    assert run("evaluate", detections).exit_code == 2

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tallybox import CountEstimator, Detections, TallyboxError
+from tallybox.bench.photos import made_up_photos
+from tallybox.detections.labels import counting_pairs
+from tallybox.errors import InputError, InputTypeError
+from tallybox.estimator import training
+from tests.support.estimators import small_estimator
+
+
+@pytest.fixture(scope="module")
+def estimator() -> CountEstimator:
+    return small_estimator()
+
+
+@pytest.fixture
+def few_steps(monkeypatch):
+    monkeypatch.setattr(training, "LEAST_STEPS", 40)
+
+
+@pytest.fixture(scope="module")
+def unseen():
+    return made_up_photos(60, seed=9)
+
+
+def test_it_counts_unseen_photos_better_than_the_nms_it_stores(estimator, unseen):
+    photos, labels = unseen
+    pairs = list(counting_pairs(photos, labels))
+    truth = np.array([pair.true_count for pair in pairs])
+    index = np.array([pair.detections.image_id for pair in pairs])
+    categories = np.array([pair.category_id for pair in pairs])
+    answered = estimator.answer(photos, index, categories, prior="scored")
+    nms = estimator.fitted.baselines["nms"]["exact"].counts(pairs)
+    assert (answered.counts == truth).mean() > (nms == truth).mean() - 0.02
+    assert np.abs(answered.medians - truth).mean() < 1
+    held = (answered.lows <= truth) & (truth <= answered.highs)
+    assert held.mean() > 0.75
+
+
+def test_a_prediction_is_a_distribution_with_its_numbers(estimator, unseen):
+    for predictions in estimator.predict(unseen[0][:10]):
+        for said in predictions.values():
+            assert said.probabilities.sum() == pytest.approx(1)
+            assert said.low <= said.count <= said.high
+            assert said.count == said.probabilities.argmax() or said.at_least
+
+
+def test_one_image_or_many_give_the_same(estimator, unseen):
+    photos = unseen[0][:5]
+    many = estimator.predict(photos)
+    assert [list(said) for said in many] == [sorted(k for k, s in p.best_scores().items() if s > 0.05) for p in photos]
+    for photo, said in zip(photos, many, strict=True):
+        alone = estimator.predict(photo)
+        for category, one in alone.items():
+            np.testing.assert_allclose(one.probabilities, said[category].probabilities, atol=1e-5)
+    assert estimator.predict([]) == []
+
+
+def test_an_image_without_detections_counts_0_with_its_interval(estimator):
+    assert estimator.predict(Detections.empty()) == {}
+    (said,) = estimator.predict(Detections.empty(), ["dog"]).values()
+    assert (said.count, said.low) == (0, 0)
+    assert said.expected < 0.5
+    assert estimator.predict([Detections.empty(), Detections.empty()], [18])[1][18].count == 0
+
+
+def test_a_category_is_asked_for_by_name_or_id(estimator, unseen):
+    photo = unseen[0][0]
+    by_name, by_id = estimator.predict(photo, ["dog"]), estimator.predict(photo, [18])
+    assert list(by_name) == list(by_id) == [18]
+    with pytest.raises(
+        InputError, match=r"category must be one that the estimator knows, but got 'dogg'; did you mean 'dog'\?"
+    ):
+        estimator.predict(photo, ["dogg"])
+
+
+def test_a_category_without_labels_is_counted_by_what_all_share(estimator, unseen):
+    photo = unseen[0][0]
+    strange = Detections(photo.boxes, photo.scores, photo.category_ids + 1000)
+    assert estimator.predict(strange)
+    assert all(said.count >= 0 for said in estimator.predict(strange).values())
+
+
+def test_the_same_seed_learns_the_same_and_touches_no_other_random_numbers(few_steps):
+    photos, labels = made_up_photos(16, seed=4)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    first = CountEstimator(members=2, seed=1).fit(photos, labels)
+    assert torch.equal(torch.rand(3), expected)
+    second = CountEstimator(members=2, seed=1).fit(photos, labels)
+    other = CountEstimator(members=2, seed=2).fit(photos, labels)
+    weights = [torch.cat([p.flatten() for p in e.fitted.members[0].parameters()]) for e in (first, second, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_counts_come_as_labels_or_by_image_and_category(few_steps):
+    photos, labels = made_up_photos(12, seed=5)
+    plain = {(image, category): n for image, named in labels.counts.items() for category, n in named.items()}
+    done = []
+    estimator = CountEstimator(members=2).fit(photos, plain, on_progress=lambda *steps: done.append(steps))
+    assert estimator.fitted.category_ids
+    assert done[-1][0] == done[-1][1]
+    for bad, error in (({7: 1}, InputTypeError), ({(0, 1): -1}, InputError), ({(0, 1): 1.5}, InputError)):
+        with pytest.raises(error, match="counts must be"):
+            CountEstimator().fit(photos, bad)
+
+
+def test_an_explanation_names_the_boxes_that_count(estimator):
+    boxes = [[0, 0, 100, 100], [2, 1, 101, 99], [300, 300, 400, 400], [500, 10, 520, 30]]
+    image = Detections(boxes, [0.9, 0.7, 0.85, 0.02], [18] * 4, (640, 480))
+    (explained,) = estimator.explain(image).values()
+    assert explained.indices.tolist() == [0, 2, 1, 3]
+    presence = dict(zip(explained.indices.tolist(), explained.presence.tolist(), strict=True))
+    assert presence[0] > presence[1]
+    assert presence[2] > presence[3]
+    assert explained.prediction.to_dict() == estimator.predict(image)[18].to_dict()
+    assert len(explained.traces) == 2
+    assert explained.traces[0].presence.shape[-1] == 4
+
+
+def test_the_papers_component_learns_counts_and_explains_too(few_steps, unseen):
+    photos, labels = made_up_photos(16, seed=6)
+    estimator = CountEstimator("paper", members=2).fit(photos, labels)
+    assert estimator.predict(unseen[0][0])
+    for explained in estimator.explain(unseen[0][0]).values():
+        assert explained.presence.shape == explained.indices.shape
+
+
+def test_counts_beyond_the_largest_say_so():
+    boxes = [[30 * i, 0, 30 * i + 20, 20] for i in range(15)]
+    photos = [
+        Detections(boxes[:n], [0.95] * n, [18] * n, image_id=i) for i, n in enumerate([1, 2, 3, 12, 13, 14, 15] * 4)
+    ]
+    counts = {(photo.image_id, 18): len(photo) for photo in photos}
+    estimator = CountEstimator(members=2, max_objects=5).fit(photos, counts)
+    said = estimator.predict(photos[6])[18]
+    assert said.at_least
+    assert said.count > 8
+    assert not estimator.predict(photos[0])[18].at_least
+
+
+def test_mistakes_are_said(unseen):
+    photos, labels = unseen
+    with pytest.raises(TallyboxError, match="must learn before it counts"):
+        CountEstimator().predict(photos[0])
+    with pytest.raises(InputError, match="at least 4 labelled images"):
+        CountEstimator().fit(photos[:2], labels.first_images(2))
+    with pytest.raises(InputError, match="component must be"):
+        CountEstimator("neural")
+    with pytest.raises(InputError, match="members must be at least 2"):
+        CountEstimator(members=1)

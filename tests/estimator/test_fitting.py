@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tallybox.bench.photos import made_up_photos
+from tallybox.detections.labels import counting_pairs
+from tallybox.estimator import training
+from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
+from tallybox.estimator.fitting import THINNINGS, category_rows, fit
+from tallybox.estimator.questions import ask
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    monkeypatch.setattr(training, "LEAST_STEPS", 10)
+
+
+def fitted(proposals: int, max_objects: int | None = None):
+    config = EstimatorConfig(members=2, proposals=proposals)
+    photos, labels = made_up_photos(12, seed=2)
+    return fit(photos, labels, config, max_objects=max_objects, seed=0, on_progress=lambda done, total: None)
+
+
+def test_thinning_is_tried_only_where_boxes_do_not_all_fit(monkeypatch):
+    assert fitted(48)[0].config.thinning == NO_THINNING
+    monkeypatch.setattr("tallybox.estimator.fitting.THINNINGS", (0.7,))
+    assert fitted(6, max_objects=3)[0].config.thinning == 0.7
+    assert 0.7 in THINNINGS
+
+
+def test_labels_decide_the_largest_count_within_bounds():
+    assert fitted(48)[0].config.max_objects == 10
+    assert fitted(48, max_objects=4)[0].config.max_objects == 4
+
+
+def test_each_pair_is_answered_by_a_member_that_did_not_learn_from_its_photo():
+    report = fitted(48)[1]
+    assert report.photos == 12
+    assert len(report.true_counts) == report.pairs == len(report.held_out.counts)
+    np.testing.assert_allclose(report.held_out.probabilities.sum(1), 1)
+
+
+def test_categories_without_labels_share_one_row():
+    assert category_rows((2, 5, 9), np.array([5, 1, 9, 10, 2])).tolist() == [2, 0, 3, 0, 1]
+
+
+def trained(monkeypatch, untelling: int):
+    losses = iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0])
+    seen = []
+
+    def loss(model, examples, rows):
+        seen.append(model.from_component.weight.clone())
+        return next(losses)
+
+    monkeypatch.setattr(training, "held_out_loss", loss)
+    monkeypatch.setattr(training, "UNTELLING_PAIRS", untelling)
+    photos, labels = made_up_photos(8, seed=2)
+    pairs = list(counting_pairs(photos, labels))
+    questions = ask(
+        photos,
+        np.array([pair.detections.image_id for pair in pairs]),
+        np.array([pair.category_id for pair in pairs]),
+        proposals=16,
+        thinning=NO_THINNING,
+    )
+    truth = torch.tensor([pair.true_count for pair in pairs])
+    examples = training.Examples(questions, torch.zeros_like(truth), truth, torch.arange(len(truth)) % 2)
+    model = training.train_member(EstimatorConfig(members=2), 1, examples, 0, 0, lambda done, epochs: None, epochs=8)
+    return model, seen
+
+
+def test_learning_stops_by_itself_and_keeps_the_best(monkeypatch):
+    model, seen = trained(monkeypatch, untelling=0)
+    assert len(seen) == 6  # in the second half, a quarter of the epochs without a better one is enough
+    assert torch.equal(model.from_component.weight, seen[1])
+
+
+def test_too_few_pairs_do_not_stop_the_learning(monkeypatch):
+    model, seen = trained(monkeypatch, untelling=1000)
+    assert len(seen) == 8
+    assert torch.equal(model.from_component.weight, seen[-1])
