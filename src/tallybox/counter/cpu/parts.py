@@ -14,7 +14,13 @@ Array = NDArray[Any]
 Number = Any  # float32 or float64, as the arrays; Python's own floats would widen the arithmetic
 
 # Rounding may differ from the order written; NaN and infinity keep their meaning.
-compiled = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "cache": True,
+    "error_model": "numpy",
+    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+}
+compiled = numba.njit(**OPTIONS)
 
 # The activations' rows in a table: the paper's numbers less one.
 F1, F2, F3, F4, F5, F6, F7, F8 = range(8)

@@ -9,15 +9,21 @@ from tallybox.counter.cpu.parts import Array, Number, compiled
 from tallybox.counter.cpu.rows_backward import overlap_backward
 from tallybox.presence.cpu.forward import distribute, presence_of_image, scored_proposals
 from tallybox.presence.cpu.parts import (
+    AHEAD,
     CALIBRATED,
     CALIBRATION,
     COORDINATE,
+    KEPT,
     KNOTS,
     LOGIT,
     LOGIT_SLOPE,
+    ORDER_OF_I,
+    ORDER_OF_J,
     PRESENCE_1,
     PRESENCE_2,
     ROWS,
+    SHARED_BY_I,
+    SHARED_BY_J,
     SHARPNESS,
     SHIFT,
     SIGMOID,
@@ -27,11 +33,10 @@ from tallybox.presence.cpu.parts import (
     SURVIVAL_2,
     Z,
     cell_backward,
-    cell_value,
     comes_before,
     coordinate_of,
+    inlined,
     locate,
-    order_places,
     segments_of,
 )
 from tallybox.presence.cpu.tables import calibration_edges
@@ -77,13 +82,14 @@ def survive_backward(
         grad_given[i] -= stands[1, pair] * share_j
 
 
-@compiled
+@inlined
 def pair_backward(
     pair: int,
     i: int,
     j: int,
     iou: Number,
     b: Array,
+    kept: Array,
     table: Array,
     edges: Array,
     rows: Array,
@@ -95,7 +101,7 @@ def pair_backward(
 ) -> Number:
     """Carry a pair's gradients back to logits, coordinates and the table; return that of its IoU."""
     dtype = table.dtype.type
-    zero, one, cells = dtype(0), dtype(1), dtype(CELLS)
+    one, cells = dtype(1), dtype(CELLS)
     segments = edges.shape[0] - 1
     order, evidence = CALIBRATION + segments + 1, CALIBRATION + 2 * (segments + 1)
     shared = evidence + KNOTS * KNOTS
@@ -109,19 +115,23 @@ def pair_backward(
     grad_iou += more
     grad_coordinate[i] += grad_score
     difference = logit[j] - logit[i]
-    ahead, s, place, t, there = order_places(difference, table, segments)
+    ahead = kept[AHEAD, pair]
+    s, place = locate(ahead * dtype(segments), segments)
+    t, there = locate((one - ahead) * dtype(segments), segments)
     j_before = comes_before(j, i, logit, b)
     rise_j, rise_i = table[order + s + 1] - table[order + s], table[order + t + 1] - table[order + t]
-    of_j = table[order + s] + place * rise_j + (table[STEP] if j_before else zero)
-    of_i = table[order + t] + there * rise_i + (zero if j_before else table[STEP])
     f, inside = locate((one - coordinate[i]) * cells, CELLS)
-    grad_of_j = grad_stands[0, pair] * cell_value(table, shared, e, at, f, inside)
-    more, grad_score = cell_backward(table, owed, shared, e, at, f, inside, grad_stands[0, pair] * of_j)
+    grad_of_j = grad_stands[0, pair] * kept[SHARED_BY_I, pair]
+    more, grad_score = cell_backward(
+        table, owed, shared, e, at, f, inside, grad_stands[0, pair] * kept[ORDER_OF_J, pair]
+    )
     grad_iou += more
     grad_coordinate[i] -= grad_score
     f, inside = locate((one - coordinate[j]) * cells, CELLS)
-    grad_of_i = grad_stands[1, pair] * cell_value(table, shared, e, at, f, inside)
-    more, grad_score = cell_backward(table, owed, shared, e, at, f, inside, grad_stands[1, pair] * of_i)
+    grad_of_i = grad_stands[1, pair] * kept[SHARED_BY_J, pair]
+    more, grad_score = cell_backward(
+        table, owed, shared, e, at, f, inside, grad_stands[1, pair] * kept[ORDER_OF_I, pair]
+    )
     grad_iou += more
     grad_coordinate[j] -= grad_score
     owed[STEP] += grad_of_j if j_before else grad_of_i
@@ -167,13 +177,14 @@ def presence_backward_kernel(
     first, second = np.empty(most_pairs, np.int32), np.empty(most_pairs, np.int32)
     iou = np.empty(most_pairs, attention.dtype)
     stands, grad_stands = np.empty((2, most_pairs), attention.dtype), np.empty((2, most_pairs), attention.dtype)
+    kept = np.empty((KEPT, most_pairs), attention.dtype)
     prefixes, owed_classes = np.empty((number + 1, classes), attention.dtype), np.empty(classes, attention.dtype)
     grad_2, grad_1, grad_calibrated, grad_z, grad_l, grad_t = grads[0], grads[1], grads[2], grads[3], grads[4], grads[5]
     a_counter = attention.shape[0] // tables.shape[0]
     for image in range(first_image, stop):
         table, owed = tables[image // a_counter], owed_tables[image // a_counter]
         n = scored_proposals(image, attention, boxes, mask, logits, order, rows, b)
-        pairs = presence_of_image(n, b, table, edges, rows, first, second, iou, stands)
+        pairs = presence_of_image(n, b, table, edges, rows, first, second, iou, stands, kept)
         distribute(n, rows[PRESENCE_2], prefixes)
         for i in range(n):
             for row in range(6):
@@ -217,7 +228,7 @@ def presence_backward_kernel(
         for pair in range(pairs):
             i, j = first[pair], second[pair]
             grad_iou = pair_backward(
-                pair, i, j, iou[pair], b, table, edges, rows, grad_z, grad_stands, grad_l, grad_t, owed
+                pair, i, j, iou[pair], b, kept, table, edges, rows, grad_z, grad_stands, grad_l, grad_t, owed
             )
             if boxes_need_grad:
                 overlap_backward(i, j, b, -grad_iou, grad_b)

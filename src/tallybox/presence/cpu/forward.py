@@ -8,15 +8,21 @@ from tallybox.counter.cpu.likeness import TINY
 from tallybox.counter.cpu.parts import Array, compiled
 from tallybox.counter.cpu.rows import real_proposals
 from tallybox.presence.cpu.parts import (
+    AHEAD,
     CALIBRATED,
     CALIBRATION,
     COORDINATE,
+    KEPT,
     KNOTS,
     LOGIT,
     LOGIT_SLOPE,
+    ORDER_OF_I,
+    ORDER_OF_J,
     PRESENCE_1,
     PRESENCE_2,
     ROWS,
+    SHARED_BY_I,
+    SHARED_BY_J,
     SHIFT,
     SIGMOID,
     SLOPE,
@@ -76,7 +82,16 @@ def survive(pairs: int, n: int, first: Array, second: Array, stands: Array, give
 
 @compiled
 def presence_of_image(
-    n: int, b: Array, table: Array, edges: Array, rows: Array, first: Array, second: Array, iou: Array, stands: Array
+    n: int,
+    b: Array,
+    table: Array,
+    edges: Array,
+    rows: Array,
+    first: Array,
+    second: Array,
+    iou: Array,
+    stands: Array,
+    kept: Array,
 ) -> int:
     """Fill an image's rows and its pairs from its logits; return how many pairs overlap."""
     dtype = table.dtype.type
@@ -88,7 +103,7 @@ def presence_of_image(
     for i in range(n):
         coordinate[i] = coordinate_of(logit[i])
         z[i] = table[SLOPE] * logit[i] + table[SHIFT]
-    pairs = find_pairs(n, b, first, second, iou)
+    pairs: int = find_pairs(n, b, first, second, iou)
     for pair in range(pairs):
         i, j = first[pair], second[pair]
         e, at = locate(iou[pair] * cells, CELLS)
@@ -96,16 +111,19 @@ def presence_of_image(
         z[i] += cell_value(table, evidence, e, at, f, place)
         f, place = locate(coordinate[i] * cells, CELLS)
         z[j] += cell_value(table, evidence, e, at, f, place)
-        _, s, place, t, there = order_places(logit[j] - logit[i], table, segments)
+        ahead, s, place, t, there = order_places(logit[j] - logit[i], table, segments)
         j_before = comes_before(j, i, logit, b)
         of_j = table[order + s] + place * (table[order + s + 1] - table[order + s])
         of_i = table[order + t] + there * (table[order + t + 1] - table[order + t])
         of_j += table[STEP] if j_before else zero
         of_i += zero if j_before else table[STEP]
         f, place = locate((one - coordinate[i]) * cells, CELLS)
-        stands[0, pair] = cell_value(table, shared, e, at, f, place) * of_j
+        shared_by_i = cell_value(table, shared, e, at, f, place)
         f, place = locate((one - coordinate[j]) * cells, CELLS)
-        stands[1, pair] = cell_value(table, shared, e, at, f, place) * of_i
+        shared_by_j = cell_value(table, shared, e, at, f, place)
+        stands[0, pair], stands[1, pair] = shared_by_i * of_j, shared_by_j * of_i
+        kept[AHEAD, pair], kept[ORDER_OF_J, pair], kept[ORDER_OF_I, pair] = ahead, of_j, of_i
+        kept[SHARED_BY_I, pair], kept[SHARED_BY_J, pair] = shared_by_i, shared_by_j
     for i in range(n):
         s, _ = locate(coordinate_of(z[i]) * dtype(segments), segments)
         rows[SIGMOID, i] = logistic(z[i])
@@ -143,7 +161,7 @@ def scored_proposals(
     image: int, attention: Array, boxes: Array, mask: Array, logits: bool, order: Array, rows: Array, b: Array
 ) -> int:
     """Copy an image's real proposals to the front of rows and b, with their logits; return how many there are."""
-    n = real_proposals(image, attention, boxes, mask, order, rows[LOGIT], b)
+    n: int = real_proposals(image, attention, boxes, mask, order, rows[LOGIT], b)
     for i in range(n):
         rows[LOGIT, i], rows[LOGIT_SLOPE, i] = logit_of(rows[LOGIT, i], logits)
     return n
@@ -174,11 +192,12 @@ def presence_forward_kernel(
     most_pairs = number * (number - 1) // 2
     first, second = np.empty(most_pairs, np.int32), np.empty(most_pairs, np.int32)
     iou, stands = np.empty(most_pairs, attention.dtype), np.empty((2, most_pairs), attention.dtype)
+    kept = np.empty((KEPT, most_pairs), attention.dtype)
     prefixes = np.empty((number + 1, classes), attention.dtype)
     a_counter = attention.shape[0] // tables.shape[0]
     for image in range(first_image, stop):
         n = scored_proposals(image, attention, boxes, mask, logits, order, rows, b)
-        presence_of_image(n, b, tables[image // a_counter], edges, rows, first, second, iou, stands)
+        presence_of_image(n, b, tables[image // a_counter], edges, rows, first, second, iou, stands, kept)
         distribute(n, rows[PRESENCE_2], prefixes)
         if n < number:
             presence[image] = 0

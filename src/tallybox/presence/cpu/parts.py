@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 
-from tallybox.counter.cpu.parts import Array, Number, compiled
+from tallybox.counter.cpu.parts import OPTIONS, Array, Number
 from tallybox.presence.weights import CELLS, LOGIT_BEND, LOGIT_LIMIT
+
+# Part of the function that calls it: passing an array takes as long as what these do with it.
+inlined = numba.njit(**OPTIONS, forceinline=True)
 
 KNOTS = CELLS + 1
 LEAST_SCORE = 1 / (1 + math.exp(LOGIT_LIMIT + 1))
@@ -19,21 +23,25 @@ SLOPE, SHIFT, SHARPNESS, STEP, CALIBRATION = range(5)
 LOGIT, LOGIT_SLOPE, COORDINATE, Z, SIGMOID, CALIBRATED, SURVIVAL_1, PRESENCE_1, SURVIVAL_2, PRESENCE_2 = range(10)
 ROWS = 10
 
+# Rows of what is kept of every pair for its gradient: σ(γ (L_j - L_i)), τ for j and for i, η by i's and by j's score.
+AHEAD, ORDER_OF_J, ORDER_OF_I, SHARED_BY_I, SHARED_BY_J = range(5)
+KEPT = 5
 
-@compiled
+
+@inlined
 def segments_of(tables: Array) -> int:
     """Return how many segments φ and τ have in such tables."""
     return int(tables.shape[1] - CALIBRATION - 2 * KNOTS * KNOTS) // 2 - 1
 
 
-@compiled
+@inlined
 def logistic(x: Number) -> Number:
     """σ(x)."""
     one = type(x)(1)
     return one / (one + np.exp(-x))
 
 
-@compiled
+@inlined
 def logit_of(score: Number, is_logit: bool) -> tuple[Number, Number]:
     """Return a score's logit within its limits, as `score_logit`, and its slope."""
     dtype = type(score)
@@ -50,7 +58,7 @@ def logit_of(score: Number, is_logit: bool) -> tuple[Number, Number]:
     return logit, slope
 
 
-@compiled
+@inlined
 def coordinate_of(logit: Number) -> Number:
     """Where a score lies among the knots, as `score_coordinate`."""
     dtype = type(logit)
@@ -59,7 +67,7 @@ def coordinate_of(logit: Number) -> Number:
     return half + half * (dtype(1) + bend / limit) * logit / (abs(logit) + bend)
 
 
-@compiled
+@inlined
 def locate(position: Number, segments: int) -> tuple[int, Number]:
     """Return a position's segment, within the table whatever the position (NaN too), and the place in it."""
     lower = 0
@@ -68,7 +76,7 @@ def locate(position: Number, segments: int) -> tuple[int, Number]:
     return lower, position - type(position)(lower)
 
 
-@compiled
+@inlined
 def comes_before(j: int, i: int, logit: Array, b: Array) -> bool:
     """Whether proposal j comes before i: by score, then by corners, then as they stand."""
     if logit[j] != logit[i]:
@@ -79,7 +87,7 @@ def comes_before(j: int, i: int, logit: Array, b: Array) -> bool:
     return j < i
 
 
-@compiled
+@inlined
 def cell_value(table: Array, start: int, e: int, at: Number, f: int, place: Number) -> Number:
     """Evaluate a function of two numbers inside the cell (e, f)."""
     k = start + e * KNOTS + f
@@ -88,7 +96,7 @@ def cell_value(table: Array, start: int, e: int, at: Number, f: int, place: Numb
     return low + at * (high - low)
 
 
-@compiled
+@inlined
 def cell_backward(
     table: Array, owed: Array, start: int, e: int, at: Number, f: int, place: Number, grad: Number
 ) -> tuple[Number, Number]:
@@ -104,7 +112,7 @@ def cell_backward(
     return grad * rise * cells, grad * (low + at * (high - low)) * cells
 
 
-@compiled
+@inlined
 def order_places(difference: Number, table: Array, segments: int) -> tuple[Number, int, Number, int, Number]:
     """Return σ(γ (L_j - L_i)), and where it and 1 less it fall among τ's segments."""
     ahead = logistic(table[SHARPNESS] * difference)
