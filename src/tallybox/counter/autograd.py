@@ -37,11 +37,14 @@ def count_backward(
     count: Tensor,
     state: Tensor,
     grad_features: Tensor,
-    grad_count: Tensor,
+    grad_count: Tensor | None,
     boxes_need_grad: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and weight; that of boxes is 0 where a backend may leave it out."""
+    """Return the gradients of attention, boxes and weight; that of boxes is 0 where a backend may leave it out.
+
+    ``grad_count`` is None where nothing was made of the count.
+    """
     given = (attention, boxes, weight, mask, count, state, grad_features, grad_count)
     if backend == "cpu":
         from tallybox.counter.cpu.launch import count_backward_cpu
@@ -91,15 +94,21 @@ class CountFunction(torch.autograd.Function):
         features, count, state = run(attention, boxes, weight, mask, max_objects, backend)
         ctx.save_for_backward(attention, boxes, weight, mask, count, state)
         ctx.backend = backend
+        ctx.max_objects = max_objects
+        ctx.set_materialize_grads(False)  # zeros for the count, mostly unused, would be one more launch
         return features, count
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_features: Tensor, grad_count: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_features: Tensor | None, grad_count: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of attention, boxes and weight."""
         run: Any = count_backward_operator if torch.compiler.is_compiling() else count_backward
-        grads = (grad_features.contiguous(), grad_count.contiguous())
-        gradients = run(*ctx.saved_tensors, *grads, ctx.needs_input_grad[1], ctx.backend)
+        saved = ctx.saved_tensors
+        if grad_features is None:
+            grad_features = saved[0].new_zeros(len(saved[0]), ctx.max_objects + 1)
+        grad_features = grad_features.contiguous()
+        grad_count = None if grad_count is None else grad_count.contiguous()
+        gradients = run(*saved, grad_features, grad_count, ctx.needs_input_grad[1], ctx.backend)
         return (*gradients, None, None, None)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tallybox.counter.layout import Layout
-from tallybox.presence.table import state_size, table_size
+from tallybox.presence.table import counters_and_segments, state_size, table_size
 from tallybox.presence.weights import PresenceWeights
 
 
@@ -24,8 +24,8 @@ def presence_forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return features, presence and distribution of images ``[M * R, N]``, and what the backward pass needs.
 
-    ``weights`` are those of `PresenceWeights`, each ``[M, ...]``. The last two results are each counter's functions
-    at their knots, and the images' state.
+    ``weights`` are those of `PresenceWeights`, each ``[M, ...]``, or without M for one counter. The last two
+    results are each counter's functions at their knots, and the images' state.
     """
     given = (attention, boxes, weights, mask, max_objects, logits)
     if backend == "cpu":
@@ -45,13 +45,16 @@ def presence_backward(
     tables: Tensor,
     state: Tensor,
     grad_features: Tensor,
-    grad_presence: Tensor,
-    grad_distribution: Tensor,
+    grad_presence: Tensor | None,
+    grad_distribution: Tensor | None,
     logits: bool,
     boxes_need_grad: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return the gradients of attention, boxes and weights; that of boxes is 0 where a backend may leave it out."""
+    """Return the gradients of attention, boxes and weights; that of boxes is 0 where a backend may leave it out.
+
+    ``grad_presence`` and ``grad_distribution`` are None where nothing was made of them.
+    """
     grads = (grad_features, grad_presence, grad_distribution)
     given = (attention, boxes, weights, mask, tables, state, grads, logits)
     if backend == "cpu":
@@ -78,12 +81,12 @@ def _(
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     images, number = attention.shape
-    segments = PresenceWeights(*weights).calibration.shape[-1]
+    counters, segments = counters_and_segments(weights)
     return (
         attention.new_empty(images, max_objects + 2),
         torch.empty_like(attention),
         attention.new_empty(images, max_objects + 1),
-        attention.new_empty(len(weights[0]), table_size(segments)),
+        attention.new_empty(counters, table_size(segments)),
         attention.new_empty(images, 0 if backend == "cpu" else state_size(number, max_objects)),
     )
 
@@ -114,17 +117,23 @@ class PresenceFunction(torch.autograd.Function):
         ctx.save_for_backward(attention, boxes, mask, tables, state, *weights)
         ctx.logits = logits
         ctx.backend = backend
+        ctx.max_objects = max_objects
+        ctx.set_materialize_grads(False)  # zeros for results that are mostly unused would be launches of their own
         return features, presence, distribution
 
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, grad_features: Tensor, grad_presence: Tensor, grad_distribution: Tensor
+        ctx: Any, grad_features: Tensor | None, grad_presence: Tensor | None, grad_distribution: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         """Return the gradients of attention, boxes and weights."""
         run: Any = presence_backward_operator if torch.compiler.is_compiling() else presence_backward
         attention, boxes, mask, tables, state, *weights = ctx.saved_tensors
-        grads = [grad.contiguous() for grad in (grad_features, grad_presence, grad_distribution)]
+        if grad_features is None:
+            grad_features = attention.new_zeros(len(attention), ctx.max_objects + 2)
+        grads = [
+            None if grad is None else grad.contiguous() for grad in (grad_features, grad_presence, grad_distribution)
+        ]
         grad_attention, grad_boxes, grad_weights = run(
             attention, boxes, weights, mask, tables, state, *grads, ctx.logits, ctx.needs_input_grad[1], ctx.backend
         )
@@ -144,7 +153,7 @@ def fused_presence(
     leading = weights.leading
     layout = Layout.of(leading, attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]]))
     listed = weights
-    if len(leading) != 1:
+    if len(leading) > 1:  # none at all is a list of one
         listed = PresenceWeights(*(weight.reshape(-1, *weight.shape[len(leading) :]) for weight in weights))
     apply: Any = PresenceFunction.apply  # torch leaves it untyped
     results = apply(

@@ -57,20 +57,22 @@ class PresenceCounter(nn.Module):
 
         ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
         """
-        return self._results(attention, boxes, mask).features.flatten(-2)
+        features = self._results(attention, boxes, mask).features
+        return features if self.heads == 1 else features.flatten(-2)
 
     def presence(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return each proposal's presence, ``[..., heads, N]``; 0 where masked."""
-        return self._results(attention, boxes, mask).presence
+        presence = self._results(attention, boxes, mask).presence
+        return presence.unsqueeze(-2) if self.heads == 1 else presence
 
     def distribution(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the probabilities of 0 ... max_objects, ``[..., heads, max_objects + 1]``; the last is "or more"."""
-        return self._results(attention, boxes, mask).distribution
+        distribution = self._results(attention, boxes, mask).distribution
+        return distribution.unsqueeze(-2) if self.heads == 1 else distribution
 
     def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the expected count: ``[...]``, or ``[..., heads]`` with several heads."""
-        count = self.presence(attention, boxes, mask).sum(-1)
-        return count.squeeze(-1) if self.heads == 1 else count
+        return self._results(attention, boxes, mask).presence.sum(-1)
 
     def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> PresenceTrace:
         """Return every intermediate quantity of one call."""
@@ -79,10 +81,16 @@ class PresenceCounter(nn.Module):
         )
 
     def _results(self, attention: Tensor, boxes: Tensor, mask: Tensor | None) -> PresenceResults:
-        proposals = for_every_head(checked_boxes(attention, boxes, mask, logits=self.logits))
-        return presence_results(
+        """Count, with a dimension for the heads where there are several."""
+        proposals = checked_boxes(attention, boxes, mask, logits=self.logits)
+        if self.heads > 1:
+            proposals = for_every_head(proposals)
+        results = presence_results(
             proposals, self.weights, max_objects=self.max_objects, logits=self.logits, backend=self.backend
         )
+        # A single head broadcasts along whatever leading dimensions there are; where there are none, it is one.
+        alone = self.heads == 1 and attention.dim() == 1 and boxes.dim() == 2 and (mask is None or mask.dim() == 1)
+        return PresenceResults(*(result.squeeze(0) for result in results)) if alone else results
 
     def extra_repr(self) -> str:
         segments = self.weights.calibration.shape[-1]

@@ -5,7 +5,16 @@
 
 from __future__ import annotations
 
-from tallybox.presence.weights import CELLS
+from torch import Tensor
+
+from tallybox.presence.weights import CELLS, PresenceWeights
+
+
+def counters_and_segments(weights: list[Tensor]) -> tuple[int, int]:
+    """Return how many counters the weights are of, and their segments."""
+    calibration = PresenceWeights(*weights).calibration
+    segments = calibration.shape[-1]
+    return calibration.numel() // segments, segments
 
 
 def table_size(segments: int) -> int:

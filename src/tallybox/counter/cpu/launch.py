@@ -68,7 +68,7 @@ def count_backward_cpu(
     count: Tensor,
     state: Tensor,
     grad_features: Tensor,
-    grad_count: Tensor,
+    grad_count: Tensor | None,
     *,
     boxes_need_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -76,6 +76,7 @@ def count_backward_cpu(
     images, number = attention.shape
     counters = _counters(weight)
     grad_attention, grad_boxes, grad_weight = (torch.empty_like(t) for t in (attention, boxes, weight))
+    grad_count = torch.zeros_like(count) if grad_count is None else grad_count
     given = (attention, boxes, mask, counters, count, state, grad_features, grad_count, grad_attention, grad_boxes)
     arrays = [_array(tensor) for tensor in given]
     at_once = _images_at_once(images, number, len(counters))

@@ -125,7 +125,8 @@ def count_backward_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count,
     grad_attention, grad_boxes, scratch,
     IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
-    HAS_MASK: tl.constexpr, N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr,
+    N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of a block's images, and what they owe to their counter's segments."""
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
@@ -152,7 +153,9 @@ def count_backward_kernel(
     grad_lower = tl.load(grad_features + image * (MAX_OBJECTS + 1) + lower.to(tl.int32), mask=here, other=0.0)
     grad_upper = tl.load(grad_features + image * (MAX_OBJECTS + 1) + upper.to(tl.int32), mask=here, other=0.0)
     grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
-    grad_total = confidence * (grad_upper - grad_lower) + tl.load(grad_count + image, mask=here, other=0.0)
+    grad_total = confidence * (grad_upper - grad_lower)
+    if HAS_GRAD_COUNT:
+        grad_total += tl.load(grad_count + image, mask=here, other=0.0)
     grad_total /= 2.0 * c
     grad_mean = grad_confidence * mean_rise * S
     owed = tl.sum(share(position[None, :], s) * grad_confidence[None, :], axis=1)

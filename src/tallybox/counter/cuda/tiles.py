@@ -155,7 +155,10 @@ def count_forward_kernel(
 
 
 @triton.jit
-def feature_gradients(image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, S: tl.constexpr):
+def feature_gradients(
+    image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS,
+    HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
     """Return an image's gradients of the sum of C, the confidence and the mean certainty, and where that lies."""
     c, mean = tl.load(count + image), tl.load(state + image)
     confidence, mean_rise, position = look_up(mean, base + 7 * S, rise + 7 * S, S)
@@ -164,7 +167,10 @@ def feature_gradients(image, count, state, grad_features, grad_count, base, rise
     grad_lower = tl.load(grad_features + image * (MAX_OBJECTS + 1) + lower.to(tl.int32))
     grad_upper = tl.load(grad_features + image * (MAX_OBJECTS + 1) + upper.to(tl.int32))
     grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
-    grad_total = (confidence * (grad_upper - grad_lower) + tl.load(grad_count + image)) / (2.0 * c)
+    grad_total = confidence * (grad_upper - grad_lower)
+    if HAS_GRAD_COUNT:
+        grad_total += tl.load(grad_count + image)
+    grad_total /= 2.0 * c
     return grad_total, grad_confidence, grad_confidence * mean_rise * S, position
 
 
@@ -172,7 +178,7 @@ def feature_gradients(image, count, state, grad_features, grad_count, base, rise
 def similarity_gradient_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Write one image's gradients of the row sums of Sim, and of its row products times themselves."""
     image = tl.program_id(0).to(tl.int64)
@@ -185,7 +191,9 @@ def similarity_gradient_kernel(
     grad_alike = scratch + of_image
     grad_products = scratch + images * (N + N * N) + of_image * N
     tile = tl.arange(0, B)
-    grad_total = feature_gradients(image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, S)[0]
+    grad_total = feature_gradients(
+        image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, HAS_GRAD_COUNT, S
+    )[0]
     for i0 in range(0, N, B):
         i = i0 + tile
         real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
@@ -260,7 +268,7 @@ def pair_gradient_kernel(
     attention, boxes, mask, count, state, grad_features, grad_count,
     grad_attention, grad_boxes, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Carry everything on to the weights and boxes of a block's images, and sum what they owe to their counter."""
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
@@ -287,7 +295,7 @@ def pair_gradient_kernel(
         grad_alike = scratch + of_image
         grad_rows = scratch + images * N + of_image * N
         grad_total, grad_confidence, grad_mean, position = feature_gradients(
-            image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, S
+            image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, HAS_GRAD_COUNT, S
         )
         owed8 += tl.minimum(tl.maximum(position - s, 0.0), 1.0) * grad_confidence
         for t in range(0, TILES * TILES):

@@ -13,12 +13,17 @@ from tallybox.counter.cpu.threads import chunks_of, run_chunks
 from tallybox.presence.cpu.backward import presence_backward_kernel
 from tallybox.presence.cpu.forward import presence_forward_kernel
 from tallybox.presence.cpu.tables import fill_tables, tables_backward
-from tallybox.presence.table import table_size
+from tallybox.presence.table import counters_and_segments, table_size
 from tallybox.presence.weights import PresenceWeights
 
 
 def _array(tensor: Tensor | None) -> Array:
     return np.empty((0, 0), bool) if tensor is None else tensor.detach().numpy()
+
+
+def _arrays_of_counters(weights: list[Tensor], *, alone: bool) -> list[Array]:
+    """Return weights as ``[M, ...]``; those of a counter alone have no M yet."""
+    return [_array(weight)[None] if alone else _array(weight) for weight in weights]
 
 
 def _steps(number: int) -> int:
@@ -31,9 +36,10 @@ def presence_forward_cpu(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return features, presence, distribution, tables, and no state: the backward pass computes everything anew."""
     images, number = attention.shape
-    tables = attention.new_empty(len(weights[0]), table_size(PresenceWeights(*weights).calibration.shape[-1]))
+    counters, segments = counters_and_segments(weights)
+    tables = attention.new_empty(counters, table_size(segments))
     fill: Any = fill_tables
-    fill(*(_array(weight) for weight in weights), _array(tables))
+    fill(*_arrays_of_counters(weights, alone=weights[0].dim() == 0), _array(tables))
     features, distribution = attention.new_empty(images, max_objects + 2), attention.new_empty(images, max_objects + 1)
     presence = torch.empty_like(attention)
     given = [_array(tensor) for tensor in (attention, boxes, tables, mask)]
@@ -50,7 +56,7 @@ def presence_backward_cpu(
     mask: Tensor | None,
     tables: Tensor,
     state: Tensor,
-    grads: tuple[Tensor, Tensor, Tensor],
+    grads: tuple[Tensor, Tensor | None, Tensor | None],
     logits: bool,
     *,
     boxes_need_grad: bool,
@@ -59,14 +65,21 @@ def presence_backward_cpu(
     images, number = attention.shape
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
     given = [_array(tensor) for tensor in (attention, boxes, tables, mask)]
-    written = [_array(tensor) for tensor in (*grads, grad_attention, grad_boxes)]
+    grad_features, grad_presence, grad_distribution = grads
+    if grad_presence is None:
+        grad_presence = torch.zeros_like(attention)
+    if grad_distribution is None:
+        grad_distribution = torch.zeros_like(grad_features[:, :-1])
+    written = [
+        _array(tensor) for tensor in (grad_features, grad_presence, grad_distribution, grad_attention, grad_boxes)
+    ]
     chunks = chunks_of(images, _steps(number))
     owed = np.zeros((len(chunks), *tables.shape))
     kernel: Any = presence_backward_kernel
     run_chunks(chunks, lambda chunk, *ends: kernel(*given, logits, *written, owed[chunk], boxes_need_grad, *ends))
     w = PresenceWeights(*weights)
     grad_weights = [torch.empty_like(weight) for weight in weights]
-    shaped = [_array(weight) for weight in (w.calibration, w.overlap, w.headroom, w.order, w.step)]
+    shaped = _arrays_of_counters([w.calibration, w.overlap, w.headroom, w.order, w.step], alone=w.slope.dim() == 0)
     backward: Any = tables_backward
-    backward(*shaped, _array(tables), owed.sum(0), *(_array(grad) for grad in grad_weights))
+    backward(*shaped, _array(tables), owed.sum(0), *_arrays_of_counters(grad_weights, alone=w.slope.dim() == 0))
     return grad_attention, grad_boxes, grad_weights

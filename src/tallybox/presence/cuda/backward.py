@@ -54,7 +54,8 @@ def presence_backward_kernel(
     attention, boxes, mask, tables, state, grad_features, grad_presence, grad_distribution,
     grad_attention, grad_boxes, scratch,
     N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
+    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr,
+    HAS_GRAD_PRESENCE: tl.constexpr, HAS_GRAD_DISTRIBUTION: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
     """The gradients of one image; in scratch, those that `owed_kernel` goes on from."""
     image = tl.program_id(0).to(tl.int64)
@@ -70,10 +71,11 @@ def presence_backward_kernel(
     # From the distribution to the presences, last first; grad_z keeps their gradients for a while.
     k = tl.arange(0, CLASSES)
     known = k <= MAX_OBJECTS
-    by_class = tl.load(grad_distribution + image * (MAX_OBJECTS + 1) + k, mask=known, other=0.0)
     of_features = grad_features + image * (MAX_OBJECTS + 2)
     probability = tl.load(prefixes + N * (MAX_OBJECTS + 1) + k, mask=known, other=1.0)
-    by_class += tl.load(of_features + k, mask=known, other=0.0) / (probability + FLOOR)
+    by_class = tl.load(of_features + k, mask=known, other=0.0) / (probability + FLOOR)
+    if HAS_GRAD_DISTRIBUTION:
+        by_class += tl.load(grad_distribution + image * (MAX_OBJECTS + 1) + k, mask=known, other=0.0)
     by_expected = tl.load(of_features + MAX_OBJECTS + 1)
     for back in range(0, N):
         n = N - 1 - back
@@ -83,7 +85,9 @@ def presence_backward_kernel(
         one_more = tl.where(k < MAX_OBJECTS, tl.load(turn + 1, mask=k < MAX_OBJECTS, other=0.0), by_class)
         so_far = tl.load(prefixes + n * (MAX_OBJECTS + 1) + k, mask=known, other=0.0)
         here = tl.load(calibrated + n) * tl.load(survival_2 + n)
-        grad = tl.load(grad_presence + of_image + n) + by_expected
+        grad = by_expected
+        if HAS_GRAD_PRESENCE:
+            grad += tl.load(grad_presence + of_image + n)
         grad += tl.sum(tl.where(known, so_far * (one_more - by_class), 0.0), axis=0)
         tl.store(grad_z + n, grad)
         tl.store(weighted_2 + n, grad * here)
