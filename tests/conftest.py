@@ -65,9 +65,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def fresh_compiler():
-    """Forget compiled graphs before and after."""
+    """Forget compiled graphs before and after, also those on disk: an operator's results may have changed since."""
+    from torch._inductor.utils import fresh_cache  # takes a second to import
+
     torch._dynamo.reset()
-    yield
+    with fresh_cache():
+        yield
     torch._dynamo.reset()
 
 
