@@ -35,12 +35,12 @@ def demo(figure: Path | None, out: Path) -> None:
         tell_count(console, counter.explain(torch.ones(4), scene.boxes))
         tell_other_question(console, counter, scene)
         tell_soft_attention(console, counter, scene)
-    tell_photos(console, out)
     if figure is not None:
         from tallybox.figures.story import draw_story
 
         draw_story(figure)
-        console.print(f"Picture written to {figure}")
+        console.print(f"Picture written to {figure}\n")
+    tell_photos(console, out)
 
 
 def tell_photo(console: Console, scene: Scene) -> None:
