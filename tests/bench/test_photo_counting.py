@@ -14,7 +14,7 @@ from tests.support.photos import embedded_detector
 
 
 def test_every_stage_is_measured(monkeypatch):
-    monkeypatch.setattr(photo_counting, "PHOTOS", 2)
+    monkeypatch.setattr(photo_counting, "PHOTOS", 1)
     result = CliRunner().invoke(cli, ["bench", "photos", "--seconds", "0.01", "--device", "cpu", "--json"])
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["rows"]
