@@ -16,7 +16,9 @@ class Questions:
     images: NDArray[np.int64]  # [Q] the row of each question's photo in the store
     words: NDArray[np.int64]  # [Q, L] places in the vocabulary, from 1; 0 is padding, or a word it does not hold
     lengths: NDArray[np.int64]  # [Q] how many of them are the question's, at least 1
-    answers: NDArray[np.int64] | None  # [Q, 10] places of ten people's answers, -1 outside the vocabulary; None for a test
+    answers: (
+        NDArray[np.int64] | None
+    )  # [Q, 10] places of ten people's answers, -1 outside the vocabulary; None for a test
 
     def __len__(self) -> int:
         return len(self.question_ids)
