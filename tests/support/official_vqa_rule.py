@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 
 from tallybox.vqa.answers import CONTRACTIONS
 from tallybox.vqa.questions import Record
@@ -21,6 +22,7 @@ NUMBERS = dict(
 )
 
 
+@cache
 def literal_normalise(answer: str) -> str:
     marked = answer
     for mark in MARKS:
@@ -45,8 +47,8 @@ def literal_accuracy(prediction: str, answers: Sequence[str]) -> Fraction:
         answers = [literal_normalise(answer) for answer in answers]
         prediction = literal_normalise(prediction)
     subsets = list(itertools.combinations(answers, len(answers) - 1))
-    marks = [min(Fraction(sum(answer == prediction for answer in nine), 3), Fraction(1)) for nine in subsets]
-    return sum(marks, Fraction(0)) / len(marks)
+    thirds = [min(nine.count(prediction), 3) for nine in subsets]
+    return Fraction(sum(thirds), 3 * len(thirds))
 
 
 def literal_scores(
