@@ -12,11 +12,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 
 from tallybox.errors import InputError
+
+Values = TypeVar("Values", Tensor, NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Processes:
         """Whether this is the process that writes and speaks."""
         return self.rank == 0
 
-    def share(self, batch: Tensor) -> Tensor:
+    def share(self, batch: Values) -> Values:
         """Return this process's part of a batch, ``[B, ...]`` to ``[B / number, ...]``.
 
         >>> Processes(rank=1, number=2).share(torch.arange(6))
@@ -41,7 +45,8 @@ class Processes:
             raise InputError(
                 f"a batch must divide evenly among {self.number} processes, but got {len(batch)}; change batch"
             )
-        return batch.chunk(self.number)[self.rank]
+        size = len(batch) // self.number
+        return batch[self.rank * size : (self.rank + 1) * size]
 
 
 def current_processes() -> Processes:
@@ -83,6 +88,31 @@ def mean_over_processes(value: Tensor) -> Tensor:
     return total / processes.number
 
 
+class SumOverProcesses(torch.autograd.Function):
+    """A sum whose gradient, too, is that of all processes."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        """Add what each process has."""
+        total = value.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad_total: Tensor) -> Tensor:
+        """Each process's value counts in what every process makes of the total."""
+        grad_value = grad_total.clone()
+        distributed.all_reduce(grad_value)
+        return grad_value
+
+
+def sum_over_processes(value: Tensor) -> Tensor:
+    """Return the sum of a value that each process has its own of, differentiably."""
+    apply: Any = SumOverProcesses.apply  # torch leaves it untyped
+    total: Tensor = apply(value)
+    return total
+
+
 class SharedDropout(nn.Module):
     """Dropout ``[B, ...]`` whose masks do not depend on how a batch is divided among processes.
 
@@ -117,13 +147,11 @@ class SharedBatchNorm(nn.BatchNorm1d):
         processes = current_processes()
         if not self.training or processes.number == 1:
             return super().forward(input)
-        from torch.distributed.nn.functional import all_reduce  # differentiable
-
         examples = len(input) * processes.number
         values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
-        mean = all_reduce(values.sum(0)) / examples
+        mean = sum_over_processes(values.sum(0)) / examples
         centred = values - mean
-        variance = all_reduce(centred.square().sum(0)) / examples
+        variance = sum_over_processes(centred.square().sum(0)) / examples
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None

@@ -49,7 +49,8 @@ class TrainingConfig:
     )
     seed: int = 0
     precision: Precision = "auto"  # of products of matrices: bfloat16 on a GPU, float32 elsewhere
-    log_steps: int = 50  # steps that share a line of the log
+    fast: bool = True  # on a GPU: layers compiled, and a whole step replayed as one CUDA graph
+    log_steps: int = 100  # steps that share a line of the log
 
     def __post_init__(self) -> None:
         _check_choice("precision", self.precision, get_args(Precision))
@@ -121,7 +122,7 @@ def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
         if wanted is float and type(value) is int:
             value = float(value)
         if type(value) is not wanted:
-            kind = {int: "a whole number", float: "a number", str: "text"}[wanted]
+            kind = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[wanted]
             raise InputTypeError(f"{name} of [{table}] must be {kind}, but got {value!r}")
         checked[name] = value
     return checked
