@@ -18,7 +18,8 @@ from torch import distributed
 
 from tallybox.vqa.configuration import ModelConfig, TrainingConfig, VqaConfig
 from tallybox.vqa.prepared import Proposals, Questions
-from tallybox.vqa.training import TrainingData, train
+from tallybox.vqa.training import train
+from tallybox.vqa.training_data import TrainingData
 
 PHOTOS, FEATURES, WORDS, ANSWERS = 12, 6, 9, 5
 CPU = torch.device("cpu")
@@ -72,12 +73,12 @@ def tiny_config(
     )
 
 
-def train_with_another(rank: int, folder: str, number: int, name: str) -> None:
+def train_with_another(rank: int, folder: str, number: int) -> None:
     """What each of several processes does: train together with the others."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting_point", rank=rank, world_size=number)
     try:
-        train(tiny_data(), Path(folder) / "together", tiny_config(name), device=CPU)
+        train(tiny_data(), Path(folder) / "together", tiny_config(), device=CPU)
     finally:
         distributed.destroy_process_group()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,45 +15,14 @@ import torch
 from tallybox.distributed import Processes, current_processes
 from tallybox.errors import InputError, TallyboxError
 from tallybox.runs import RunFolder, read_results, write_atomically
-from tallybox.vqa.batches import Examples, PhotoStore, epoch_order, photo_sizes, place_examples
+from tallybox.vqa.batches import Examples, epoch_order, place_examples
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import VqaConfig
 from tallybox.vqa.learning import GraphedSteps, Learner
-from tallybox.vqa.model import DataSizes, VqaModel
-from tallybox.vqa.prepared import Questions
+from tallybox.vqa.model import VqaModel
+from tallybox.vqa.training_data import TrainingData, answerable
 
 OnProgress = Callable[[int, int], None]  # steps done, steps in all
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What a model learns from, and the words that its numbers stand for."""
-
-    questions: Questions
-    store: PhotoStore
-    words: tuple[str, ...]
-    answers: tuple[str, ...]
-
-    @property
-    def sizes(self) -> DataSizes:
-        """What a model's layers have to fit."""
-        most = int(photo_sizes(self.store).max(initial=1))
-        return DataSizes(len(self.words), len(self.answers), self.store.features.shape[1], most)
-
-
-def answerable(questions: Questions) -> Questions:
-    """Leave out questions that nobody gave an answer of the vocabulary to: there is nothing in them to learn."""
-    if questions.answers is None:
-        raise InputError("questions must have answers to learn from, but these have none; is it a test split?")
-    kept = (questions.answers >= 0).any(1)
-    return replace(
-        questions,
-        question_ids=questions.question_ids[kept],
-        images=questions.images[kept],
-        words=questions.words[kept],
-        lengths=questions.lengths[kept],
-        answers=questions.answers[kept],
-    )
 
 
 def train(
