@@ -22,35 +22,17 @@ from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
 ROOT = Path(__file__).parent.parent.parent
 
 
-# A softmax does not see a shift, and batch normalisation takes away what is added before it: the gradients of these are
-# rounding alone, which Adam turns into steps of full size. Neither loss nor answers depend on them.
-ARBITRARY = (
-    "to_glimpses.bias",
-    "from_count.0.bias",
-    "from_count.2.bias",
-    "from_count.2.running_mean",
-    "norm.running_mean",
-)
-
-
 def losses(folder: Path) -> list[tuple[int, float]]:
     return [(line["step"], line["loss"]) for line in read_results(folder / "results.jsonl")]
 
 
-def assert_same_run(one: Path, other: Path, **tolerance: float) -> None:
+def assert_same_run(one: Path, other: Path) -> None:
     (checkpoint, tensors), (expected, expected_tensors) = read_checkpoint(one), read_checkpoint(other)
     assert checkpoint == expected
     assert tensors.keys() == expected_tensors.keys()
     for name, value in expected_tensors.items():
-        if tolerance and any(part in name for part in ARBITRARY):
-            continue
-        if tolerance:
-            torch.testing.assert_close(tensors[name], value, **tolerance, msg=lambda m, name=name: f"{name}: {m}")
-        else:
-            assert torch.equal(tensors[name], value), name
-    for (step, loss), (expected_step, expected_loss) in zip(losses(one), losses(other), strict=True):
-        assert step == expected_step
-        assert loss == (pytest.approx(expected_loss, rel=1e-4) if tolerance else expected_loss)
+        assert torch.equal(tensors[name], value), name
+    assert losses(one) == losses(other)
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +103,15 @@ def test_killed_and_started_again_it_gives_the_same_run(tmp_path, uninterrupted,
 def test_two_processes_train_as_one_dropout_and_batch_normalisation_included(tmp_path):
     multiprocessing.spawn(vqa_tiny.train_with_another, args=(str(tmp_path), 2), nprocs=2)
     train(tiny_data(), tmp_path / "alone", tiny_config(), device=CPU)
-    # Sums in another order differ by rounding; Adam turns a gradient of nearly 0 into a step of either sign.
-    assert_same_run(tmp_path / "together", tmp_path / "alone", rtol=1e-2, atol=2e-3)
+    # Sums in another order differ by rounding. Where a weight's true gradient is 0 (a softmax does not see a shift,
+    # batch normalisation takes away what is added before it), Adam makes steps of full size of that: not all weights
+    # can agree, but the losses must.
+    together, alone = losses(tmp_path / "together"), losses(tmp_path / "alone")
+    assert [step for step, _ in together] == [step for step, _ in alone]
+    assert [loss for _, loss in together] == pytest.approx([loss for _, loss in alone], rel=1e-4)
+    tensors, expected = (read_checkpoint(tmp_path / name, prefix="model.")[1] for name in ("together", "alone"))
+    close = [torch.isclose(tensors[name], value, rtol=1e-3, atol=1e-4).flatten() for name, value in expected.items()]
+    assert torch.cat(close).float().mean() > 0.9
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path, uninterrupted):
