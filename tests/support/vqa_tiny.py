@@ -64,12 +64,20 @@ def tiny_data(questions: int = 21, seed: int = 0) -> TrainingData:
 
 
 def tiny_config(
-    name: str = "counting", *, epochs: int = 3, dropout: float = 0.5, batch: int = 4, half_life: int = 20
+    name: str = "counting",
+    *,
+    epochs: int = 3,
+    dropout: float = 0.5,
+    batch: int = 4,
+    half_life: int = 20,
+    precision: str = "auto",
 ) -> VqaConfig:
     sizes = {"embedding": 4, "question": 6, "attention": 5, "classifier": 7, "max_objects": 3}
     return VqaConfig(
         ModelConfig(name=name, dropout=dropout, **sizes),
-        TrainingConfig(batch=batch, epochs=epochs, learning_rate=0.01, half_life=half_life, log_steps=2),
+        TrainingConfig(
+            batch=batch, epochs=epochs, learning_rate=0.01, half_life=half_life, log_steps=2, precision=precision
+        ),
     )
 
 
@@ -78,7 +86,7 @@ def train_with_another(rank: int, folder: str, number: int) -> None:
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting_point", rank=rank, world_size=number)
     try:
-        train(tiny_data(), Path(folder) / "together", tiny_config(), device=CPU)
+        train(tiny_data(), Path(folder) / "together", tiny_config(precision="float64"), device=CPU)
     finally:
         distributed.destroy_process_group()
 

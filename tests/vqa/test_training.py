@@ -102,16 +102,15 @@ def test_killed_and_started_again_it_gives_the_same_run(tmp_path, uninterrupted,
 
 def test_two_processes_train_as_one_dropout_and_batch_normalisation_included(tmp_path):
     multiprocessing.spawn(vqa_tiny.train_with_another, args=(str(tmp_path), 2), nprocs=2)
-    train(tiny_data(), tmp_path / "alone", tiny_config(), device=CPU)
-    # Sums in another order differ by rounding. Where a weight's true gradient is 0 (a softmax does not see a shift,
-    # batch normalisation takes away what is added before it), Adam makes steps of full size of that: not all weights
-    # can agree, but the losses must.
+    train(tiny_data(), tmp_path / "alone", tiny_config(precision="float64"), device=CPU)
+    # Not in float32: where the true gradient is 0 (a softmax does not see a shift, batch normalisation takes away
+    # what is added before it), Adam makes steps of full size of what is left by rounding.
     together, alone = losses(tmp_path / "together"), losses(tmp_path / "alone")
     assert [step for step, _ in together] == [step for step, _ in alone]
-    assert [loss for _, loss in together] == pytest.approx([loss for _, loss in alone], rel=1e-4)
+    assert [loss for _, loss in together] == pytest.approx([loss for _, loss in alone], rel=1e-6)  # logged in float32
     tensors, expected = (read_checkpoint(tmp_path / name, prefix="model.")[1] for name in ("together", "alone"))
-    close = [torch.isclose(tensors[name], value, rtol=1e-3, atol=1e-4).flatten() for name, value in expected.items()]
-    assert torch.cat(close).float().mean() > 0.9
+    close = [torch.isclose(tensors[name], value, rtol=1e-6, atol=1e-6).flatten() for name, value in expected.items()]
+    assert torch.cat(close).float().mean() == 1
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path, uninterrupted):

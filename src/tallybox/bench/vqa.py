@@ -19,7 +19,7 @@ from tallybox.bench.measure import Row, median_ms, peak_bytes
 from tallybox.errors import TallyboxError
 from tallybox.vqa.batches import Examples, LabelledBatch
 from tallybox.vqa.configuration import ModelConfig, Precision, TrainingConfig
-from tallybox.vqa.learning import GraphedSteps, Learner
+from tallybox.vqa.learning import GraphedSteps, Learner, computing_in
 from tallybox.vqa.model import DataSizes, VqaModel, attended
 from tallybox.vqa.prepared import Proposals, Questions
 
@@ -225,7 +225,7 @@ def parts(steps: Steps) -> dict[str, Callable[[], object]]:
     learner, model = steps.learner, steps.learner.model.train()
     labelled = steps.batch()
     batch = labelled.batch
-    with torch.no_grad(), autocast(learner):
+    with torch.no_grad(), computing_in(learner.dtype, learner.device):
         question = model.question(batch.words, batch.lengths)
         glimpses = model.attention(batch.features, question).float()
         seen = attended(batch.features, glimpses, batch.mask)
@@ -235,7 +235,7 @@ def parts(steps: Steps) -> dict[str, Callable[[], object]]:
         given = [leaf.detach().requires_grad_() for leaf in leaves]
 
         def once() -> None:
-            with autocast(learner):
+            with computing_in(learner.dtype, learner.device):
                 output = run(*given)
             output.float().sum().backward()
             learner.optimiser.zero_grad()
@@ -261,8 +261,3 @@ def parts(steps: Steps) -> dict[str, Callable[[], object]]:
         "classifier": both(lambda s, q, c: model.classifier(s, q, c), seen, question, count),
         "Adam": update,
     }
-
-
-def autocast(learner: Learner) -> torch.autocast:
-    """Compute in the learner's precision."""
-    return torch.autocast(learner.device.type, learner.dtype, enabled=learner.dtype != torch.float32)

@@ -106,7 +106,8 @@ class Examples:
 
     def at(self, rows: Tensor, *, proposals: int, words: int) -> LabelledBatch:
         """Return the questions in ``rows [B]`` padded to given sizes; nothing waits for the device."""
-        batch = Batch(*self.photos.at(self.images[rows], proposals), self.words[rows, :words], self.lengths[rows])
+        lengths = self.lengths[rows].clamp(max=words)  # a graph is captured with questions that may be longer
+        batch = Batch(*self.photos.at(self.images[rows], proposals), self.words[rows, :words], lengths)
         return LabelledBatch(batch, no_answers(rows) if self.answers is None else self.answers[rows])
 
     def batches(self, order: Iterable[Rows], processes: Processes = ALONE) -> Iterator[LabelledBatch]:

@@ -12,7 +12,7 @@ from tallybox.checks import check_count
 from tallybox.errors import InputError, InputTypeError
 
 ModelName = Literal["baseline", "nms", "counting", "presence"]
-Precision = Literal["auto", "float32", "bfloat16"]
+Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TrainingConfig:
         2.0  # times the learning rate for the count component; the published code's, the paper is silent
     )
     seed: int = 0
-    precision: Precision = "auto"  # of products of matrices: bfloat16 on a GPU, float32 elsewhere
+    precision: Precision = "auto"  # auto: bfloat16 for products of matrices on a GPU, else float32; float64 throughout
     fast: bool = True  # on a GPU: layers compiled, and a whole step replayed as one CUDA graph
     log_steps: int = 100  # steps that share a line of the log
 

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import torch
 
 from tallybox.errors import InputError
-from tallybox.vqa.checkpoints import load_model
+from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.configuration import ModelName
+from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import predict
+from tallybox.vqa.prepared import Questions
 from tallybox.vqa.preparing import PHOTOS, VOCABULARY
+from tallybox.vqa.published import load_published
+from tallybox.vqa.questions import Record
 from tallybox.vqa.scoring import KEYS, Scores, score
 from tallybox.vqa.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.store import FeatureStore
 from tallybox.vqa.table import mean_and_deviation
 from tallybox.vqa.vocabulary import Vocabulary
+
+PUBLISHED_SUFFIXES = (".pth", ".pt")
 
 
 def evaluate_runs(
@@ -58,14 +66,29 @@ def predict_run(
 def _predict(
     run: Path, folder: Path, split: str, device: torch.device, on_progress: Callable[[int, int], None]
 ) -> tuple[str, dict[int, str]]:
-    model, checkpoint = load_model(run)
-    if Vocabulary.load(folder / VOCABULARY).words != checkpoint.words:
-        raise InputError(
-            f"{folder} must have the vocabulary of {run}, but has another; prepare it with --vocabulary of the first"
-        )
+    model, checkpoint = load_run(run)
     questions, store = open_questions(folder, split), FeatureStore.open(folder / PHOTOS)
+    if Vocabulary.load(folder / VOCABULARY).words != checkpoint.words:
+        questions = in_words_of(checkpoint, questions, open_records(folder, split))
     answers = predict(model, checkpoint, questions, store, device=device, on_progress=on_progress)
     return checkpoint.config.model.name, answers
+
+
+def load_run(run: Path) -> tuple[VqaModel, Checkpoint]:
+    """Return the model of a run's folder, or of a file of the published code."""
+    return load_published(run) if run.suffix in PUBLISHED_SUFFIXES else load_model(run)
+
+
+def in_words_of(checkpoint: Checkpoint, questions: Questions, records: Sequence[Record]) -> Questions:
+    """Return questions with their words numbered as a model learned them, whatever they were prepared with."""
+    vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
+    encoded = [vocabulary.encode_question(record.text) for record in records]
+    words = np.zeros((len(encoded), max(map(len, encoded), default=1)), np.int64)
+    for row, places in enumerate(encoded):
+        words[row, : len(places)] = places
+    return replace(
+        questions, words=words, lengths=np.array([len(places) for places in encoded], np.int64), answers=None
+    )
 
 
 def summarise(scores: Mapping[str, Sequence[Scores]]) -> dict[str, Any]:
@@ -92,7 +115,10 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
         return prepared
     described = run / "config.json"
     if not described.exists():
-        raise InputError(f"{run} must be a folder that tallybox vqa train wrote, but it has no config.json")
+        raise InputError(
+            f"{run} must be a folder that tallybox vqa train wrote, but it has no config.json; "
+            "for a checkpoint alone, name the questions' folder with --prepared"
+        )
     folder = Path(json.loads(described.read_text())["config"]["prepared"])
     if not folder.exists():
         raise InputError(f"{run} was trained from {folder}, which is not there; name where it is with --prepared")

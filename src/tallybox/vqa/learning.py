@@ -12,7 +12,7 @@ from tallybox.distributed import current_processes, mean_over_processes
 from tallybox.errors import InputError
 from tallybox.vqa.batches import Examples, LabelledBatch, Rows
 from tallybox.vqa.configuration import Precision, TrainingConfig
-from tallybox.vqa.model import VqaModel
+from tallybox.vqa.model import VqaModel, at_least_float32
 
 PEOPLE = 10  # who answered each question
 WORDS_OF_A_GRAPH = 4  # questions are padded to multiples of this, so that a few graphs serve all
@@ -24,7 +24,7 @@ def soft_cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
 
     ``logits [B, K]``, ``answers [B, 10]`` with -1 for what is not among the K: it adds nothing.
     """
-    log_probability = logits.float().log_softmax(-1)
+    log_probability = at_least_float32(logits).log_softmax(-1)
     said = answers >= 0
     of_people = log_probability.gather(1, answers.clamp(min=0))
     return -(of_people * said).sum(1).mean() / PEOPLE
@@ -40,7 +40,13 @@ def computing_dtype(precision: Precision, device: torch.device) -> torch.dtype:
     """Return what products of matrices are computed in."""
     if precision == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return torch.bfloat16 if precision == "bfloat16" else torch.float32
+    return {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}[precision]
+
+
+def computing_in(dtype: torch.dtype, device: torch.device) -> torch.autocast:
+    """Compute products of matrices in half precision where that is asked for."""
+    # A captured step must cast weights anew each time: nothing may be kept from the step before.
+    return torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16, cache_enabled=False)
 
 
 class Learner:
@@ -50,7 +56,7 @@ class Learner:
         self.config = config
         self.device = device
         self.dtype = computing_dtype(config.precision, device)
-        self.model = model.to(device)
+        self.model = model.to(device, torch.float64 if self.dtype == torch.float64 else torch.float32)
         self.steps = 0
         component = [] if model.count is None else list(model.count.parameters())
         others = [p for p in model.parameters() if all(p is not c for c in component)]
@@ -101,10 +107,7 @@ class Learner:
         """Do what a step asks of the device; nothing waits for it."""
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
-        # A captured step must cast weights anew each time: nothing may be kept from the step before.
-        with torch.autocast(
-            self.device.type, self.dtype, enabled=self.dtype != torch.float32, cache_enabled=self.device.type != "cuda"
-        ):
+        with computing_in(self.dtype, self.device):
             logits = self.answering(labelled.batch)
         loss = soft_cross_entropy(logits, labelled.answers)
         loss.backward()

@@ -78,6 +78,11 @@ def unit_length(features: Tensor) -> Tensor:
     return nn.functional.normalize(features.float(), dim=-1)
 
 
+def at_least_float32(values: Tensor) -> Tensor:
+    """Return half precision as float32, and all else as it is."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
 def fuse(x: Tensor, y: Tensor) -> Tensor:
     """x ◇ y = ReLU(x + y) - (x - y)², of projections that broadcast."""
     return torch.relu(x + y) - (x - y).square()
@@ -86,7 +91,7 @@ def fuse(x: Tensor, y: Tensor) -> Tensor:
 def attended(features: Tensor, glimpses: Tensor, mask: Tensor) -> Tensor:
     """Return each glimpse's mean of the features ``[B, G * F]``, weighted by its softmax over real proposals."""
     lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals is seen as zeros, not as NaN
-    weights = glimpses.float().masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
+    weights = at_least_float32(glimpses).masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
     return (weights.mT.to(features.dtype) @ features).flatten(1)  # [B, G, N] @ [B, N, F]
 
 

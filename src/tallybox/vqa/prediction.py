@@ -13,7 +13,7 @@ from tallybox.errors import InputError
 from tallybox.runs import write_atomically
 from tallybox.vqa.batches import PhotoStore, place_examples
 from tallybox.vqa.checkpoints import Checkpoint
-from tallybox.vqa.learning import computing_dtype
+from tallybox.vqa.learning import computing_dtype, computing_in
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prepared import Questions
 
@@ -37,9 +37,9 @@ def predict(
         )
     dtype = computing_dtype(checkpoint.config.training.precision, device)
     examples = place_examples(questions, store, device, dtype)
-    model = model.to(device).eval()
+    model = model.to(device, torch.float64 if dtype == torch.float64 else torch.float32).eval()
     places: list[int] = []
-    with torch.inference_mode(), torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
+    with torch.inference_mode(), computing_in(dtype, device):
         for labelled in examples.batches(_in_order(len(questions))):
             places += model(labelled.batch).argmax(-1).tolist()
             on_progress(len(places), len(questions))

@@ -26,7 +26,7 @@ FIRST_TABLE = {"Yes/No": "yes/no", "Number": "number", "Other": "other", "All": 
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(runs: tuple[Path, ...], split: str, prepared: Path | None, device: str | None, as_json: bool) -> None:
-    """Score RUNS; of several runs of a model, mean and sample deviation are shown."""
+    """Score RUNS (folders, or .pth files of the published code); of several of a model, mean and sample deviation."""
     from tallybox.vqa.evaluation import evaluate_runs, summarise
 
     with progress_steps() as show:

@@ -19,7 +19,7 @@ from tallybox.cli.progress import progress_bar
 )
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
 def predict(run: Path, out: Path, split: str, prepared: Path | None, device: str | None) -> None:
-    """Answer all questions of a split with a trained RUN, in the form that the test server takes."""
+    """Answer all questions of a split with a RUN (or a .pth file of the published code) for the test server."""
     from tallybox.vqa.evaluation import predict_run
     from tallybox.vqa.prediction import write_results
 
