@@ -59,7 +59,8 @@ class FeatureStore:
             expected, found = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
             if found != expected:
                 raise InputError(f"{folder / name} must have {expected} bytes, but has {found}; prepare it again")
-            arrays[name] = np.memmap(folder / name, dtype, "r", shape=shape)
+            mapped = np.memmap(folder / name, dtype, "r", shape=shape)
+            arrays[name] = mapped.view(np.ndarray)  # still mapped; parts of it are cheaper to name
         return cls(folder, header, index, arrays)
 
     def __len__(self) -> int:
@@ -77,17 +78,20 @@ class FeatureStore:
             )
         return rows
 
-    def read(self, rows: Sequence[int] | NDArray[np.int64]) -> Proposals:
-        """Return the proposals of some photos, padded with zeros to the longest of them."""
+    def read(self, rows: Sequence[int] | NDArray[np.int64], buffer: Buffer | None = None) -> Proposals:
+        """Return the proposals of some photos, padded with zeros to the longest of them.
+
+        With a buffer they lie in its memory, until it is used again: several times faster than new memory each time.
+        """
         rows = np.asarray(rows, np.int64)
         starts, numbers = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
         longest = int(numbers.max(initial=0))
-        features = np.empty((len(rows), longest, self.features.shape[1]), np.float16)
-        boxes = np.zeros((len(rows), longest, 4), np.float32)
+        features, boxes = (buffer or Buffer()).arrays(len(rows), longest, self.features.shape[1])
         for place, (start, number) in enumerate(zip(starts.tolist(), numbers.tolist(), strict=True)):
             features[place, :number] = self.features[start : start + number]
             features[place, number:] = 0
             boxes[place, :number] = self.boxes_xyxy[start : start + number]
+            boxes[place, number:] = 0
         return Proposals(features, boxes, np.arange(longest) < numbers[:, None])
 
     def verify(self) -> None:
@@ -102,6 +106,24 @@ class FeatureStore:
             for (name, part), expected in zip(parts.items(), sums, strict=True):
                 if _sha256(part) != expected:
                     raise _damaged(self.folder / name, f" in photos {photos.start} to {photos.stop - 1}")
+
+
+class Buffer:
+    """Memory for the proposals of a batch, kept and grown; one for each batch that is in use at a time."""
+
+    def __init__(self) -> None:
+        self._features, self._boxes = np.empty(0, np.float16), np.empty(0, np.float32)
+
+    def arrays(self, photos: int, proposals: int, width: int) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+        """Return `[photos, proposals, width]` and `[photos, proposals, 4]`, filled with whatever was there."""
+        if self._features.size < photos * proposals * width:
+            self._features = np.empty(photos * proposals * width, np.float16)
+        if self._boxes.size < photos * proposals * 4:
+            self._boxes = np.empty(photos * proposals * 4, np.float32)
+        return (
+            self._features[: photos * proposals * width].reshape(photos, proposals, width),
+            self._boxes[: photos * proposals * 4].reshape(photos, proposals, 4),
+        )
 
 
 class StoreWriter:
