@@ -12,7 +12,11 @@ from tallybox.vqa.store import FeatureStore, StoreWriter
 
 def test_rows_name_both():
     rows = list(bench_vqa_loading(seconds=0.01, photos=66))
-    assert [row.case for row in rows] == ["64 photos of 10 to 100 proposals", "64 photos of 36 proposals"]
+    assert [row.case for row in rows] == [
+        f"64 photos of {number} proposals, beside HDF5 {way}"
+        for number in ("10 to 100", "36")
+        for way in ("by name", "at hand")
+    ]
     assert all(row.median_ms > 0 and row.reference_ms > row.median_ms for row in rows)
 
 

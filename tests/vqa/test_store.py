@@ -64,6 +64,19 @@ def test_a_buffer_gives_the_same_in_its_own_memory(tmp_path):
     assert not np.shares_memory(store.read([1, 2]).features, kept.features)
 
 
+def test_gathered_without_padding(tmp_path):
+    photos = small_photos(6)
+    store = FeatureStore.open(write(tmp_path / "photos", photos))
+    buffer = Buffer()
+    for rows in ([4, 0, 4], [2], []):
+        found = store.gather(rows, buffer)
+        assert len(found.offsets) == len(rows) + 1
+        for place, row in enumerate(rows):
+            part = slice(found.offsets[place], found.offsets[place + 1])
+            np.testing.assert_array_equal(found.features[part], photos[row].features)
+            np.testing.assert_array_equal(found.boxes_xyxy[part], photos[row].boxes_xyxy)
+
+
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("stop_after", [1, 3, 4, 5, 8, 11])
 def test_taken_up_again_it_becomes_the_same(tmp_path, stop_after):

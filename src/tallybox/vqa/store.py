@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,15 @@ FLOAT16, FLOAT32 = np.dtype("<f2"), np.dtype("<f4")
 LARGEST = float(np.finfo(FLOAT16).max)
 PHOTOS_IN_BLOCK = 256  # written, made safe and summed together
 FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RaggedProposals:
+    """Proposals of B photos one after another, M in all, with F features each."""
+
+    features: NDArray[np.float16]  # [M, F]
+    boxes_xyxy: NDArray[np.float32]  # [M, 4] pixels
+    offsets: NDArray[np.int64]  # [B + 1] where each photo's begin
 
 
 class FeatureStore:
@@ -93,6 +103,21 @@ class FeatureStore:
             boxes[place, :number] = self.boxes_xyxy[start : start + number]
             boxes[place, number:] = 0
         return Proposals(features, boxes, np.arange(longest) < numbers[:, None])
+
+    def gather(self, rows: Sequence[int] | NDArray[np.int64], buffer: Buffer | None = None) -> RaggedProposals:
+        """Return the proposals of some photos one after another, without padding: half the bytes to copy and to send.
+
+        With a buffer they lie in its memory, as for `read`.
+        """
+        rows = np.asarray(rows, np.int64)
+        starts, ends = self.offsets[rows], self.offsets[rows + 1]
+        offsets = np.concatenate(([0], np.cumsum(ends - starts, dtype=np.int64)))
+        features, boxes = (buffer or Buffer()).arrays(1, int(offsets[-1]), self.features.shape[1])
+        parts = [slice(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        if parts:
+            np.concatenate([self.features[part] for part in parts], out=features[0])
+            np.concatenate([self.boxes_xyxy[part] for part in parts], out=boxes[0])
+        return RaggedProposals(features[0], boxes[0], offsets)
 
     def verify(self) -> None:
         """Raise unless every byte is what was written."""
