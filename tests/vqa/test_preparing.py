@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +14,14 @@ import numpy as np
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.vqa.bottom_up import write_tsv
+from tallybox.vqa.answers import normalise
+from tallybox.vqa.bottom_up import Photo, write_tsv
 from tallybox.vqa.preparing import SplitFiles, official_files, prepare
+from tallybox.vqa.questions import read_questions, read_records
 from tallybox.vqa.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.store import FeatureStore
 from tallybox.vqa.vocabulary import Vocabulary
+from tests.support.shared_data import data_folder
 from tests.support.vqa_files import annotation, annotations_file, question, questions_file, small_photos, small_set
 
 
@@ -99,6 +103,27 @@ def test_several_files_of_features_and_a_photo_twice(tmp_path, official, prepare
     for name in ("features", "boxes_xyxy", "image_ids"):
         one, other = (getattr(FeatureStore.open(folder / "photos"), name) for folder in (prepared, tmp_path / "parts"))
         np.testing.assert_array_equal(one, other)
+
+
+def test_real_questions(tmp_path):
+    folder = data_folder("vqa2-subset")
+    real = official_files(folder)
+    assert list(real) == ["train", "val"]
+    asked = read_questions(real["val"].questions)
+    box, feature = np.array([[0, 0, 9, 9]], np.float32), np.ones((1, 2), np.float32)
+    photos = [Photo(image_id, (640, 480), box, feature) for image_id in sorted({one.image_id for one in asked})]
+    write_tsv(tmp_path / "features.tsv", photos)
+    done = prepare({"train": real["val"]}, [tmp_path / "features.tsv"], tmp_path / "prepared")
+    vocabulary = Vocabulary.load(tmp_path / "prepared" / "vocabulary.json")
+    assert (done.questions["train"], done.answers) == (8977, 3000)
+    said = Counter(
+        normalise(answer) for record in open_records(tmp_path / "prepared", "train") for answer in record.answers
+    )
+    assert [said[answer] for answer in vocabulary.answers] == sorted(said.values(), reverse=True)[:3000]
+    assert set(vocabulary.answers[:3]) == {"yes", "no", "2"}
+    assert 0 < done.unanswerable["train"] < 900
+    records = open_records(tmp_path / "prepared", "train")
+    assert records == read_records(real["val"].questions, real["val"].annotations)
 
 
 def test_again_it_changes_nothing(official, prepared):
