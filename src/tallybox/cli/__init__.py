@@ -17,6 +17,7 @@ COMMANDS = {
     "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
     "count": ("tallybox.cli.count", "Count the objects in photos and files of detections."),
+    "vqa": ("tallybox.cli.vqa", "Answer questions about photos: VQA v2."),
     "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
 }
 

@@ -55,6 +55,16 @@ def toy(device: str | None, seconds: float, as_json: bool, out: Path | None) -> 
 
 
 @bench.command()
+@measurement_options
+def vqa(device: str | None, seconds: float, as_json: bool, out: Path | None) -> None:
+    """Time a training step of the VQA model: at the paper's size on a GPU, at a small one on a CPU."""
+    from tallybox.bench.vqa import bench_vqa
+
+    where = chosen_device(device)
+    show_rows(bench_vqa(where, seconds), where, as_json=as_json, out=out)
+
+
+@bench.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True))
 @click.option("--estimator", "estimator_file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
 @measurement_options

@@ -1,0 +1,63 @@
+"""`tallybox vqa train`: train a model."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from tallybox.cli.device import chosen_device
+from tallybox.cli.progress import progress_bar
+from tallybox.distributed import device_of_process, joined_processes
+from tallybox.vqa.configuration import ModelName, Precision, read_configuration
+
+
+@click.command()
+@click.argument("prepared", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A TOML file of values.")
+@click.option("--split", default="train", show_default=True, help="train, or trainval for the test server.")
+@click.option("--model", "name", type=click.Choice(get_args(ModelName)), help="[default: counting]")
+@click.option("--epochs", type=int, help="[default: 100]")
+@click.option("--batch", type=int, help="Questions a step, of all processes together.  [default: 256]")
+@click.option("--seed", type=int, help="[default: 0]")
+@click.option("--precision", type=click.Choice(get_args(Precision)), help="Of products.  [default: auto]")
+@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def train(
+    prepared: Path,
+    out: Path,
+    config: Path | None,
+    split: str,
+    name: str | None,
+    device: str | None,
+    as_json: bool,
+    **training: Any,
+) -> None:
+    """Train a model on the PREPARED folder; after an interruption, the same command goes on where it was.
+
+    On several GPUs or machines: torchrun --nproc-per-node GPUS -m tallybox vqa train ...
+    """
+    from tallybox.vqa.training import train as train_model
+    from tallybox.vqa.training_data import open_training_data
+
+    values = read_configuration(config, model={"name": name}, training=training)
+    data = open_training_data(prepared, split)
+    described = {"prepared": str(prepared.resolve()), "split": split}
+    where = device_of_process(chosen_device(device))
+    start = time.perf_counter()
+    with joined_processes(where) as processes, progress_bar(f"training {values.model.name}") as show:
+        on_progress = show if processes.is_first else lambda done, total: None
+        done = train_model(data, out, values, device=where, described=described, on_progress=on_progress)
+    if not processes.is_first:
+        return
+    seconds = round(time.perf_counter() - start, 2)
+    if as_json:
+        click.echo(
+            json.dumps({"model": values.model.name, "epochs": done.epoch, "steps": done.steps, "seconds": seconds})
+        )
+        return
+    click.echo(f"{out}: {values.model.name}, {done.epoch} epochs, {done.steps} steps; {seconds} s this time")

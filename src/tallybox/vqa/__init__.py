@@ -1,0 +1,1 @@
+"""VQA v2: from the official files to answers."""

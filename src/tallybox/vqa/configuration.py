@@ -1,0 +1,140 @@
+"""What a model is made of and how it learns: the paper's values, and a TOML file that may say otherwise."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tallybox.checks import check_count
+from tallybox.errors import InputError, InputTypeError
+
+ModelName = Literal["baseline", "nms", "counting", "presence"]
+Precision = Literal["auto", "bfloat16", "float32", "float64"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The model of the paper's appendix "Baseline architecture", and what it counts with."""
+
+    name: ModelName = "counting"
+    embedding: int = 300  # of a word
+    question: int = 1024  # state of the GRU
+    attention: int = 512  # hidden units where proposals and question meet
+    glimpses: int = 2
+    classifier: int = 1024  # hidden units before the answers
+    dropout: float = 0.5  # before the GRU and every linear layer but the one after the count
+    max_objects: int = 10  # the count component's, and how many proposals the paper's takes
+
+    def __post_init__(self) -> None:
+        _check_choice("name", self.name, get_args(ModelName))
+        for name in ("embedding", "question", "attention", "glimpses", "classifier", "max_objects"):
+            check_count(name, getattr(self, name))
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout must be in [0, 1), but got {self.dropout}")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the paper trains, and what is ours to choose: where numbers are rounded, what is written down."""
+
+    batch: int = 256  # questions a step, of all processes together
+    epochs: int = 100
+    learning_rate: float = 0.0015  # of Adam
+    half_life: int = 50_000  # steps after which the learning rate is half as high
+    count_rate: float = (
+        2.0  # times the learning rate for the count component; the published code's, the paper is silent
+    )
+    seed: int = 0
+    precision: Precision = "auto"  # auto: bfloat16 for products of matrices on a GPU, else float32; float64 throughout
+    fast: bool = True  # on a GPU: layers compiled, and a whole step replayed as one CUDA graph
+    log_steps: int = 100  # steps that share a line of the log
+
+    def __post_init__(self) -> None:
+        _check_choice("precision", self.precision, get_args(Precision))
+        for name in ("batch", "epochs", "half_life", "log_steps"):
+            check_count(name, getattr(self, name))
+        for name in ("learning_rate", "count_rate"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be above 0, but got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class VqaConfig:
+    """A file's two tables, ``[model]`` and ``[training]``.
+
+    >>> VqaConfig.from_dict({"model": {"name": "nms"}}).model.name
+    'nms'
+    >>> VqaConfig.from_dict({"training": {"epoch": 3}})
+    Traceback (most recent call last):
+    tallybox.errors.InputError: [training] has no epoch; did you mean epochs?
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, tables: dict[str, Any]) -> VqaConfig:
+        """Take values from tables; what they leave out is the paper's."""
+        for name in tables:
+            if name not in ("model", "training"):
+                raise InputError(f"a configuration has no table {name}{_suggestion(name, ['model', 'training'])}")
+        return cls(
+            ModelConfig(**_values(ModelConfig, "model", tables.get("model", {}))),
+            TrainingConfig(**_values(TrainingConfig, "training", tables.get("training", {}))),
+        )
+
+
+def read_configuration(path: Path | None, **chosen: dict[str, Any]) -> VqaConfig:
+    """Read a TOML file, or nothing; ``model`` and ``training`` may overrule single values, None does not."""
+    tables: dict[str, Any] = {}
+    if path is not None:
+        try:
+            tables = tomllib.loads(path.read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InputError(f"{path} must be a TOML file, but: {error}") from None
+    for name, values in chosen.items():
+        tables[name] = tables.get(name, {}) | {key: value for key, value in values.items() if value is not None}
+    try:
+        return VqaConfig.from_dict(tables)
+    except InputError as error:
+        if path is None:
+            raise
+        raise InputError(f"{path}: {error}") from None
+
+
+def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
+    """Return a table's values, each of the type its default has."""
+    if not isinstance(values, dict):
+        raise InputTypeError(f"{table} must be a table, but got {values!r}; write [{table}] above its values")
+    defaults = {known.name: known.default for known in fields(config)}
+    checked = {}
+    for name, value in values.items():
+        if name not in defaults:
+            raise InputError(f"[{table}] has no {name}{_suggestion(name, list(defaults))}")
+        wanted = type(defaults[name])
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is not wanted:
+            kind = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[wanted]
+            raise InputTypeError(f"{name} of [{table}] must be {kind}, but got {value!r}")
+        checked[name] = value
+    return checked
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(known)}"
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(
+            f"{name} must be one of {', '.join(choices)}, but got {value!r}{_suggestion(value, [*choices])}"
+        )

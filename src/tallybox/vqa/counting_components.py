@@ -1,0 +1,83 @@
+"""What a model may count with. Each takes the glimpses before softmax, the boxes and the mask, and gives features.
+
+Legend: B questions, N proposals, G glimpses.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from tallybox.counter.module import Counter
+from tallybox.geometry import box_iou
+from tallybox.presence.module import PresenceCounter
+from tallybox.vqa.configuration import ModelConfig
+
+NMS_IOU_THRESHOLD = 0.5
+
+
+class CountComponent(nn.Module):
+    """Features of a count from ``glimpses [B, N, G]``, ``boxes [B, N, 4]`` and ``mask [B, N]``."""
+
+    features: int  # how many it gives
+
+
+class FirstGlimpse(CountComponent):
+    """A counting layer that looks at the first glimpse, through a logistic."""
+
+    def __init__(self, counter: Counter | PresenceCounter, features: int) -> None:
+        super().__init__()
+        self.counter = counter
+        self.features = features
+
+    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
+        """Return the layer's features, ``[B, features]``."""
+        features: Tensor = self.counter(glimpses[..., 0], boxes, mask)
+        return features
+
+
+class SuppressedCount(CountComponent):
+    """How many proposals greedy NMS leaves, one-hot; scores are the mean of the glimpses, none is too low."""
+
+    def __init__(self, most_proposals: int) -> None:
+        super().__init__()
+        self.features = most_proposals + 1
+
+    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
+        """Return the one-hot number, ``[B, most_proposals + 1]``; no gradient leads back."""
+        with torch.no_grad():
+            left = batched_nms(boxes, glimpses.mean(-1), mask, NMS_IOU_THRESHOLD).sum(-1)
+            return nn.functional.one_hot(left.clamp(max=self.features - 1), self.features).to(glimpses.dtype)
+
+
+def count_component(config: ModelConfig, most_proposals: int) -> CountComponent | None:
+    """Return what the named model counts with; the baseline does not count."""
+    objects = config.max_objects
+    match config.name:
+        case "baseline":
+            return None
+        case "nms":
+            return SuppressedCount(most_proposals)
+        case "counting":
+            return FirstGlimpse(Counter(objects, logits=True), features=objects + 1)
+        case "presence":
+            return FirstGlimpse(PresenceCounter(objects, logits=True), features=objects + 2)
+
+
+def batched_nms(boxes_xyxy: Tensor, scores: Tensor, mask: Tensor, iou_threshold: float) -> Tensor:
+    """Return which proposals greedy NMS keeps: ``[B, N, 4]``, ``[B, N]``, ``[B, N]`` to ``[B, N]`` bool.
+
+    The best is kept, and each that overlaps it by more than the threshold goes; then the next best that is left. Of
+    equal scores the earlier comes first. Many photos go through it at once, without a host that waits.
+
+    >>> boxes = torch.tensor([[[0.0, 0.0, 2.0, 2.0], [0.5, 0.0, 2.5, 2.0], [5.0, 5.0, 6.0, 6.0]]])
+    >>> batched_nms(boxes, torch.tensor([[0.1, 0.9, 0.5]]), torch.ones(1, 3, dtype=torch.bool), 0.5)
+    tensor([[False,  True,  True]])
+    """
+    order = scores.masked_fill(~mask, -torch.inf).argsort(dim=-1, descending=True, stable=True)  # padding comes last
+    ordered = boxes_xyxy.gather(1, order.unsqueeze(-1).expand_as(boxes_xyxy))
+    overlaps = (box_iou(ordered, ordered) > iou_threshold).triu(diagonal=1)  # [B, N, N]: row goes before column
+    kept = mask.gather(1, order)
+    for best in range(boxes_xyxy.shape[1] - 1):
+        kept = kept & ~(overlaps[:, best] & kept[:, best, None])
+    return torch.zeros_like(kept).scatter(1, order, kept)

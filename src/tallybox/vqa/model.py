@@ -1,0 +1,177 @@
+"""The paper's VQA model (appendix "Baseline architecture"): a question, proposals, two glimpses, an answer.
+
+Legend: B questions, N proposals (padded), F features, L words (padded), G glimpses, K answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tallybox.distributed import SharedBatchNorm, SharedDropout
+from tallybox.vqa.configuration import ModelConfig
+from tallybox.vqa.counting_components import count_component
+
+
+class Batch(NamedTuple):
+    """What a model is asked."""
+
+    features: Tensor  # [B, N, F], each proposal's of length 1 (L2)
+    boxes: Tensor  # [B, N, 4] corners, any unit
+    mask: Tensor  # [B, N] bool, True for a real proposal
+    words: Tensor  # [B, L] places in the vocabulary, 0 for none
+    lengths: Tensor  # [B] at least 1
+
+
+@dataclass(frozen=True)
+class DataSizes:
+    """What the data says about a model's layers."""
+
+    words: int  # in the vocabulary of questions
+    answers: int  # in that of answers
+    features: int  # of a proposal
+    proposals: int  # of the photo that has most
+
+
+class VqaModel(nn.Module):
+    """From a batch to logits of answers ``[B, K]``.
+
+    >>> model = VqaModel(ModelConfig(question=8, attention=8, classifier=8), DataSizes(20, 5, 3, 7))
+    >>> mask = torch.ones(2, 7, dtype=torch.bool)
+    >>> words, lengths = torch.tensor([[4, 9, 1], [2, 0, 0]]), torch.tensor([3, 1])
+    >>> model(Batch(torch.rand(2, 7, 3), torch.rand(2, 7, 4).sort(-1).values, mask, words, lengths)).shape
+    torch.Size([2, 5])
+    """
+
+    def __init__(self, config: ModelConfig, sizes: DataSizes) -> None:
+        super().__init__()
+        self.config = config
+        self.sizes = sizes
+        self.question = QuestionEncoder(config, sizes.words)
+        self.attention = Attention(config, sizes.features)
+        self.count = count_component(config, sizes.proposals)
+        self.classifier = Classifier(config, sizes, None if self.count is None else self.count.features)
+        self.apply(initialise)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the logits of the answers, ``[B, K]``."""
+        return self.answer(batch)[0]
+
+    def answer(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits of the answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``."""
+        question = self.question(batch.words, batch.lengths)
+        glimpses = self.attention(batch.features, question)
+        seen = attended(batch.features, glimpses, batch.mask)
+        count = None if self.count is None else self.count(glimpses, batch.boxes, batch.mask)
+        return self.classifier(seen, question, count), glimpses
+
+
+def unit_length(features: Tensor) -> Tensor:
+    """Scale each proposal's features to length 1 (L2), ``[..., F]`` to ``[..., F]``, in float32.
+
+    >>> unit_length(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    return nn.functional.normalize(features.float(), dim=-1)
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Return half precision as float32, and all else as it is."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def fuse(x: Tensor, y: Tensor) -> Tensor:
+    """x ◇ y = ReLU(x + y) - (x - y)², of projections that broadcast."""
+    return torch.relu(x + y) - (x - y).square()
+
+
+def attended(features: Tensor, glimpses: Tensor, mask: Tensor) -> Tensor:
+    """Return each glimpse's mean of the features ``[B, G * F]``, weighted by its softmax over real proposals."""
+    lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals is seen as zeros, not as NaN
+    weights = at_least_float32(glimpses).masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
+    return (weights.mT.to(features.dtype) @ features).flatten(1)  # [B, G, N] @ [B, N, F]
+
+
+class QuestionEncoder(nn.Module):
+    """The state of a GRU after a question's last word, ``[B, question]``."""
+
+    def __init__(self, config: ModelConfig, words: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words + 1, config.embedding, padding_idx=0)
+        self.dropout = SharedDropout(config.dropout)
+        self.gru = nn.GRU(config.embedding, config.question, batch_first=True)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """Read ``words [B, L]``, of which ``lengths [B]`` are the question's."""
+        embedded = self.dropout(torch.tanh(self.embedding(words)))
+        # cuDNN's half precision would be float16, whose gradients vanish without a scaled loss.
+        with torch.autocast(words.device.type, enabled=False):
+            states, _ = self.gru(embedded.to(self.gru.weight_hh_l0.dtype))
+        # What comes after the last word cannot change the state at it: no need to pack.
+        last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
+        state: Tensor = states.gather(1, last).squeeze(1)
+        return state
+
+
+class Attention(nn.Module):
+    """Glimpses before softmax, ``[B, N, G]``."""
+
+    def __init__(self, config: ModelConfig, features: int) -> None:
+        super().__init__()
+        self.from_features = nn.Linear(features, config.attention, bias=False)  # the question's has one
+        self.from_question = nn.Linear(config.question, config.attention)
+        self.to_glimpses = nn.Linear(config.attention, config.glimpses)
+        self.dropout = SharedDropout(config.dropout)
+
+    def forward(self, features: Tensor, question: Tensor) -> Tensor:
+        """Look at ``features [B, N, F]`` with ``question [B, question]`` in mind."""
+        x = self.from_features(self.dropout(features))
+        y = self.from_question(self.dropout(question)).unsqueeze(1)
+        glimpses: Tensor = self.to_glimpses(self.dropout(fuse(x, y)))
+        return glimpses
+
+
+class Classifier(nn.Module):
+    """Logits of the answers ``[B, K]``; the features of a count are added to the hidden layer."""
+
+    def __init__(self, config: ModelConfig, sizes: DataSizes, count_features: int | None) -> None:
+        super().__init__()
+        hidden = config.classifier
+        self.from_seen = nn.Linear(config.glimpses * sizes.features, hidden)
+        self.from_question = nn.Linear(config.question, hidden)
+        self.from_count = None
+        if count_features is not None:
+            self.from_count = nn.Sequential(nn.Linear(count_features, hidden), nn.ReLU(), SharedBatchNorm(hidden))
+        self.norm = SharedBatchNorm(hidden)
+        self.to_answers = nn.Linear(hidden, sizes.answers)
+        self.dropout = SharedDropout(config.dropout)
+
+    def forward(self, seen: Tensor, question: Tensor, count: Tensor | None) -> Tensor:
+        """Answer from ``seen [B, G * F]``, ``question [B, question]`` and ``count [B, features]``."""
+        hidden = fuse(self.from_seen(self.dropout(seen)), self.from_question(self.dropout(question)))
+        if self.from_count is not None:
+            hidden = hidden + self.from_count(count)
+        logits: Tensor = self.to_answers(self.dropout(self.norm(hidden)))
+        return logits
+
+
+def initialise(layer: nn.Module) -> None:
+    """Draw weights by Glorot's rule, each gate of the GRU for itself; biases start at 0."""
+    if isinstance(layer, nn.Linear):
+        nn.init.xavier_uniform_(layer.weight)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+    elif isinstance(layer, nn.Embedding):
+        nn.init.xavier_uniform_(layer.weight)
+        with torch.no_grad():
+            layer.weight[0].zero_()  # a word that is not known says nothing
+    elif isinstance(layer, nn.GRU):
+        for name, parameter in layer.named_parameters():
+            if name.startswith("bias"):
+                nn.init.zeros_(parameter)
+            else:
+                for gate in parameter.detach().chunk(3):
+                    nn.init.xavier_uniform_(gate)

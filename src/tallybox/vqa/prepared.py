@@ -1,0 +1,33 @@
+"""What `tallybox vqa prepare` writes and training reads: questions as numbers, photos as a ragged store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The questions of one split, ready for a model: Q questions of at most L words."""
+
+    question_ids: NDArray[np.int64]  # [Q]
+    images: NDArray[np.int64]  # [Q] the row of each question's photo in the store
+    words: NDArray[np.int64]  # [Q, L] places in the vocabulary, from 1; 0 is padding, or a word it does not hold
+    lengths: NDArray[np.int64]  # [Q] how many of them are the question's, at least 1
+    answers: (
+        NDArray[np.int64] | None
+    )  # [Q, 10] places of ten people's answers, -1 outside the vocabulary; None for a test
+
+    def __len__(self) -> int:
+        return len(self.question_ids)
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """Proposals of some photos, padded to the longest of them: B photos, N proposals, F features."""
+
+    features: NDArray[np.float16]  # [B, N, F]
+    boxes_xyxy: NDArray[np.float32]  # [B, N, 4] pixels
+    mask: NDArray[np.bool_]  # [B, N] True for a real proposal

@@ -1,0 +1,111 @@
+"""Prepare, train, evaluate, predict, as a user types them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tallybox.cli import cli
+from tallybox.vqa.scoring import KEYS
+from tests.support.vqa_files import small_set
+
+CONFIG = """
+[model]
+embedding = 4
+question = 6
+attention = 5
+classifier = 7
+[training]
+batch = 8
+epochs = 2
+"""
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a prepared set and two short runs of a model and one of another."""
+    folder = tmp_path_factory.mktemp("vqa")
+    small_set(folder / "files")
+    files = folder / "files"
+    prepared = run("vqa", "prepare", files, "--features", files / "features.tsv", "--out", folder / "prepared")
+    assert prepared.exit_code == 0, prepared.output
+    (folder / "small.toml").write_text(CONFIG)
+    for model, seed in (("counting", 0), ("counting", 1), ("baseline", 0)):
+        out = folder / f"{model}-{seed}"
+        given = ("--config", folder / "small.toml", "--model", model, "--seed", seed, "--device", "cpu")
+        trained = run("vqa", "train", folder / "prepared", "--out", out, *given)
+        assert trained.exit_code == 0, trained.output
+        assert f"{out}: {model}, 2 epochs" in trained.stdout
+    return folder
+
+
+def test_a_second_call_finds_nothing_left_to_do(folder):
+    given = ("--config", folder / "small.toml", "--model", "baseline", "--device", "cpu", "--json")
+    again = run("vqa", "train", folder / "prepared", "--out", folder / "baseline-0", *given, "--seed", 0)
+    assert json.loads(again.stdout).keys() == {"model", "epochs", "steps", "seconds"}
+    other = run("vqa", "train", folder / "prepared", "--out", folder / "baseline-0", *given, "--seed", 5)
+    assert other.exit_code == 1
+    assert other.stderr.startswith("Error: ")
+    assert "holds a run with another configuration (training differ)" in other.stderr
+
+
+def test_scores_of_a_single_model(folder):
+    found = json.loads(run("vqa", "evaluate", folder / "counting-0", "--device", "cpu", "--json").stdout)
+    assert found.keys() == {"counting", "model"}
+    assert found["model"] == found["counting"]
+    assert set(KEYS) - {"other"} <= found["counting"].keys()  # the small set has no other answers
+    assert "deviation" not in found["counting"]
+
+
+def test_scores_of_several_runs_have_mean_and_deviation(folder):
+    runs = [folder / name for name in ("counting-0", "counting-1", "baseline-0")]
+    alone = [json.loads(run("vqa", "evaluate", one, "--json").stdout)["model"] for one in runs]
+    found = json.loads(run("vqa", "evaluate", *runs, "--json").stdout)
+    assert list(found) == ["baseline", "counting"]
+    assert found["counting"]["all"] == pytest.approx((alone[0]["all"] + alone[1]["all"]) / 2)
+    difference = abs(alone[0]["all"] - alone[1]["all"])
+    assert found["counting"]["deviation"]["all"] == pytest.approx(difference / 2**0.5)
+    assert found["baseline"]["runs"] == 1
+
+    shown = run("vqa", "evaluate", *runs).stdout
+    assert "Baseline" in shown
+    assert "±" in shown
+    assert "Yes/No" in shown
+
+
+def test_predict_writes_the_results_file_of_the_test_server(folder):
+    out = folder / "results.json"
+    done = run("vqa", "predict", folder / "counting-0", "--out", out)
+    assert done.exit_code == 0, done.output
+    (result,) = json.loads(out.read_text())
+    assert result.keys() == {"question_id", "answer"}
+    assert result["question_id"] == 9
+    assert isinstance(result["answer"], str)
+
+
+def test_what_is_not_a_run_is_said_in_one_line(folder, tmp_path):
+    failed = run("vqa", "evaluate", tmp_path)
+    assert failed.exit_code == 1
+    assert "Error:" in failed.stderr
+    assert "tallybox vqa train" in failed.stderr
+    damaged = tmp_path / "checkpoint.safetensors"
+    damaged.write_bytes(b"nonsense")
+    failed = run("vqa", "evaluate", tmp_path, "--prepared", folder / "prepared")
+    assert failed.exit_code == 1
+    assert "must be a checkpoint of tallybox vqa train" in failed.stderr
+
+
+def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path):
+    given = ("--config", folder / "small.toml", "--epochs", 1, "--device", "cpu", "--json")
+    both = run("vqa", "train", folder / "prepared", "--out", tmp_path / "both", *given, "--split", "trainval")
+    train = run("vqa", "train", folder / "prepared", "--out", tmp_path / "train", *given)
+    assert json.loads(both.stdout)["steps"] > json.loads(train.stdout)["steps"]
+    absent = run("vqa", "train", folder / "prepared", "--out", tmp_path / "none", *given, "--split", "dev")
+    assert absent.exit_code == 1
+    assert "split must be one that" in absent.stderr

@@ -1,0 +1,104 @@
+"""A tiny set of questions and photos in memory, and processes that learn from it.
+
+In a module of its own, because a spawned process imports what it runs by name. As a program it trains into a folder:
+``python -m tests.support.vqa_tiny FOLDER MODEL EPOCHS [SECONDS OF SLEEP A STEP]``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import distributed
+
+from tallybox.vqa.configuration import ModelConfig, TrainingConfig, VqaConfig
+from tallybox.vqa.prepared import Proposals, Questions
+from tallybox.vqa.training import train
+from tallybox.vqa.training_data import TrainingData
+
+PHOTOS, FEATURES, WORDS, ANSWERS = 12, 6, 9, 5
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class MemoryStore:
+    """Photos in memory."""
+
+    offsets: NDArray[np.int64]
+    features: NDArray[np.float16]
+    boxes_xyxy: NDArray[np.float32]
+
+    def read(self, rows: NDArray[np.int64]) -> Proposals:
+        numbers = (self.offsets[1:] - self.offsets[:-1])[rows]
+        features = np.zeros((len(rows), numbers.max(), self.features.shape[1]), np.float16)
+        boxes = np.zeros((*features.shape[:2], 4), np.float32)
+        for place, row in enumerate(rows):
+            here = slice(self.offsets[row], self.offsets[row + 1])
+            features[place, : numbers[place]] = self.features[here]
+            boxes[place, : numbers[place]] = self.boxes_xyxy[here]
+        return Proposals(features, boxes, np.arange(features.shape[1]) < numbers[:, None])
+
+
+def tiny_data(questions: int = 21, seed: int = 0) -> TrainingData:
+    random = np.random.default_rng(seed)
+    offsets = np.concatenate(([0], random.integers(1, 8, PHOTOS).cumsum()))
+    corners = random.uniform(0, 50, (offsets[-1], 2))
+    store = MemoryStore(
+        offsets,
+        random.uniform(0, 3, (offsets[-1], FEATURES)).astype(np.float16),
+        np.concatenate((corners, corners + random.uniform(5, 40, corners.shape)), 1).astype(np.float32),
+    )
+    lengths = random.integers(1, 6, questions)
+    words = random.integers(0, WORDS + 1, (questions, 5)) * (np.arange(5) < lengths[:, None])
+    answers = random.integers(0, ANSWERS, (questions, 1)).repeat(10, 1)
+    answers[:, 7:] = random.integers(-1, ANSWERS, (questions, 3))
+    answers[3] = -1  # nothing to learn from
+    asked = Questions(np.arange(questions) + 100, random.integers(0, PHOTOS, questions), words, lengths, answers)
+    names = tuple(f"word{k}" for k in range(WORDS)), tuple(f"answer{k}" for k in range(ANSWERS))
+    return TrainingData(asked, store, *names)
+
+
+def tiny_config(
+    name: str = "counting",
+    *,
+    epochs: int = 3,
+    dropout: float = 0.5,
+    batch: int = 4,
+    half_life: int = 20,
+    precision: str = "auto",
+) -> VqaConfig:
+    sizes = {"embedding": 4, "question": 6, "attention": 5, "classifier": 7, "max_objects": 3}
+    return VqaConfig(
+        ModelConfig(name=name, dropout=dropout, **sizes),
+        TrainingConfig(
+            batch=batch, epochs=epochs, learning_rate=0.01, half_life=half_life, log_steps=2, precision=precision
+        ),
+    )
+
+
+def train_with_another(rank: int, folder: str, number: int) -> None:
+    """What each of several processes does: train together with the others."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting_point", rank=rank, world_size=number)
+    try:
+        train(tiny_data(), Path(folder) / "together", tiny_config(precision="float64"), device=CPU)
+    finally:
+        distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    pause = float(sys.argv[4]) if len(sys.argv) > 4 else 0.0
+
+    def say(done: int, total: int) -> None:
+        print(done, flush=True)
+        time.sleep(pause)
+
+    torch.set_num_threads(1)
+    train(
+        tiny_data(), Path(sys.argv[1]), tiny_config(sys.argv[2], epochs=int(sys.argv[3])), device=CPU, on_progress=say
+    )

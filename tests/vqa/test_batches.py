@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tallybox.distributed import Processes
+from tallybox.vqa import batches
+from tallybox.vqa.batches import Examples, ResidentPhotos, StreamedExamples, epoch_order, place_examples, read_ahead
+from tests.support.vqa_tiny import CPU, tiny_data
+
+ORDER = [np.array([4, 0, 7, 7]), np.array([1, 20, 3, 9])]
+
+
+@pytest.fixture(params=[Examples, StreamedExamples])
+def examples(request):
+    data = tiny_data()
+    return request.param(data.questions, data.store, CPU, torch.float32)
+
+
+def test_batches_hold_what_the_store_and_the_questions_hold(examples):
+    data = tiny_data()
+    for rows, (batch, answers) in zip(ORDER, examples.batches(ORDER), strict=True):
+        read = data.store.read(data.questions.images[rows])
+        assert torch.equal(batch.mask, torch.from_numpy(read.mask))
+        raw = torch.from_numpy(read.features).float()
+        expected = raw / raw.norm(dim=-1, keepdim=True)
+        assert (batch.features.norm(dim=-1)[batch.mask] - 1).abs().max() < 1e-6
+        torch.testing.assert_close(batch.features[batch.mask], expected[batch.mask])
+        assert torch.equal(batch.boxes[batch.mask], torch.from_numpy(read.boxes_xyxy)[batch.mask])
+        longest = data.questions.lengths[rows].max()
+        assert batch.words.tolist() == data.questions.words[rows, :longest].tolist()
+        assert batch.lengths.tolist() == data.questions.lengths[rows].tolist()
+        assert answers.tolist() == data.questions.answers[rows].tolist()
+
+
+def test_two_processes_get_the_halves_of_a_batch_padded_alike(examples):
+    whole = list(examples.batches(ORDER))
+    for rank in range(2):
+        for (batch, answers), half in zip(whole, examples.batches(ORDER, Processes(rank, 2)), strict=True):
+            mine = slice(rank * 2, rank * 2 + 2)
+            assert torch.equal(half.answers, answers[mine])
+            for value, expected in zip(half.batch, batch, strict=True):
+                assert value.shape == expected[mine].shape
+                real = batch.mask[mine] if value.dim() > 1 and value.shape[:2] == batch.mask[mine].shape else ...
+                assert torch.equal(value[real], expected[mine][real])
+
+
+def test_only_photos_that_are_asked_about_take_memory():
+    data = tiny_data()
+    rows = np.array([2, 5])
+    photos = ResidentPhotos(data.store, rows, CPU, torch.float32)
+    sizes = data.store.offsets[1:] - data.store.offsets[:-1]
+    assert len(photos.features) == sizes[rows].sum()
+    features, boxes, mask = photos.at(torch.tensor([5]), width=9)
+    assert features.shape == (1, 9, 6)
+    assert mask.sum() == sizes[5]
+    expected = data.store.boxes_xyxy[data.store.offsets[5] : data.store.offsets[6]]
+    assert boxes[mask].tolist() == expected.tolist()
+
+
+def test_questions_of_a_test_split_have_no_answers(examples):
+    data = tiny_data()
+    asked = type(data.questions)(*list(vars(data.questions).values())[:4], None)
+    unanswered = type(examples)(asked, data.store, CPU, torch.float32)
+    assert (next(unanswered.batches(ORDER)).answers == -1).all()
+
+
+def test_photos_that_do_not_fit_are_streamed(monkeypatch):
+    data = tiny_data()
+    assert isinstance(place_examples(data.questions, data.store, CPU, torch.float32), Examples)
+    monkeypatch.setattr(batches, "free_bytes", lambda device: 100)
+    assert isinstance(place_examples(data.questions, data.store, CPU, torch.float32), StreamedExamples)
+
+
+def test_an_epoch_shows_each_question_at_most_once_and_another_epoch_in_another_order():
+    first, again, second = (epoch_order(23, 5, seed=1, epoch=epoch) for epoch in (0, 0, 1))
+    assert first.shape == (4, 5)
+    assert len(set(first.flatten().tolist())) == 20
+    assert first.tolist() == again.tolist() != second.tolist()
+    assert epoch_order(23, 5, seed=2, epoch=0).tolist() != first.tolist()
+
+
+def test_reading_ahead_keeps_the_order_and_passes_on_an_error():
+    numbers = [np.array([k]) for k in range(9)]
+    assert list(read_ahead(numbers, lambda rows: int(rows[0]))) == list(range(9))
+
+    def fail_at_4(rows):
+        if rows[0] == 4:
+            raise OSError("the disk is gone")
+        return rows
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(read_ahead(numbers, fail_at_4))

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tallybox.errors import InputError
+from tallybox.vqa.checkpoints import FILE, Checkpoint, load_model, read_checkpoint, write_checkpoint
+from tallybox.vqa.configuration import ModelConfig, VqaConfig
+from tests.support.vqa_batches import SIZES, SMALL, random_batch, small_model
+
+
+def checkpoint(name: str = "counting") -> Checkpoint:
+    words, answers = (tuple(map(str, range(number))) for number in (SIZES.words, SIZES.answers))
+    return Checkpoint(VqaConfig(ModelConfig(name=name, **SMALL)), SIZES, words, answers, epoch=2, steps=9)
+
+
+def write(folder, model, described):
+    write_checkpoint(folder, described, ((f"model.{name}", value) for name, value in model.state_dict().items()))
+
+
+@pytest.mark.parametrize("name", ["baseline", "nms", "counting", "presence"])
+def test_a_model_comes_back_as_it_was(tmp_path, name):
+    model = small_model(name, dtype=torch.float32).eval()
+    write(tmp_path, model, checkpoint(name))
+    again, described = load_model(tmp_path)
+    assert described == checkpoint(name)
+    assert not list(tmp_path.glob("*.unfinished"))
+    batch = random_batch()
+    batch = batch._replace(features=batch.features.float(), boxes=batch.boxes.float())
+    assert torch.equal(again(batch), model(batch))
+    assert load_model(tmp_path / FILE)[1] == described
+
+
+def test_a_write_that_fails_leaves_the_earlier_one(tmp_path):
+    write(tmp_path, small_model("baseline"), checkpoint("baseline"))
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(TypeError):
+        write_checkpoint(tmp_path, checkpoint(), [("model.a", "no tensor")])
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_what_is_no_checkpoint_is_said_in_one_line(tmp_path):
+    with pytest.raises(InputError, match=f"it has no {FILE}"):
+        read_checkpoint(tmp_path)
+    (tmp_path / FILE).write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ")
+    with pytest.raises(InputError, match="must be a checkpoint of tallybox vqa train"):
+        read_checkpoint(tmp_path)
+    other = checkpoint("counting")
+    write(tmp_path, small_model("baseline"), other)
+    with pytest.raises(InputError, match="must hold the weights of a counting model") as raised:
+        load_model(tmp_path)
+    assert "\n" not in str(raised.value)
+    few = Checkpoint(other.config, SIZES, other.words[:-1], other.answers, 0, 0)
+    write(tmp_path, small_model("counting"), few)
+    with pytest.raises(InputError, match="vocabulary does not fit"):
+        load_model(tmp_path)

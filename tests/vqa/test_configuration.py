@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tallybox.errors import InputError
+from tallybox.vqa.configuration import ModelConfig, TrainingConfig, VqaConfig, read_configuration
+
+CONFIGS = Path(__file__).parent.parent.parent / "configs"
+
+
+def test_the_paper_s_file_says_what_the_defaults_say():
+    assert read_configuration(CONFIGS / "vqa_v2_paper.toml") == VqaConfig()
+    assert read_configuration(None) == VqaConfig()
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("vqa*.toml")), ids=lambda path: path.name)
+def test_every_file_is_read(path):
+    assert isinstance(read_configuration(path), VqaConfig)
+
+
+def test_values_are_overruled_one_by_one(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text('[model]\nname = "nms"\nquestion = 7\n[training]\nlearning_rate = 1\n')
+    config = read_configuration(path, model={"name": "counting", "question": None}, training={"seed": 3})
+    assert config.model == ModelConfig(name="counting", question=7)
+    assert config.training == TrainingConfig(learning_rate=1.0, seed=3)
+    assert VqaConfig.from_dict(config.to_dict()) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[training]\nepoch = 3", r"\[training\] has no epoch; did you mean epochs\?"),
+        ("[trainin]", "no table trainin; did you mean training"),
+        ("[training]\nepochs = 3.5", r"epochs of \[training\] must be a whole number, but got 3.5"),
+        ("[training]\nepochs = true", "must be a whole number"),
+        ("[model]\nname = 'count'", "name must be one of baseline, nms, counting, presence, but got 'count'"),
+        ("[model]\ndropout = 1.0", r"dropout must be in \[0, 1\)"),
+        ("[training]\nbatch = 0", "batch must be at least 1"),
+        ("[training]\nlearning_rate = 0.0", "learning_rate must be above 0"),
+        ("[training]\nprecision = 'half'", "precision must be one of"),
+        ("model = 3", "model must be a table"),
+        ("a =", "must be a TOML file"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line_with_the_file(tmp_path, text, said):
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said) as raised:
+        read_configuration(path)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tallybox.errors import InputError
+from tallybox.vqa.batches import LabelledBatch
+from tallybox.vqa.configuration import TrainingConfig
+from tallybox.vqa.learning import Learner, computing_dtype, people_agreeing, soft_cross_entropy
+from tests.support.vqa_batches import SIZES, random_batch, small_model
+
+CPU = torch.device("cpu")
+
+
+def labelled(questions: int = 8) -> LabelledBatch:
+    answers = torch.randint(-1, SIZES.answers, (questions, 10), generator=torch.Generator().manual_seed(2))
+    return LabelledBatch(random_batch(questions), answers)
+
+
+def test_the_loss_is_the_log_softmax_weighted_by_how_many_people_gave_each_answer():
+    logits = torch.tensor([[1.0, 2.0, -1.0], [0.0, 0.5, 3.0]])
+    answers = torch.tensor([[0, 0, 0, 1, 1, 2, -1, -1, -1, -1], [2] * 10])
+    expected = 0.0
+    for row, given in zip(logits.tolist(), answers.tolist(), strict=True):
+        total = math.log(sum(math.exp(value) for value in row))
+        expected -= sum((row[k] - total) * given.count(k) / 10 for k in range(3)) / 2
+    assert soft_cross_entropy(logits, answers).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_accuracy_counts_people_who_agree():
+    answers = torch.tensor([[1] * 2 + [0] * 8, [2] * 10, [-1] * 10])
+    logits = torch.eye(3)[[1, 2, 0]]
+    assert people_agreeing(logits, answers).item() == pytest.approx((0.6 + 1 + 0) / 3)
+
+
+def test_steps_are_those_of_plain_adam_with_a_falling_rate_and_twice_the_rate_for_the_counter():
+    config = TrainingConfig(batch=8, learning_rate=0.01, half_life=3, precision="float64")
+    learner = Learner(small_model("counting", dropout=0.0), config, CPU)
+    plain = small_model("counting", dropout=0.0).train()
+    counter = list(plain.count.parameters())
+    others = [p for p in plain.parameters() if all(p is not c for c in counter)]
+    optimiser = torch.optim.Adam([{"params": others}, {"params": counter}])
+    given = labelled()
+    for step in range(4):
+        for group, factor in zip(optimiser.param_groups, (1, 2), strict=True):
+            group["lr"] = 0.01 * factor * 0.5 ** (step / 3)
+        optimiser.zero_grad()
+        soft_cross_entropy(plain(given.batch), given.answers).backward()
+        optimiser.step()
+        learner.learn(given)
+    for (name, value), expected in zip(learner.model.named_parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def test_totals_are_sums_until_they_are_taken():
+    learner = Learner(small_model("baseline", dropout=0.0), TrainingConfig(batch=8, precision="float64"), CPU)
+    given = labelled()
+    learner.model.train()
+    first = soft_cross_entropy(learner.model(given.batch), given.answers).item()
+    learner.learn(given)
+    assert learner.take_totals()[0] == pytest.approx(first, rel=1e-5)
+    assert learner.take_totals() == (0, 0)
+
+
+def test_a_state_is_restored_in_place():
+    learner = Learner(small_model("counting"), TrainingConfig(batch=8, precision="float64"), CPU)
+    for _ in range(2):
+        learner.learn(labelled())
+    saved = {name: value.clone() for name, value in learner.tensors()}
+    places = {name: value.data_ptr() for name, value in learner.tensors()}
+    learner.learn(labelled())
+    learner.restore(saved, steps=2)
+    assert learner.steps == 2
+    for name, value in learner.tensors():
+        assert torch.equal(value, saved[name]), name
+        assert value.data_ptr() == places[name], name
+    del saved["model.count.counter.weight"]
+    with pytest.raises(InputError, match=r"must hold model\.count\.counter\.weight"):
+        learner.restore(saved, steps=2)
+
+
+def test_half_precision_learns_nearly_the_same():
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        model = small_model("counting", dropout=0.0, dtype=torch.float32)
+        learner = Learner(model, TrainingConfig(batch=8, precision=precision, learning_rate=0.01), CPU)
+        batch, answers = labelled()
+        batch = batch._replace(features=batch.features.to(learner.dtype), boxes=batch.boxes.float())
+        for _ in range(10):
+            learner.learn(LabelledBatch(batch, answers))
+        losses.append(learner.take_totals()[0])
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+
+
+def test_precision_by_device():
+    assert computing_dtype("auto", CPU) == torch.float32
+    assert computing_dtype("auto", torch.device("cuda")) == torch.bfloat16
+    assert computing_dtype("float32", torch.device("cuda")) == torch.float32
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("name", ["counting", "nms"])
+def test_layers_compile_and_learn_the_same(name):
+    results = []
+    for compiled in (False, True):
+        learner = Learner(small_model(name, dropout=0.0), TrainingConfig(batch=8, precision="float64"), CPU)
+        if compiled:
+            for part in (learner.model.attention, learner.model.classifier):
+                part.compile(backend="aot_eager", fullgraph=True)
+        for _ in range(2):
+            learner.learn(labelled())
+        results.append(learner.take_totals()[0])
+    assert results[0] == pytest.approx(results[1], rel=1e-6)

@@ -1,0 +1,196 @@
+"""The model against its equations, written out again for one question at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tallybox.distributed import SharedBatchNorm, SharedDropout
+from tallybox.vqa.configuration import ModelConfig
+from tallybox.vqa.model import Batch, DataSizes, VqaModel, unit_length
+from tests.support.vqa_batches import MODELS, SIZES, random_batch, small_model
+
+
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def literal_gru(weights, inputs):
+    """One question's state after its last word: gates in torch's order r, z, n."""
+    state = np.zeros(weights["question.gru.weight_hh_l0"].shape[1])
+    for x in inputs:
+        from_x = np.split(weights["question.gru.weight_ih_l0"] @ x + weights["question.gru.bias_ih_l0"], 3)
+        from_h = np.split(weights["question.gru.weight_hh_l0"] @ state + weights["question.gru.bias_hh_l0"], 3)
+        r, z = logistic(from_x[0] + from_h[0]), logistic(from_x[1] + from_h[1])
+        state = (1 - z) * np.tanh(from_x[2] + r * from_h[2]) + z * state
+    return state
+
+
+def literal_fuse(x, y):
+    return np.array([max(a + b, 0) - (a - b) ** 2 for a, b in zip(x, y, strict=True)])
+
+
+def literal_norm(weights, name, x):
+    mean, variance = weights[f"{name}.running_mean"], weights[f"{name}.running_var"]
+    return (x - mean) / np.sqrt(variance + 1e-5) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+
+def linear(weights, name, x):
+    return weights[f"{name}.weight"] @ x + weights.get(f"{name}.bias", 0)
+
+
+def literal_answer(model: VqaModel, batch: Batch, row: int):
+    """Logits and glimpses of one question, padding left out, as the appendix says it."""
+    weights = {name: value.numpy() for name, value in model.state_dict().items()}
+    real = batch.mask[row]
+    features, boxes = batch.features[row][real].numpy(), batch.boxes[row][real]
+    words = batch.words[row][: batch.lengths[row]].tolist()
+    question = literal_gru(weights, [np.tanh(weights["question.embedding.weight"][word]) for word in words])
+
+    from_question = linear(weights, "attention.from_question", question)
+    glimpses = np.array(
+        [
+            linear(
+                weights,
+                "attention.to_glimpses",
+                literal_fuse(linear(weights, "attention.from_features", v), from_question),
+            )
+            for v in features
+        ]
+    )
+    seen = []
+    for glimpse in glimpses.T:
+        share = [math.exp(value) / sum(math.exp(other) for other in glimpse) for value in glimpse]
+        seen.append(sum(part * v for part, v in zip(share, features, strict=True)))
+
+    hidden = literal_fuse(
+        linear(weights, "classifier.from_seen", np.concatenate(seen)),
+        linear(weights, "classifier.from_question", question),
+    )
+    if model.count is not None:
+        count = model.count(torch.from_numpy(glimpses)[None], boxes[None], torch.ones(1, len(boxes), dtype=torch.bool))
+        projected = np.maximum(linear(weights, "classifier.from_count.0", count[0].detach().numpy()), 0)
+        hidden = hidden + literal_norm(weights, "classifier.from_count.2", projected)
+    return linear(weights, "classifier.to_answers", literal_norm(weights, "classifier.norm", hidden)), glimpses
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_answers_and_glimpses_are_those_of_the_equations(name):
+    model, batch = small_model(name).eval(), random_batch()
+    with torch.no_grad():
+        logits, glimpses = model.answer(batch)
+        assert torch.equal(model(batch), logits)
+        for row in range(len(batch.mask)):
+            expected, expected_glimpses = literal_answer(model, batch, row)
+            got = glimpses[row][batch.mask[row]].numpy()
+            np.testing.assert_allclose(got, expected_glimpses, rtol=1e-10, atol=1e-12)
+            # The softmax is computed in float32 whatever the rest is.
+            np.testing.assert_allclose(logits[row].numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_changes_neither_an_answer_nor_a_gradient(name):
+    batch = random_batch()
+    g = torch.Generator().manual_seed(5)
+    padding = ~batch.mask.unsqueeze(-1)
+    after_end = torch.arange(batch.words.shape[1]) >= batch.lengths[:, None]
+    other = Batch(
+        torch.where(padding, torch.randn(batch.features.shape, generator=g).double(), batch.features),
+        torch.where(padding, torch.rand(batch.boxes.shape, generator=g).double().sort(-1).values, batch.boxes),
+        batch.mask,
+        torch.where(after_end, 3, batch.words),
+        batch.lengths,
+    )
+    wider = Batch(
+        nn.functional.pad(batch.features, (0, 0, 0, 2)),
+        nn.functional.pad(batch.boxes, (0, 0, 0, 2)),
+        nn.functional.pad(batch.mask, (0, 2)),
+        nn.functional.pad(batch.words, (0, 3)),
+        batch.lengths,
+    )
+    results = []
+    for padded in (batch, other, wider):
+        model = small_model(name, dropout=0.0)
+        logits = model(padded)
+        logits.square().sum().backward()
+        results.append({"logits": logits.detach(), **{n: p.grad for n, p in model.named_parameters()}})
+    for result in results[1:]:
+        for key, value in results[0].items():
+            torch.testing.assert_close(result[key], value, rtol=1e-5, atol=1e-6, msg=lambda m, key=key: f"{key}: {m}")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_parameter_learns_the_count_components_included(name):
+    model, batch = small_model(name, dropout=0.0), random_batch(16)
+    model(batch).square().sum().backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.abs().sum() > 0, key
+
+
+def test_nms_passes_no_gradient_to_what_it_counts():
+    glimpses = random_batch().features[..., :2].requires_grad_()
+    batch = random_batch()
+    assert not small_model("nms").count(glimpses, batch.boxes, batch.mask).requires_grad
+
+
+def test_a_photo_without_proposals_gets_an_answer():
+    batch = random_batch()
+    batch = batch._replace(mask=torch.zeros_like(batch.mask))
+    for name in MODELS:
+        assert small_model(name).eval()(batch).isfinite().all(), name
+
+
+def test_sizes_of_the_paper():
+    model = VqaModel(ModelConfig(), DataSizes(words=15_000, answers=3_000, features=2_048, proposals=100))
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    assert shapes["question.embedding.weight"] == (15_001, 300)
+    assert shapes["question.gru.weight_hh_l0"] == (3 * 1_024, 1_024)
+    assert shapes["attention.from_features.weight"] == (512, 2_048)
+    assert "attention.from_features.bias" not in shapes
+    assert shapes["attention.to_glimpses.weight"] == (2, 512)
+    assert shapes["classifier.from_seen.weight"] == (1_024, 2 * 2_048)
+    assert shapes["classifier.from_count.0.weight"] == (1_024, 11)
+    assert shapes["classifier.to_answers.weight"] == (3_000, 1_024)
+    assert shapes["count.counter.weight"] == (1, 8, 16)
+
+
+def test_dropout_of_one_half_stands_before_the_gru_and_every_linear_layer_but_the_one_after_the_count():
+    """Marks what dropout gave; then looks at what each layer takes."""
+    model, batch = VqaModel(ModelConfig(question=7), SIZES).double(), random_batch()
+    assert {m.probability for m in model.modules() if isinstance(m, SharedDropout)} == {0.5}
+    dropped: list[torch.Tensor] = []
+    taken: dict[str, bool] = {}
+    for name, layer in model.named_modules():
+        if isinstance(layer, SharedDropout):
+            layer.register_forward_hook(lambda layer, args, out: dropped.append(out))
+        if isinstance(layer, nn.Linear | nn.GRU):
+
+            def look(layer, args, name=name):
+                taken[name] = any(args[0] is out for out in dropped)
+
+            layer.register_forward_pre_hook(look)
+    model(batch)
+    assert taken.pop("classifier.from_count.0") is False
+    assert len(taken) == 7
+    assert all(taken.values()), taken
+
+
+def test_unit_length_of_half_precision_features():
+    features = torch.tensor([[300.0, 400.0], [0.0, 0.0]]).half()
+    torch.testing.assert_close(unit_length(features), torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
+
+
+def test_initial_weights_follow_glorot_and_an_unknown_word_says_nothing():
+    model = VqaModel(ModelConfig(), DataSizes(words=50, answers=30, features=40, proposals=5))
+    assert not model.question.embedding.weight[0].any()
+    for name, parameter in model.named_parameters():
+        if "bias" in name and "norm" not in name:
+            assert not parameter.any(), name
+    gate = model.question.gru.weight_hh_l0[:1024]
+    assert gate.abs().max().item() == pytest.approx(math.sqrt(6 / 2048), rel=1e-3)
+    assert isinstance(model.classifier.norm, SharedBatchNorm)

@@ -1,0 +1,158 @@
+"""A checkpoint as the published code writes it: made here from its names and shapes, and computed with by hand."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from tallybox import compat
+from tallybox.errors import InputError
+from tallybox.vqa.model import Batch, unit_length
+from tallybox.vqa.published import load_published
+
+WORDS, ANSWERS, EMBEDDING, QUESTION, FEATURES, HIDDEN, CLASSIFIER, OBJECTS = 7, 5, 4, 6, 9, 8, 10, 3
+
+
+def published_layers() -> nn.ModuleDict:
+    torch.manual_seed(3)
+    layers = nn.ModuleDict(
+        {
+            "text": nn.ModuleDict(
+                {"embedding": nn.Embedding(WORDS + 1, EMBEDDING), "lstm": nn.GRU(EMBEDDING, QUESTION, num_layers=1)}
+            ),
+            "attention": nn.ModuleDict(
+                {
+                    "v_conv": nn.Conv2d(FEATURES, HIDDEN, 1, bias=False),
+                    "q_lin": nn.Linear(QUESTION, HIDDEN),
+                    "x_conv": nn.Conv2d(HIDDEN, 2, 1),
+                }
+            ),
+            "classifier": nn.ModuleDict(
+                {
+                    "lin11": nn.Linear(2 * FEATURES, CLASSIFIER),
+                    "lin12": nn.Linear(QUESTION, CLASSIFIER),
+                    "lin2": nn.Linear(CLASSIFIER, ANSWERS),
+                    "lin_c": nn.Linear(OBJECTS + 1, CLASSIFIER),
+                    "bn": nn.BatchNorm1d(CLASSIFIER),
+                    "bn2": nn.BatchNorm1d(CLASSIFIER),
+                }
+            ),
+            "counter": compat.Counter(OBJECTS),
+        }
+    )
+    with torch.no_grad():
+        for activation in layers["counter"].f:
+            activation.weight[1:] = torch.rand(16) + 0.1
+        for name in ("bn", "bn2"):
+            layers["classifier"][name].running_mean.uniform_(-1, 1)
+            layers["classifier"][name].running_var.uniform_(0.5, 2)
+    return layers.eval()
+
+
+def published_answer(layers: nn.ModuleDict, batch: Batch) -> torch.Tensor:
+    """The published order of operations, on its layout of channels first; no padding."""
+    embedded = torch.tanh(layers["text"]["embedding"](batch.words))
+    packed = nn.utils.rnn.pack_padded_sequence(embedded, batch.lengths, batch_first=True, enforce_sorted=False)
+    question = layers["text"]["lstm"](packed)[1].squeeze(0)
+    image = batch.features.mT.unsqueeze(-1)  # [B, F, N, 1]
+
+    def fused(x, y):
+        return -((x - y) ** 2) + torch.relu(x + y)
+
+    look, answer = layers["attention"], layers["classifier"]
+    glimpses = look["x_conv"](fused(look["v_conv"](image), look["q_lin"](question)[:, :, None, None])).squeeze(-1)
+    seen = torch.einsum("bgn,bnf->bgf", glimpses.softmax(-1), batch.features).flatten(1)
+    count = layers["counter"](batch.boxes.mT, glimpses[:, 0])
+    hidden = fused(answer["lin11"](seen), answer["lin12"](question)) + answer["bn2"](torch.relu(answer["lin_c"](count)))
+    return answer["lin2"](answer["bn"](hidden))
+
+
+def batch_without_padding() -> Batch:
+    g = torch.Generator().manual_seed(4)
+    corners = torch.rand(3, 6, 2, generator=g)
+    return Batch(
+        unit_length(torch.rand(3, 6, FEATURES, generator=g)),
+        torch.cat((corners, corners + 0.5), -1),
+        torch.ones(3, 6, dtype=torch.bool),
+        torch.tensor([[1, 2, 3], [4, 0, 0], [5, 7, 0]]),
+        torch.tensor([3, 1, 2]),
+    )
+
+
+VOCABULARY = {
+    "question": {f"word{k}": k for k in range(1, WORDS + 1)},
+    "answer": {f"answer{k}": k for k in reversed(range(ANSWERS))},
+}
+
+
+def write(path, **changes):
+    content = {"name": "n", "weights": published_layers().state_dict(), "vocab": VOCABULARY, "src": "x", "config": {}}
+    torch.save(content | changes, path)
+    return path
+
+
+def test_a_published_checkpoint_answers_as_its_own_code_does(tmp_path):
+    model, checkpoint = load_published(write(tmp_path / "published.pth"))
+    assert checkpoint.words == tuple(f"word{k}" for k in range(1, WORDS + 1))
+    assert checkpoint.answers == tuple(f"answer{k}" for k in range(ANSWERS))
+    assert checkpoint.config.model.name == "counting"
+    assert checkpoint.config.model.max_objects == OBJECTS
+    batch = batch_without_padding()
+    with torch.no_grad():
+        torch.testing.assert_close(model(batch), published_answer(published_layers(), batch), rtol=1e-4, atol=1e-5)
+
+
+def test_files_of_old_versions_and_of_data_parallel_training_load(tmp_path):
+    weights = published_layers().state_dict()
+    old = {f"module.{key}": value for key, value in weights.items() if "num_batches" not in key}
+    torch.save({"weights": old, "vocab": VOCABULARY}, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
+    model, _ = load_published(tmp_path / "old.pth")
+    assert torch.equal(model.question.embedding.weight, weights["text.embedding.weight"])
+
+
+def test_a_baseline_without_a_counter_loads(tmp_path):
+    weights = {
+        key: value
+        for key, value in published_layers().state_dict().items()
+        if not key.startswith(("counter", "classifier.lin_c", "classifier.bn2"))
+    }
+    model, checkpoint = load_published(write(tmp_path / "baseline.pth", weights=weights))
+    assert checkpoint.config.model.name == "baseline"
+    assert model.count is None
+
+
+class Harmful:
+    def __reduce__(self):
+        return (print, ("this must not be printed",))
+
+
+def test_nothing_in_a_file_is_run(tmp_path, capsys):
+    with (tmp_path / "harmful.pth").open("wb") as file:
+        torch.save({"weights": {}, "vocab": Harmful()}, file)
+    with pytest.raises(InputError, match="must be a checkpoint of the published code"):
+        load_published(tmp_path / "harmful.pth")
+    (tmp_path / "plain.pth").write_bytes(pickle.dumps(Harmful()))
+    with pytest.raises(InputError):
+        load_published(tmp_path / "plain.pth")
+    assert "must not be printed" not in capsys.readouterr().out
+
+
+def test_what_does_not_fit_is_said_with_the_file(tmp_path):
+    gap = {"question": {"a": 1, "b": 3}, "answer": VOCABULARY["answer"]}
+    few = {"question": {"a": 1}, "answer": VOCABULARY["answer"]}
+    short = dict(published_layers().state_dict())
+    del short["attention.q_lin.weight"]
+    for changes, said in (
+        ({"vocab": gap}, "number its entries from 1 without gaps"),
+        ({"vocab": few}, r"vocabulary that fits its weights \(7 words, 5 answers\)"),
+        ({"weights": short}, "attention.from_question.weight"),
+        ({"weights": {"other.weight": torch.zeros(1)}}, "other.weight that the published model does not have"),
+    ):
+        with pytest.raises(InputError, match=said) as raised:
+            load_published(write(tmp_path / "wrong.pth", **changes))
+        assert "\n" not in str(raised.value)
+    with pytest.raises(InputError, match=r"none\.pth"):
+        load_published(tmp_path / "none.pth")

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallybox.errors import InputError
+from tallybox.vqa.questions import Record, read_pairs, read_records
+from tallybox.vqa.scoring import KEYS, Scores, accuracy, score
+from tests.support.official_vqa_rule import literal_accuracy, literal_scores
+from tests.support.shared_data import data_folder
+
+some_answers = st.sampled_from(
+    ["2", "two", "a 2", "3", "red, 2", "red/2", "", "the", "dont", "don't", "2.", " 2\n", "1,000", "1000"]
+)
+
+
+@given(some_answers, st.lists(some_answers, min_size=10, max_size=10))
+def test_accuracy_is_the_mean_over_nine_of_ten(prediction, answers):
+    assert accuracy(prediction, answers) == pytest.approx(float(literal_accuracy(prediction, answers)), abs=1e-12)
+
+
+@pytest.mark.parametrize(("agreeing", "expected"), [(0, 0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1), (10, 1)])
+def test_accuracy_by_how_many_agree(agreeing, expected):
+    assert accuracy("2", ["2"] * agreeing + ["3"] * (10 - agreeing)) == pytest.approx(expected, abs=1e-15)
+
+
+def test_nothing_is_normalised_where_all_ten_agree():
+    assert accuracy("two", ["two"] * 10) == 1
+    assert accuracy("2", ["two"] * 10) == 0
+    assert accuracy("2", ["two"] * 9 + ["2"]) == 1
+
+
+def test_real_annotations_score_as_the_literal_rule_says():
+    folder = data_folder("vqa2-subset")
+    records = read_records(
+        folder / "v2_OpenEnded_mscoco_val2014_questions.json.gz", folder / "v2_mscoco_val2014_annotations.json.gz"
+    )
+    pairs = read_pairs(folder / "v2_mscoco_val2014_complementary_pairs.json")
+    choose = random.Random(3)
+    answers = [choose.choice(record.answers) for record in records]
+    # Mostly what some person said; also other cases, articles, marks and answers to other questions.
+    said = [choose.choice((a, a, a, a.upper(), f"the {a}", f"{a}!", choose.choice(answers))) for a in answers]
+    predictions = {record.question_id: answer for record, answer in zip(records, said, strict=True)}
+    scores = score(predictions, records, pairs)
+    literal = literal_scores(predictions, records, pairs.tolist())
+    assert set(scores) == set(literal) == set(KEYS)
+    for key in KEYS:
+        assert scores[key] == pytest.approx(float(literal[key]), abs=1e-12), key
+    assert scores.numbers["pair_number"] == 443
+    assert 20 < scores["pair_count"] < scores["count"] < 90
+
+
+def asked(
+    question_id: int, *, text: str = "What?", answers: list[str] | None = None, answer_type: str | None = "other"
+) -> Record:
+    return Record(question_id, 1, text, tuple(answers or ["yes"] * 10), answer_type)
+
+
+def test_a_pair_needs_the_full_accuracy_of_both():
+    most = ["2"] * 3 + ["3"] * 7  # "2" scores 0.9
+    records = [
+        asked(1, text="How many?", answers=most, answer_type="number"),
+        asked(2, text="how many?", answers=["2"] * 10, answer_type="number"),
+        asked(3, text="Which?", answers=["2"] * 10, answer_type="number"),
+        asked(4, text="Which?", answers=["2"] * 10),
+    ]
+    scores = score(dict.fromkeys((1, 2, 3, 4), "2"), records, [(1, 2), (2, 3), (3, 4)])
+    assert scores.numbers == {
+        "all": 4,
+        "number": 3,
+        "other": 1,
+        "count": 2,
+        "pair_all": 3,
+        "pair_number": 2,
+        "pair_count": 1,
+    }
+    assert (scores["pair_all"], scores["pair_number"], scores["pair_count"]) == (pytest.approx(200 / 3), 50, 0)
+
+
+def test_scores_of_parts_add_up_to_those_of_the_whole():
+    records = [asked(number, answers=["no"] * (number % 5) + ["yes"] * (10 - number % 5)) for number in range(30)]
+    predictions = dict.fromkeys(range(30), "no")
+    parts = [score(dict.fromkeys(part, "no"), [records[n] for n in part]) for part in (range(7), range(7, 30))]
+    total = sum(parts, Scores())
+    assert dict(total) == pytest.approx(dict(score(predictions, records)), abs=1e-12)
+    assert "count" not in total
+
+
+def test_every_question_needs_one_answer():
+    with pytest.raises(InputError, match="2 questions, but 1 have no answer, among them 2"):
+        score({1: "no"}, [asked(1), asked(2)])
+    with pytest.raises(InputError, match="1 are of others, among them 9"):
+        score({1: "no", 9: "no"}, [asked(1)])
+    with pytest.raises(InputError, match="answer_type must be one of yes/no, number, other, but got 'colour'"):
+        score({1: "no"}, [asked(1, answer_type="colour")])
+    with pytest.raises(InputError, match="is it of a test split"):
+        score({1: "no"}, [Record(1, 1, "What?", None, None)])
