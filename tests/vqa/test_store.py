@@ -8,7 +8,7 @@ import pytest
 from tallybox.errors import InputError
 from tallybox.vqa import store as store_module
 from tallybox.vqa.bottom_up import Photo, Place
-from tallybox.vqa.store import FeatureStore, StoreWriter, complete_store
+from tallybox.vqa.store import Buffer, FeatureStore, StoreWriter, complete_store
 from tests.support.vqa_files import small_photos
 
 
@@ -50,6 +50,31 @@ def test_photos_come_back_as_they_were(tmp_path):
         assert not batch.features[place, number:].any()
         assert not batch.boxes_xyxy[place, number:].any()
     assert batch.mask.any(0).all(), "no column is padding for all"
+
+
+def test_a_buffer_gives_the_same_in_its_own_memory(tmp_path):
+    store = FeatureStore.open(write(tmp_path / "photos", small_photos(12)))
+    buffer = Buffer()
+    for rows in ([0, 5, 7, 2], [11], [3, 3, 9, 1, 8], [4, 10]):
+        fresh, kept = store.read(rows), store.read(rows, buffer)
+        np.testing.assert_array_equal(kept.features, fresh.features)
+        np.testing.assert_array_equal(kept.boxes_xyxy, fresh.boxes_xyxy)
+        np.testing.assert_array_equal(kept.mask, fresh.mask)
+    assert np.shares_memory(store.read([1, 2], buffer).features, kept.features)
+    assert not np.shares_memory(store.read([1, 2]).features, kept.features)
+
+
+def test_gathered_without_padding(tmp_path):
+    photos = small_photos(6)
+    store = FeatureStore.open(write(tmp_path / "photos", photos))
+    buffer = Buffer()
+    for rows in ([4, 0, 4], [2], []):
+        found = store.gather(rows, buffer)
+        assert len(found.offsets) == len(rows) + 1
+        for place, row in enumerate(rows):
+            part = slice(found.offsets[place], found.offsets[place + 1])
+            np.testing.assert_array_equal(found.features[part], photos[row].features)
+            np.testing.assert_array_equal(found.boxes_xyxy[part], photos[row].boxes_xyxy)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -1,4 +1,4 @@
-"""`tallybox vqa simulate`: write a made-up data set in the official formats."""
+"""`tallybox vqa simulate`: write a made-up data set, or questions about annotated photos, in the official formats."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from tallybox.cli.progress import progress_bar
-from tallybox.vqa.simulation.simulating import FEATURES
-from tallybox.vqa.simulation.simulating import simulate as write_data_set
+from tallybox.errors import InputError
 from tallybox.vqa.simulation.world import World
 
 DEFAULTS = {field.name: field.default for field in fields(World)}
@@ -31,19 +30,51 @@ DEFAULTS = {field.name: field.default for field in fields(World)}
     "--difficulty", type=float, help=f"0 to 1: noise, overlap, disagreement.  [default: {DEFAULTS['difficulty']}]"
 )
 @click.option("--seed", type=int, help=f"[default: {DEFAULTS['seed']}]")
+@click.option(
+    "--instances",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="COCO instances: ask about these photos instead; their features come from your detector.",
+)
+@click.option(
+    "--split", type=click.Choice(["train", "val"]), help="What the photos of --instances are.  [default: train]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def simulate(out: Path, as_json: bool, **options: Any) -> None:
-    """Write a made-up data set in the official formats: questions, answers, pairs and features."""
+def simulate(out: Path, instances: Path | None, as_json: bool, **options: Any) -> None:
+    """Write a made-up data set in the official formats: questions, answers, pairs and features.
+
+    With --instances, questions, answers and pairs about annotated photos.
+    """
     start = time.perf_counter()
-    world = World(**{name: value for name, value in options.items() if value is not None})
-    with progress_bar("photos") as show:
-        questions = write_data_set(out, world, on_progress=show)
+    given = {name: value for name, value in options.items() if value is not None}
+    if instances is None:
+        questions, features = _made_up(out, given)
+    else:
+        questions, features = _about_photos(instances, out, given), None
     seconds = round(time.perf_counter() - start, 2)
     if as_json:
-        click.echo(json.dumps({"questions": questions, "features": str(out / FEATURES), "seconds": seconds}))
+        described = {} if features is None else {"features": str(features)}
+        click.echo(json.dumps({"questions": questions, **described, "seconds": seconds}))
         return
     for split, number in questions.items():
         click.echo(f"{split}: {number} questions")
-    click.echo(
-        f"{out}: written, {seconds} s; next: tallybox vqa prepare {out} --features {out / FEATURES} --out PREPARED"
-    )
+    click.echo(f"{out}: written, {seconds} s")
+    click.echo(f"next: tallybox vqa prepare {out} --features {features or 'TSV'} --out PREPARED")
+
+
+def _made_up(out: Path, given: dict[str, Any]) -> tuple[dict[str, int], Path]:
+    from tallybox.vqa.simulation.simulating import FEATURES
+    from tallybox.vqa.simulation.simulating import simulate as write_data_set
+
+    if "split" in given:
+        raise InputError("--split is for the photos of --instances, but there is no --instances; leave it out")
+    with progress_bar("photos") as show:
+        return write_data_set(out, World(**given), on_progress=show), out / FEATURES
+
+
+def _about_photos(instances: Path, out: Path, given: dict[str, Any]) -> dict[str, int]:
+    from tallybox.vqa.simulation.instances import simulate_from_instances
+
+    if unused := sorted(given.keys() - {"split", "questions_per_photo", "seed"}):
+        option = unused[0].replace("_", "-")
+        raise InputError(f"--{option} is for a made-up world, but --instances has photos of its own; leave it out")
+    return simulate_from_instances(instances, out, **given)

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 # How often a family is asked, where it can be; how its answers count officially.
 FAMILIES = {
-    "count": (0.24, "number"),
-    "count_attribute": (0.06, "number"),
-    "digit": (0.08, "number"),
-    "exists": (0.14, "yes/no"),
+    "count": (0.36, "number"),
+    "count_attribute": (0.04, "number"),
+    "digit": (0.06, "number"),
+    "exists": (0.13, "yes/no"),
     "exists_attribute": (0.05, "yes/no"),
-    "is_colour": (0.08, "yes/no"),
-    "is_on": (0.07, "yes/no"),
-    "colour": (0.14, "other"),
+    "is_colour": (0.06, "yes/no"),
+    "is_on": (0.06, "yes/no"),
+    "colour": (0.11, "other"),
     "support": (0.07, "other"),
     "which": (0.07, "other"),
 }
@@ -85,8 +86,8 @@ def ask(
             others = [answer for answer in photos_by_answer[query] if answer != known[query]]
             if not others:
                 continue
-            weights = np.array([_weight(query, answer, photos_by_answer) for answer in others])
-            answer = others[int(random.choice(len(others), p=weights / weights.sum()))]
+            weights = _weights(photos_by_answer[query], others)
+            answer = others[int(random.choice(len(others), p=weights))]
             there = photos_by_answer[query][answer]
             counterpart = there[int(random.integers(len(there)))]
             options = wordings[query.family]
@@ -117,6 +118,12 @@ def _chosen(known: Facts, number: int, random: np.random.Generator) -> list[Quer
     return chosen
 
 
-def _weight(query: Query, answer: str, photos_by_answer: Mapping[Query, Mapping[str, list[int]]]) -> float:
-    """Weigh a counterpart's answer by how many photos have it, unless it is one that would crowd out the others."""
-    return RARELY[answer] if answer in RARELY else float(len(photos_by_answer[query][answer]))
+def _weights(photos: Mapping[str, Sequence[int]], answers: Sequence[str]) -> NDArray[np.float64]:
+    """Weigh answers by how many photos have them, but for those that would crowd out the others."""
+    weights = np.array([0.0 if answer in RARELY else len(photos[answer]) for answer in answers])
+    usual = weights.sum() or 1.0
+    for place, answer in enumerate(answers):
+        if answer in RARELY:
+            weights[place] = RARELY[answer] * usual
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares

@@ -16,9 +16,13 @@ WORD_OF = {number: word for word, number in NUMBER_WORDS.items() if word != "non
 def ten_answers(truth: str, alternatives: Sequence[str], disagreement: float, random: np.random.Generator) -> list[str]:
     """Return what ten people answer; who disagrees gives one of the alternatives.
 
-    >>> ten_answers("2", ["1", "3"], 0.0, np.random.default_rng(0)).count("2") >= 8
-    True
+    Without disagreement all say the same.
+
+    >>> ten_answers("2", ["1", "3"], 0.0, np.random.default_rng(0)).count("2")
+    10
     """
+    if disagreement == 0:
+        return [truth] * ANSWERS_PER_QUESTION
     answers = []
     for _ in range(ANSWERS_PER_QUESTION):
         answer = truth

@@ -1,7 +1,7 @@
 """What a detector would say about a scene: several proposals for each thing, parts, groups, irrelevant ones.
 
 How many proposals a photo has, and how many fall on a kind that is there, is drawn without regard to how many things
-of that kind there are: one dog may have nine proposals and six dogs may share them. Proposals come in random order.
+of that kind there are: one dog may have seven proposals and five dogs may share them. Proposals come in random order.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from tallybox.vqa.bottom_up import Photo
 from tallybox.vqa.simulation.scenes import Scene, Thing, iou
 from tallybox.vqa.simulation.world import CLASS_OF, SIZE_WH, World
 
-PROPOSALS = (32, 41)  # of a photo: the fewest, and one more than the most
-ON_A_KIND = (6, 10)  # of those, on the things of one kind
+PROPOSALS = (24, 29)  # of a photo: the fewest, and one more than the most
+ON_A_KIND = (5, 8)  # of those, on the things of one kind
 MOST_IOU = 0.97  # no detector gives the same box twice
 CANDIDATES = 32
 STRAY = 0.13  # of a side: how far a duplicate is moved and stretched before it is looked at
@@ -109,7 +109,8 @@ class Detector:
         overlap = iou(candidates, boxes)
         allowed = (overlap >= self._world.least_iou) & (overlap <= MOST_IOU)
         first = np.where(allowed.any(0), allowed.argmax(0), overlap.argmax(0))
-        return candidates[first, np.arange(len(boxes))]
+        chosen: NDArray[np.float64] = candidates[first, np.arange(len(boxes))]
+        return chosen
 
     def _noise(self, length: float, random: np.random.Generator, number: int = 1) -> Features:
         return random.normal(0, length / np.sqrt(self._world.features), (number, self._world.features))

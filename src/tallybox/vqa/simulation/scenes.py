@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tallybox.vqa.simulation.world import CLASS_OF, CLUTTER, COLOURS, DIGITS, SIZE_WH, SIZES, SUPPORTS, World
 
 GROUPS = 2
-COUNTS = np.array([0.28, 0.22, 0.18, 0.14, 0.1, 0.08])  # of 1 to 6 things of a kind
-THINGS = (13, 17)  # in all, the fewest and one more than the most
+COUNTS = np.array([0.3, 0.24, 0.2, 0.15, 0.11])  # of 1 to 5 things of a kind
+THINGS = (11, 14)  # in all, the fewest and one more than the most
 SAME_FOR_ALL = 0.75  # how often a group has one colour
 SIDE_OF = {"small": (44, 66), "large": (72, 104)}  # pixels
 CANDIDATES = 24  # places that are tried for each thing
@@ -83,7 +83,8 @@ class _Places:
         overlap = iou(boxes[:, None], self._taken[None]).max(1, initial=0)
         best = int(np.argmax(overlap <= self._most)) if (overlap <= self._most).any() else int(np.argmin(overlap))
         self._taken = np.concatenate((self._taken, boxes[best : best + 1]))
-        return boxes[best]
+        found: NDArray[np.float64] = boxes[best]
+        return found
 
 
 def _broad_box(random: np.random.Generator) -> NDArray[np.float64]:

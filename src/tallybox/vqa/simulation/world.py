@@ -35,12 +35,12 @@ class World:
     often a proposal shows a part or several objects, how far different objects overlap, and how much people disagree.
     """
 
-    train_photos: int = 2400
-    val_photos: int = 1200
+    train_photos: int = 3000
+    val_photos: int = 1000
     test_photos: int = 200
     questions_per_photo: int = 3  # each comes with its counterpart about another photo
     features: int = 64
-    difficulty: float = 0.5
+    difficulty: float = 0.4
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -1,0 +1,119 @@
+"""Loading proposals in random order: the feature store beside a padded float32 HDF5 file, one photo at a time.
+
+Both files are made on the spot, of the paper's size for each photo (10 to 100 proposals of 2,048 features), and lie in
+the page cache: what is measured is the way from there to a batch in memory, not the disk, where the store would also
+have a quarter of the bytes to read. HDF5 is read as the published code does, which looks its arrays up by name for
+every photo, and with the arrays kept at hand; in both cases the photos are then stacked to a batch.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tallybox.bench.measure import Row, median_ms, peak_bytes
+from tallybox.errors import TallyboxError
+from tallybox.vqa.bottom_up import Photo, Place
+from tallybox.vqa.store import Buffer, FeatureStore, StoreWriter
+
+PHOTOS = 256
+BATCH = 64
+PROPOSALS = (10, 100)
+FEATURES = 2048
+
+
+def bench_vqa_loading(seconds: float = 2.0, photos: int = PHOTOS) -> Iterator[Row]:
+    """Yield rows for batches of photos with 10 to 100 proposals, and with 36 each."""
+    h5py = _h5py()
+    for name, fewest, most in (("10 to 100", *PROPOSALS), ("36", 36, 36)):
+        with tempfile.TemporaryDirectory() as folder:
+            made = _made_up_photos(photos, fewest, most)
+            store = _write_store(Path(folder) / "photos", made)
+            with h5py.File(_write_padded(Path(folder) / "photos.h5", made, most, h5py), "r") as padded:
+                del made
+                check_loading(store, padded)
+                case = f"{BATCH} photos of {name} proposals"
+                yield _row(f"{case}, beside HDF5 by name", store, padded, seconds)
+                at_hand = {array: padded[array] for array in ("features", "boxes")}
+                yield _row(f"{case}, beside HDF5 at hand", store, at_hand, seconds)
+
+
+def check_loading(store: FeatureStore, padded: Any) -> None:
+    """Raise unless both give the same proposals."""
+    for row in range(0, len(store), 17):
+        ours = store.read([row])
+        number = ours.features.shape[1]
+        features, boxes = padded["features"][row][:, :number].T, padded["boxes"][row][:, :number].T
+        if not (ours.features[0] == features.astype(np.float16)).all() or not (ours.boxes_xyxy[0] == boxes).all():
+            raise TallyboxError(f"both must give the same proposals before they are timed, but photo {row} differs")
+
+
+def _row(case: str, store: FeatureStore, padded: Any, seconds: float) -> Row:
+    device = torch.device("cpu")
+    ours, reference = _from_store(store), _one_at_a_time(padded)
+    peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
+    ours_ms = median_ms(ours, device, seconds=seconds)
+    reference_ms = median_ms(reference, device, seconds=seconds)
+    return Row(case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 2), peak, reference_peak)
+
+
+def _from_store(store: FeatureStore) -> Callable[[], object]:
+    random, buffer = np.random.default_rng(0), Buffer()
+    return lambda: store.read(random.permutation(len(store))[:BATCH], buffer)
+
+
+def _one_at_a_time(padded: Any) -> Callable[[], object]:
+    """Read as a data set that gives one sample after another does, and stack them to a batch."""
+    random = np.random.default_rng(0)
+
+    def run() -> object:
+        rows = random.permutation(len(padded["features"]))[:BATCH].tolist()
+        samples = [(padded["features"][row], padded["boxes"][row]) for row in rows]
+        return np.stack([features for features, _ in samples]), np.stack([boxes for _, boxes in samples])
+
+    return run
+
+
+def _made_up_photos(number: int, fewest: int, most: int) -> list[Photo]:
+    random = np.random.default_rng(1)
+    photos = []
+    for image_id in range(number):
+        proposals = int(random.integers(fewest, most + 1))
+        corners = random.random((proposals, 2, 2), np.float32) * 480
+        boxes = np.concatenate((corners.min(1), corners.max(1)), axis=1)
+        features = random.random((proposals, FEATURES), np.float32)
+        photos.append(Photo(image_id, (640, 480), boxes, features))
+    return photos
+
+
+def _write_store(folder: Path, photos: list[Photo]) -> FeatureStore:
+    writer = StoreWriter(folder)
+    for number, photo in enumerate(photos, start=1):
+        writer.add(photo, 0, Place(number), f"photo {photo.image_id}")
+    writer.finish(0, Place(len(photos)))
+    return FeatureStore.open(folder)
+
+
+def _write_padded(path: Path, photos: list[Photo], most: int, h5py: Any) -> Path:
+    """Write `[I, F, N]` and `[I, 4, N]` in float32, as the published code lays them out."""
+    with h5py.File(path, "w") as file:
+        features = file.create_dataset("features", (len(photos), FEATURES, most), "f4", fillvalue=0)
+        boxes = file.create_dataset("boxes", (len(photos), 4, most), "f4", fillvalue=0)
+        for row, photo in enumerate(photos):
+            number = len(photo.boxes_xyxy)
+            features[row, :, :number] = photo.features.T
+            boxes[row, :, :number] = photo.boxes_xyxy.T
+    return path
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ModuleNotFoundError:
+        raise TallyboxError("the store is measured beside HDF5, but h5py is not installed; pip install h5py") from None
+    return h5py

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner
+
+from tallybox.cli import cli
+from tests.support.shared_data import data_folder
+from tests.support.vqa_files import small_set
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli, ["vqa", *(str(argument) for argument in arguments)])
+
+
+def test_simulate_then_prepare(tmp_path):
+    options = ("--train-photos", 12, "--val-photos", 8, "--test-photos", 2, "--features", 8)
+    made = run("simulate", "--out", tmp_path / "made", *options, "--json")
+    assert made.exit_code == 0, made.output
+    said = json.loads(made.stdout)
+    assert said["questions"].keys() == {"train", "val", "test"}
+    prepared = run("prepare", tmp_path / "made", "--features", said["features"], "--out", tmp_path / "p", "--json")
+    assert prepared.exit_code == 0, prepared.output
+    found = json.loads(prepared.stdout)
+    assert found["photos"] == 22
+    assert found["questions"] == said["questions"]
+
+
+def test_prepare_says_what_it_did(tmp_path):
+    official = small_set(tmp_path / "official")
+    done = run("prepare", official, "--features", official / "features.tsv", "--out", tmp_path / "p")
+    assert done.exit_code == 0, done.output
+    assert "val: 40 questions" in done.stdout
+    assert "40 photos with" in done.stdout
+    assert "ready" in done.stdout
+
+
+def test_files_one_by_one_and_a_vocabulary_from_before(tmp_path):
+    official = small_set(tmp_path / "official")
+    own = [
+        *("--questions", f"train={official / 'v2_OpenEnded_mscoco_train2014_questions.json'}"),
+        *("--annotations", f"train={official / 'v2_mscoco_train2014_annotations.json.gz'}"),
+    ]
+    features = ("--features", official / "features.tsv")
+    assert run("prepare", *own, *features, "--out", tmp_path / "train").exit_code == 0
+    asked = f"test={official / 'v2_OpenEnded_mscoco_test2015_questions.json.gz'}"
+    options = ("--vocabulary", tmp_path / "train", "--out", tmp_path / "test", "--json")
+    done = run("prepare", "--questions", asked, *features, *options)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["questions"] == {"test": 1}
+    assert (tmp_path / "test" / "vocabulary.json").read_bytes() == (tmp_path / "train" / "vocabulary.json").read_bytes()
+
+
+def test_mistakes_end_in_one_line(tmp_path):
+    official = small_set(tmp_path / "official")
+    features = ("--features", official / "features.tsv", "--out", tmp_path / "p")
+    for arguments, status, message in (
+        (("prepare", tmp_path, *features), 1, "must have files like v2_OpenEnded_mscoco_train2014_questions.json"),
+        (("prepare", *features), 1, "splits must include train"),
+        (
+            ("prepare", "--questions", "dev=x.json", *features),
+            1,
+            "split must be one of train, val, test, but got 'dev'",
+        ),
+        (("prepare", "--questions", "train=x.json", *features), 1, "split train must have a file of annotations"),
+        (("prepare", "--questions", "x.json", *features), 2, "must be SPLIT=FILE"),
+        (
+            ("simulate", "--out", tmp_path / "made", "--difficulty", 3),
+            1,
+            "difficulty must be between 0 and 1, but got 3.0",
+        ),
+        (("simulate",), 2, "Missing option '--out'"),
+    ):
+        done = run(*arguments)
+        assert done.exit_code == status, done.output
+        assert message in done.stderr
+        assert "Traceback" not in done.output
+
+
+def test_help_lists_all_commands_without_importing_them():
+    done = run("--help")
+    assert done.exit_code == 0
+    for name in ("simulate", "prepare", "train", "evaluate", "predict"):
+        assert name in done.stdout
+
+
+def test_questions_about_annotated_photos(tmp_path):
+    path = data_folder("coco-count") / "instances_val.json.gz"
+    done = run("simulate", "--instances", path, "--split", "val", "--out", tmp_path / "asked", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["questions"]["val"] > 1000
+    wrong = run("simulate", "--instances", path, "--difficulty", 0.1, "--out", tmp_path / "asked")
+    assert wrong.exit_code == 1
+    assert "--difficulty is for a made-up world" in wrong.stderr
+    wrong = run("simulate", "--split", "val", "--out", tmp_path / "asked")
+    assert wrong.exit_code == 1
+    assert "--split is for the photos of --instances" in wrong.stderr
