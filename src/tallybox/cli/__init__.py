@@ -17,6 +17,7 @@ COMMANDS = {
     "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
     "count": ("tallybox.cli.count", "Count the objects in files of detections."),
+    "explain": ("tallybox.cli.explain", "Write a page that shows how a count came about."),
     "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
 }
 
