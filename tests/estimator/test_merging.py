@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from tallybox import CountEstimator, Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.estimator import training
@@ -42,7 +43,7 @@ def test_nothing_is_counted_where_the_count_is_0():
 
 def test_the_papers_component_is_grouped_by_overlap(monkeypatch):
     monkeypatch.setattr(training, "LEAST_STEPS", 20)
-    estimator = CountEstimator("paper", members=1).fit(*made_up_photos(12, seed=3))
+    estimator = CountEstimator("paper", members=2).fit(*made_up_photos(12, seed=3))
     explanation = estimator.explain(three_objects_found_twice())[18]
     assert standing_for(explanation).shape == (7, 7)
     where = {int(source): place for place, source in enumerate(explanation.indices)}

@@ -16,7 +16,7 @@ COMMANDS = {
     "toy": ("tallybox.cli.toy", "Train and draw the paper's toy task."),
     "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
-    "count": ("tallybox.cli.count", "Count the objects in files of detections."),
+    "count": ("tallybox.cli.count", "Count the objects in photos and files of detections."),
     "explain": ("tallybox.cli.explain", "Write a page that shows how a count came about."),
     "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
 }

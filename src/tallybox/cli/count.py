@@ -1,78 +1,148 @@
-"""`tallybox count`: count the objects in files of detections, image by image."""
+"""`tallybox count`: count the objects in photos and in files of detections, image by image."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tallybox.detections.compressed import plain_suffix
-from tallybox.detections.container import Detections
-from tallybox.detections.files import is_parquet, read_detections
-from tallybox.errors import InputError, TallyboxError
+from tallybox.cli.count_output import CountedImage, CsvOutput, JsonOutput, Output, PictureOutput, TextOutput
+from tallybox.cli.progress import progress_bar
+from tallybox.detections.files import read_detections
+from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.photos.shipped import shipped_estimator
+from tallybox.photos.sources import Source, find_sources
+
+Counted = Iterator[CountedImage]
+OnFailure = Callable[[InputError], None]
 
 
 @click.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
 @click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option("--size", type=int, help="Pixels the detector sees of a photo's longer side.  [default: 416]")
+@click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
+@click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help='Write a CSV; "-" prints it.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def count(paths: tuple[Path, ...], categories: tuple[str, ...], file: Path | None, as_json: bool) -> None:
-    """Count the objects in files of detections (.json, .json.gz, .csv, .csv.gz, .parquet).
+def count(
+    paths: tuple[str, ...],
+    categories: tuple[str, ...],
+    file: Path | None,
+    size: int | None,
+    folder: Path | None,
+    table: Path | None,
+    as_json: bool,
+) -> None:
+    """Count the objects in photos, folders of photos, patterns ("*.jpg") and files of detections.
 
-    Without --category, every category with a box that scores more than 0.05 is listed; the others count 0.
+    Detections are .json, .json.gz, .csv, .csv.gz or .parquet, as `tallybox fit` takes them. Without --category, every
+    category with a box that scores more than 0.05 is listed; the others count 0. A file that cannot be read is
+    reported and the others are counted; the exit status is then 1.
     """
-    for path in paths:
-        _check_kind(path)
-    if file is None:
-        raise TallyboxError(
-            "counting from detections needs an estimator that knows the detector; learn one with "
-            "'tallybox fit DETECTIONS LABELS --out FILE', then give it with --estimator FILE"
-        )
-    estimator = CountEstimator.load(file)
+    if as_json and table == Path("-"):
+        raise click.UsageError("--json and --csv - both print on standard output; name a file for --csv")
+    try:
+        sources = find_sources(paths)
+    except InputError as error:
+        raise click.UsageError(str(error)) from error
+    if folder is not None and not any(source.is_photo for source in sources):
+        raise click.UsageError("--save draws on photos, but there is none among the paths")
+    estimator = _chosen_estimator(file, sources)
     ids = [estimator.category_id(name) for name in categories] or None
-    counted = estimator.predict_each(_images(paths), ids)
-    if as_json:
-        _write_json(estimator, counted)
-    else:
-        _write_lines(estimator, counted)
+    failures: list[InputError] = []
+
+    def report(error: InputError) -> None:
+        failures.append(error)
+        click.echo(f"Error: {error}", err=True)
+
+    with ExitStack() as stack:
+        outputs: list[Output] = []
+        if as_json:
+            outputs.append(stack.enter_context(JsonOutput(estimator)))
+        if table is not None:
+            outputs.append(stack.enter_context(CsvOutput(estimator, table)))
+        if folder is not None:
+            outputs.append(stack.enter_context(PictureOutput(estimator, folder, ids, report)))
+        if not as_json and table != Path("-"):
+            outputs.append(stack.enter_context(TextOutput(estimator, every=ids is not None)))
+        for counted in _count_sources(sources, estimator, ids, size, report):
+            for output in outputs:
+                output.write(counted)
+    if failures:
+        sys.exit(1)
 
 
-def _check_kind(path: Path) -> None:
-    if not is_parquet(path) and plain_suffix(path) not in (".json", ".csv"):
-        raise InputError(
-            f"{path} must be a file of detections (.json, .json.gz, .csv, .csv.gz or .parquet); "
-            "this version does not read photos"
+def _chosen_estimator(file: Path | None, sources: list[Source]) -> CountEstimator:
+    if file is not None:
+        return CountEstimator.load(file)
+    click.echo(
+        "Counting with the estimator that comes with tallybox, fitted to YOLOv4-tiny at 416 px "
+        "(docs/estimator-card.md).",
+        err=True,
+    )
+    if not all(source.is_photo for source in sources):
+        click.echo(
+            "It is right only for that detector's boxes; for another, learn one with "
+            "'tallybox fit DETECTIONS LABELS --out FILE' and give it with --estimator FILE.",
+            err=True,
         )
+    return shipped_estimator()
 
 
-def _images(paths: tuple[Path, ...]) -> Iterator[Detections]:
-    for path in paths:
-        yield from read_detections(path)
+def _count_sources(
+    sources: list[Source], estimator: CountEstimator, ids: list[int] | None, size: int | None, report: OnFailure
+) -> Counted:
+    """Count photos in batches and files of detections as they stream, in the order given."""
+    done = 0
+
+    def advance(number: int) -> None:
+        nonlocal done
+        done += number
+        show(done, len(sources))
+
+    with progress_bar("counting") as show:
+        for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
+            paths = [source.path for source in group]
+            if is_photo:
+                yield from _count_photos(paths, estimator, ids, size, report, advance)
+                continue
+            for path in paths:
+                yield from _count_detections(path, estimator, ids, report)
+                advance(1)
 
 
-def _write_json(estimator: CountEstimator, counted: Iterator[tuple[Detections, dict[int, CountPrediction]]]) -> None:
-    """Write one object, an image at a time, so that any number of images fits."""
-    sys.stdout.write('{"images": [')
-    separator = "\n"
-    for image, predictions in counted:
-        said: dict[str, Any] = {estimator.category_name(key): p.to_dict() for key, p in predictions.items()}
-        sys.stdout.write(separator + json.dumps({"image": image.image_id, "counts": said}))
-        separator = ",\n"
-    sys.stdout.write("\n]}\n")
+def _count_detections(path: Path, estimator: CountEstimator, ids: list[int] | None, report: OnFailure) -> Counted:
+    try:
+        for image, predictions in estimator.predict_each(read_detections(path), ids):
+            yield CountedImage(image, predictions)
+    except InputError as error:
+        report(error)
 
 
-def _write_lines(estimator: CountEstimator, counted: Iterator[tuple[Detections, dict[int, CountPrediction]]]) -> None:
-    for image, predictions in counted:
-        said = [
-            f"{'at least ' if p.at_least else ''}{p.count} {estimator.category_name(key)} ({p.low} to {p.high})"
-            for key, p in predictions.items()
-            if p.count > 0 or p.high > 0
-        ]
-        sys.stdout.write(f"{image.image_id}: {', '.join(said) or 'nothing'}\n")
+def _count_photos(
+    paths: list[Path],
+    estimator: CountEstimator,
+    ids: list[int] | None,
+    size: int | None,
+    report: OnFailure,
+    advance: Callable[[int], None],
+) -> Counted:
+    from tallybox.photos.detector import YoloV4Tiny
+    from tallybox.photos.reading import detect_in_batches
+
+    detector = YoloV4Tiny() if size is None else YoloV4Tiny(size=size)
+
+    def failure(path: Path, error: InputError) -> None:
+        report(error)
+        advance(1)
+
+    for images in detect_in_batches(paths, detector, on_failure=failure):
+        for image, predictions in estimator.predict_each(images, ids):
+            yield CountedImage(image, predictions, Path(str(image.image_id)))
+        advance(len(images))

@@ -1,0 +1,183 @@
+"""A photo with what was counted: each object in a colour of its own, merged duplicates thinner in the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from tallybox.detections.container import Detections
+from tallybox.estimator.estimator import CountExplanation
+from tallybox.estimator.merging import merged_into
+from tallybox.photos.images import Photo
+
+# Okabe and Ito's palette, told apart by all common kinds of colour vision; light and dark in turn.
+COLOURS = ("#E69F00", "#0072B2", "#F0E442", "#D55E00", "#56B4E9", "#009E73", "#CC79A7")
+LEFTOVER = (255, 255, 255, 70)
+DUPLICATE_OPACITY = 150
+SHADE = (0, 0, 0, 120)  # under every line, so that it shows on a bright photo too
+LONGEST_SIDE = 2400  # pixels of a picture; larger photos are drawn smaller
+QUALITY = 92
+
+Corners = tuple[float, float, float, float]
+
+
+class Outline(NamedTuple):
+    """One box to draw; ``number`` counts the objects of its category from 1, 0 for a leftover."""
+
+    corners: Corners
+    name: str
+    number: int
+    is_counted: bool
+    colour: str
+
+
+def outlines_of(detections: Detections, explanations: Mapping[str, CountExplanation]) -> list[Outline]:
+    """Return what to draw for the categories, by name, that were counted at least once: leftovers first."""
+    outlines: list[Outline] = []
+    drawn = 0
+    for name, explanation in explanations.items():
+        if explanation.prediction.count == 0:
+            continue
+        merged = merged_into(explanation)
+        numbers = {place: number for number, place in enumerate(_counted(merged).tolist(), start=1)}
+        for place, box in enumerate(explanation.indices.tolist()):
+            counted = int(merged[place])
+            number = numbers.get(counted, 0)
+            colour = COLOURS[(drawn + number - 1) % len(COLOURS)]
+            x1, y1, x2, y2 = detections.boxes[box].tolist()
+            outlines.append(Outline((x1, y1, x2, y2), name, number, counted == place, colour))
+        drawn += len(numbers)
+    return sorted(outlines, key=lambda outline: (outline.is_counted, outline.number > 0))
+
+
+def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str, CountExplanation]) -> Image.Image:
+    """Return the photo with its outlines and, below it, the counts in words."""
+    factor = max(1, -(-max(photo.image.size) // LONGEST_SIDE))
+    picture = photo.image.reduce(factor) if factor > 1 else photo.image.copy()
+    scale = np.array(picture.size) / np.array(photo.size_wh)
+    layer = Image.new("RGBA", picture.size)
+    pen = ImageDraw.Draw(layer)
+    width = max(2, round(max(picture.size) / 260))
+    outlines = outlines_of(detections, explanations)
+    for outline in outlines:
+        corners = _on_picture(outline.corners, scale)
+        if outline.number == 0:
+            pen.rectangle(corners, outline=LEFTOVER, width=max(1, width // 3))
+        elif not outline.is_counted:
+            pen.rectangle(corners, outline=(*_rgb(outline.colour), DUPLICATE_OPACITY), width=max(1, width // 2))
+        else:
+            pen.rectangle(_grown(corners, width // 3 + 1), outline=SHADE, width=width + 2 * (width // 3 + 1))
+            pen.rectangle(corners, outline=outline.colour, width=width)
+    font = ImageFont.load_default(max(12, round(max(picture.size) / 45)))
+    taken: list[Corners] = []
+    for outline in outlines:
+        if outline.is_counted:
+            _label(pen, outline, _on_picture(outline.corners, scale), font, taken, picture.size)
+    picture = Image.alpha_composite(picture.convert("RGBA"), layer).convert("RGB")
+    return _with_caption(picture, caption(explanations), font)
+
+
+def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
+    """Say in words what was counted, and that colours mean objects.
+
+    >>> caption({})
+    ['nothing counted']
+    """
+    said = []
+    for name, explanation in explanations.items():
+        p = explanation.prediction
+        if p.count > 0:
+            said.append(f"{'at least ' if p.at_least else ''}{p.count} {name} ({p.low} to {p.high})")
+    return said or ["nothing counted"]
+
+
+def save_picture(picture: Image.Image, path: Path) -> None:
+    """Write a JPEG that is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".unfinished")
+    picture.save(unfinished, format="JPEG", quality=QUALITY)
+    unfinished.replace(path)
+
+
+def _counted(merged: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.flatnonzero(merged == np.arange(len(merged)))
+
+
+def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:
+    x1, y1, x2, y2 = (np.array(corners) * np.tile(scale, 2)).tolist()
+    return x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)
+
+
+def _grown(corners: Corners, by: int) -> Corners:
+    x1, y1, x2, y2 = corners
+    return x1 - by, y1 - by, x2 + by, y2 + by
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red, green, blue
+
+
+def _label(
+    pen: ImageDraw.ImageDraw,
+    outline: Outline,
+    corners: Corners,
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    taken: list[Corners],
+    size_wh: tuple[int, int],
+) -> None:
+    """Write the object's name and number where there is room, and remember that place."""
+    text = f"{outline.name} {outline.number}"
+    left, top, right, bottom = pen.textbbox((0, 0), text, font=font)
+    margin = round((bottom - top) * 0.35)
+    wide, high = right - left + 2 * margin, bottom - top + 2 * margin
+    inside = (corners[0], corners[1], corners[0] + wide, corners[1] + high)
+    place = next(_free(_places(corners, wide, high), taken, size_wh), inside)
+    taken.append(place)
+    pen.rectangle(place, fill=outline.colour)
+    red, green, blue = _rgb(outline.colour)
+    ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
+    pen.text((place[0] + margin - left, place[1] + margin - top), text, fill=ink, font=font)
+
+
+def _places(corners: Corners, wide: float, high: float) -> Iterator[Corners]:
+    """Yield where a label may stand: above the box, where it hides no face, else in it from the top or bottom on."""
+    x1, y1, x2, y2 = corners
+    for y in (y1 - high, y1, y2 - high, y1 + high, y1 + 2 * high):
+        for x in (x1, x2 - wide):
+            yield x, y, x + wide, y + high
+
+
+def _free(places: Iterator[Corners], taken: list[Corners], size_wh: tuple[int, int]) -> Iterator[Corners]:
+    for place in places:
+        x1, y1, x2, y2 = place
+        inside = x1 >= 0 and y1 >= 0 and x2 <= size_wh[0] and y2 <= size_wh[1]
+        if inside and all(x1 >= t[2] or x2 <= t[0] or y1 >= t[3] or y2 <= t[1] for t in taken):
+            yield place
+
+
+def _with_caption(
+    picture: Image.Image, parts: list[str], font: ImageFont.FreeTypeFont | ImageFont.ImageFont
+) -> Image.Image:
+    """Add the counts below, in as many lines as they need."""
+    pen = ImageDraw.Draw(picture)
+    _, top, _, bottom = pen.textbbox((0, 0), "Ag", font=font)
+    line, margin = round((bottom - top) * 1.5), round(bottom - top)
+    lines: list[str] = []
+    for part in parts:
+        joined = f"{lines[-1]}   {part}" if lines else part
+        if lines and pen.textlength(joined, font=font) <= picture.width - 2 * margin:
+            lines[-1] = joined
+        else:
+            lines.append(part)
+    whole = Image.new("RGB", (picture.width, picture.height + 2 * margin + line * len(lines)), "white")
+    whole.paste(picture, (0, 0))
+    pen = ImageDraw.Draw(whole)
+    for number, text in enumerate(lines):
+        pen.text((margin, picture.height + margin + number * line), text, fill="black", font=font)
+    return whole

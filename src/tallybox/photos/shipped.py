@@ -1,0 +1,18 @@
+"""The estimator that comes with the package: fitted to the embedded YOLOv4-tiny. See docs/estimator-card.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tallybox.estimator.estimator import CountEstimator
+
+SHIPPED_ESTIMATOR = Path(__file__).parent / "data" / "yolov4tiny.safetensors"
+
+
+def shipped_estimator() -> CountEstimator:
+    """Load it.
+
+    >>> shipped_estimator().category_name(18)
+    'dog'
+    """
+    return CountEstimator.load(SHIPPED_ESTIMATOR)

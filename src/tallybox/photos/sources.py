@@ -1,0 +1,62 @@
+"""What to count in: photos, folders of photos, patterns, and files of detections, told apart by name."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tallybox.detections.compressed import plain_suffix
+from tallybox.errors import InputError
+from tallybox.photos.images import SUFFIXES
+
+DETECTION_SUFFIXES = (".json", ".csv", ".parquet")
+
+
+class Source(NamedTuple):
+    """One photo, or one file (or folder, of Parquet) of detections."""
+
+    path: Path
+    is_photo: bool
+
+
+def find_sources(paths: Iterable[str | Path]) -> list[Source]:
+    """Return what paths, folders and patterns such as ``photos/*.jpg`` stand for, in order.
+
+    Of a folder, all photos in it and below are taken by their suffixes, by name, hidden ones left out; a folder of
+    Parquet files is one file of detections. A file that is named itself is a photo unless its suffix says detections.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("b.jpg", "a.PNG", "notes.txt"):
+    ...         (Path(folder) / name).touch()
+    ...     [source.path.name for source in find_sources([folder])]
+    ['a.PNG', 'b.jpg']
+    """
+    sources: list[Source] = []
+    for given in paths:
+        path = Path(given)
+        if path.exists():
+            sources += _of_path(path)
+        elif found := sorted(glob.glob(str(given), recursive=True)):  # noqa: PTH207  # Path.glob takes no absolute pattern
+            for name in found:
+                sources += _of_path(Path(name))
+        else:
+            raise InputError(f"PATH must be a file, a folder or a pattern that fits some, but got {str(given)!r}")
+    return sources
+
+
+def _of_path(path: Path) -> list[Source]:
+    if not path.is_dir():
+        return [Source(path, plain_suffix(path) not in DETECTION_SUFFIXES)]
+    inside = sorted(file for file in path.rglob("*") if not _is_hidden(file, path))
+    photos = [Source(file, True) for file in inside if file.suffix.lower() in SUFFIXES and file.is_file()]
+    tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in inside) else []
+    if not photos and not tables:
+        raise InputError(f"{path} must hold photos or Parquet files of detections, but it holds neither")
+    return tables + photos
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
