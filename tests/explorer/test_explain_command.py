@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
+from tallybox.photos.packaged import sample_photos
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 
@@ -45,6 +46,18 @@ def test_an_untrained_component_needs_no_estimator(tmp_path, detections, compone
     ran = run(detections, "--image", 1, "--component", component, "--category", "person", "--out", out)
     assert ran.exit_code == 0, ran.output
     assert "person" in ran.stderr
+
+
+def test_a_photo_is_shown_with_what_count_says(tmp_path):
+    pytest.importorskip("PIL", reason="needs the package pillow")
+    photo = next(path for path in sample_photos() if path.name == "zidane.jpg")
+    out = tmp_path / "page.html"
+    ran = run(photo, "--category", "person", "--out", out)
+    assert ran.exit_code == 0, ran.output
+    assert "2 person" in ran.stderr
+    assert "How many in zidane.jpg?" in out.read_text()
+    assert "data:image/jpeg;base64," in out.read_text()
+    assert str(photo.parent) not in out.read_text()
 
 
 @pytest.mark.parametrize(

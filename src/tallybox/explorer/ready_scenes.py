@@ -21,7 +21,9 @@ def ready_scenes() -> list[ReadyScene]:
     """Return the scenes by which the methods are best understood."""
     return [
         _scene("cats", "The paper's cats: four boxes, three cats", *_cats(), [1.0, 1.0, 1.0, 1.0]),
-        _scene("duplicates", "Exact duplicates: two objects, three boxes each", WIDTH, HEIGHT, _duplicates(), [0.95] * 6),
+        _scene(
+            "duplicates", "Exact duplicates: two objects, three boxes each", WIDTH, HEIGHT, _duplicates(), [0.95] * 6
+        ),
         _scene("partial", "Partial overlaps", WIDTH, HEIGHT, _partial(), [0.9, 0.8, 0.7, 0.9, 0.6]),
         _scene("uncertain", "Ten uncertain boxes, all apart", WIDTH, HEIGHT, _apart(), [0.5] * 10),
     ]
