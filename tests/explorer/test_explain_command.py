@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
@@ -54,7 +56,8 @@ def test_a_photo_is_shown_with_what_count_says(tmp_path):
     out = tmp_path / "page.html"
     ran = run(photo, "--category", "person", "--out", out)
     assert ran.exit_code == 0, ran.output
-    assert "2 person" in ran.stderr
+    counted = json.loads(CliRunner().invoke(cli, ["count", str(photo), "--category", "person", "--json"]).stdout)
+    assert f"{counted['images'][0]['counts']['person']['count']} person" in ran.stderr
     assert "How many in zidane.jpg?" in out.read_text()
     assert "data:image/jpeg;base64," in out.read_text()
     assert str(photo.parent) not in out.read_text()
