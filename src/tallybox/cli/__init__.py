@@ -18,6 +18,7 @@ COMMANDS = {
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
     "count": ("tallybox.cli.count", "Count the objects in photos and files of detections."),
     "explain": ("tallybox.cli.explain", "Write a page that shows how a count came about."),
+    "serve": ("tallybox.cli.serve", "Serve the explorer page and the HTTP service."),
     "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
 }
 

@@ -14,6 +14,7 @@ class Limits:
     image_pixels: int = 40_000_000
     images: int = 256  # of one request
     boxes: int = 20_000  # of one request to count
+    questions: int = 10_000  # images times named categories of one request
     explained_boxes: int = 100  # matrices grow with the square
     seconds: float = 30.0  # to send a request, and again to answer it
     waiting: int = 2_000  # requests to count; more would wait longer than anybody does
