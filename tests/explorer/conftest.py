@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -58,3 +62,43 @@ def open_page(browser) -> Iterator[object]:
     for watched in opened:
         watched.page.close()
     assert complaints == []
+
+
+@dataclass(frozen=True)
+class Service:
+    """A `tallybox serve` of its own process."""
+
+    address: str
+    process: subprocess.Popen
+
+
+def start_service(*options: str, **environment: str) -> Service:
+    """Start one on a free port, and wait until it says where it is."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tallybox", "serve", "--port", "0", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    said = ""
+    for line in process.stderr:
+        said += line
+        if "tallybox is at " in line:
+            return Service(line.split("tallybox is at ")[1].split()[0], process)
+    raise AssertionError(f"the service did not start: {said}")
+
+
+def stop_service(service: Service) -> int:
+    """Stop it as a supervisor does, and return its exit status."""
+    service.process.send_signal(signal.SIGTERM)
+    status = service.process.wait(60)
+    service.process.stderr.close()
+    return status
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[Service]:
+    """The service with the estimator and the detector that come with the package."""
+    started = start_service()
+    yield started
+    stop_service(started)

@@ -27,9 +27,11 @@ def _proposals(counting: Mapping[str, Any]) -> Step:
     scores = counting["scores"]
     if len(scores) == 1:
         return _step("One box", f"There is one box, with a score of {number(scores[0])}.")
+    highest, lowest = number(max(scores)), number(min(scores))
+    spread = f"All score {highest}." if highest == lowest else f"Scores go from {highest} down to {lowest}."
     return _step(
         f"{len(scores)} boxes",
-        f"Scores go from {number(max(scores))} down to {number(min(scores))}. Adding them all up would say "
+        f"{spread} Adding them all up would say "
         f"{number(sum(scores))}: objects that were found twice would count twice, and weak boxes add a little each.",
     )
 

@@ -53,7 +53,7 @@ export function createCurve({ symbol, name, across = "", onBend = null }) {
     };
     return svgElement("circle", {
       class: "knot",
-      r: 3.6,
+      r: 2.7,
       tabindex: 0,
       role: "slider",
       "aria-label": `${symbol} at ${short(place / (values.length - 1))}`,

@@ -1,5 +1,6 @@
-// The photo, or an empty canvas, with its boxes.
-import { svgElement, element } from "./element.js";
+// The photo, or an empty canvas, with its boxes. Frames are kept from one update to the next, so that one that is being
+// dragged, or has the focus, stays itself.
+import { element, svgElement } from "./element.js";
 import { objectColour } from "./colours.js";
 import { boxRoles, isPaper } from "./objects.js";
 import { short } from "./format.js";
@@ -7,49 +8,60 @@ import { short } from "./format.js";
 const KIND_ORDER = { leftover: 0, merged: 1, counted: 2 };
 
 export function createScene(image, pointing) {
-  const svg = svgElement("svg", {
-    class: "scene",
-    viewBox: `0 0 ${image.width} ${image.height}`,
-    role: "img",
-    "aria-label": "The boxes",
-    pointerleave: () => pointing.at(),
-  });
-  const picture = svgElement("image", { width: image.width, height: image.height });
-  if (image.href) picture.setAttribute("href", image.href);
+  const picture = svgElement("image");
   const frames = svgElement("g");
-  const tags = svgElement("g");
+  const tags = svgElement("g", { "aria-hidden": "true" });
+  const svg = svgElement("svg", { class: "scene", role: "group", "aria-label": "The boxes", pointerleave: () => pointing.at() });
   svg.append(picture, frames, tags);
-  let drawn = [];
+  let drawn = []; // by box: { frame, role }
   let shown = null;
+  let size = image;
+
+  function resize(changed) {
+    size = changed;
+    svg.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
+    picture.setAttribute("width", size.width);
+    picture.setAttribute("height", size.height);
+    if (size.href) picture.setAttribute("href", size.href);
+    else picture.removeAttribute("href");
+  }
 
   function update(counting) {
     shown = counting;
     const roles = boxRoles(counting);
-    const order = [...roles].sort((one, other) => KIND_ORDER[one.kind] - KIND_ORDER[other.kind] || other.box - one.box);
-    drawn = [];
-    frames.replaceChildren(
-      ...order.map((role) => {
-        const [x1, y1, x2, y2] = counting.boxes[role.box];
-        const frame = svgElement("rect", {
-          class: `box ${role.kind}`,
-          x: x1,
-          y: y1,
-          width: Math.max(x2 - x1, 0),
-          height: Math.max(y2 - y1, 0),
-          "data-box": role.box,
-          pointerenter: () => pointing.at(role.box),
-          pointerdown: () => pointing.at(role.box),
-        });
-        if (role.object !== null) frame.style.stroke = objectColour(role.object);
-        drawn[role.box] = { frame, role };
-        return frame;
-      }),
-    );
+    while (drawn.length > roles.length) drawn.pop().frame.remove();
+    while (drawn.length < roles.length) drawn.push({ frame: newFrame(drawn.length), role: null });
+    roles.forEach((role, box) => {
+      drawn[box].role = role;
+      place(drawn[box].frame, role, counting.boxes[box]);
+    });
+    stack();
     point(pointing.boxes());
   }
 
+  function newFrame(box) {
+    const point = () => pointing.at(box);
+    return svgElement("rect", { "data-box": box, pointerenter: point, pointerdown: point });
+  }
+
+  function place(frame, role, [x1, y1, x2, y2]) {
+    const corners = { x: x1, y: y1, width: Math.max(x2 - x1, 0), height: Math.max(y2 - y1, 0) };
+    for (const [name, value] of Object.entries(corners)) frame.setAttribute(name, value);
+    frame.setAttribute("class", `box ${role.kind}`);
+    frame.style.stroke = role.object === null ? "" : objectColour(role.object);
+  }
+
+  // Counted boxes lie over merged ones, those over leftovers.
+  function stack() {
+    const order = [...drawn].sort((one, other) => KIND_ORDER[one.role.kind] - KIND_ORDER[other.role.kind] || other.role.box - one.role.box);
+    if (order.every(({ frame }, number) => frames.children[number] === frame)) return;
+    const focused = document.activeElement;
+    frames.append(...order.map(({ frame }) => frame));
+    if (frames.contains(focused)) focused.focus({ preventScroll: true });
+  }
+
   function point(boxes) {
-    for (const { frame, role } of drawn.filter(Boolean)) {
+    for (const { frame, role } of drawn) {
       frame.classList.toggle("pointed", boxes.includes(role.box));
       frame.classList.toggle("dimmed", boxes.length > 0 && !boxes.includes(role.box));
     }
@@ -58,24 +70,19 @@ export function createScene(image, pointing) {
 
   function drawTags(boxes) {
     if (!shown) return;
-    const unit = image.width / (svg.clientWidth || image.width);
-    tags.replaceChildren(
-      ...drawn.filter(Boolean).flatMap(({ role }) => {
-        const isPointed = boxes.includes(role.box);
-        if (boxes.length ? !isPointed : role.kind !== "counted") return [];
-        return tag(role, unit, isPointed);
-      }),
-    );
+    const chosen = drawn.filter(({ role }) => (boxes.length ? boxes.includes(role.box) : role.kind === "counted"));
+    tags.replaceChildren(...chosen.flatMap(({ role }) => tag(role, boxes.length > 0)));
   }
 
-  function tag(role, unit, isPointed) {
+  function tag(role, isPointed) {
+    const unit = size.width / (svg.clientWidth || size.width);
     const [x1, y1] = shown.boxes[role.box];
     const share = `${isPaper(shown) ? "share" : "presence"} ${short(shown.presence[role.box])}`;
     const text = isPointed
       ? `${role.box + 1}  score ${short(shown.scores[role.box])}  ${share}`
       : `${role.box + 1} · ${short(shown.presence[role.box])}`;
     const [width, height] = [(text.length * 6.7 + 10) * unit, 19 * unit];
-    const left = Math.max(Math.min(x1, image.width - width), 0);
+    const left = Math.max(Math.min(x1, size.width - width), 0);
     const top = Math.max(y1 - height, 0);
     const colour = role.object === null ? "#5b636b" : objectColour(role.object);
     return [
@@ -84,13 +91,15 @@ export function createScene(image, pointing) {
     ];
   }
 
+  resize(image);
   pointing.listen(point);
   new ResizeObserver(() => drawTags(pointing.boxes())).observe(svg);
-  return { element: svg, update };
+  return { element: svg, update, resize, frame: (box) => drawn[box]?.frame };
 }
 
 export function sceneLegend() {
-  const sample = (attributes) => svgElement("svg", { viewBox: "0 0 22 10", "aria-hidden": "true" }, svgElement("rect", { x: 1, y: 1, width: 20, height: 8, fill: "none", ...attributes }));
+  const sample = (attributes) =>
+    svgElement("svg", { viewBox: "0 0 22 10", "aria-hidden": "true" }, svgElement("rect", { x: 1, y: 1, width: 20, height: 8, fill: "none", ...attributes }));
   return element(
     "p",
     { class: "legend" },
