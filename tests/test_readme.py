@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/using.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/using.md", "docs/photos.md"])
 def test_code_on_the_page_runs_and_prints_what_it_shows(page):
     results = doctest.testfile(str(ROOT / page), module_relative=False)
     assert results.attempted > 5

@@ -32,31 +32,36 @@ def test_an_unknown_command_is_wrong_usage():
     assert "No such command" in result.stderr
 
 
-def test_the_demo_tells_the_story_with_computed_numbers():
+def test_the_demo_tells_the_story_with_computed_numbers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     result = run("demo")
     assert result.exit_code == 0, result.output
     assert "count = √(sum of C) = √9.00 = 3.00" in result.stdout
     assert "summing the weights would say 4.00" in result.stdout
     assert "(0, 0, 0, 1, 0)" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
+    assert "bus.jpg  810 x 1080" in result.stdout
+    for name in ("bus_counted.jpg", "zidane_counted.jpg"):
+        assert f"runs/demo/{name}" in result.stdout
+        assert (tmp_path / "runs" / "demo" / name).read_bytes().startswith(b"\xff\xd8")
 
 
 @pytest.mark.parametrize("name", ["story.svg", "story.png"])
 def test_the_demo_draws_its_picture(tmp_path, name):
-    result = run("demo", "--figure", str(tmp_path / name))
+    result = run("demo", "--figure", str(tmp_path / name), "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
     content = (tmp_path / name).read_bytes()
     assert content.startswith(b"\x89PNG") if name.endswith("png") else b"<svg" in content
 
 
 def test_a_mistake_ends_in_one_line_and_status_1(tmp_path):
-    result = run("demo", "--figure", str(tmp_path / "story.bmp"))
+    result = run("demo", "--figure", str(tmp_path / "story.bmp"), "--out", str(tmp_path))
     assert result.exit_code == 1
     assert result.stderr.strip() == "Error: a picture's name must end in .svg or .png, but got 'story.bmp'"
 
 
 def test_the_committed_picture_is_what_the_command_draws(tmp_path):
-    assert run("demo", "--figure", str(tmp_path / "cats.svg")).exit_code == 0
+    assert run("demo", "--figure", str(tmp_path / "cats.svg"), "--out", str(tmp_path)).exit_code == 0
     drawn = (tmp_path / "cats.svg").read_text()
     with open("docs/figures/cats.svg") as committed:  # noqa: PTH123
         assert drawn == committed.read()

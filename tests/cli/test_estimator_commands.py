@@ -112,10 +112,9 @@ def test_lines_for_people(estimator, detections):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("count", "{detections}"), "tallybox fit DETECTIONS LABELS --out FILE"),
         (("count", "{detections}", "--estimator", "{labels}"), "must be an estimator that tallybox fit wrote"),
         (("count", "{labels}", "--estimator", "{estimator}"), "counts.csv"),
-        (("count", "{photo}", "--estimator", "{estimator}"), "does not read photos"),
+        (("count", "{photo}", "--estimator", "{estimator}"), "photo.jpg must be a photo"),
         (("count", "{detections}", "--estimator", "{estimator}", "--category", "dgo"), "did you mean 'dog'"),
         (("fit", "{labels}", "{labels}", "--out", "{out}"), "counts.csv"),
         (("evaluate", "{labels}", "{detections}", "{labels}"), "must be an estimator"),

@@ -73,6 +73,16 @@ def detections(
     show_rows(bench_detections(estimator, images, seconds), torch.device("cpu"), as_json=as_json, out=out)
 
 
+@bench.command()
+@measurement_options
+def photos(device: str | None, seconds: float, as_json: bool, out: Path | None) -> None:
+    """Time photos to counts: reading, detecting, counting, all; the reference takes one photo at a time."""
+    from tallybox.bench.photo_counting import bench_photos
+
+    where = chosen_device(device)
+    show_rows(bench_photos(where, seconds), where, as_json=as_json, out=out)
+
+
 def show_rows(rows: Iterator[Row], device: torch.device, *, as_json: bool, out: Path | None) -> None:
     """Print rows as a table as they come, or all of them as JSON."""
     progress = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""`tallybox demo`: the paper's story in the terminal, every number computed on the spot."""
+"""`tallybox demo`: the paper's story in the terminal, then real photos; every number computed on the spot."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from tallybox.cli.demo_photos import tell_photos
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
 from tallybox.scenes import Scene, cats
@@ -21,8 +22,11 @@ SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every t
 
 @click.command()
 @click.option("--figure", type=click.Path(path_type=Path), help="Also draw the story as a picture (.svg or .png).")
-def demo(figure: Path | None) -> None:
-    """Show how the component counts, in the terminal; no files needed."""
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/demo"), help="For the counted photos."
+)
+def demo(figure: Path | None, out: Path) -> None:
+    """Show how the component counts, then count in two real photos; no files needed."""
     console = Console(highlight=False)
     scene = cats()
     counter = Counter(max_objects=4)
@@ -35,7 +39,8 @@ def demo(figure: Path | None) -> None:
         from tallybox.figures.story import draw_story
 
         draw_story(figure)
-        console.print(f"Picture written to {figure}")
+        console.print(f"Picture written to {figure}\n")
+    tell_photos(console, out)
 
 
 def tell_photo(console: Console, scene: Scene) -> None:

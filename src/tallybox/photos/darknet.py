@@ -199,10 +199,10 @@ def read_weights(path: Path, expected: int, config: Path) -> NDArray[np.float32]
     """Read ``expected`` numbers behind a header of three int32 and how many photos were seen in training."""
     try:
         with path.open("rb") as file:
-            start = np.frombuffer(file.read(12), "<i4")
-            if len(start) < 3:
-                raise InputError(f"{path} must be Darknet weights, but it ends within its header of 12 bytes")
-            major, minor = int(start[0]), int(start[1])
+            start = file.read(12)
+            if len(start) < 12:
+                raise InputError(f"{path} must be Darknet weights, but it ends within its header, at byte {len(start)}")
+            major, minor, _ = np.frombuffer(start, "<i4").tolist()
             if not (0 <= major < 1000 and 0 <= minor < 1000):
                 raise InputError(f"{path} must be Darknet weights, but its header says version {major}.{minor}")
             header = 12 + (8 if major * 10 + minor >= 2 else 4)

@@ -101,7 +101,7 @@ class YoloV4Tiny(DarknetDetector):
     >>> from tallybox.photos.images import read_photo
     >>> from tallybox.photos.packaged import sample_photos
     >>> two_men = YoloV4Tiny().detect([read_photo(sample_photos()[0])])[0]
-    >>> bool(two_men.best_scores()[1] > 0.9)  # category 1 is a person
+    >>> bool(two_men.best_scores()[1] > 0.7)  # category 1 is a person
     True
     """
 

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tallybox.errors import InputError
+from tallybox.photos import read_photo
+from tallybox.photos.images import MOST_PIXELS
+from tests.support.photos import encoded, gradient
+
+TURNS = {
+    1: None,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,  # undone by turning the other way
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+
+def pixels(path) -> np.ndarray:
+    photo = read_photo(path)
+    assert photo.image.mode == "RGB"
+    assert photo.size_wh == photo.image.size
+    return np.asarray(photo.image).astype(int)
+
+
+@pytest.mark.parametrize("orientation", TURNS)
+@pytest.mark.parametrize("kind", ["png", "jpeg", "webp", "tiff"])
+def test_photos_are_turned_upright(tmp_path, orientation, kind):
+    upright = gradient(48, 32)
+    turn = TURNS[orientation]
+    held = upright if turn is None else upright.transpose(turn)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / f"photo.{kind}"
+    held.save(path, exif=exif, **({"quality": 95} if kind in ("jpeg", "webp") else {}))
+    found = pixels(path)
+    assert found.shape == (32, 48, 3)
+    assert np.abs(found - np.asarray(upright)).mean() < 4
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [("L", "png"), ("L", "jpeg"), ("1", "png"), ("P", "gif"), ("P", "png"), ("CMYK", "jpeg"), ("CMYK", "tiff")],
+)
+def test_every_mode_becomes_rgb(tmp_path, mode, kind):
+    original = gradient(40, 30)
+    path = tmp_path / f"photo.{kind}"
+    original.convert(mode).save(path)
+    found = pixels(path)
+    expected = np.asarray(original.convert(mode).convert("RGB")).astype(int)
+    assert np.abs(found - expected).mean() < 6
+
+
+def test_what_is_transparent_is_white(tmp_path):
+    image = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
+    image.putpixel((0, 0), (10, 20, 30, 255))
+    image.save(tmp_path / "a.png")
+    found = pixels(tmp_path / "a.png")
+    assert found[0, 0].tolist() == [10, 20, 30]
+    assert found[3, 3].tolist() == [255, 255, 255]
+    palette = Image.new("P", (2, 1))
+    palette.putpalette([200, 0, 0, 0, 200, 0])
+    palette.putpixel((1, 0), 1)
+    palette.save(tmp_path / "p.png", transparency=0)
+    assert pixels(tmp_path / "p.png")[0].tolist() == [[255, 255, 255], [0, 200, 0]]
+
+
+@pytest.mark.parametrize("kind", ["png", "tiff"])
+def test_sixteen_bits_keep_their_shades(tmp_path, kind):
+    shades = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
+    Image.fromarray(shades).save(tmp_path / f"deep.{kind}")
+    assert np.abs(pixels(tmp_path / f"deep.{kind}")[..., 0].ravel() - np.arange(256)).max() <= 1
+
+
+def test_floating_point_is_read_as_shares(tmp_path):
+    Image.fromarray(np.array([[0.0, 0.5, 1.0, np.nan]], np.float32)).save(tmp_path / "f.tiff")
+    assert pixels(tmp_path / "f.tiff")[0, :, 0].tolist() == [0, 128, 255, 0]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3000, 2), (2, 3000)])
+def test_any_shape_is_read(tmp_path, size):
+    gradient(*size).save(tmp_path / "odd.png")
+    assert read_photo(tmp_path / "odd.png").size_wh == size
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png"])
+def test_large_photos_are_reduced_by_whole_numbers_and_keep_their_size(tmp_path, kind):
+    gradient(1800, 1200).save(tmp_path / f"large.{kind}")
+    photo = read_photo(tmp_path / f"large.{kind}", reduced_to=400)
+    assert photo.size_wh == (1800, 1200)
+    assert 400 <= photo.image.width <= 900
+    assert photo.image.width * 2 == pytest.approx(photo.image.height * 3, abs=3)
+    whole = gradient(1800, 1200).resize(photo.image.size)
+    assert np.abs(np.asarray(photo.image).astype(int) - np.asarray(whole)).mean() < 3
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "no image of a kind"),
+        (b"hello", "no image of a kind"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image of a kind"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no image of a kind"),
+        (encoded(gradient(300, 300), "JPEG")[:900], "cannot be read"),
+    ],
+)
+def test_what_is_no_photo_is_one_line_that_names_the_file(tmp_path, content, said):
+    path = tmp_path / "bad.jpg"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=said) as raised:
+        read_photo(path)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_folders_and_missing_files_are_one_line(tmp_path):
+    with pytest.raises(InputError, match="is a folder"):
+        read_photo(tmp_path)
+    with pytest.raises(InputError, match="no such file"):
+        read_photo(tmp_path / "none.jpg")
+
+
+@pytest.mark.parametrize("side", [10_001, 14_000, 65_000])
+def test_a_decompression_bomb_is_refused_before_it_is_unpacked(tmp_path, side):
+    path = tmp_path / "bomb.png"
+    path.write_bytes(claiming(side, side))
+    with pytest.raises(InputError, match="pixels") as raised:
+        read_photo(path)
+    assert side * side > MOST_PIXELS
+    assert str(path) in str(raised.value)
+
+
+def claiming(width: int, height: int) -> bytes:
+    """A PNG of a few bytes whose header claims any size."""
+    import struct
+    import zlib
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 999)) + chunk(b"IEND", b"")
+    )

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tallybox.photos import Photo, read_photo, sample_photos
+from tallybox.photos.outlines import COLOURS, draw_counts, outlines_of, save_picture
+from tests.support.photos import embedded_detector, embedded_estimator, gradient
+
+
+@pytest.fixture(scope="module")
+def bus():
+    photo = read_photo(sample_photos()[1])
+    image = embedded_detector().detect([photo])[0]
+    estimator = embedded_estimator()
+    explained = {estimator.category_name(key): one for key, one in estimator.explain(image).items()}
+    return photo, image, explained
+
+
+def test_each_counted_object_has_a_colour_that_its_duplicates_share(bus):
+    _, image, explained = bus
+    outlines = outlines_of(image, explained)
+    counted = [outline for outline in outlines if outline.is_counted]
+    assert sorted((outline.name, outline.number) for outline in counted) == [
+        ("bus", 1),
+        *(("person", number) for number in range(1, explained["person"].prediction.count + 1)),
+    ]
+    colours = {(outline.name, outline.number): outline.colour for outline in counted}
+    assert len(set(colours.values())) == len(colours)
+    assert set(colours.values()) <= set(COLOURS)
+    duplicates = [outline for outline in outlines if outline.number and not outline.is_counted]
+    assert duplicates
+    assert all(outline.colour == colours[outline.name, outline.number] for outline in duplicates)
+
+
+def test_the_picture_shows_the_colours_and_keeps_the_rest(bus):
+    photo, image, explained = bus
+    picture = np.asarray(draw_counts(photo, image, explained)).astype(int)
+    original = np.asarray(photo.image).astype(int)
+    assert picture.shape[1] == original.shape[1]
+    assert picture.shape[0] > original.shape[0]  # the counts in words
+    for outline in outlines_of(image, explained):
+        if outline.is_counted:
+            x1, y1, _, y2 = (int(corner) for corner in outline.corners)
+            edge = picture[(y1 + y2) // 2, x1 : x1 + 4]
+            assert np.abs(edge - list(bytes.fromhex(outline.colour[1:]))).sum(1).min() < 30
+    unchanged = np.abs(picture[: len(original)] - original).sum(2) == 0
+    assert unchanged.mean() > 0.6
+
+
+def test_nothing_counted_is_said(bus):
+    photo = Photo(gradient(320, 200), (320, 200))
+    _, image, _ = bus
+    assert draw_counts(photo, image, {}).size[0] == 320
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5000, 3), (12, 3000)])
+def test_any_shape_can_be_drawn(tmp_path, bus, size):
+    photo = Photo(gradient(*size), size)
+    image = embedded_detector().detect([photo])[0]
+    estimator = embedded_estimator()
+    explained = {"person": estimator.explain(image, [1])[1]}
+    save_picture(draw_counts(photo, image, explained), tmp_path / "new" / "odd.jpg")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["odd.jpg"]

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tallybox import Detections
+from tallybox.errors import InputError
+from tallybox.photos.reading import detect_in_batches
+from tallybox.photos.sources import find_sources
+from tests.support.photos import gradient
+
+
+class Recorder:
+    """A detector that sees nothing and remembers the sizes of its batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def detect(self, photos):
+        self.batches.append(len(photos))
+        return [Detections.empty(photo.name, photo.size_wh) for photo in photos]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("c.jpg", "a.JPEG", "b.png", "below/d.webp", "below/.hidden.jpg"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        gradient(20, 10).save(path)
+    (tmp_path / "notes.txt").write_text("no photo")
+    return tmp_path
+
+
+def names(sources) -> list[str]:
+    return [source.path.name for source in sources]
+
+
+def test_folders_and_patterns_give_photos_by_name(folder):
+    assert names(find_sources([folder])) == ["a.JPEG", "b.png", "d.webp", "c.jpg"]
+    assert names(find_sources([str(folder / "*.jp*g"), folder / "b.png"])) == ["c.jpg", "b.png"]
+    assert names(find_sources([str(folder / "**" / "*.webp")])) == ["d.webp"]
+    assert all(source.is_photo for source in find_sources([folder, folder / "notes.txt"]))
+
+
+def test_detections_are_told_by_their_suffix(folder):
+    for name in ("x.json.gz", "y.csv", "z.parquet"):
+        (folder / name).touch()
+        assert not find_sources([folder / name])[0].is_photo
+    mixed = find_sources([folder])
+    assert mixed[0] == (folder, False)
+    assert len(mixed) == 5
+
+
+def test_what_is_not_there_is_one_line(folder):
+    (folder / "empty").mkdir()
+    for given in (folder / "none.jpg", str(folder / "*.tif"), folder / "empty"):
+        with pytest.raises(InputError, match="must"):
+            find_sources([given])
+
+
+def test_batches_come_in_order_and_failures_are_left_out(folder):
+    (folder / "broken.jpg").write_bytes(b"\xff\xd8broken")
+    paths = [folder / "a.JPEG", folder / "broken.jpg", folder / "b.png", folder / "c.jpg", folder / "gone.jpg"]
+    failures: list[Path] = []
+    detector = Recorder()
+    found = list(detect_in_batches(paths, detector, on_failure=lambda path, _: failures.append(path), batch=2))
+    assert [image.image_id for batch in found for image in batch] == [str(paths[0]), str(paths[2]), str(paths[3])]
+    assert failures == [paths[1], paths[4]]
+    assert detector.batches == [1, 2]
+
+
+def test_photos_are_read_only_a_batch_ahead(folder):
+    asked: list[int] = []
+
+    def paths():
+        for number in range(20):
+            asked.append(number)
+            yield folder / "b.png"
+
+    stream = detect_in_batches(paths(), Recorder(), on_failure=lambda *_: None, batch=2)
+    next(stream)
+    assert len(asked) <= 6

@@ -1,0 +1,38 @@
+"""The embedded detector, loaded once for all tests that look at it, and photos of any kind written to files."""
+
+from __future__ import annotations
+
+from functools import cache
+from io import BytesIO
+
+import numpy as np
+from PIL import Image
+
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.photos import YoloV4Tiny
+from tallybox.photos.shipped import shipped_estimator
+
+
+@cache
+def embedded_detector(size: int = 416) -> YoloV4Tiny:
+    """Return YOLOv4-tiny on the CPU."""
+    return YoloV4Tiny(size=size, device="cpu")
+
+
+@cache
+def embedded_estimator() -> CountEstimator:
+    """Return the shipped estimator; do not change it."""
+    return shipped_estimator()
+
+
+def gradient(width: int, height: int) -> Image.Image:
+    """Return a picture whose every corner differs, so that a turn shows."""
+    across, down = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+    return Image.fromarray(np.stack((across, down, 255 - across), -1).astype(np.uint8))
+
+
+def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+    """Return an image as the bytes of a file."""
+    file = BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
