@@ -218,7 +218,9 @@ def test_the_python_code_prints_the_pages_numbers(explorer, tmp_path, capsys, co
     if weights.startswith("photo"):
         sets = weight_sets(shipped_estimator())["presence"]
         learned = next(one for one in sets if one["name"] == weights)["weights"]
-        assert shown_count(page) == pytest.approx(library_count(presence_component(learned, 10), scene_of(page)), abs=1e-6)
+        assert shown_count(page) == pytest.approx(
+            library_count(presence_component(learned, 10), scene_of(page)), abs=1e-6
+        )
 
 
 def test_a_scene_is_saved_as_json_and_as_a_picture(explorer, tmp_path):

@@ -16,7 +16,9 @@ from tallybox.explorer.service import ServiceSettings, build_api, create_app
 from tallybox.photos.packaged import sample_photos
 from tests.support.estimators import small_estimator
 
-LIMITS = Limits(body_bytes=20_000, image_pixels=10_000, images=3, boxes=50, explained_boxes=20, questions=6, seconds=0.5)
+LIMITS = Limits(
+    body_bytes=20_000, image_pixels=10_000, images=3, boxes=50, explained_boxes=20, questions=6, seconds=0.5
+)
 
 
 class NoDetector:

@@ -126,6 +126,8 @@ def test_pages_may_load_nothing_from_elsewhere(client):
         assert "https://" not in page.text
 
 
-@pytest.mark.parametrize("path", ["/assets/..%2f..%2fservice.py", "/assets/%2fetc%2fpasswd", "/assets/report.html", "/x"])
+@pytest.mark.parametrize(
+    "path", ["/assets/..%2f..%2fservice.py", "/assets/%2fetc%2fpasswd", "/assets/report.html", "/x"]
+)
 def test_no_other_file_is_served(client, path):
     assert client.get(path).status_code == 404

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tallybox.errors import TallyboxError
+
+if TYPE_CHECKING:
+    from tallybox.photos.detector import Detector
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
-@click.option("--port", default=8000, show_default=True, help="0 chooses a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 chooses a free one.")
 @click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
 @click.option("--token", envvar="TALLYBOX_TOKEN", help="Ask for this bearer token; better set TALLYBOX_TOKEN.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name the service may be called by.")
-@click.option("--images-at-once", type=int, help="How many images are counted together at most.  [default: 256]")
+@click.option(
+    "--images-at-once", type=click.IntRange(1), help="How many images are counted together at most.  [default: 256]"
+)
 def serve(
     host: str, port: int, file: Path | None, token: str | None, hosts: tuple[str, ...], images_at_once: int | None
 ) -> None:
@@ -46,12 +53,13 @@ def serve(
         detector=_detector(),
         token=token,
         hosts=hosts,
-        **({} if images_at_once is None else {"images_at_once": images_at_once}),
     )
+    if images_at_once is not None:
+        settings = replace(settings, images_at_once=images_at_once)
     run(settings, host, port, on_start=lambda address: click.echo(f"tallybox is at {address} (Ctrl-C stops)", err=True))
 
 
-def _detector() -> object:
+def _detector() -> Detector | None:
     """Return the embedded detector, or None where it is not installed: detections are counted all the same."""
     from tallybox.photos.detector import YoloV4Tiny
 

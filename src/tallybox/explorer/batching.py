@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from tallybox.counter.cpu.threads import small_operations
 from tallybox.detections.container import Detections
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import CountPrediction
@@ -34,11 +35,12 @@ def count_jobs(estimator: CountEstimator, jobs: Sequence[CountJob]) -> list[Pred
     alike: dict[tuple[int, ...] | None, list[int]] = {}
     for number, job in enumerate(jobs):
         alike.setdefault(job.category_ids, []).append(number)
-    for category_ids, numbers in alike.items():
-        images = [image for number in numbers for image in jobs[number].images]
-        counted = estimator.predict_each(images, category_ids)
-        for number in numbers:
-            answers[number] = [next(counted)[1] for _ in jobs[number].images]
+    with small_operations():
+        for category_ids, numbers in alike.items():
+            images = [image for number in numbers for image in jobs[number].images]
+            counted = estimator.predict_each(images, category_ids)
+            for number in numbers:
+                answers[number] = [next(counted)[1] for _ in jobs[number].images]
     return [answers[number] for number in range(len(jobs))]
 
 

@@ -23,7 +23,9 @@ def job_of_detections(content: bytes, estimator: CountEstimator, limits: Limits)
         raise Refused(413, f"a request must have at most {limits.boxes:,} boxes, but got {boxes:,}")
     ids = _category_ids(asked.categories, estimator)
     if ids is not None and images * len(ids) > limits.questions:
-        raise Refused(413, f"images times categories must be at most {limits.questions:,}, but got {images * len(ids):,}")
+        raise Refused(
+            413, f"images times categories must be at most {limits.questions:,}, but got {images * len(ids):,}"
+        )
     return CountJob(tuple(_detections(image, number) for number, image in enumerate(asked.images)), ids)
 
 

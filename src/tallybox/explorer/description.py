@@ -35,8 +35,10 @@ SAID_AT_MOST = 3  # of all that is wrong with a body
 def answers(model: Any, *, asks: bool = True) -> dict[int | str, dict[str, Any]]:
     """Return the answers of a route: its model, and problems; ``asks``: it takes values that may be wrong."""
     possible = PROBLEMS if asks else {status: PROBLEMS[status] for status in ALWAYS}
-    problems = {status: {"model": Problem, "description": said} for status, said in possible.items()}
-    return {200: {"model": model, "description": "The answer."}, **problems}
+    described: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "The answer."}}
+    for status, said in possible.items():
+        described[status] = {"model": Problem, "description": said}
+    return described
 
 
 def body_of(model: type[BaseModel], *binary: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What stands before every request: who may ask, how much, and for how long. Plain ASGI.
 
-A page on another site must not drive a service on this machine. Its requests carry that site's Origin, which is refused;
-and a site that points its own name at this machine is known by the Host, which must be an address, localhost, or a name
-given at the start. There is no CORS.
+A page on another site must not drive a service on this machine. Its requests carry that site's Origin, which is
+refused; and a site that points its own name at this machine is known by the Host, which must be an address, localhost,
+or a name given at the start. There is no CORS.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class CountRequest(Asked):
     categories: list[Name | CategoryId] | None = Field(
         None,
         max_length=1000,
-        description="Names or ids to answer for; without it, every category with a box above 0.05."
+        description="Names or ids to answer for; without it, every category with a box above 0.05.",
     )
 
 
@@ -86,9 +86,10 @@ class ExplainRequest(Asked):
     attention: list[Share] = Field(description="One for each box.")
     max_objects: Annotated[int, Field(ge=1, le=100)] = 10
     weights: Name = Field("untrained", description="The name of a set that GET /v1/weights lists.")
-    activations: Annotated[
-        list[Annotated[list[Share], Field(min_length=2, max_length=65)]], Field(min_length=8, max_length=8)
-    ] | None = Field(
+    activations: (
+        Annotated[list[Annotated[list[Share], Field(min_length=2, max_length=65)]], Field(min_length=8, max_length=8)]
+        | None
+    ) = Field(
         None, description="f1 ... f8 at their knots, rising from 0 to 1: instead of a set of weights (paper only)."
     )
     nms: NmsThresholds = NmsThresholds()

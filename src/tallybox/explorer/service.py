@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request, Response
 
 from tallybox import __version__
-from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.explorer.batching import Batcher, count_jobs
 from tallybox.explorer.count_requests import answered, job_of_detections, job_of_photo
@@ -70,7 +69,9 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     @api.post("/v1/count", responses=answers(CountAnswer), openapi_extra=body_of(CountRequest, "image/*"))
     async def count(
         request: Request,
-        category: Annotated[list[str] | None, Query(description="Of a photo: answer for these.", max_length=100)] = None,
+        category: Annotated[
+            list[str] | None, Query(description="Of a photo: answer for these.", max_length=100)
+        ] = None,
         detections: Annotated[bool, Query(description="Of a photo: also return what the detector saw.")] = False,
     ) -> Response:
         """Count the objects in detections (JSON) or in a photo (its bytes, with its content type)."""
