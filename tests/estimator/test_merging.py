@@ -5,7 +5,9 @@ import numpy as np
 from tallybox import CountEstimator, Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.estimator import training
+from tallybox.estimator.estimator import CountExplanation
 from tallybox.estimator.merging import merged_into, standing_for
+from tallybox.estimator.prediction import CountPrediction
 from tests.support.estimators import small_estimator
 
 
@@ -39,6 +41,12 @@ def test_nothing_is_counted_where_the_count_is_0():
     explanation = small_estimator().explain(Detections.empty(), [18])[18]
     assert merged_into(explanation).shape == (0,)
     assert standing_for(explanation).shape == (0, 0)
+
+
+def test_a_count_beyond_what_the_boxes_show_points_at_no_faint_box():
+    overlooked = CountPrediction(5, 5.0, 5, 2, 9, False, np.full(6, 1 / 6))
+    explanation = CountExplanation(overlooked, np.arange(3), np.array([0.9, 0.05, 0.6], np.float32), ())
+    assert merged_into(explanation).tolist() == [0, -1, 2]
 
 
 def test_the_papers_component_is_grouped_by_overlap(monkeypatch):

@@ -19,7 +19,7 @@ from tallybox.photos.packaged import sample_photos
 from tallybox.photos.reading import BATCH, detect_in_batches
 from tallybox.photos.shipped import shipped_estimator
 
-PHOTOS = 24
+PHOTOS = 16
 SIZE_WH = (640, 480)
 AGREEMENT = 1e-3  # of scores: a batch is summed in another order than a photo alone
 

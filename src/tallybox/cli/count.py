@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import groupby
@@ -136,6 +137,7 @@ def _count_photos(
     from tallybox.photos.detector import YoloV4Tiny
     from tallybox.photos.reading import detect_in_batches
 
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported, in one line
     detector = YoloV4Tiny() if size is None else YoloV4Tiny(size=size)
 
     def failure(path: Path, error: InputError) -> None:
