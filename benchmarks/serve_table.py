@@ -19,7 +19,8 @@ START, END = "<!-- made by: python benchmarks/serve_table.py -->\n", "<!-- end -
 def table() -> str:
     """Return the table in Markdown: one line for each number of clients."""
     lines = [
-        "| machine | at once | requests/s | median | 99th percentile | without batching: requests/s | median | 99th percentile |",
+        "| machine | at once | requests/s | median | 99th percentile "
+        "| without batching: requests/s | median | 99th percentile |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for path in sorted((ROOT / "benchmarks/results").glob("serve--*.json")):

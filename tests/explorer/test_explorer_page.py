@@ -292,3 +292,18 @@ def test_hovering_links_cells_boxes_and_sliders(explorer):
     place = canvas.bounding_box()
     page.mouse.move(place["x"] + 0.9 * place["width"], place["y"] + 0.1 * place["height"])
     assert sorted(page.locator(".box.pointed").evaluate_all("found => found.map(b => b.dataset.box)")) == ["0", "3"]
+
+
+def test_boxes_at_the_same_place_can_all_be_reached(explorer):
+    page = explorer().page
+    page.select_option("#scene", "duplicates")
+    settled(page)
+    area = page.locator(".scene").bounding_box()
+    reached = set()
+    for _ in range(3):
+        page.mouse.click(area["x"] + 0.25 * area["width"], area["y"] + 0.5 * area["height"])
+        reached.add(page.evaluate("document.activeElement.dataset.box"))
+    assert reached == {"0", "1", "2"}
+    before = scene_of(page)["boxes"]
+    drag(page, (0.25, 0.5), (0.5, 0.8))  # moves the selected one alone
+    assert sum(one != other for one, other in zip(before, scene_of(page)["boxes"], strict=True)) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,6 +32,13 @@ def explained(request: ExplainRequest, sets: Sets) -> dict[str, Any]:
         "confidence": view["trace"].get("confidence"),
         **{name: view[name] for name in ("indices", "trace", "functions")},
     }
+
+
+def warm_up(sets: Sets) -> None:
+    """Explain once with each component: what is loaded and made on first use (2 s) need not wait for a visitor."""
+    components: tuple[Literal["paper", "presence"], ...] = ("paper", "presence")
+    for component in components:
+        explained(ExplainRequest(component=component, boxes=[[0.0, 0.0, 1.0, 1.0]], attention=[1.0]), sets)
 
 
 def _component(request: ExplainRequest, sets: Sets) -> Counter | PresenceCounter:

@@ -18,7 +18,7 @@ from tallybox.estimator.estimator import CountEstimator
 from tallybox.explorer.batching import Batcher, count_jobs
 from tallybox.explorer.count_requests import answered, job_of_detections, job_of_photo
 from tallybox.explorer.description import answers, body_of, describe, explain_problems
-from tallybox.explorer.explaining import explained
+from tallybox.explorer.explaining import explained, warm_up
 from tallybox.explorer.guard import App, Guard
 from tallybox.explorer.limits import Limits, Refused
 from tallybox.explorer.page_files import add_page
@@ -54,14 +54,15 @@ def build_api(settings: ServiceSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        explaining.submit(warm_up, sets)
         yield
         for thread in (detecting, explaining):
             thread.shutdown()
         if batcher is not None:
             batcher.close()
 
-    api = FastAPI(title="tallybox", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     sets = weight_sets(settings.estimator)
+    api = FastAPI(title="tallybox", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     scenes = ready_scenes()
     explain_problems(api)
     add_page(api)

@@ -18,7 +18,7 @@ export function createControls({ scenes, weightSets, state, answer, counting, ph
     letter,
     field: element("input", { type: "number", id, min: 0, max: 1, step: 0.05, value: id === "noise" ? 0.25 : 0.5, change: () => drawToy() }),
   }));
-  let seed = 0;
+  let seed = 5;
   const truth = element("span", { class: "small quiet", id: "truth" });
   const toyBar = element(
     "div",

@@ -12,29 +12,35 @@ export function createEditor(scene, { state, change, select, selected }) {
   svg.classList.add("editable");
   let drag = null;
 
-  function at(event) {
-    const area = svg.getBoundingClientRect();
-    const { width, height } = state();
-    return [((event.clientX - area.left) / area.width) * width, ((event.clientY - area.top) / area.height) * height];
-  }
-
   svg.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
-    const [x, y] = at(event);
-    const { box, corner } = event.target.dataset;
+    const from = scene.place(event);
+    const { corner } = event.target.dataset;
+    const under = scene.under(event);
     if (corner !== undefined) drag = { kind: "resize", box: selected(), corner: Number(corner) };
-    else if (box !== undefined) drag = { kind: "move", box: Number(box), from: [x, y], original: state().boxes[Number(box)] };
-    else if (state().boxes.length < MOST_BOXES) drag = { kind: "draw", from: [x, y] };
+    else if (under.length) drag = moved(under, from);
+    else if (state().boxes.length < MOST_BOXES) drag = { kind: "draw", from };
     if (!drag) return;
     event.preventDefault();
     svg.setPointerCapture(event.pointerId);
     if (drag.kind === "move") choose(drag.box);
   });
 
+  // The selected box goes first, wherever it lies; a click on it without moving it goes on to the one below.
+  function moved(under, from) {
+    const place = under.indexOf(selected());
+    const box = place < 0 ? under[0] : selected();
+    const next = place < 0 ? box : under[(place + 1) % under.length];
+    return { kind: "move", box, next, from, original: state().boxes[box], isMoved: false };
+  }
+
   svg.addEventListener("pointermove", (event) => {
     if (!drag) return;
-    const [x, y] = at(event);
-    if (drag.kind === "move") move(drag.box, drag.original, x - drag.from[0], y - drag.from[1]);
+    const [x, y] = scene.place(event);
+    if (drag.kind === "move") {
+      drag.isMoved = true;
+      move(drag.box, drag.original, x - drag.from[0], y - drag.from[1]);
+    }
     if (drag.kind === "resize") resize(drag.box, drag.corner, x, y);
     if (drag.kind === "draw" && Math.hypot(x - drag.from[0], y - drag.from[1]) >= SMALLEST) {
       const box = add([...drag.from, ...drag.from], 0.8);
@@ -43,9 +49,11 @@ export function createEditor(scene, { state, change, select, selected }) {
     }
   });
 
-  const drop = () => (drag = null);
-  svg.addEventListener("pointerup", drop);
-  svg.addEventListener("pointercancel", drop);
+  svg.addEventListener("pointerup", () => {
+    if (drag?.kind === "move" && !drag.isMoved) choose(drag.next);
+    drag = null;
+  });
+  svg.addEventListener("pointercancel", () => (drag = null));
 
   svg.addEventListener("keydown", (event) => {
     const box = event.target.dataset.box === undefined ? null : Number(event.target.dataset.box);

@@ -97,6 +97,7 @@ function start(scenes, weightSets) {
     sliders.update(shown);
     editor.update();
     controls.update();
+    root.classList.toggle("waiting", !shown.isComplete);
     if (shown.isComplete) panels.update(shown, state);
   }
 

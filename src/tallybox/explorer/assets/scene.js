@@ -11,7 +11,15 @@ export function createScene(image, pointing) {
   const picture = svgElement("image");
   const frames = svgElement("g");
   const tags = svgElement("g", { "aria-hidden": "true" });
-  const svg = svgElement("svg", { class: "scene", role: "group", "aria-label": "The boxes", pointerleave: () => pointing.at() });
+  const hover = (event) => event.buttons === 0 && pointing.at(...under(event).slice(0, 1));
+  const svg = svgElement("svg", {
+    class: "scene",
+    role: "group",
+    "aria-label": "The boxes",
+    pointermove: hover,
+    pointerdown: (event) => event.pointerType !== "mouse" && pointing.at(...under(event).slice(0, 1)),
+    pointerleave: () => pointing.at(),
+  });
   svg.append(picture, frames, tags);
   let drawn = []; // by box: { frame, role }
   let shown = null;
@@ -33,18 +41,34 @@ export function createScene(image, pointing) {
     while (drawn.length < roles.length) drawn.push({ frame: newFrame(drawn.length), role: null });
     roles.forEach((role, box) => {
       drawn[box].role = role;
-      place(drawn[box].frame, role, counting.boxes[box]);
+      setFrame(drawn[box].frame, role, counting.boxes[box]);
     });
     stack();
     point(pointing.boxes());
   }
 
   function newFrame(box) {
-    const point = () => pointing.at(box);
-    return svgElement("rect", { "data-box": box, pointerenter: point, pointerdown: point });
+    return svgElement("rect", { "data-box": box });
   }
 
-  function place(frame, role, [x1, y1, x2, y2]) {
+  // Where the pointer is, in pixels of the picture.
+  function place(event) {
+    const area = svg.getBoundingClientRect();
+    return [((event.clientX - area.left) / area.width) * size.width, ((event.clientY - area.top) / area.height) * size.height];
+  }
+
+  // The boxes under the pointer, the smallest first: a large one must not hide those inside it.
+  function under(event) {
+    const [x, y] = place(event);
+    const area = ([x1, y1, x2, y2]) => (x2 - x1) * (y2 - y1);
+    return shown.boxes
+      .map((corners, box) => ({ corners, box }))
+      .filter(({ corners: [x1, y1, x2, y2] }) => x1 <= x && x <= x2 && y1 <= y && y <= y2)
+      .sort((one, other) => area(one.corners) - area(other.corners) || one.box - other.box)
+      .map(({ box }) => box);
+  }
+
+  function setFrame(frame, role, [x1, y1, x2, y2]) {
     const corners = { x: x1, y: y1, width: Math.max(x2 - x1, 0), height: Math.max(y2 - y1, 0) };
     for (const [name, value] of Object.entries(corners)) frame.setAttribute(name, value);
     frame.setAttribute("class", `box ${role.kind}`);
@@ -94,7 +118,7 @@ export function createScene(image, pointing) {
   resize(image);
   pointing.listen(point);
   new ResizeObserver(() => drawTags(pointing.boxes())).observe(svg);
-  return { element: svg, update, resize, frame: (box) => drawn[box]?.frame };
+  return { element: svg, update, resize, place, under, frame: (box) => drawn[box]?.frame };
 }
 
 export function sceneLegend() {
