@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -158,6 +160,15 @@ def test_wrong_usage_is_status_2(photos, detections, tmp_path):
     assert run(tmp_path / "none.jpg").exit_code == 2
     assert run(detections, "--save", tmp_path).exit_code == 2
     assert run(photos, "--size", "400").exit_code == 1
+
+
+def test_detections_are_counted_without_the_packages_that_photos_need(detections, photos):
+    code = "import sys; sys.modules['PIL'] = None\nfrom tallybox.cli import cli\ncli(['count', *sys.argv[1:]])"
+    for path, status, said in ((detections, 0, "person"), (photos, 1, "pip install 'tallybox[photos]'")):
+        done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+        assert said in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def shipped():

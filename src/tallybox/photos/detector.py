@@ -22,6 +22,10 @@ MOST_PROPOSALS = 100
 LEAST_SCORE = 0.01
 
 
+# On a CPU more are no faster, and eight needed 370 MB.
+PHOTOS_AT_ONCE = 2
+
+
 class Detector(Protocol):
     """Anything that says what is where in photos, with every box it can think of: nothing suppressed."""
 
@@ -49,7 +53,7 @@ class DarknetDetector:
             raise InputError(f"size must be a multiple of {STRIDE} pixels, such as 416 or 608, but got {size!r}")
         self.size = size
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        # Faster by a tenth for a batch on two cores, and what letterboxed photos look like in memory anyway.
+        # On one core 100 ms a photo against 130 in the usual order, and how letterboxed photos lie in memory anyway.
         self.model = load_darknet(files).to(self.device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs leave it out
         if len(category_ids) != self.model.classes:
@@ -63,7 +67,9 @@ class DarknetDetector:
     def propose(self, photos: Sequence[Photo]) -> RawProposals:
         """Return everything the model proposes, on the squares that the photos are fitted into."""
         squares = letterbox(photos, self.size).to(self.device)
-        return RawProposals(*self.model(squares.float().div_(255)))
+        at_once = len(photos) if self.device.type == "cuda" else PHOTOS_AT_ONCE
+        found = [self.model(some.float().div_(255)) for some in squares.split(at_once)]
+        return RawProposals(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
     @torch.inference_mode()
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:

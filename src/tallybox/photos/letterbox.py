@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from tallybox.photos.images import Photo
@@ -26,10 +25,12 @@ def fitted_size(size_wh: tuple[int, int], side: int) -> tuple[int, int]:
 
 def letterbox(photos: Sequence[Photo], side: int) -> Tensor:
     """Put photos on squares: ``[B, 3, side, side]`` bytes, channels last in memory."""
+    from PIL.Image import Resampling
+
     squares = np.full((len(photos), side, side, 3), GREY, np.uint8)
     for square, photo in zip(squares, photos, strict=True):
         width, height = fitted_size(photo.size_wh, side)
-        square[:height, :width] = np.asarray(photo.image.resize((width, height), Image.Resampling.BILINEAR))
+        square[:height, :width] = np.asarray(photo.image.resize((width, height), Resampling.BILINEAR))
     return torch.from_numpy(squares).permute(0, 3, 1, 2)
 
 

@@ -21,6 +21,7 @@ LEFTOVER = (255, 255, 255, 70)
 DUPLICATE_OPACITY = 150
 SHADE = (0, 0, 0, 120)  # under every line, so that it shows on a bright photo too
 LONGEST_SIDE = 2400  # pixels of a picture; larger photos are drawn smaller
+LEAST_WIDTH = 240  # for the words below a tiny one
 QUALITY = 92
 
 Corners = tuple[float, float, float, float]
@@ -83,7 +84,7 @@ def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str,
 
 
 def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
-    """Say in words what was counted, and that colours mean objects.
+    """Say in words what was counted, with the interval of each.
 
     >>> caption({})
     ['nothing counted']
@@ -92,7 +93,7 @@ def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
     for name, explanation in explanations.items():
         p = explanation.prediction
         if p.count > 0:
-            said.append(f"{'at least ' if p.at_least else ''}{p.count} {name} ({p.low} to {p.high})")
+            said.append(f"{name}: {'at least ' if p.at_least else ''}{p.count} ({p.low} to {p.high})")
     return said or ["nothing counted"]
 
 
@@ -168,14 +169,15 @@ def _with_caption(
     pen = ImageDraw.Draw(picture)
     _, top, _, bottom = pen.textbbox((0, 0), "Ag", font=font)
     line, margin = round((bottom - top) * 1.5), round(bottom - top)
+    width = max(picture.width, LEAST_WIDTH)
     lines: list[str] = []
     for part in parts:
         joined = f"{lines[-1]}   {part}" if lines else part
-        if lines and pen.textlength(joined, font=font) <= picture.width - 2 * margin:
+        if lines and pen.textlength(joined, font=font) <= width - 2 * margin:
             lines[-1] = joined
         else:
             lines.append(part)
-    whole = Image.new("RGB", (picture.width, picture.height + 2 * margin + line * len(lines)), "white")
+    whole = Image.new("RGB", (width, picture.height + 2 * margin + line * len(lines)), "white")
     whole.paste(picture, (0, 0))
     pen = ImageDraw.Draw(whole)
     for number, text in enumerate(lines):

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.files import read_counts, read_detections
+from tallybox.estimator.evaluation import evaluate
+from tallybox.photos.shipped import SHIPPED_ESTIMATOR
+from tests.support.photos import embedded_estimator
+from tests.support.shared_data import data_folder
+
+CARD = Path(__file__).parents[2] / "docs" / "estimator-card.md"
+
+
+def test_it_knows_the_detectors_categories_and_is_small():
+    assert embedded_estimator().fitted.categories == dict(COCO_CATEGORIES)
+    assert SHIPPED_ESTIMATOR.stat().st_size < 200_000
+
+
+@pytest.mark.slow
+def test_the_card_says_what_evaluating_gives():
+    folder = data_folder("coco-count")
+    found = evaluate(
+        embedded_estimator(),
+        read_detections(folder / "detections_yolov4tiny_val.json.gz"),
+        read_counts(folder / "instances_val.json.gz"),
+    ).compute()
+    card = CARD.read_text()
+    for name, row in (
+        ("estimator", "estimator"),
+        ("nms", "NMS, one threshold pair"),
+        ("nms_per_category", "NMS, tuned"),
+    ):
+        said = re.search(rf"\| {row}[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", card)
+        assert said is not None
+        assert [f"{found[name][metric]:.3f}" for metric in ("exact", "mae", "rmse")] == list(said.groups())
+    assert f"hold {found['coverage90']:.3f}" in card
