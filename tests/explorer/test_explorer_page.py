@@ -14,6 +14,7 @@ from tallybox.photos.images import read_photo
 from tallybox.photos.packaged import sample_photos
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.scenes import cats
+from tests.explorer.conftest import start_service, stop_service
 
 
 @pytest.fixture
@@ -307,3 +308,18 @@ def test_boxes_at_the_same_place_can_all_be_reached(explorer):
     before = scene_of(page)["boxes"]
     drag(page, (0.25, 0.5), (0.5, 0.8))  # moves the selected one alone
     assert sum(one != other for one, other in zip(before, scene_of(page)["boxes"], strict=True)) == 1
+
+
+@pytest.mark.slow
+def test_a_token_is_asked_for_once(browser):
+    guarded = start_service(TALLYBOX_TOKEN="open sesame")
+    try:
+        page = browser.new_page()
+        page.goto(guarded.address)
+        page.locator("#token").fill("open sesame")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".result .count[data-value]")
+        assert shown_count(page) == pytest.approx(3)
+        page.close()
+    finally:
+        stop_service(guarded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -36,9 +36,9 @@ def explained(request: ExplainRequest, sets: Sets) -> dict[str, Any]:
 
 def warm_up(sets: Sets) -> None:
     """Explain once with each component: what is loaded and made on first use (2 s) need not wait for a visitor."""
-    components: tuple[Literal["paper", "presence"], ...] = ("paper", "presence")
-    for component in components:
-        explained(ExplainRequest(component=component, boxes=[[0.0, 0.0, 1.0, 1.0]], attention=[1.0]), sets)
+    for component in ("paper", "presence"):
+        asked = {"component": component, "boxes": [[0.0, 0.0, 1.0, 1.0]], "attention": [1.0]}
+        explained(ExplainRequest.model_validate(asked), sets)
 
 
 def _component(request: ExplainRequest, sets: Sets) -> Counter | PresenceCounter:

@@ -60,7 +60,7 @@ export function createEditor(scene, { state, change, select, selected }) {
     if (box === null) return;
     const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     if (event.key in moves) {
-      const step = event.altKey ? 1 : 8;
+      const step = event.ctrlKey ? 1 : 8;
       const [dx, dy] = moves[event.key].map((way) => way * step);
       const original = state().boxes[box];
       if (event.shiftKey) resize(box, 3, original[2] + dx, original[3] + dy);
