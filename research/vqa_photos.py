@@ -18,14 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from tallybox.photos.features import above_least_logit
 from tallybox.vqa.bottom_up import Photo, write_tsv
 from tallybox.vqa.simulation.instances import simulate_from_instances
 from tallybox.vqa.simulation.writing import YEARS, write_json
 
 SPLITS = ("train", "val")
-# The least logit that the arrays hold. Most of a proposal's 80 categories have it, so that it would outweigh what
-# differs once features are scaled to length 1; counted from it they are as sparse as those of bottom-up attention.
-FLOOR = float(np.log(1e-6 / (1 - 1e-6)))
 # The two sets number their questions alike; those that were written get ids of their own.
 WRITTEN_FROM = 10**12
 
@@ -37,8 +35,7 @@ def photos_of(arrays: Path) -> Iterator[Photo]:
         every = zip(file["image_ids"].tolist(), file["sizes_wh"].tolist(), ends - file["num_boxes"], ends, strict=True)
         boxes, features = file["boxes_xyxy"], file["features"]
         for image_id, (width, height), first, stop in every:
-            above = (features[first:stop].astype(np.float32) - FLOOR).clip(0)
-            yield Photo(image_id, (width, height), boxes[first:stop], above)
+            yield Photo(image_id, (width, height), boxes[first:stop], above_least_logit(features[first:stop]))
 
 
 def read(path: Path) -> Any:

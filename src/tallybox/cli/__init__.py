@@ -19,6 +19,7 @@ COMMANDS = {
     "count": ("tallybox.cli.count", "Count the objects in photos and files of detections."),
     "explain": ("tallybox.cli.explain", "Write a page that shows how a count came about."),
     "serve": ("tallybox.cli.serve", "Serve the explorer page and the HTTP service."),
+    "ask": ("tallybox.cli.ask", "Answer a question about a photo."),
     "vqa": ("tallybox.cli.vqa", "Answer questions about photos: VQA v2."),
     "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
 }

@@ -71,12 +71,16 @@ def counting_of_component(
 ) -> Counting:
     """Show what a component with one head says about boxes ``[N, 4]`` and scores ``[N]`` as they are.
 
+    A component that takes logits is given those, and shown with the scores that they stand for.
+
     >>> counting = counting_of_component("cat", np.zeros((2, 4), np.float32), np.ones(2, np.float32), Counter(3))
     >>> round(counting["count"], 4), counting["merged_into"]
     (1.0, [0, 0])
     """
     with torch.no_grad():
         trace = component.explain(torch.from_numpy(scores), torch.from_numpy(boxes))
+    if component.logits:
+        scores = torch.from_numpy(scores).sigmoid().numpy()
     view = {**_view(trace, component, 0), "name": ""}
     quantities = view["trace"]
     is_paper = isinstance(component, Counter)

@@ -1,7 +1,8 @@
 """One static page that explains counts: plain data in, HTML out. Needs neither torch nor a network.
 
 The data: ``{"title", "source", "image": {"width", "height", "href"}, "countings": [...]}`` with countings as
-`tallybox.explorer.counting` makes them; ``href`` is a data URL or None. Whatever stands in names and titles is shown as
+`tallybox.explorer.counting` makes them; ``href`` is a data URL or None. A counting may say what was ``asked`` for it, as
+`tallybox.explorer.asked` does. Whatever stands in names and titles is shown as
 text: it reaches the page through an escaped JSON block, and from there only through text nodes.
 """
 
@@ -57,7 +58,8 @@ def _without_script(page: Mapping[str, Any]) -> str:
             f"<li><strong>{html.escape(step['title'])}.</strong> {html.escape(step['text'])}</li>"
             for step in counting["steps"]
         )
-        parts.append(f"<h2>{html.escape(str(counting['name']))}: {counting['count']:g}</h2><ol>{steps}</ol>")
+        said = counting["asked"]["answers"][0][0] if "asked" in counting else f"{counting['count']:g}"
+        parts.append(f"<h2>{html.escape(str(counting['name']))}: {html.escape(said)}</h2><ol>{steps}</ol>")
     return "".join(parts)
 
 

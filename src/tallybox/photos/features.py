@@ -23,6 +23,7 @@ SAME_REGION = 0.7
 FEWEST, MOST = 10, 36
 LEAST_SCORE = 0.03  # of the regions after the first ten
 NEAREST_PROBABILITY = 1e-6  # to 0 and 1, before the logit is taken
+LEAST_LOGIT = float(np.log(NEAREST_PROBABILITY / (1 - NEAREST_PROBABILITY)))
 FIRST_LOOK = 200  # best proposals that suppression begins with; the others rarely matter
 
 
@@ -45,6 +46,19 @@ def region_features(detector: DarknetDetector, photos: Sequence[Photo]) -> list[
         _regions(boxes_in_photo(boxes, photo.size_wh, detector.size), objectness, classes, photo)
         for boxes, objectness, classes, photo in zip(raw.boxes, raw.objectness, raw.classes, photos, strict=True)
     ]
+
+
+def above_least_logit(logits: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Count region features ``[..., F]`` from the least logit there is, which is what VQA models learn from.
+
+    Most of a region's categories have that logit: it would outweigh what differs once features are scaled to length 1.
+    Counted from it they are as sparse as those of bottom-up attention.
+
+    >>> above_least_logit(np.array([-13.8155, 0.0, 2.0])).round(2)
+    array([ 0.  , 13.82, 15.82], dtype=float32)
+    """
+    above: NDArray[np.float32] = (logits.astype(np.float32) - np.float32(LEAST_LOGIT)).clip(0)
+    return above
 
 
 def _regions(corners: Tensor, objectness: Tensor, classes: Tensor, photo: Photo) -> RegionFeatures:

@@ -1,24 +1,26 @@
 // Every box in a table: score, presence, and who stood for it.
 import { element } from "./element.js";
 import { objectColour } from "./colours.js";
-import { boxRoles, isPaper } from "./objects.js";
+import { boxRoles, isPaper, scoreName } from "./objects.js";
 import { short } from "./format.js";
 
 const SAID = { counted: "counted", leftover: "left over" };
 
 export function createBoxTable(pointing) {
   const body = element("tbody");
-  const worthName = element("th", { scope: "col" });
+  const heads = element("tr");
   const table = element(
     "table",
     {},
-    element("thead", {}, element("tr", {}, ...["box", "score"].map((name) => element("th", { scope: "col" }, name)), worthName, element("th", { scope: "col" }, "what became of it"))),
+    element("thead", {}, heads),
     body,
   );
 
   function update(counting) {
     const roles = boxRoles(counting);
-    worthName.textContent = isPaper(counting) ? "share" : "presence";
+    const labelled = counting.labels !== undefined;
+    const names = ["box", ...(labelled ? ["looks like"] : []), scoreName(counting), isPaper(counting) ? "share" : "presence", "what became of it"];
+    heads.replaceChildren(...names.map((name) => element("th", { scope: "col" }, name)));
     body.replaceChildren(
       ...counting.boxes.map((_, box) => {
         const swatch = element("span", { class: "swatch" });
@@ -29,6 +31,7 @@ export function createBoxTable(pointing) {
           "tr",
           { "data-box": box, pointerenter: () => pointing.at(box), pointerleave: () => pointing.at() },
           element("td", {}, swatch, String(box + 1)),
+          ...(labelled ? [element("td", {}, counting.labels[box])] : []),
           element("td", {}, short(counting.scores[box], 3)),
           element("td", { class: "presence" }, short(counting.presence[box], 3)),
           element("td", { class: "quiet" }, said),

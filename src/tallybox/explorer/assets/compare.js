@@ -7,10 +7,10 @@ export function createCompare() {
   const entry = (name, value, key) => element("div", {}, element("dt", {}, name), element("dd", { "data-baseline": key }, value));
   return {
     element: list,
-    update({ sum, nms, iou_threshold, score_threshold }) {
+    update({ sum, nms, iou_threshold, score_threshold }, scored = "score") {
       list.replaceChildren(
-        entry("adding up scores", short(sum), "sum"),
-        entry(`NMS, IoU ${short(iou_threshold)}, score ≥ ${short(score_threshold)}`, String(nms), "nms"),
+        entry(scored === "score" ? "adding up scores" : `adding up ${scored}`, short(sum), "sum"),
+        entry(`NMS, IoU ${short(iou_threshold)}, ${scored} ≥ ${short(score_threshold)}`, String(nms), "nms"),
       );
     },
   };

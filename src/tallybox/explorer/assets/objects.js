@@ -4,6 +4,11 @@ export function isPaper(counting) {
   return counting.views[0].component === "paper";
 }
 
+// A question gives attention to boxes, a detector scores.
+export function scoreName(counting) {
+  return counting.asked ? "attention" : "score";
+}
+
 export function boxRoles(counting) {
   const counted = counting.merged_into.flatMap((into, box) => (into === box ? [box] : []));
   return counting.merged_into.map((into, box) => {

@@ -8,13 +8,22 @@ import { createCompare } from "./compare.js";
 import { createBoxTable } from "./box_table.js";
 import { createMatrices } from "./matrices.js";
 import { createFunctions } from "./functions.js";
+import { createAnswers } from "./answers.js";
+import { createGlimpse } from "./glimpse.js";
 import { percent, short } from "./format.js";
+import { scoreName } from "./objects.js";
 
 function card(title, ...children) {
   return element("section", { class: "card" }, element("h2", {}, title), ...children);
 }
 
 function answer(counting) {
+  if (counting.asked) {
+    const [[said, probability]] = counting.asked.answers;
+    const unknown = counting.asked.unknown_words;
+    const known = unknown.length ? ` It does not know: ${unknown.map((word) => `“${word}”`).join(", ")}.` : "";
+    return [said, `${percent(probability)} probable, says the model.${known}`];
+  }
   const said = counting.prediction;
   if (!said) {
     const confidence = counting.views[0].trace.confidence;
@@ -23,6 +32,20 @@ function answer(counting) {
   }
   const interval = said.low === said.high ? "" : ` Nine of ten true counts lie in ${said.low} to ${said.high}.`;
   return [`${said.at_least ? "≥ " : ""}${said.count}`, `most probable (${percent(said.probability)}).${interval} Expected ${short(said.expected)}.`];
+}
+
+// What was asked, where something was: the answers, and what was looked at for them.
+function askedCards(data, counting, pointing) {
+  if (!counting.asked) return [];
+  const [glimpse, answers] = [createGlimpse(data.image, pointing), createAnswers()];
+  glimpse.update(counting);
+  answers.update(counting.asked.answers);
+  return [card("The answer and the runners-up", answers.element), card("What the first glimpse looks at", glimpse.element)];
+}
+
+function distributionTitle(counting, areFeatures) {
+  if (areFeatures) return "Features, one for each count";
+  return counting.asked ? "How probable each count is to the counting component" : "How probable each count is";
 }
 
 function show(data, counting) {
@@ -53,8 +76,9 @@ function show(data, counting) {
       element(
         "div",
         {},
+        ...askedCards(data, counting, pointing),
         card("The boxes", scene.element, sceneLegend()),
-        card(areFeatures ? "Features, one for each count" : "How probable each count is", bars.element),
+        card(distributionTitle(counting, areFeatures), bars.element),
         card("What simpler ways would say", compare.element),
       ),
       element("div", {}, card("How the count came about", steps.element), card("Box by box", table.element)),
@@ -72,7 +96,7 @@ function show(data, counting) {
   const { low, high } = counting.prediction ?? {};
   bars.update(counting.distribution, { low, high, asShares: !areFeatures });
   steps.update(counting.steps);
-  compare.update(counting.baselines);
+  compare.update(counting.baselines, scoreName(counting));
   table.update(counting);
   showView(counting.views[0]);
   return page;

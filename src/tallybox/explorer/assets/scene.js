@@ -2,7 +2,7 @@
 // dragged, or has the focus, stays itself.
 import { element, svgElement } from "./element.js";
 import { objectColour } from "./colours.js";
-import { boxRoles, isPaper } from "./objects.js";
+import { boxRoles, isPaper, scoreName } from "./objects.js";
 import { short } from "./format.js";
 
 const KIND_ORDER = { leftover: 0, merged: 1, counted: 2 };
@@ -102,8 +102,9 @@ export function createScene(image, pointing) {
     const unit = size.width / (svg.clientWidth || size.width);
     const [x1, y1] = shown.boxes[role.box];
     const share = `${isPaper(shown) ? "share" : "presence"} ${short(shown.presence[role.box])}`;
+    const label = shown.labels ? `${shown.labels[role.box]}  ` : "";
     const text = isPointed
-      ? `${role.box + 1}  score ${short(shown.scores[role.box])}  ${share}`
+      ? `${role.box + 1}  ${label}${scoreName(shown)} ${short(shown.scores[role.box])}  ${share}`
       : `${role.box + 1} · ${short(shown.presence[role.box])}`;
     const [width, height] = [(text.length * 6.7 + 10) * unit, 19 * unit];
     const left = Math.max(Math.min(x1, size.width - width), 0);

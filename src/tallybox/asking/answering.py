@@ -1,0 +1,122 @@
+"""From a photo and a question to an answer: the embedded detector's regions, then a trained VQA model.
+
+Legend: R regions, G glimpses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tallybox.asking.reading import read_question
+from tallybox.asking.shipped import SHIPPED_MODEL
+from tallybox.counter.module import Counter
+from tallybox.errors import InputError
+from tallybox.photos.detector import DarknetDetector, YoloV4Tiny
+from tallybox.photos.features import RegionFeatures, above_least_logit, region_features
+from tallybox.photos.images import Photo
+from tallybox.presence.module import PresenceCounter
+from tallybox.vqa.checkpoints import load_model
+from tallybox.vqa.counting_components import FirstGlimpse
+from tallybox.vqa.model import Batch, unit_length
+from tallybox.vqa.vocabulary import Vocabulary
+
+RUNNERS_UP = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a model answered, and what it looked at."""
+
+    question: str
+    answers: tuple[tuple[str, float], ...]  # with their probabilities, the most probable first
+    unknown_words: tuple[str, ...]  # of the question: the answer does not rest on them
+    regions: RegionFeatures
+    glimpses: Tensor  # [R, G] before softmax; the first is what is counted with
+
+    @property
+    def answer(self) -> str:
+        """The most probable answer."""
+        return self.answers[0][0]
+
+    @property
+    def probability(self) -> float:
+        """How probable the model thinks it is."""
+        return self.answers[0][1]
+
+    @property
+    def others(self) -> tuple[tuple[str, float], ...]:
+        """The runners-up."""
+        return self.answers[1:]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "answer": self.answer,
+            "probability": self.probability,
+            "others": [list(other) for other in self.others],
+            "unknown_words": list(self.unknown_words),
+        }
+
+
+class Answerer:
+    """A trained model and the detector whose features it learned from.
+
+    ``model`` is a run's folder or a checkpoint, by default the one that comes with the package.
+
+    >>> from tallybox.photos import read_photo, sample_photos
+    >>> asked = Answerer().ask(read_photo(sample_photos()[1]), "How many buses are there?")
+    >>> asked.answer
+    '1'
+    """
+
+    def __init__(self, model: str | Path | None = None, *, detector: DarknetDetector | None = None) -> None:
+        path = SHIPPED_MODEL if model is None else Path(model)
+        self.model, checkpoint = load_model(path)
+        self.vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
+        self.detector = YoloV4Tiny() if detector is None else detector
+        seen = 1 + len(self.detector.category_ids)
+        if checkpoint.sizes.features != seen:
+            raise InputError(
+                f"{path} must be a model of the {seen} features that the detector gives a region, "
+                f"but it learned from {checkpoint.sizes.features}"
+            )
+        if isinstance(self.model.count, FirstGlimpse):
+            # One photo is counted before a fused kernel would be compiled.
+            self.model.count.counter.backend = "reference"
+
+    @property
+    def counter(self) -> Counter | PresenceCounter:
+        """The layer that the model counts with on its first glimpse; there is none in every model."""
+        if not isinstance(self.model.count, FirstGlimpse):
+            name = self.model.config.name
+            raise InputError(f"model must count to be explained (counting or presence), but got a {name} model")
+        return self.model.count.counter
+
+    def look(self, photo: Photo) -> RegionFeatures:
+        """Return the regions of a photo, which may then be asked about many times."""
+        return region_features(self.detector, [photo])[0]
+
+    def ask(self, photo: Photo | RegionFeatures, question: str) -> Asked:
+        """Answer a question about a photo, or about regions that `look` gave."""
+        read = read_question(question, self.vocabulary)
+        regions = self.look(photo) if isinstance(photo, Photo) else photo
+        # Half precision, as the store that the model learned from has it.
+        features = torch.from_numpy(above_least_logit(regions.features).astype(np.float16))
+        batch = Batch(
+            features=unit_length(features).unsqueeze(0),
+            boxes=torch.from_numpy(regions.boxes_xyxy).unsqueeze(0),
+            mask=torch.ones(1, len(features), dtype=torch.bool),
+            words=torch.tensor([read.places]),
+            lengths=torch.tensor([len(read.places)]),
+        )
+        with torch.inference_mode():
+            logits, glimpses = self.model.answer(batch)
+            probabilities, places = logits[0].softmax(-1).topk(min(1 + RUNNERS_UP, logits.shape[1]))
+        answers = zip((self.vocabulary.answers[place] for place in places), probabilities.tolist(), strict=True)
+        return Asked(read.text, tuple(answers), read.unknown, regions, glimpses[0])

@@ -1,0 +1,73 @@
+"""`tallybox ask`: the answer to a question about a photo, with what else it might be."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from tallybox.asking.answering import Asked
+
+BAR = 24  # characters of a certain answer
+
+
+@click.command()
+@click.argument("photo", type=click.Path(path_type=Path))
+@click.argument("question")
+@click.option("--model", type=click.Path(path_type=Path, exists=True), help="What `tallybox vqa train` wrote.")
+@click.option(
+    "--explain", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page that shows why (.html)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_json: bool) -> None:
+    """Answer an English QUESTION about a PHOTO, such as "How many dogs are there?".
+
+    The model that comes with tallybox is small: it learned from 3,000 photos, knows about 1,000 words, and answers with
+    one of 136 numbers, words or yes and no. Words that it never saw are named.
+    """
+    messages = Console(stderr=True, highlight=False)
+    with messages.status("Looking at the photo"):
+        from tallybox.asking import Answerer
+        from tallybox.asking.reading import named_words
+        from tallybox.photos.images import read_photo
+
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
+        answerer = Answerer(model)
+        explained = None if page is None else answerer.counter  # a model without one is refused at once
+        seen = read_photo(photo)
+        asked = answerer.ask(seen, question)
+    if asked.unknown_words:
+        words = named_words(asked.unknown_words, answerer.vocabulary)
+        messages.print(Text(f"It does not know: {words}. The answer rests on the other words."), soft_wrap=True)
+    if as_json:
+        sys.stdout.write(json.dumps(asked.to_dict()) + "\n")
+    else:
+        _print(Console(highlight=False), asked)
+    if page is not None and explained is not None:
+        from tallybox.explorer.asked import asked_page
+        from tallybox.runs import write_atomically
+
+        write_atomically(page, asked_page(asked, seen, explained))
+        messages.print(Text(f"{page}: how it came to that"), soft_wrap=True)
+
+
+def _print(console: Console, asked: Asked) -> None:
+    """Print the answer, and the others that are not out of the question."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="left", no_wrap=True)
+    table.add_column(justify="right")
+    table.add_column()
+    for number, (answer, probability) in enumerate(asked.answers):
+        if number == 0 or probability >= 0.01:
+            bar = "█" * round(BAR * probability) or "▏"
+            style = "bold" if number == 0 else "dim"
+            table.add_row(Text(answer, style), Text(f"{100 * probability:.0f} %", style), Text(bar, style))
+    console.print(table)
