@@ -5,7 +5,7 @@ import pytest
 
 from tallybox.detections.suppression import nms, pairwise_iou
 from tallybox.photos import read_photo, sample_photos
-from tallybox.photos.features import choose_regions, region_features
+from tallybox.photos.features import above_least_logit, choose_regions, region_features
 from tests.support.photos import embedded_detector
 from tests.support.shared_data import data_folder
 
@@ -23,6 +23,15 @@ def test_features_are_the_logits_of_objectness_and_categories(regions):
         np.testing.assert_allclose(probabilities[:, 0] * probabilities[:, 1:].max(1), one.scores, atol=1e-3)
         assert np.abs(one.features).max() <= 13.82
         assert (np.diff(one.scores) <= 0).all()
+
+
+def test_features_for_questions_begin_at_zero(regions):
+    for one in regions:
+        above = above_least_logit(one.features)
+        assert above.dtype == np.float32
+        assert 0 <= above.min() < 0.01
+        np.testing.assert_allclose(above - 13.8155, one.features, atol=0.01)
+    assert above_least_logit(np.array([-13.82], np.float16)) == 0  # half precision rounds the least logit
 
 
 def test_regions_are_ten_to_thirty_six_and_apart(regions):

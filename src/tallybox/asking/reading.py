@@ -51,8 +51,8 @@ def read_question(question: str, vocabulary: Vocabulary) -> ReadQuestion:
 def named_words(unknown: Sequence[str], vocabulary: Vocabulary) -> str:
     """Name words that are not known, each with the known one that it may have been meant for.
 
-    >>> named_words(("zebus", "poeple"), Vocabulary(("people", "many"), ("1",)))
-    "'zebus', 'poeple' (people?)"
+    >>> named_words(("zebus", "peolpe"), Vocabulary(("people", "many"), ("1",)))
+    "'zebus', 'peolpe' (people?)"
     """
     said = []
     for word in unknown[:MOST_NAMED]:

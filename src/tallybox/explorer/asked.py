@@ -60,16 +60,17 @@ def _glimpse(counting: Counting, labels: list[str]) -> Step:
     best = max(range(len(scores)), key=scores.__getitem__)
     return {
         "title": f"A glimpse at {len(scores)} regions",
-        "text": f"With the question in mind, each region gets attention: most of all box {best + 1}, which looks like "
-        f"“{labels[best]}”, {number(scores[best])}. Adding it all up would say {number(sum(scores))}: objects that were "
-        "found twice would count twice, and faint regions add a little each.",
+        "text": f"With the question in mind, each region gets attention: most of all box {best + 1}, which "
+        f"looks like “{labels[best]}”, {number(scores[best])}. Adding it all up would say {number(sum(scores))}: "
+        "objects that were found twice would count twice, and faint regions add a little each.",
     }
 
 
 def _answer(asked: Asked) -> Step:
-    others = " or ".join(f"{answer} ({100 * probability:.0f} %)" for answer, probability in asked.others[:2])
+    said = " or ".join(f"{answer} ({100 * probability:.0f} %)" for answer, probability in asked.others[:2])
     return {
         "title": f"The answer: {asked.answer}",
-        "text": "A classifier sees the count, what two glimpses saw and the question. It has learned which count is what "
-        f"people would say: {asked.answer} ({100 * asked.probability:.0f} %)" + (f" rather than {others}." if others else "."),
+        "text": "A classifier sees the features of the count, what all glimpses saw, and the question, and knows how "
+        f"people answered others like it. It says {asked.answer} ({100 * asked.probability:.0f} %)"
+        + (f" rather than {said}." if said else "."),
     }

@@ -1,9 +1,9 @@
 """One static page that explains counts: plain data in, HTML out. Needs neither torch nor a network.
 
 The data: ``{"title", "source", "image": {"width", "height", "href"}, "countings": [...]}`` with countings as
-`tallybox.explorer.counting` makes them; ``href`` is a data URL or None. A counting may say what was ``asked`` for it, as
-`tallybox.explorer.asked` does. Whatever stands in names and titles is shown as
-text: it reaches the page through an escaped JSON block, and from there only through text nodes.
+`tallybox.explorer.counting` makes them, or `tallybox.explorer.asked` for a question; ``href`` is a data URL or None.
+Whatever stands in names and titles is shown as text: it reaches the page through an escaped JSON block, and from there
+only through text nodes.
 """
 
 from __future__ import annotations

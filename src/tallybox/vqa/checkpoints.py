@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tallybox.errors import InputError, TallyboxError
@@ -81,12 +82,16 @@ def load_model(folder: Path) -> tuple[VqaModel, Checkpoint]:
 
 def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor], named: Path) -> VqaModel:
     """Return a model with given weights, ready to answer; ``named`` is where they come from."""
-    model = VqaModel(config, sizes)
+    with torch.device("meta"):  # shapes are compared before a layer takes the memory that a file asks for
+        model = VqaModel(config, sizes)
     try:
-        model.load_state_dict(dict(tensors))
+        model.load_state_dict(dict(tensors), assign=True)
     except RuntimeError as error:
         raise InputError(f"{named} must hold the weights of a {config.name} model, but: {_one_line(error)}") from None
-    return model.eval()
+    damaged = [name for name, value in model.state_dict().items() if not value.isfinite().all()]
+    if damaged:
+        raise InputError(f"{named} must hold finite weights, but {damaged[0]} has others")
+    return model.float().eval()
 
 
 def _checkpoint(header: dict[str, Any]) -> Checkpoint:

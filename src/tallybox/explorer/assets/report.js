@@ -81,7 +81,7 @@ function show(data, counting) {
         card(distributionTitle(counting, areFeatures), bars.element),
         card("What simpler ways would say", compare.element),
       ),
-      element("div", {}, card("How the count came about", steps.element), card("Box by box", table.element)),
+      element("div", {}, card(counting.asked ? "How the answer came about" : "How the count came about", steps.element), card("Box by box", table.element)),
     ),
     element(
       "div",

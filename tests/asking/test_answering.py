@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from tallybox.asking import SHIPPED_MODEL, Answerer
+from tallybox.errors import InputError
+from tallybox.photos.features import RegionFeatures
+from tallybox.vqa.batches import ResidentPhotos
+from tallybox.vqa.checkpoints import Checkpoint, load_model, read_checkpoint, write_checkpoint
+from tallybox.vqa.configuration import ModelConfig, VqaConfig
+from tallybox.vqa.model import DataSizes, VqaModel
+from tests.support.asking import sample_photo, shipped_answerer
+from tests.support.photos import embedded_detector
+
+SMALL = {"embedding": 4, "question": 6, "attention": 5, "classifier": 7}
+
+
+def write_model(folder, name: str = "presence", features: int = 81, **changed):
+    config = ModelConfig(name=name, **SMALL)
+    sizes = DataSizes(words=3, answers=2, features=features, proposals=36)
+    described = Checkpoint(VqaConfig(config), sizes, ("how", "many", "dogs"), ("1", "2"), epoch=1, steps=1)
+    weights = VqaModel(config, sizes).state_dict() | changed
+    write_checkpoint(folder, described, ((f"model.{key}", value) for key, value in weights.items()))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("photo", "question", "right"),
+    [("zidane.jpg", "How many people are there?", "2"), ("bus.jpg", "How many buses are there?", "1")],
+)
+def test_the_sample_photos_are_counted_right(photo, question, right):
+    asked = shipped_answerer().ask(sample_photo(photo), question)
+    assert asked.answer == right, asked.answers
+
+
+def test_answers_are_probabilities_the_highest_first():
+    asked = shipped_answerer().ask(sample_photo("bus.jpg"), "Is there a dog in the photo?")
+    probabilities = [probability for _, probability in asked.answers]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert 0 < sum(probabilities) <= 1 + 1e-6
+    assert (asked.answer, asked.probability) == asked.answers[0]
+    assert asked.others == asked.answers[1:]
+    assert len(asked.others) == 4
+    assert {answer for answer, _ in asked.answers[:2]} == {"yes", "no"}
+    assert json.loads(json.dumps(asked.to_dict()))["others"] == [list(other) for other in asked.others]
+
+
+def test_regions_may_be_asked_about_many_times():
+    answerer = shipped_answerer()
+    regions = answerer.look(sample_photo("bus.jpg"))
+    for question in ("How many buses are there?", "How many people are there?"):
+        once, again = (answerer.ask(seen, question) for seen in (sample_photo("bus.jpg"), regions))
+        assert once.answers == again.answers
+        assert torch.equal(once.glimpses, again.glimpses)
+
+
+class OnePhoto:
+    """Regions as the store has them that models learn from."""
+
+    def __init__(self, regions: RegionFeatures) -> None:
+        # Spelled out: how the data of the shipped model was made.
+        above = (regions.features.astype(np.float32) - np.log(1e-6 / (1 - 1e-6))).clip(0)
+        self.offsets = np.array([0, len(above)])
+        self.features = above.astype(np.float16)
+        self.boxes_xyxy = regions.boxes_xyxy
+
+
+def test_a_photo_is_seen_as_in_training():
+    answerer = shipped_answerer()
+    asked = answerer.ask(sample_photo("bus.jpg"), "How many people are there?")
+    photos = ResidentPhotos(OnePhoto(asked.regions), np.array([0]), torch.device("cpu"), torch.float32)
+    features, _, _ = photos.at(torch.tensor([0]), photos.most)
+    words = torch.tensor([answerer.vocabulary.encode_question(asked.question)])
+    with torch.no_grad():
+        state = answerer.model.question(words, torch.tensor([words.shape[1]]))
+        assert torch.equal(answerer.model.attention(features, state)[0], asked.glimpses)
+
+
+def test_the_shipped_model_is_small_and_holds_nothing_of_its_training_but_weights():
+    assert SHIPPED_MODEL.stat().st_size < 2_000_000
+    described, tensors = read_checkpoint(SHIPPED_MODEL)
+    assert described.config.model.name == "presence"
+    assert all(name.startswith("model.") for name in tensors)
+    large = {name: value for name, value in tensors.items() if value.numel() > 10_000}
+    assert {value.dtype for value in large.values()} == {torch.float16}
+    assert next(load_model(SHIPPED_MODEL)[0].parameters()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["baseline", "nms", "counting", "presence"])
+def test_every_kind_of_model_answers_and_the_counting_ones_can_be_explained(tmp_path, name):
+    answerer = Answerer(write_model(tmp_path, name), detector=embedded_detector())
+    assert answerer.ask(sample_photo("bus.jpg"), "How many dogs?").answer in ("1", "2")
+    if name in ("counting", "presence"):
+        assert answerer.counter.logits
+    else:
+        with pytest.raises(InputError, match=f"got a {name} model"):
+            _ = answerer.counter
+
+
+def test_models_of_other_features_and_damaged_ones_are_refused(tmp_path):
+    with pytest.raises(InputError, match="81 features that the detector gives a region, but it learned from 64"):
+        Answerer(write_model(tmp_path, features=64), detector=embedded_detector())
+    nan = torch.full((2,), torch.nan)
+    with pytest.raises(InputError, match=r"finite weights, but classifier\.to_answers\.bias has others"):
+        Answerer(write_model(tmp_path, **{"classifier.to_answers.bias": nan}), detector=embedded_detector())
+    with pytest.raises(InputError, match=r"must hold the weights of a presence model, but: size mismatch"):
+        Answerer(write_model(tmp_path, **{"classifier.to_answers.bias": nan[:1]}), detector=embedded_detector())
+
+
+def test_a_file_cannot_make_us_take_memory(tmp_path):
+    config = VqaConfig(ModelConfig(name="presence", **SMALL | {"question": 10**7}))
+    sizes = DataSizes(3, 2, 81, 36)
+    write_checkpoint(tmp_path, Checkpoint(config, sizes, ("a", "b", "c"), ("1", "2"), 1, 1), [])
+    with pytest.raises(InputError, match="must hold the weights of a presence model"):
+        Answerer(tmp_path, detector=embedded_detector())

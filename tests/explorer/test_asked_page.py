@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from tallybox import Counter, PresenceCounter
+from tallybox.explorer.asked import asked_page, counting_of_answer, region_labels
+from tests.explorer.test_report import HOSTILE
+from tests.support.asking import sample_photo, shipped_answerer
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return shipped_answerer().ask(sample_photo("zidane.jpg"), "How many people are there?")
+
+
+@pytest.fixture
+def show(open_page, tmp_path):
+    def write_and_open(text: str, **options):
+        (tmp_path / "page.html").write_text(text)
+        return open_page((tmp_path / "page.html").as_uri(), **options)
+
+    return write_and_open
+
+
+def test_regions_are_named_by_what_they_look_like(asked):
+    labels = region_labels(asked.regions)
+    assert len(labels) == len(asked.regions.scores)
+    assert labels[0] == "person"
+
+
+def test_the_count_is_that_of_the_first_glimpse(asked):
+    counter = shipped_answerer().counter
+    counting = counting_of_answer(asked, counter)
+    assert counting["scores"] == pytest.approx(asked.glimpses[:, 0].sigmoid().tolist())
+    assert sum(counting["presence"]) == pytest.approx(counting["count"], abs=1e-4)
+    assert sum(counting["distribution"]) == pytest.approx(1, abs=1e-4)
+    assert counting["steps"][-1]["title"] == f"The answer: {asked.answer}"
+
+
+def test_the_page_shows_the_answers_what_was_looked_at_and_the_count(asked, show):
+    shown = show(asked_page(asked, sample_photo("zidane.jpg"), shipped_answerer().counter))
+    page = shown.page
+    assert page.locator("h1").text_content() == "How many people are there?"
+    assert page.locator(".count").text_content() == asked.answer
+    assert page.locator(".answers tr th").all_text_contents() == [answer for answer, _ in asked.answers]
+    for kind in (".look", ".box"):
+        assert page.locator(kind).count() == len(asked.regions.scores)
+    assert page.locator(".map canvas").count() >= 3
+    assert page.locator(".bars .bar").count() >= 5
+    page.locator("tr[data-box='2']").hover()
+    assert page.locator(".look.pointed").get_attribute("data-box") == "2"
+    assert "attention" in page.locator("thead").text_content()
+    assert shown.asked == [page.url]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("component", [Counter, PresenceCounter], ids=["paper", "presence"])
+def test_a_phone_shows_it_without_scrolling_sideways(asked, show, component, dark):
+    text = asked_page(asked, sample_photo("zidane.jpg"), component(10, logits=True))
+    page = show(text, width=375, height=800, dark=dark).page
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+
+
+def test_a_hostile_question_runs_nothing(show):
+    asked = shipped_answerer().ask(sample_photo("bus.jpg"), f"how many {HOSTILE}")
+    shown = show(asked_page(asked, sample_photo("bus.jpg"), shipped_answerer().counter))
+    assert shown.page.locator("h1").text_content() == asked.question
+    assert shown.page.locator(".said").text_content().startswith(f"{asked.probability:.0%}".replace("%", " %"))
+    assert shown.asked == [shown.page.url]
