@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,10 +20,11 @@ from tests.support.photos import embedded_detector
 SMALL = {"embedding": 4, "question": 6, "attention": 5, "classifier": 7}
 
 
-def write_model(folder, name: str = "presence", features: int = 81, **changed):
+def write_model(folder, name: str = "presence", features: int = 81, claim: dict | None = None, **changed):
     config = ModelConfig(name=name, **SMALL)
     sizes = DataSizes(words=3, answers=2, features=features, proposals=36)
-    described = Checkpoint(VqaConfig(config), sizes, ("how", "many", "dogs"), ("1", "2"), epoch=1, steps=1)
+    claimed = VqaConfig(replace(config, **claim or {}))
+    described = Checkpoint(claimed, sizes, ("how", "many", "dogs"), ("1", "2"), epoch=1, steps=1)
     weights = VqaModel(config, sizes).state_dict() | changed
     write_checkpoint(folder, described, ((f"model.{key}", value) for key, value in weights.items()))
     return folder
@@ -111,9 +113,8 @@ def test_models_of_other_features_and_damaged_ones_are_refused(tmp_path):
         Answerer(write_model(tmp_path, **{"classifier.to_answers.bias": nan[:1]}), detector=embedded_detector())
 
 
-def test_a_file_cannot_make_us_take_memory(tmp_path):
-    config = VqaConfig(ModelConfig(name="presence", **SMALL | {"question": 10**7}))
-    sizes = DataSizes(3, 2, 81, 36)
-    write_checkpoint(tmp_path, Checkpoint(config, sizes, ("a", "b", "c"), ("1", "2"), 1, 1), [])
-    with pytest.raises(InputError, match="must hold the weights of a presence model"):
+@pytest.mark.parametrize("claim", [{"question": 10**7}, {"max_objects": 10**12}, {"classifier": 10**10}])
+def test_a_file_cannot_make_us_take_memory(tmp_path, claim):
+    write_model(tmp_path, claim=claim)
+    with pytest.raises(InputError, match=r"of its sizes, \d+ numbers and more, but it holds \d+"):
         Answerer(tmp_path, detector=embedded_detector())

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tallybox.errors import InputError, TallyboxError
 from tallybox.vqa.configuration import ModelConfig, VqaConfig
+from tallybox.vqa.counting_components import count_component
 from tallybox.vqa.model import DataSizes, VqaModel
 
 KIND = "tallybox.vqa"
@@ -82,16 +82,29 @@ def load_model(folder: Path) -> tuple[VqaModel, Checkpoint]:
 
 def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor], named: Path) -> VqaModel:
     """Return a model with given weights, ready to answer; ``named`` is where they come from."""
-    with torch.device("meta"):  # shapes are compared before a layer takes the memory that a file asks for
-        model = VqaModel(config, sizes)
+    wrong = f"{named} must hold the weights of a {config.name} model"
+    held, claimed = sum(value.numel() for value in tensors.values()), _weights(config, sizes)
+    if held < claimed:  # before layers take the memory that a file asks for
+        raise InputError(f"{wrong} of its sizes, {claimed} numbers and more, but it holds {held}")
+    model = VqaModel(config, sizes)
     try:
-        model.load_state_dict(dict(tensors), assign=True)
+        model.load_state_dict(dict(tensors))
     except RuntimeError as error:
-        raise InputError(f"{named} must hold the weights of a {config.name} model, but: {_one_line(error)}") from None
+        raise InputError(f"{wrong}, but: {_one_line(error)}") from None
     damaged = [name for name, value in model.state_dict().items() if not value.isfinite().all()]
     if damaged:
         raise InputError(f"{named} must hold finite weights, but {damaged[0]} has others")
-    return model.float().eval()
+    return model.eval()
+
+
+def _weights(config: ModelConfig, sizes: DataSizes) -> int:
+    """Return how many numbers the matrices of a model have."""
+    component = count_component(config, sizes.proposals)
+    counted = 0 if component is None else component.features
+    encoder = (sizes.words + 1) * config.embedding + 3 * config.question * (config.embedding + config.question)
+    attention = config.attention * (sizes.features + config.question + config.glimpses)
+    classifier = config.classifier * (config.glimpses * sizes.features + config.question + counted + sizes.answers)
+    return encoder + attention + classifier
 
 
 def _checkpoint(header: dict[str, Any]) -> Checkpoint:

@@ -35,12 +35,18 @@ function answer(counting) {
 }
 
 // What was asked, where something was: the answers, and what was looked at for them.
-function askedCards(data, counting, pointing) {
+function answersCard({ asked }) {
+  if (!asked) return [];
+  const answers = createAnswers();
+  answers.update(asked.answers);
+  return [card("The answer and the runners-up", answers.element)];
+}
+
+function glimpseCard(data, counting, pointing) {
   if (!counting.asked) return [];
-  const [glimpse, answers] = [createGlimpse(data.image, pointing), createAnswers()];
+  const glimpse = createGlimpse(data.image, pointing);
   glimpse.update(counting);
-  answers.update(counting.asked.answers);
-  return [card("The answer and the runners-up", answers.element), card("What the first glimpse looks at", glimpse.element)];
+  return [card("What the first glimpse looks at", glimpse.element)];
 }
 
 function distributionTitle(counting, areFeatures) {
@@ -76,12 +82,12 @@ function show(data, counting) {
       element(
         "div",
         {},
-        ...askedCards(data, counting, pointing),
+        ...glimpseCard(data, counting, pointing),
         card("The boxes", scene.element, sceneLegend()),
         card(distributionTitle(counting, areFeatures), bars.element),
         card("What simpler ways would say", compare.element),
       ),
-      element("div", {}, card(counting.asked ? "How the answer came about" : "How the count came about", steps.element), card("Box by box", table.element)),
+      element("div", {}, ...answersCard(counting), card(counting.asked ? "How the answer came about" : "How the count came about", steps.element), card("Box by box", table.element)),
     ),
     element(
       "div",
