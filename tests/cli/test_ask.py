@@ -33,11 +33,11 @@ def test_json_is_one_object_and_nothing_else():
 
 
 def test_people_read_the_answer_first():
-    ran = run(TWO_MEN, PEOPLE, "--model", SHIPPED_MODEL)
+    ran = run(BUS, "How many buses are there?", "--model", SHIPPED_MODEL)
     assert ran.exit_code == 0, ran.output
     assert ran.stderr == ""
     first, *others = ran.stdout.splitlines()
-    assert first.split()[0] == "2"
+    assert first.split()[0] == "1"
     assert first.split()[2] == "%"
     assert len(others) <= 4
     assert max(map(len, ran.stdout.splitlines())) <= 80
