@@ -87,3 +87,18 @@ def test_a_page_is_written_beside_the_answer(tmp_path):
     assert page.read_text().startswith("<!doctype html>")
     assert str(BUS.parent) not in page.read_text()
     assert "how it came to that" in ran.stderr
+
+
+def test_a_page_that_cannot_be_written_is_said_before_an_answer():
+    ran = run(BUS, PEOPLE, "--json", "--explain", BUS / "page.html")
+    assert ran.exit_code == 1
+    assert ran.stdout == ""
+    assert "must be a file that can be written, but: File exists" in ran.stderr
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path):
+    command = [sys.executable, "-m", "tallybox", "ask", str(BUS), b"How many \xff\x1bdogs?", "--json"]
+    command += ["--explain", str(tmp_path / "page.html")]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert json.loads(done.stdout)["unknown_words"] == []
+    assert "How many ��dogs?" in (tmp_path / "page.html").read_text()

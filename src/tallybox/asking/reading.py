@@ -30,15 +30,14 @@ def read_question(question: str, vocabulary: Vocabulary) -> ReadQuestion:
     >>> read_question("How many zebus?", vocabulary)
     ReadQuestion(text='How many zebus?', places=[1, 2, 0], unknown=('zebus',))
     """
-    written = question.split()
-    words = [word for word in written if any(map(str.isalnum, word))]
+    text = " ".join(_printable(word) for word in question.split())  # line ends and tabs part words as spaces do
+    words = [word for word in text.split() if any(map(str.isalnum, word))]
     if not words:
         raise InputError(f"QUESTION must be in words, but got {quoted(question)}; try 'How many people are there?'")
     if len(words) > MOST_WORDS:
         raise InputError(f"QUESTION must have at most {MOST_WORDS} words, but got {len(words)}; ask for one thing")
     known = frozenset(vocabulary.words)
     unknown = tuple(dict.fromkeys(_without_marks(word) for word in words if "".join(question_words(word)) not in known))
-    text = " ".join(written)  # line ends and tabs part words as spaces do
     places = vocabulary.encode_question(text)
     if not any(places):
         raise InputError(
@@ -68,8 +67,12 @@ def quoted(text: str) -> str:
     >>> quoted("dogs" + chr(27) + "[31m")
     "'dogs�[31m'"
     """
-    plain = "".join(letter if letter.isprintable() else "�" for letter in text[: MOST_LETTERS + 1])
+    plain = _printable(text[: MOST_LETTERS + 1])
     return f"'{plain}'" if len(plain) <= MOST_LETTERS else f"'{plain[: MOST_LETTERS - 1]}…'"
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def _without_marks(word: str) -> str:

@@ -13,8 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tallybox.errors import InputError
+
 if TYPE_CHECKING:
     from tallybox.asking.answering import Asked
+    from tallybox.counter.module import Counter
+    from tallybox.photos.images import Photo
+    from tallybox.presence.module import PresenceCounter
 
 BAR = 24  # characters of a certain answer
 
@@ -44,6 +49,9 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         explained = None if page is None else answerer.counter  # a model without one is refused at once
         seen = read_photo(photo)
         asked = answerer.ask(seen, question)
+    if page is not None and explained is not None:
+        _write_page(page, asked, seen, explained)
+        messages.print(Text(f"{page}: how it came to that"), soft_wrap=True)
     if asked.unknown_words:
         words = named_words(asked.unknown_words, answerer.vocabulary)
         messages.print(Text(f"It does not know: {words}. The answer rests on the other words."), soft_wrap=True)
@@ -51,12 +59,16 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         sys.stdout.write(json.dumps(asked.to_dict()) + "\n")
     else:
         _print(Console(highlight=False), asked)
-    if page is not None and explained is not None:
-        from tallybox.explorer.asked import asked_page
-        from tallybox.runs import write_atomically
 
-        write_atomically(page, asked_page(asked, seen, explained))
-        messages.print(Text(f"{page}: how it came to that"), soft_wrap=True)
+
+def _write_page(page: Path, asked: Asked, photo: Photo, counter: Counter | PresenceCounter) -> None:
+    from tallybox.explorer.asked import asked_page
+    from tallybox.runs import write_atomically
+
+    try:
+        write_atomically(page, asked_page(asked, photo, counter))
+    except OSError as error:
+        raise InputError(f"{page} must be a file that can be written, but: {error.strerror}") from None
 
 
 def _print(console: Console, asked: Asked) -> None:
