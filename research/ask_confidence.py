@@ -20,6 +20,7 @@ from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.preparing import PHOTOS
 from tallybox.vqa.splits import open_questions, open_records
 from tallybox.vqa.store import FeatureStore
+from tallybox.vqa.vocabulary import Vocabulary
 
 EDGES = (0, 0.25, 0.5, 0.75, 1)
 AGREEING = 3  # people, for an answer to be right
@@ -47,6 +48,9 @@ def main() -> None:
     for place, (low, high) in enumerate(pairwise(EDGES)):
         print(f"| {low:.0%} to {high:.0%} | {_row(which == place, probable, right)}".replace("%", " %"))
     print(f"| all | {_row(which >= 0, probable, right)}")
+    vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
+    unknown = np.array([not all(vocabulary.encode_question(record.text)) for record in records])
+    print(f"| with a word that it does not know | {_row(unknown, probable, right)}")
 
 
 def _row(chosen: np.ndarray, probable: list[float], right: list[bool]) -> str:

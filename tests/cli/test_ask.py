@@ -29,7 +29,7 @@ def test_json_is_one_object_and_nothing_else():
     assert 0 < said["probability"] <= 1
     assert all(isinstance(answer, str) and 0 <= share <= said["probability"] for answer, share in said["others"])
     assert said["unknown_words"] == ["zebus"]
-    assert done.stderr == "It does not know: 'zebus'. The answer rests on the other words.\n"
+    assert done.stderr == "It does not know: 'zebus'. It answers from the others: take that as a guess.\n"
 
 
 def test_people_read_the_answer_first():

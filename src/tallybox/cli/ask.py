@@ -54,7 +54,8 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         messages.print(Text(f"{page}: how it came to that"), soft_wrap=True)
     if asked.unknown_words:
         words = named_words(asked.unknown_words, answerer.vocabulary)
-        messages.print(Text(f"It does not know: {words}. The answer rests on the other words."), soft_wrap=True)
+        said = f"It does not know: {words}. It answers from the others: take that as a guess."
+        messages.print(Text(said), soft_wrap=True)
     if as_json:
         sys.stdout.write(json.dumps(asked.to_dict()) + "\n")
     else:

@@ -52,7 +52,10 @@ def _reading(asked: Asked) -> Step:
     if not asked.unknown_words:
         return {"title": "The question is read", "text": "Every word of it is known to the model."}
     words = ", ".join(quoted(word) for word in asked.unknown_words)
-    return {"title": "The question is read", "text": f"The model never saw {words}; it answers from the other words."}
+    return {
+        "title": "The question is read",
+        "text": f"The model never saw {words}. It answers from the others: take that as a guess.",
+    }
 
 
 def _glimpse(counting: Counting, labels: list[str]) -> Step:
