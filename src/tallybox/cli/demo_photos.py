@@ -25,7 +25,7 @@ def tell_photos(console: Console, folder: Path) -> None:
     from tallybox.photos.shipped import shipped_estimator
 
     console.print("[bold]And in real photos?[/bold]  YOLOv4-tiny proposes boxes, an estimator that learned from")
-    console.print("3,000 labelled photos counts them. Here are two it never saw:\n")
+    console.print("3,000 labelled photos counts them. Here are the two that come with the detector:\n")
     estimator = shipped_estimator()
     photos = [read_photo(path) for path in paths]
     tables = TextOutput(estimator, every=False)
