@@ -124,15 +124,24 @@ class CountEstimator:
         prior: Prior = "every",
     ) -> Iterator[tuple[Detections, dict[int, CountPrediction]]]:
         """Yield each image with its predictions, as `predict` gives them, holding only some images at a time."""
+        for images, asked, answered in self.answer_each(detections, categories, prior=prior):
+            yield from zip(images, answered.by_image(asked), strict=True)
+
+    def answer_each(
+        self,
+        detections: Iterable[Detections],
+        categories: Sequence[int | str] | None = None,
+        *,
+        prior: Prior = "every",
+    ) -> Iterator[tuple[list[Detections], list[list[int]], Answered]]:
+        """Yield some images at a time, the categories asked of each, and the answers to all of these as arrays."""
         wanted = None if categories is None else [self.category_id(category) for category in categories]
         remaining = iter(detections)
         while images := list(islice(remaining, IMAGES_AT_ONCE)):
             asked = [_likely(image) if wanted is None else wanted for image in images]
             index = np.repeat(np.arange(len(images)), [len(ids) for ids in asked])
             flat = np.array([category_id for ids in asked for category_id in ids], np.int64)
-            answers = iter(self.answer(images, index, flat, prior=prior).each())
-            for image, ids in zip(images, asked, strict=True):
-                yield image, {category_id: next(answers) for category_id in ids}
+            yield images, asked, self.answer(images, index, flat, prior=prior)
 
     def answer(
         self, images: Sequence[Detections], index: NDArray[np.int64], category_ids: NDArray[np.int64], *, prior: Prior

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -67,6 +68,12 @@ class Answered(NamedTuple):
         """Return the predictions one by one."""
         columns = [column.tolist() for column in self[:-1]]
         return [CountPrediction(*row) for row in zip(*columns, self.probabilities, strict=True)]
+
+    def by_image(self, asked: Sequence[Sequence[int]]) -> Iterator[dict[int, CountPrediction]]:
+        """Yield the predictions of each image by category id, of which each was asked its own."""
+        each = iter(self.each())
+        for category_ids in asked:
+            yield {category_id: next(each) for category_id in category_ids}
 
 
 def read_off(probabilities: Floats, excess: Floats, levels: IntervalLevels) -> Answered:
