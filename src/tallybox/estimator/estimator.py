@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal, Self
 
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallybox.counter.cpu.threads import map_in_order
 from tallybox.counter.trace import CountTrace
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE, TrueCounts
@@ -20,7 +20,7 @@ from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.configuration import Component, EstimatorConfig
 from tallybox.estimator.fitting import FitReport, Fitted, OnProgress, category_rows, fit
 from tallybox.estimator.prediction import Answered, CountPrediction, read_off
-from tallybox.estimator.questions import IMAGES_AT_ONCE, ask
+from tallybox.estimator.questions import ask, in_batches
 from tallybox.estimator.training import answer
 from tallybox.presence.trace import PresenceTrace
 
@@ -136,12 +136,14 @@ class CountEstimator:
     ) -> Iterator[tuple[list[Detections], list[list[int]], Answered]]:
         """Yield some images at a time, the categories asked of each, and the answers to all of these as arrays."""
         wanted = None if categories is None else [self.category_id(category) for category in categories]
-        remaining = iter(detections)
-        while images := list(islice(remaining, IMAGES_AT_ONCE)):
+
+        def answer_some(images: list[Detections]) -> tuple[list[Detections], list[list[int]], Answered]:
             asked = [_likely(image) if wanted is None else wanted for image in images]
             index = np.repeat(np.arange(len(images)), [len(ids) for ids in asked])
             flat = np.array([category_id for ids in asked for category_id in ids], np.int64)
-            yield images, asked, self.answer(images, index, flat, prior=prior)
+            return images, asked, self.answer(images, index, flat, prior=prior)
+
+        return map_in_order(answer_some, in_batches(detections))
 
     def answer(
         self, images: Sequence[Detections], index: NDArray[np.int64], category_ids: NDArray[np.int64], *, prior: Prior

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, get_args
 
 import numpy as np
@@ -18,7 +17,7 @@ from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator, Prior
 from tallybox.estimator.fitting import FitReport
 from tallybox.estimator.prediction import Answered
-from tallybox.estimator.questions import IMAGES_AT_ONCE
+from tallybox.estimator.questions import in_batches
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
     sums, coverage, categories, images = CountSums(), CoverageSums(), CategorySums(), 0
     baselines = {name: {metric: CountSums() for metric in get_args(Metric)} for name in fitted.baselines}
     met = set(labels.categories)
-    for batch in _batches(labelled_detections(detections, labels)):
+    for batch in in_batches(labelled_detections(detections, labels)):
         images += len(batch)
         pairs, truth = _with_truth(counting_pairs(batch, labels))
         if pairs:
@@ -84,7 +83,7 @@ def sums_of(answered: Answered, true_counts: NDArray[np.int64]) -> CountSums:
 def train_metrics(estimator: CountEstimator, images: list[Detections], labels: TrueCounts) -> dict[str, float]:
     """Return the figures on the pairs that an estimator learned from."""
     sums = CountSums()
-    for batch in _batches(labelled_detections(images, labels)):
+    for batch in in_batches(labelled_detections(images, labels)):
         pairs, truth = _with_truth(counting_pairs(batch, labels))
         if pairs:
             sums += sums_of(_answer(estimator, batch, pairs, "scored"), truth)
@@ -106,8 +105,3 @@ def _answer(estimator: CountEstimator, batch: list[Detections], pairs: list[Coun
 def _with_truth(pairs: Iterator[CountingPair]) -> tuple[list[CountingPair], NDArray[np.int64]]:
     listed = list(pairs)
     return listed, np.array([pair.true_count for pair in listed], np.int64)
-
-
-def _batches(images: Iterator[Detections]) -> Iterator[list[Detections]]:
-    while batch := list(islice(images, IMAGES_AT_ONCE)):
-        yield batch
