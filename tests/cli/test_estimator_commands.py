@@ -6,6 +6,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from tallybox import CountEstimator
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
 from tallybox.detections.container import Detections
@@ -107,6 +108,19 @@ def test_lines_for_people(estimator, detections):
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == len(PHOTOS)
     assert " to " in result.stdout
+
+
+def test_more_than_can_be_told_apart_is_said_to_be_at_least_so_many(tmp_path):
+    photos, labels = made_up_photos(24, seed=3)
+    file, data = tmp_path / "three.estimator", tmp_path / "crowd.json"
+    CountEstimator(members=2, max_objects=3).fit(photos, labels).save(file)
+    crowd = Detections([[60 * i, 0, 60 * i + 40, 40] for i in range(9)], [0.95] * 9, [18] * 9, image_id=5)
+    write_json(data, coco_results([crowd]))
+    said = json.loads(run("count", data, "--estimator", file, "--json").stdout)["images"][0]["counts"]["dog"]
+    assert said["at_least"] == 3
+    assert said["count"] >= 3
+    assert said["high"] > 3
+    assert "at least 3, about " in run("count", data, "--estimator", file).stdout
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def _write_json(estimator: CountEstimator, counted: Counted) -> None:
 def _write_lines(estimator: CountEstimator, counted: Counted) -> None:
     for image, predictions in counted:
         said = [
-            f"{'at least ' if p.at_least else ''}{p.count} {estimator.category_name(key)} ({p.low} to {p.high})"
+            f"{p.said} {estimator.category_name(key)} ({p.low} to {p.high})"
             for key, p in predictions.items()
             if p.count > 0 or p.high > 0
         ]

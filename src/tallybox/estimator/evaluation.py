@@ -58,7 +58,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
         images += len(batch)
         pairs, truth = _with_truth(counting_pairs(batch, labels))
         if pairs:
-            answered = _answer(estimator, batch, pairs, "scored")
+            answered = answer_pairs(estimator, batch, pairs, "scored")
             sums += sums_of(answered, truth)
             coverage += CoverageSums.of(answered.lows, answered.highs, truth)
             for name, tuned in fitted.baselines.items():
@@ -66,7 +66,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
                     baselines[name][metric] += CountSums.of(counter.counts(pairs), truth)
         pairs, truth = _with_truth(every_pair(batch, labels))
         if pairs:
-            answered = _answer(estimator, batch, pairs, "every")
+            answered = answer_pairs(estimator, batch, pairs, "every")
             category_ids = [pair.category_id for pair in pairs]
             met.update(category_ids)
             categories += CategorySums.of(category_ids, answered.expected, truth)
@@ -86,7 +86,7 @@ def train_metrics(estimator: CountEstimator, images: list[Detections], labels: T
     for batch in in_batches(labelled_detections(images, labels)):
         pairs, truth = _with_truth(counting_pairs(batch, labels))
         if pairs:
-            sums += sums_of(_answer(estimator, batch, pairs, "scored"), truth)
+            sums += sums_of(answer_pairs(estimator, batch, pairs, "scored"), truth)
     return sums.compute()
 
 
@@ -95,7 +95,10 @@ def held_out_metrics(report: FitReport) -> dict[str, float]:
     return sums_of(report.held_out, report.true_counts).compute()
 
 
-def _answer(estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior) -> Answered:
+def answer_pairs(
+    estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior
+) -> Answered:
+    """Answer pairs of a batch of images, as arrays."""
     where = {image.image_id: index for index, image in enumerate(batch)}
     index = np.array([where[pair.detections.image_id] for pair in pairs], np.int64)
     category_ids = np.array([pair.category_id for pair in pairs], np.int64)

@@ -35,8 +35,9 @@ class IntervalLevels(NamedTuple):
 class CountPrediction:
     """How many there are of one category in one image.
 
-    ``low`` and ``high`` belong to the interval, which holds nine of ten true counts. With ``at_least`` the most
-    probable answer is "``max_objects`` or more": ``count`` is then what the expected count suggests beyond that.
+    ``low`` and ``high`` belong to the interval, which holds nine of ten true counts. Counts from ``max_objects`` on are
+    not told apart: where the most probable answer is "so many or more", ``at_least`` is that number, and ``count`` what
+    the expected count suggests beyond it.
     """
 
     count: int  # the most probable
@@ -44,13 +45,18 @@ class CountPrediction:
     median: int
     low: int
     high: int
-    at_least: bool
+    at_least: int  # 0 where the count is told apart from all others
     probabilities: Floats  # [max_objects + 1]; the last is "max_objects or more"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; ``at_least`` only where it holds."""
+        """Return plain values for JSON; ``at_least`` only where it says something."""
         said = {"count": self.count, "expected": round(self.expected, 4), "low": self.low, "high": self.high}
-        return {**said, "at_least": True} if self.at_least else said
+        return {**said, "at_least": self.at_least} if self.at_least else said
+
+    @property
+    def said(self) -> str:
+        """The count for people: ``3``, or ``at least 14, about 17``."""
+        return f"at least {self.at_least}, about {self.count}" if self.at_least else str(self.count)
 
 
 class Answered(NamedTuple):
@@ -61,7 +67,7 @@ class Answered(NamedTuple):
     medians: NDArray[np.int64]
     lows: NDArray[np.int64]
     highs: NDArray[np.int64]
-    at_least: NDArray[np.bool_]
+    at_least: NDArray[np.int64]
     probabilities: Floats  # [Q, max_objects + 1]
 
     def each(self) -> list[CountPrediction]:
@@ -84,17 +90,17 @@ def read_off(probabilities: Floats, excess: Floats, levels: IntervalLevels) -> A
     {'count': 1, 'expected': 1.1, 'low': 1, 'high': 2}
     """
     last = probabilities.shape[1] - 1
-    at_least = probabilities.argmax(1) == last
+    best = probabilities.argmax(1)
     beyond = np.floor(excess + 0.5).astype(np.int64)
     written_out = with_tail(probabilities, excess)
     lows, highs = interval(written_out, levels)
     return Answered(
-        counts=probabilities.argmax(1) + np.where(at_least, beyond, 0),
+        counts=np.where(best == last, last + beyond, best),
         expected=probabilities @ np.arange(last + 1) + probabilities[:, last] * excess,
         medians=(written_out.cumsum(1) < 0.5 - 1e-12).sum(1).clip(max=written_out.shape[1] - 1),
         lows=lows,
         highs=highs,
-        at_least=at_least,
+        at_least=np.where(best == last, last, 0),
         probabilities=probabilities,
     )
 

@@ -33,7 +33,7 @@ ANSWERS = {
     "medians": pa.int64(),
     "lows": pa.int64(),
     "highs": pa.int64(),
-    "at_least": pa.bool_(),
+    "at_least": pa.int64(),
     "probabilities": pa.float64(),  # as many a category as there are counts
 }
 SCHEMA = pa.schema(
