@@ -14,7 +14,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +122,7 @@ def split(labels: TrueCounts) -> list[TrueCounts]:
     ids = list(labels.counts)
     order = np.random.default_rng(7).permutation(len(ids)).tolist()
     halves = order[: len(ids) // 2], order[len(ids) // 2 :]
-    return [replace(labels, counts={ids[place]: labels.counts[ids[place]] for place in half}) for half in halves]
+    return [labels.only(ids[place] for place in half) for half in halves]
 
 
 def draw(folder: Path) -> None:

@@ -19,7 +19,7 @@ from tallybox.detections.labels import ABSENT_SCORE_ABOVE, TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.configuration import Component, EstimatorConfig
 from tallybox.estimator.fitting import FitReport, Fitted, OnProgress, category_rows, fit
-from tallybox.estimator.prediction import Answered, CountPrediction, read_off
+from tallybox.estimator.prediction import Answered, CountPrediction, beyond, read_off
 from tallybox.estimator.questions import ask, in_batches
 from tallybox.estimator.training import answer
 from tallybox.presence.trace import PresenceTrace
@@ -163,7 +163,8 @@ class CountEstimator:
         if prior == "every":
             best = np.where(questions.mask[:, 0].numpy(), questions.scores[:, 0].numpy(), 0)
             probabilities = f.prevalence.apply(probabilities, best)
-        return read_off(probabilities, f.excess + np.maximum(expected - f.config.max_objects, 0), f.levels)
+        levels = f.levels_of_listed if prior == "every" else f.levels
+        return read_off(probabilities, beyond(f.excess, expected, f.config.max_objects), levels)
 
     def explain(
         self, detections: Detections, categories: Sequence[int | str] | None = None

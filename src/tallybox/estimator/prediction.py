@@ -82,6 +82,11 @@ class Answered(NamedTuple):
             yield {category_id: next(each) for category_id in category_ids}
 
 
+def beyond(excess: float, expected: Floats, max_objects: int) -> Floats:
+    """Return the mean count beyond ``max_objects`` where there are more, ``[Q]``, from the component's own counts."""
+    return excess + np.maximum(expected - max_objects, 0)
+
+
 def read_off(probabilities: Floats, excess: Floats, levels: IntervalLevels) -> Answered:
     """Take counts from distributions ``[Q, K + 1]``; ``excess [Q]`` is the mean count beyond K where there are more.
 
@@ -91,11 +96,10 @@ def read_off(probabilities: Floats, excess: Floats, levels: IntervalLevels) -> A
     """
     last = probabilities.shape[1] - 1
     best = probabilities.argmax(1)
-    beyond = np.floor(excess + 0.5).astype(np.int64)
     written_out = with_tail(probabilities, excess)
     lows, highs = interval(written_out, levels)
     return Answered(
-        counts=np.where(best == last, last + beyond, best),
+        counts=np.where(best == last, last + np.floor(excess + 0.5).astype(np.int64), best),
         expected=probabilities @ np.arange(last + 1) + probabilities[:, last] * excess,
         medians=(written_out.cumsum(1) < 0.5 - 1e-12).sum(1).clip(max=written_out.shape[1] - 1),
         lows=lows,
