@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 
 import pytest
@@ -143,6 +144,55 @@ def test_a_mistake_is_one_line_and_status_1(tmp_path, detections, labels, estima
     assert result.exit_code == 1, result.output
     assert said in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def changed(index: int, **values):
+    results = coco_results(PHOTOS)
+    results[index].update(values)
+    return json.dumps(results)
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate", "count"])
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("nan.json", changed(5, score=float("nan")), "record 5: numbers must be finite, but got NaN"),
+        ("negative.json", changed(5, bbox=[1, 1, -4, 1]), "record 5: bbox must be left, top, width, height"),
+        ("percent.json", changed(5, score=87), "record 5: scores must be in [0, 1], but got 87; apply a logistic"),
+        ("empty.json", "", "must hold data, but it is empty"),
+        ("cut.json", changed(5)[:900], "the file is cut short"),
+        ("cut.json.gz", gzip.compress(changed(5).encode())[:500], "must be a whole gzip file, but it is cut short"),
+        ("other.json", changed(5, category_id=12), "category ids must be among the 6 of the labels, but got 12"),
+        ("nothing.json", "[]", "must learn from boxes, but none of the 16 labelled images has any"),
+    ],
+)
+def test_bad_detections_are_one_clear_line(tmp_path, estimator, command, name, content, said):
+    path, labels = tmp_path / name, tmp_path / "instances.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    annotations = [
+        {"id": f"{image} {category} {number}", "image_id": image, "category_id": category}
+        for image, counts in LABELS.counts.items()
+        for category, count in counts.items()
+        for number in range(count)
+    ]
+    named = [{"id": category, "name": title} for category, title in LABELS.categories.items()]
+    write_json(labels, {"images": [{"id": i} for i in LABELS.counts], "categories": named, "annotations": annotations})
+    arguments = {
+        "fit": ("fit", path, labels, "--out", tmp_path / "x.estimator"),
+        "evaluate": ("evaluate", estimator, path, labels),
+        "count": ("count", path, "--estimator", estimator, "--json"),
+    }
+    result = run(*arguments[command])
+    if (command, name) in ACCEPTED:
+        assert result.exit_code == 0, result.output
+        return
+    assert result.exit_code == 1, result.output
+    assert said in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+# A category without labels is counted by what all categories share; an image that is not there has no boxes.
+ACCEPTED = {("count", "other.json"), ("count", "nothing.json"), ("evaluate", "nothing.json")}
 
 
 def test_wrong_usage_is_status_2(detections, labels):

@@ -84,3 +84,9 @@ def test_prevalence_stays_finite_where_scores_separate_perfectly():
     mended = learn_prevalence(believed, score, score > 0.5, unseen=0.01).apply(believed, score)
     assert np.isfinite(mended).all()
     assert (mended >= 0).all()
+
+
+def test_without_a_pair_to_learn_from_intervals_are_as_wide_as_can_be():
+    levels = interval_levels(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
+    low, high = interval(np.array([[0.9, 0.05, 0.04, 0.01]]), levels)
+    assert (low[0], high[0]) == (0, 3)

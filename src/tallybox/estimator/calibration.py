@@ -29,6 +29,8 @@ def interval_levels(probabilities: Floats, excess: Floats, true_counts: NDArray[
     Conformal prediction by groups: one level for all counts holds 90 % of all; a group that it holds too seldom gets
     a lower level of its own, and the one for all rises in turn.
     """
+    if not len(true_counts):  # nothing is known: as wide as can be
+        return _levels(np.full(len(GROUPS), LEAST_LOG_LEVEL), 0.0)
     written_out = with_tail(probabilities, excess)
     groups = [(true_counts >= least) & (true_counts <= most) for least, most in GROUPS]
     told = [index for index, group in enumerate(groups) if group.sum() >= LEAST_GROUP]

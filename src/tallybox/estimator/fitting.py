@@ -83,6 +83,8 @@ def fit(
             f"an estimator must learn from at least {config.members} labelled images and pairs, but got {len(images)} "
             f"images with {len(pairs)} pairs"
         )
+    if not any(len(image) for image in images):
+        raise InputError(f"an estimator must learn from boxes, but none of the {len(images)} labelled images has any")
     truth = np.array([pair.true_count for pair in pairs], np.int64)
     if max_objects is None:
         max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
