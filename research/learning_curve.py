@@ -1,7 +1,8 @@
 """What an estimator learns from how many labelled photos, and how far its probabilities and intervals can be trusted.
 
     python research/learning_curve.py run docs/results/estimator --data ../shared/data/coco-count
-    python research/learning_curve.py draw docs/results/estimator
+    python research/learning_curve.py draw docs/results/estimator    # the pictures of docs/estimator.md
+    python research/learning_curve.py table docs/results/estimator   # its tables
 
 The first command fits on the first 30, 100, 300, 1,000 and all 3,000 photos by ascending id, scores each estimator on
 the 1,000 validation photos, and fits once more on a random half of the training photos to score it on the other half,
@@ -133,6 +134,28 @@ def draw(folder: Path) -> None:
     draw_reliability(folder / "reliability.svg", first[-1])
 
 
+def table(folder: Path) -> None:
+    """Print the tables of the page."""
+    results = read_results(folder / "results.jsonl")
+    print("| labelled photos | exact | MAE | NMS exact | NMS MAE | per category, exact | MAE |")
+    print("|---:|---:|---:|---:|---:|---:|---:|")
+    for result in results:
+        known = f"{result['photos']:,}" + ("" if result["learned_from"] == "first" else f", {result['learned_from']}")
+        figures = [
+            result[key][metric] for key in ("estimator", "nms", "nms_per_category") for metric in ("exact", "mae")
+        ]
+        cells = " | ".join(f"{figure:.3f}" for figure in figures)
+        print(f"| {known} | {cells} |")
+    for kind in ("scored", "listed"):
+        print(f"\n{kind}\n\n| labelled photos | all | 0 | 1 | 2-4 | 5+ | mean width | exact | MAE |")
+        print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+        for result in results:
+            found = result[kind]
+            held = [found["coverage90"][group] for group in ("all", "0", "1", "2-4", "5+")]
+            cells = " | ".join(f"{figure:.3f}" for figure in (*held, found["mean_width"], found["exact"], found["mae"]))
+            print(f"| {result['photos']:,} | {cells} |")
+
+
 def draw_learning_curve(path: Path, results: list[dict[str, Any]]) -> None:
     """Draw exact and MAE over the number of labelled photos."""
     photos = [result["photos"] for result in results]
@@ -178,14 +201,16 @@ def draw_reliability(path: Path, result: dict[str, Any]) -> None:
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "draw"])
+    parser.add_argument("what", choices=["run", "draw", "table"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-count"))
     given = parser.parse_args()
     if given.what == "run":
         run(given.folder, given.data)
-    else:
+    elif given.what == "draw":
         draw(given.folder)
+    else:
+        table(given.folder)
 
 
 if __name__ == "__main__":
