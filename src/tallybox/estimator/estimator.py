@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from tallybox.counter.cpu.threads import map_in_order
 from tallybox.counter.trace import CountTrace
+from tallybox.detections.category_names import category_id_of, category_name_of
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE, TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
@@ -199,18 +199,11 @@ class CountEstimator:
 
     def category_id(self, category: int | str) -> int:
         """Return the id of a category that is given by id or by name."""
-        if not isinstance(category, str):
-            return int(category)
-        ids = {name: category_id for category_id, name in self.fitted.categories.items()}
-        if category not in ids:
-            close = difflib.get_close_matches(category, ids, n=1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(ids)[:8])} ..."
-            raise InputError(f"category must be one that the estimator knows, but got {category!r}; {remedy}")
-        return ids[category]
+        return category_id_of(category, self.fitted.categories) if isinstance(category, str) else int(category)
 
     def category_name(self, category_id: int) -> str:
         """Return the name of a category, its number where it has none."""
-        return self.fitted.categories.get(category_id, str(category_id))
+        return category_name_of(category_id, self.fitted.categories)
 
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file: safetensors with a JSON header."""

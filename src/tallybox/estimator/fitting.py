@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.baselines import Metric, ThresholdCounter, tabulate, tune
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.category_names import category_name_of
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import (
     ABSENT_SCORE_ABOVE,
@@ -117,7 +117,7 @@ def fit(
     more = beyond(excess, expected, config.max_objects)
     levels = interval_levels(probabilities, more, truth)
     prevalence, levels_of_listed = _over_every_category(config, members, images, labels, category_ids, parts, excess)
-    names = dict(labels.categories) or {key: COCO_CATEGORIES.get(key, str(key)) for key in category_ids}
+    names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
     fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_of_listed, prevalence, excess)
     return fitted, FitReport(len(pairs), len(images), truth, read_off(probabilities, more, levels))
 
