@@ -26,5 +26,5 @@ def test_near_identical_boxes_are_thinned_and_counted_better_than_by_nms():
     estimator = CountEstimator(members=2).fit(photos, known)
     assert estimator.fitted.config.thinning < 1
     found = evaluate(estimator, photos, others).compute()
-    assert found["estimator"]["exact"] > found["nms"]["exact"] + 0.05
-    assert found["estimator"]["mae"] < found["nms"]["mae"] - 0.1
+    assert found["estimator"]["exact"] > found["nms"]["exact"] + 0.04
+    assert found["estimator"]["mae"] < found["nms"]["mae"] - 0.08

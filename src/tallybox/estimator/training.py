@@ -96,11 +96,15 @@ def _train(model: CountModel, examples: Examples, member: int, on_step: OnStep, 
     return model.eval()
 
 
-def epochs_for(pairs: int) -> int:
-    """Return how often to go through so many pairs."""
+def least_steps(pairs: int) -> int:
+    """Return how many steps learning from so many pairs takes at least."""
+    return LEAST_STEPS // 2 if pairs < UNTELLING_PAIRS else LEAST_STEPS
+
+
+def epochs_for(pairs: int, steps: int) -> int:
+    """Return how often to go through so many pairs to take so many steps."""
     batch = 32 if pairs < FEW_PAIRS else 128
-    steps = LEAST_STEPS // 2 if pairs < UNTELLING_PAIRS else LEAST_STEPS
-    return max(EPOCHS, math.ceil(steps / math.ceil(max(pairs, 1) / batch)))
+    return math.ceil(steps / math.ceil(max(pairs, 1) / batch))
 
 
 def held_out_loss(model: CountModel, examples: Examples, rows: Tensor) -> float:
