@@ -5,8 +5,8 @@
     python research/learning_curve.py table docs/results/estimator   # its tables
 
 The first command fits on the first 30, 100, 300, 1,000 and all 3,000 photos by ascending id, scores each estimator on
-the 1,000 validation photos, and fits once more on a random half of the training photos to score it on the other half,
-which nothing was ever chosen by. It goes on where it was stopped. About 8 minutes on two free cores.
+the 1,000 validation photos, and fits once more on a random half of the training photos to score it on the other half:
+other photos than those of validation, but some of them served to choose sizes and rates. It goes on where it stopped.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ COVERAGE = 0.9
 # Aimed at for each group of true counts on its own; less where all are held too often otherwise.
 LEAST_COVERAGES = (0.86, 0.84, 0.82, 0.8)
 GROUPS = ((0, 0), (1, 1), (2, 4), (5, np.inf))  # as `IntervalLevels` has them
-# Pairs that tell a group's coverage. With 30 photos few hold 5 or more of a category; asking for 20 pairs left 0.46 of
-# such counts inside on other photos, asking for 5 leaves 0.8, in intervals that are three times as wide.
+# Pairs that tell a group's coverage. With 30 photos few hold 5 or more of a category: asking for 20 pairs left 0.46 of
+# such counts inside (four random draws of 30 training photos, 700 others), asking for 5 leaves more, in wider ones.
 LEAST_GROUP = 5
 LEAST_LOG_LEVEL = -12.0
 SLACK = 0.005  # of the coverage of all
