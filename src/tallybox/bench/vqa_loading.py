@@ -9,6 +9,7 @@ its batch without padding.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -111,6 +112,8 @@ def _write_padded(path: Path, photos: list[Photo], most: int, h5py: Any) -> Path
             number = len(photo.boxes_xyxy)
             features[row, :, :number] = photo.features.T
             boxes[row, :, :number] = photo.boxes_xyxy.T
+    with path.open("rb+") as written:
+        os.fsync(written.fileno())  # the disk would be busy with it while both are measured
     return path
 
 
