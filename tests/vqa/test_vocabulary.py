@@ -31,8 +31,8 @@ def test_order_is_by_frequency_then_by_the_alphabet():
     ]
     vocabulary = Vocabulary.of(records)
     assert vocabulary.words == ("a", "b", "c", "d")
-    assert vocabulary.answers == ("2", "bird", "dog", "cat")
-    assert Vocabulary.of(records, answers=2).answers == ("2", "bird")
+    assert vocabulary.answers == ("2", "", "bird", "dog", "cat")  # nothing is left of "?" and "the"
+    assert Vocabulary.of(records, answers=3).answers == ("2", "", "bird")
 
 
 def test_unknown_words_are_0_and_unknown_answers_minus_1():

@@ -55,7 +55,6 @@ class Vocabulary:
         for record in records:
             words.update(question_words(record.text))
             given.update(normalise(answer) for answer in record.answers or ())
-        del given[""]  # nothing but marks and articles
         return cls(tuple(_by_frequency(words)), tuple(_by_frequency(given)[:answers]))
 
     @classmethod

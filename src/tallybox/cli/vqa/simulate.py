@@ -14,6 +14,7 @@ from tallybox.cli.progress import progress_bar
 from tallybox.errors import InputError
 from tallybox.vqa.simulation.world import World
 
+existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
 DEFAULTS = {field.name: field.default for field in fields(World)}
 
 
@@ -32,33 +33,54 @@ DEFAULTS = {field.name: field.default for field in fields(World)}
 @click.option("--seed", type=int, help=f"[default: {DEFAULTS['seed']}]")
 @click.option(
     "--instances",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=existing_file,
     help="COCO instances: ask about these photos instead; their features come from your detector.",
 )
 @click.option(
     "--split", type=click.Choice(["train", "val"]), help="What the photos of --instances are.  [default: train]"
 )
+@click.option(
+    "--questions",
+    type=existing_file,
+    multiple=True,
+    help="Official questions; with --inventory, only features of their photos are made.",
+)
+@click.option("--inventory", type=existing_file, help="CSV image_id,category_id,count: what the photos show.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def simulate(out: Path, instances: Path | None, as_json: bool, **options: Any) -> None:
+def simulate(
+    out: Path,
+    instances: Path | None,
+    questions: tuple[Path, ...],
+    inventory: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Write a made-up data set in the official formats: questions, answers, pairs and features.
 
-    With --instances, questions, answers and pairs about annotated photos.
+    With --instances, questions, answers and pairs about annotated photos. With --questions and --inventory, features
+    of the photos of real questions, made up from what is known to be in them.
     """
     start = time.perf_counter()
     given = {name: value for name, value in options.items() if value is not None}
-    if instances is None:
-        questions, features = _made_up(out, given)
+    if bool(questions) != (inventory is not None) or (inventory is not None and instances is not None):
+        raise InputError("--questions and --inventory must come together and without --instances")
+    if inventory is not None:
+        written, features = _from_inventory(questions, inventory, out, given)
+    elif instances is not None:
+        written, features = _about_photos(instances, out, given), None
     else:
-        questions, features = _about_photos(instances, out, given), None
+        written, features = _made_up(out, given)
     seconds = round(time.perf_counter() - start, 2)
+    what = "questions" if inventory is None else "photos"
     if as_json:
         described = {} if features is None else {"features": str(features)}
-        click.echo(json.dumps({"questions": questions, **described, "seconds": seconds}))
+        click.echo(json.dumps({what: written, **described, "seconds": seconds}))
         return
-    for split, number in questions.items():
-        click.echo(f"{split}: {number} questions")
+    for split, number in written.items():
+        click.echo(f"{split}: {number} {what}")
     click.echo(f"{out}: written, {seconds} s")
-    click.echo(f"next: tallybox vqa prepare {out} --features {features or 'TSV'} --out PREPARED")
+    folder = out if inventory is None else "FOLDER"
+    click.echo(f"next: tallybox vqa prepare {folder} --features {features or 'TSV'} --out PREPARED")
 
 
 def _made_up(out: Path, given: dict[str, Any]) -> tuple[dict[str, int], Path]:
@@ -78,3 +100,15 @@ def _about_photos(instances: Path, out: Path, given: dict[str, Any]) -> dict[str
         option = unused[0].replace("_", "-")
         raise InputError(f"--{option} is for a made-up world, but --instances has photos of its own; leave it out")
     return simulate_from_instances(instances, out, **given)
+
+
+def _from_inventory(
+    questions: tuple[Path, ...], inventory: Path, out: Path, given: dict[str, Any]
+) -> tuple[dict[str, int], Path]:
+    from tallybox.vqa.simulation.inventory import FEATURES, simulate_from_inventory
+
+    if unused := sorted(given.keys() - {"features", "difficulty", "seed"}):
+        raise InputError(f"--{unused[0].replace('_', '-')} is not for photos of an --inventory; leave it out")
+    with progress_bar("photos") as show:
+        photos = simulate_from_inventory(questions, inventory, out, World(**given), on_progress=show)
+    return {"all": photos}, out / FEATURES

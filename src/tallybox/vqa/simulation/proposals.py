@@ -13,7 +13,9 @@ from tallybox.vqa.bottom_up import Photo
 from tallybox.vqa.simulation.scenes import Scene, Thing, iou
 from tallybox.vqa.simulation.world import CLASS_OF, SIZE_WH, World
 
-PROPOSALS = (24, 29)  # of a photo: the fewest, and one more than the most
+PROPOSALS = (24, 29)  # of a photo: the fewest, and one more than the most, unless there are more things
+LEAST_IRRELEVANT = 6
+MOST_PROPOSALS = 100  # as bottom-up attention gives
 ON_A_KIND = (5, 8)  # of those, on the things of one kind
 MOST_IOU = 0.97  # no detector gives the same box twice
 CANDIDATES = 32
@@ -39,11 +41,11 @@ class Detector:
             for box, feature in self._on_group(things, int(random.integers(*ON_A_KIND)), random):
                 boxes.append(box)
                 features.append(feature)
-        for box, feature in self._irrelevant(scene, number - len(boxes), random):
+        for box, feature in self._irrelevant(scene, max(number - len(boxes), LEAST_IRRELEVANT), random):
             boxes.append(box)
             features.append(feature)
-        order = random.permutation(len(boxes))
-        noise = self._noise(self._world.noise, random, len(boxes))
+        order = random.permutation(len(boxes))[:MOST_PROPOSALS]
+        noise = self._noise(self._world.noise, random, len(order))
         return Photo(
             scene.image_id,
             SIZE_WH,
@@ -90,7 +92,7 @@ class Detector:
 
     def _feature(self, thing: Thing) -> Features:
         told = {
-            "class": CLASS_OF[thing.kind],
+            "class": CLASS_OF.get(thing.kind),
             "colour": thing.colour,
             "size": thing.size,
             "digit": thing.digit,

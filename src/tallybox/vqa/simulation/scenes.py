@@ -53,7 +53,7 @@ def draw_scene(image_id: int, world: World, random: np.random.Generator) -> Scen
     supports = random.choice(SUPPORTS, size=GROUPS, replace=False).tolist()
     counts = (random.choice(len(COUNTS), size=GROUPS, p=COUNTS) + 1).tolist()
     clutter = int(random.integers(*THINGS)) - sum(counts)
-    placed = _Places(world, random)
+    placed = Places(world, random)
     groups = {}
     for kind, support, count in zip(kinds, supports, counts, strict=True):
         colours = random.choice(COLOURS, size=count).tolist()
@@ -69,7 +69,7 @@ def draw_scene(image_id: int, world: World, random: np.random.Generator) -> Scen
     return Scene(image_id, groups, stuff, {name: _broad_box(random) for name in supports})
 
 
-class _Places:
+class Places:
     """Finds places where things do not overlap too much."""
 
     def __init__(self, world: World, random: np.random.Generator) -> None:
@@ -77,6 +77,7 @@ class _Places:
         self._taken = np.empty((0, 4))
 
     def find(self, size: str) -> NDArray[np.float64]:
+        """Return a box of a size that overlaps earlier ones as little as the world demands, where there is room."""
         sides = self._random.uniform(*SIDE_OF[size], (CANDIDATES, 2))
         corners = self._random.uniform(0, 1, (CANDIDATES, 2)) * (np.array(SIZE_WH) - sides)
         boxes = np.concatenate((corners, corners + sides), axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,14 +90,14 @@ class World:
         return 0.2 * self.difficulty
 
 
-def prototypes(world: World) -> dict[str, NDArray[np.float64]]:
-    """Return a direction `[F]` of length 1 for everything that a detector's features tell apart.
+def prototypes(world: World, others: Sequence[str] = ()) -> dict[str, NDArray[np.float64]]:
+    """Return a direction `[F]` of length 1 for everything that a detector's features tell apart, and for others.
 
     >>> directions = prototypes(World(features=8))
     >>> directions["dog"].shape, round(float((directions["dog"] ** 2).sum()), 6)
     ((8,), 1.0)
     """
     random = np.random.default_rng([world.seed, 0])
-    names = (*KINDS, *CLASS_OF, *COLOURS, *SIZES, *SUPPORTS, *DIGITS, *CLUTTER, *VIEWS, "background")
+    names = (*KINDS, *CLASS_OF, *COLOURS, *SIZES, *SUPPORTS, *DIGITS, *CLUTTER, *VIEWS, "background", *others)
     drawn = random.normal(size=(len(names), world.features))
     return dict(zip(names, drawn / np.linalg.norm(drawn, axis=1, keepdims=True), strict=True))
