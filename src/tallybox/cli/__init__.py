@@ -17,6 +17,8 @@ COMMANDS = {
     "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
     "count": ("tallybox.cli.count", "Count the objects in photos and files of detections."),
+    "explain": ("tallybox.cli.explain", "Write a page that shows how a count came about."),
+    "serve": ("tallybox.cli.serve", "Serve the explorer page and the HTTP service."),
     "vqa": ("tallybox.cli.vqa", "Answer questions about photos: VQA v2."),
     "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
 }

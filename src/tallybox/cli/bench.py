@@ -93,6 +93,33 @@ def photos(device: str | None, seconds: float, as_json: bool, out: Path | None) 
     show_rows(bench_photos(where, seconds), where, as_json=as_json, out=out)
 
 
+@bench.command()
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--seconds", default=10.0, show_default=True, help="How long to measure each number.")
+def serve(seconds: float, as_json: bool, out: Path | None) -> None:
+    """Put the HTTP service under load; the reference is the same service without batching."""
+    from tallybox.bench.serve import bench_serve
+
+    progress = Console(stderr=True)
+    table = Table("clients", "requests/s", "median ms", "p99 ms", "without batching: requests/s", "median ms", "p99 ms")
+    done = []
+    for row in bench_serve(seconds):
+        done.append(row)
+        progress.print(f"{row.case}: {row.requests_per_second:.0f} requests a second, p99 {row.p99_ms:.0f} ms")
+        numbers = (row.requests_per_second, row.median_ms, row.p99_ms)
+        without = (row.reference_requests_per_second, row.reference_ms, row.reference_p99_ms)
+        table.add_row(row.case, *(f"{number:.4g}" for number in (*numbers, *without)))
+    result = json.dumps(report(list(done), torch.device("cpu")), indent=1)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(result + "\n")
+    if as_json:
+        click.echo(result)
+    else:
+        Console().print(table)
+
+
 def show_rows(rows: Iterator[Row], device: torch.device, *, as_json: bool, out: Path | None) -> None:
     """Print rows as a table as they come, or all of them as JSON."""
     progress = Console(stderr=True)

@@ -1,0 +1,119 @@
+"""`tallybox explain`: one static page that shows how a count came about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tallybox.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallybox.detections.container import Detections
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The page to write (.html)."
+)
+@click.option("--category", "categories", multiple=True, metavar="NAME", help="Explain these only; may be repeated.")
+@click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option("--image", "image_id", metavar="ID", help="Which image of a file of detections.")
+@click.option("--size", type=int, help="Pixels the detector sees of a photo's longer side.  [default: 416]")
+@click.option(
+    "--component",
+    type=click.Choice(["paper", "presence"]),
+    help="Explain this component untrained, instead of an estimator.",
+)
+def explain(
+    path: Path,
+    out: Path,
+    categories: tuple[str, ...],
+    file: Path | None,
+    image_id: str | None,
+    size: int | None,
+    component: Any,
+) -> None:
+    """Write one static page that shows how the count of an image came about.
+
+    PATH is a photo, or a file of detections (.json, .json.gz, .csv, .csv.gz, .parquet). Without --category, every
+    category that may be there is shown.
+    """
+    from tallybox.estimator.estimator import CountEstimator
+    from tallybox.explorer.explanation import explained_by_estimator, explained_untrained, explanation_page
+    from tallybox.photos.shipped import shipped_estimator
+    from tallybox.photos.sources import find_sources
+    from tallybox.runs import write_atomically
+
+    if component is not None and file is not None:
+        raise InputError("--component explains an untrained component and --estimator a fitted one; give one of them")
+    sources = find_sources([path])
+    if len(sources) != 1:
+        raise InputError(f"{path} must be one photo or one file of detections, but it is a folder; a page explains one")
+    is_photo = sources[0].is_photo
+    image, names, href = _photo(path, size) if is_photo else _stored(path, image_id)
+    shown = path.name if is_photo else f"image {image.image_id} of {path.name}"
+    if component is not None:
+        countings = explained_untrained(component, image, _category_ids(categories, names), names)
+        how = "the paper's component, untrained" if component == "paper" else "presence counting, untrained"
+    else:
+        estimator = shipped_estimator() if file is None else CountEstimator.load(file)
+        if file is None and not is_photo:
+            click.echo(
+                "Explaining with the estimator that comes with tallybox; it is right only for boxes of YOLOv4-tiny at "
+                "416 px. For another detector give its own with --estimator FILE.",
+                err=True,
+            )
+        countings = explained_by_estimator(estimator, image, list(categories) or None)
+        how = "counted with the estimator that comes with tallybox" if file is None else f"counted with {file.name}"
+    write_atomically(out, explanation_page(f"How many in {shown}?", how, image, countings, href))
+    said = ", ".join(f"{counting['count']:g} {counting['name']}" for counting in countings)
+    click.echo(f"{out}: {said}", err=True)
+
+
+def _photo(path: Path, size: int | None) -> tuple[Detections, Mapping[int, str], str]:
+    """Return what the embedded detector sees in a photo, the names of its categories, and the photo as a data URL."""
+    from tallybox.detections.category_names import COCO_CATEGORIES
+    from tallybox.explorer.photo_data import photo_href
+    from tallybox.photos.detector import YoloV4Tiny
+    from tallybox.photos.images import read_photo
+
+    detector = YoloV4Tiny() if size is None else YoloV4Tiny(size=size)
+    photo = read_photo(path)
+    return detector.detect([photo])[0], COCO_CATEGORIES, photo_href(photo)
+
+
+def _stored(path: Path, image_id: str | None) -> tuple[Detections, Mapping[int, str], None]:
+    """Return the wanted image of a file of detections, its only one where none is named."""
+    from tallybox.detections.files import read_category_names, read_detections
+
+    found: list[Detections] = []
+    for image in read_detections(path):
+        if image_id is None or str(image.image_id) == image_id:
+            found.append(image)
+        if len(found) > 1:
+            break
+    if not found:
+        named = "at least one image" if image_id is None else f"image {image_id!r}"
+        raise InputError(f"{path} must hold {named}, but it does not")
+    if len(found) > 1 and image_id is None:
+        raise InputError(
+            f"{path} holds several images ({found[0].image_id!r}, {found[1].image_id!r} ...), "
+            "and a page explains one; name it with --image ID"
+        )
+    return found[0], read_category_names(path), None
+
+
+def _category_ids(categories: tuple[str, ...], names: Mapping[int, str]) -> list[int] | None:
+    """Return the ids of categories by name or number."""
+    ids = {name: key for key, name in names.items()}
+    found = []
+    for category in categories:
+        if category not in ids and not category.isdigit():
+            raise InputError(f"category must be one of {', '.join(sorted(ids)[:8])} ..., but got {category!r}")
+        found.append(ids[category] if category in ids else int(category))
+    return found or None

@@ -1,0 +1,44 @@
+// Every box in a table: score, presence, and who stood for it.
+import { element } from "./element.js";
+import { objectColour } from "./colours.js";
+import { boxRoles, isPaper } from "./objects.js";
+import { short } from "./format.js";
+
+const SAID = { counted: "counted", leftover: "left over" };
+
+export function createBoxTable(pointing) {
+  const body = element("tbody");
+  const worthName = element("th", { scope: "col" });
+  const table = element(
+    "table",
+    {},
+    element("thead", {}, element("tr", {}, ...["box", "score"].map((name) => element("th", { scope: "col" }, name)), worthName, element("th", { scope: "col" }, "what became of it"))),
+    body,
+  );
+
+  function update(counting) {
+    const roles = boxRoles(counting);
+    worthName.textContent = isPaper(counting) ? "share" : "presence";
+    body.replaceChildren(
+      ...counting.boxes.map((_, box) => {
+        const swatch = element("span", { class: "swatch" });
+        swatch.style.background = roles[box].object === null ? "transparent" : objectColour(roles[box].object);
+        const into = counting.merged_into[box];
+        const said = roles[box].kind === "merged" ? `box ${into + 1} stood for it` : SAID[roles[box].kind];
+        return element(
+          "tr",
+          { "data-box": box, pointerenter: () => pointing.at(box), pointerleave: () => pointing.at() },
+          element("td", {}, swatch, String(box + 1)),
+          element("td", {}, short(counting.scores[box], 3)),
+          element("td", { class: "presence" }, short(counting.presence[box], 3)),
+          element("td", { class: "quiet" }, said),
+        );
+      }),
+    );
+  }
+
+  pointing.listen((boxes) => {
+    for (const row of body.children) row.classList.toggle("pointed", boxes.includes(Number(row.dataset.box)));
+  });
+  return { element: element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All boxes" }, table), update };
+}

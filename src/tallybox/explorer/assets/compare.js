@@ -1,0 +1,17 @@
+// What simpler ways to count would say.
+import { element } from "./element.js";
+import { short } from "./format.js";
+
+export function createCompare() {
+  const list = element("dl", { class: "compare" });
+  const entry = (name, value, key) => element("div", {}, element("dt", {}, name), element("dd", { "data-baseline": key }, value));
+  return {
+    element: list,
+    update({ sum, nms, iou_threshold, score_threshold }) {
+      list.replaceChildren(
+        entry("adding up scores", short(sum), "sum"),
+        entry(`NMS, IoU ${short(iou_threshold)}, score ≥ ${short(score_threshold)}`, String(nms), "nms"),
+      );
+    },
+  };
+}

@@ -1,0 +1,53 @@
+// A slider for the weight of every box.
+import { element } from "./element.js";
+import { objectColour } from "./colours.js";
+import { boxRoles } from "./objects.js";
+import { short } from "./format.js";
+import { roundedWeight } from "./state.js";
+
+export function createSliders(pointing, { onWeight, onRemove }) {
+  const list = element("div", { class: "sliders" });
+  const rows = [];
+
+  function newRow(box) {
+    const slider = element("input", {
+      type: "range", min: 0, max: 1, step: 0.01, id: `weight-${box}`,
+      input: () => onWeight(box, roundedWeight(Number(slider.value))),
+      focus: () => pointing.at(box),
+      blur: () => pointing.at(),
+    });
+    const output = element("output", { for: slider.id });
+    const swatch = element("span", { class: "swatch" });
+    const became = element("span", { class: "became quiet" });
+    const row = element(
+      "div",
+      { class: "slider", "data-box": box, pointerenter: () => pointing.at(box), pointerleave: () => pointing.at() },
+      element("label", { for: slider.id }, swatch, `Box ${box + 1}`),
+      slider,
+      output,
+      became,
+      element("button", { type: "button", class: "plain", "aria-label": `Remove box ${box + 1}`, click: () => onRemove(box) }, "×"),
+    );
+    return { row, slider, output, swatch, became };
+  }
+
+  function update(counting) {
+    while (rows.length > counting.boxes.length) rows.pop().row.remove();
+    while (rows.length < counting.boxes.length) {
+      rows.push(newRow(rows.length));
+      list.append(rows.at(-1).row);
+    }
+    boxRoles(counting).forEach((role, box) => {
+      const { slider, output, swatch, became } = rows[box];
+      if (Number(slider.value) !== counting.scores[box]) slider.value = counting.scores[box];
+      output.textContent = short(counting.scores[box]);
+      swatch.style.background = role.object === null ? "transparent" : objectColour(role.object);
+      became.textContent = { counted: "counted", merged: `in box ${counting.merged_into[box] + 1}`, leftover: "left over" }[role.kind];
+    });
+  }
+
+  pointing.listen((boxes) => {
+    for (const { row } of rows) row.classList.toggle("pointed", boxes.includes(Number(row.dataset.box)));
+  });
+  return { element: list, update };
+}

@@ -1,0 +1,35 @@
+"""The files of the explorer page, held in memory: no path is ever made of what a request says."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from fastapi import FastAPI, Response
+
+from tallybox.explorer.bundle import asset
+from tallybox.explorer.limits import Refused
+
+KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+def add_page(api: FastAPI) -> None:
+    """Serve the page at ``/``, the description of the service at ``/docs``, and what they load below ``/assets``."""
+    folder = files("tallybox.explorer") / "assets"
+    names = [entry.name for entry in folder.iterdir() if entry.name.endswith(tuple(KINDS))]
+    loaded = {name: asset(name) for name in names}
+    pages = {"/": asset("explorer.html"), "/docs": asset("docs.html")}
+
+    def add(path: str, text: str) -> None:
+        @api.get(path, include_in_schema=False)
+        async def page() -> Response:
+            return Response(text, media_type="text/html; charset=utf-8")
+
+    for path, text in pages.items():
+        add(path, text)
+
+    @api.get("/assets/{name}", include_in_schema=False)
+    async def file(name: str) -> Response:
+        if name not in loaded:
+            raise Refused(404, "there is no such file")
+        kind = next(kind for suffix, kind in KINDS.items() if name.endswith(suffix))
+        return Response(loaded[name], media_type=f"{kind}; charset=utf-8", headers={"cache-control": "no-cache"})

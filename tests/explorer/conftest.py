@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = ("--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+
+
+@dataclass
+class Watched:
+    """A page that remembers what went wrong on it and whom it asked."""
+
+    page: object
+    complaints: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    """The system's Chromium, driven by Playwright: while it is there no other event loop can run in this thread."""
+    if CHROMIUM is None:
+        pytest.skip("needs a chromium on the PATH (Debian: apt install chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *QUIET])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser) -> Iterator[object]:
+    """Open pages; in the end none may have complained."""
+    opened: list[Watched] = []
+
+    def open_one(url: str, *, width: int = 1280, height: int = 900, dark: bool = False) -> Watched:
+        page = browser.new_page(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            has_touch=False,
+            accept_downloads=True,
+        )
+        watched = Watched(page)
+        page.on(
+            "console", lambda said: watched.complaints.append(said.text) if said.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: watched.complaints.append(str(error)))
+        page.on("request", lambda request: watched.asked.append(request.url))
+        page.goto(url)
+        opened.append(watched)
+        return watched
+
+    yield open_one
+    complaints = [complaint for watched in opened for complaint in watched.complaints]
+    for watched in opened:
+        watched.page.close()
+    assert complaints == []
+
+
+@dataclass(frozen=True)
+class Service:
+    """A `tallybox serve` of its own process."""
+
+    address: str
+    process: subprocess.Popen
+
+
+def start_service(*options: str, **environment: str) -> Service:
+    """Start one on a free port, and wait until it says where it is."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tallybox", "serve", "--port", "0", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    said = ""
+    for line in process.stderr:
+        said += line
+        if "tallybox is at " in line:
+            return Service(line.split("tallybox is at ")[1].split()[0], process)
+    raise AssertionError(f"the service did not start: {said}")
+
+
+def stop_service(service: Service) -> int:
+    """Stop it as a supervisor does, and return its exit status."""
+    service.process.send_signal(signal.SIGTERM)
+    status = service.process.wait(60)
+    service.process.stderr.close()
+    return status
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[Service]:
+    """The service with the estimator and the detector that come with the package."""
+    started = start_service()
+    yield started
+    stop_service(started)

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tallybox.bench.photos import made_up_photos
+from tallybox.cli import cli
+from tallybox.photos.packaged import sample_photos
+from tests.support.detection_sets import coco_results, write_json
+from tests.support.estimators import small_estimator
+
+PHOTOS = made_up_photos(3, seed=11)[0]
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli, ["explain", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture
+def detections(tmp_path):
+    return write_json(tmp_path / "detections.json", coco_results(PHOTOS))
+
+
+@pytest.fixture
+def estimator(tmp_path):
+    path = tmp_path / "small.estimator"
+    small_estimator().save(path)
+    return path
+
+
+def test_a_page_says_what_count_says(tmp_path, detections, estimator):
+    out = tmp_path / "new" / "page.html"
+    ran = run(detections, "--image", 1, "--estimator", estimator, "--out", out)
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout == ""
+    image = PHOTOS[1]
+    there = {key: said for key, said in small_estimator().predict(image).items() if said.high > 0}
+    for category_id, said in there.items():
+        assert f"{said.count} {small_estimator().category_name(category_id)}" in ran.stderr
+    assert out.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("component", ["paper", "presence"])
+def test_an_untrained_component_needs_no_estimator(tmp_path, detections, component):
+    out = tmp_path / "page.html"
+    ran = run(detections, "--image", 1, "--component", component, "--category", "person", "--out", out)
+    assert ran.exit_code == 0, ran.output
+    assert "person" in ran.stderr
+
+
+def test_a_photo_is_shown_with_what_count_says(tmp_path):
+    pytest.importorskip("PIL", reason="needs the package pillow")
+    photo = next(path for path in sample_photos() if path.name == "zidane.jpg")
+    out = tmp_path / "page.html"
+    ran = run(photo, "--category", "person", "--out", out)
+    assert ran.exit_code == 0, ran.output
+    counted = json.loads(CliRunner().invoke(cli, ["count", str(photo), "--category", "person", "--json"]).stdout)
+    assert f"{counted['images'][0]['counts']['person']['count']} person" in ran.stderr
+    assert "How many in zidane.jpg?" in out.read_text()
+    assert "data:image/jpeg;base64," in out.read_text()
+    assert str(photo.parent) not in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--component", "paper"), "name it with --image ID"),
+        (("--component", "paper", "--image", "77"), "must hold image '77'"),
+        (("--component", "paper", "--image", "1", "--category", "dragon"), "but got 'dragon'"),
+        (("--component", "paper", "--estimator", "x"), "give one of them"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, detections, options, said):
+    ran = run(detections, *options, "--out", tmp_path / "page.html")
+    assert ran.exit_code == 1
+    assert said in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    assert not (tmp_path / "page.html").exists()
