@@ -38,7 +38,7 @@ def test_values_are_overruled_one_by_one(tmp_path):
     ("text", "said"),
     [
         ("[training]\nepoch = 3", r"\[training\] has no epoch; did you mean epochs\?"),
-        ("[trainin]", "no table trainin; did you mean training"),
+        ("[Training]", "no table Training; did you mean training"),
         ("[training]\nepochs = 3.5", r"epochs of \[training\] must be a whole number, but got 3.5"),
         ("[training]\nepochs = true", "must be a whole number"),
         ("[model]\nname = 'count'", "name must be one of baseline, nms, counting, presence, but got 'count'"),
