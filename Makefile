@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-slow check format figures constraints clean
+.PHONY: demo test test-slow browser check format figures constraints clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/tallybox demo
@@ -14,12 +14,20 @@ demo: $(VENV)/.demo
 WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --quiet
 
-test: $(VENV)/.develop
+test: $(VENV)/.develop browser
 	@$(PYTEST) -m "not slow"
 
 # What takes minutes: Triton's interpreter in place of a GPU, for every test of the component.
-test-slow: $(VENV)/.develop
+test-slow: $(VENV)/.develop browser
 	@$(PYTEST) -m slow
+
+# Pages are tested in Debian's Chromium, installed here where that is possible; else those tests are skipped and say so.
+browser:
+	@command -v chromium > /dev/null || { \
+	  echo "Installing Chromium for the tests of the pages ..."; \
+	  { test "$$(id -u)" = 0 && timeout 120 apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq chromium; } > /dev/null 2>&1 || \
+	  echo "Chromium could not be installed: the tests in a browser will be skipped."; }
 
 check: $(VENV)/.develop
 	@$(BIN)/ruff format --check .

@@ -92,7 +92,7 @@ def test_csv_to_a_file_and_to_standard_output(photos, tmp_path):
     images = json.loads(result.stdout)["images"]
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["image", "category", "count", "expected", "low", "high"]
+    assert list(rows[0]) == ["image", "category", "count", "expected", "low", "high", "at_least"]
     assert len(rows) == sum(len(image["counts"]) for image in images)
     assert [entry.name for entry in path.parent.iterdir()] == ["counts.csv"]
     printed = run(photos, "--csv", "-")

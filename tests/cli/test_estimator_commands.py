@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 
 import pytest
 from click.testing import CliRunner
 
+from tallybox import CountEstimator
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
 from tallybox.detections.container import Detections
@@ -109,6 +111,19 @@ def test_lines_for_people(estimator, detections):
     assert " to " in result.stdout
 
 
+def test_more_than_can_be_told_apart_is_said_to_be_at_least_so_many(tmp_path):
+    photos, labels = made_up_photos(24, seed=3)
+    file, data = tmp_path / "three.estimator", tmp_path / "crowd.json"
+    CountEstimator(members=2, max_objects=3).fit(photos, labels).save(file)
+    crowd = Detections([[60 * i, 0, 60 * i + 40, 40] for i in range(9)], [0.95] * 9, [18] * 9, image_id=5)
+    write_json(data, coco_results([crowd]))
+    said = json.loads(run("count", data, "--estimator", file, "--json").stdout)["images"][0]["counts"]["dog"]
+    assert said["at_least"] == 3
+    assert said["count"] >= 3
+    assert said["high"] > 3
+    assert "at least 3, about " in run("count", data, "--estimator", file).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -128,6 +143,55 @@ def test_a_mistake_is_one_line_and_status_1(tmp_path, detections, labels, estima
     assert result.exit_code == 1, result.output
     assert said in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def changed(index: int, **values):
+    results = coco_results(PHOTOS)
+    results[index].update(values)
+    return json.dumps(results)
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate", "count"])
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("nan.json", changed(5, score=float("nan")), "record 5: numbers must be finite, but got NaN"),
+        ("negative.json", changed(5, bbox=[1, 1, -4, 1]), "record 5: bbox must be left, top, width, height"),
+        ("percent.json", changed(5, score=87), "record 5: scores must be in [0, 1], but got 87; apply a logistic"),
+        ("empty.json", "", "must hold data, but it is empty"),
+        ("cut.json", changed(5)[:900], "the file is cut short"),
+        ("cut.json.gz", gzip.compress(changed(5).encode())[:500], "must be a whole gzip file, but it is cut short"),
+        ("other.json", changed(5, category_id=12), "category ids must be among the 6 of the labels, but got 12"),
+        ("nothing.json", "[]", "must learn from boxes, but none of the 16 labelled images has any"),
+    ],
+)
+def test_bad_detections_are_one_clear_line(tmp_path, estimator, command, name, content, said):
+    path, labels = tmp_path / name, tmp_path / "instances.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    annotations = [
+        {"id": f"{image} {category} {number}", "image_id": image, "category_id": category}
+        for image, counts in LABELS.counts.items()
+        for category, count in counts.items()
+        for number in range(count)
+    ]
+    named = [{"id": category, "name": title} for category, title in LABELS.categories.items()]
+    write_json(labels, {"images": [{"id": i} for i in LABELS.counts], "categories": named, "annotations": annotations})
+    arguments = {
+        "fit": ("fit", path, labels, "--out", tmp_path / "x.estimator"),
+        "evaluate": ("evaluate", estimator, path, labels),
+        "count": ("count", path, "--estimator", estimator, "--json"),
+    }
+    result = run(*arguments[command])
+    if (command, name) in ACCEPTED:
+        assert result.exit_code == 0, result.output
+        return
+    assert result.exit_code == 1, result.output
+    assert said in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+# A category without labels is counted by what all categories share; an image that is not there has no boxes.
+ACCEPTED = {("count", "other.json"), ("count", "nothing.json"), ("evaluate", "nothing.json")}
 
 
 def test_wrong_usage_is_status_2(detections, labels):

@@ -109,3 +109,26 @@ def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path)
     absent = run("vqa", "train", folder / "prepared", "--out", tmp_path / "none", *given, "--split", "dev")
     assert absent.exit_code == 1
     assert "split must be one that" in absent.stderr
+
+
+def test_examples_show_what_the_component_did(folder, tmp_path):
+    shown = json.loads(run("vqa", "examples", folder / "counting-0", "--number", 2).stdout)["examples"]
+    assert len(shown) == 2
+    for example in shown:
+        kept = len(example["boxes"])
+        assert 1 <= kept <= 10
+        for name in ("A", "D", "C"):
+            assert [len(row) for row in example[name]] == [kept] * kept
+        assert example["A"][0][0] == pytest.approx(example["attention"][0] ** 2, rel=1e-4)
+        assert sum(map(sum, example["C"])) == pytest.approx(example["count"] ** 2, rel=1e-3)
+        assert example["truth"] in ("0", "1", "2")
+    one = run("vqa", "examples", folder / "counting-0", "--question", shown[1]["question_id"])
+    assert [found["question"] for found in json.loads(one.stdout)["examples"]] == [shown[1]["question"]]
+    drawn = run("vqa", "examples", folder / "counting-0", "--number", 2, "--out", tmp_path / "examples.svg")
+    assert drawn.exit_code == 0, drawn.output
+    assert (tmp_path / "examples.svg").stat().st_size > 1000
+    wrong = run("vqa", "examples", folder / "baseline-0")
+    assert wrong.exit_code == 1
+    assert "must be a run of the counting model, but it is one of baseline" in wrong.stderr
+    unknown = run("vqa", "examples", folder / "counting-0", "--question", 5)
+    assert "question ids must be of split val, but got 5" in unknown.stderr

@@ -8,7 +8,13 @@ from hypothesis import given
 
 from tallybox import Detections
 from tallybox.detections import parquet
-from tallybox.detections.parquet import read_parquet, read_parquet_categories, write_parquet
+from tallybox.detections.parquet import (
+    parquet_pieces,
+    read_parquet,
+    read_parquet_categories,
+    read_parquet_piece,
+    write_parquet,
+)
 from tallybox.errors import InputError
 from tests.support.detection_sets import assert_same_images, image_sets
 
@@ -39,6 +45,23 @@ def test_an_image_may_go_on_over_batches_and_row_groups(tmp_path, monkeypatch, r
     np.testing.assert_array_equal(
         np.concatenate([image.scores for image in found]), (np.arange(len(ids)) / 100).astype(np.float32)
     )
+
+
+@pytest.mark.parametrize("rows_in_group", [1, 3, 10, 1000])
+@pytest.mark.parametrize("texts", [False, True])
+def test_pieces_hold_every_image_once_wherever_row_groups_end(tmp_path, monkeypatch, rows_in_group, texts):
+    for name, rows in (("ROWS_PER_GROUP", 9), ("ROWS_AT_ONCE", 5), ("ROWS_BEYOND", 2)):
+        monkeypatch.setattr(parquet, name, rows)
+    for number, file in enumerate("ab"):
+        ids = np.repeat(np.arange(20), [1, 2, 30, 1, 5] * 4) + 20 * number  # one image is longer than a piece
+        scores = np.arange(len(ids)) / 1000
+        named = [f"{i:03}" for i in ids] if texts else ids
+        pq.write_table(table(named, score=scores), tmp_path / f"{file}.parquet", row_group_size=rows_in_group)
+    pieces = parquet_pieces(tmp_path)
+    assert len(pieces) > 2 or rows_in_group == 1000
+    found = [image for piece in pieces for image in read_parquet_piece(piece)]
+    assert_same_images(found, list(read_parquet(tmp_path)))
+    assert len(found) == 40
 
 
 @pytest.mark.parametrize("rows_in_group", [2000, 10**9], ids=["small-row-groups", "one-row-group"])

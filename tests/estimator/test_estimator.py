@@ -73,7 +73,7 @@ def test_a_category_is_asked_for_by_name_or_id(estimator, unseen):
     by_name, by_id = estimator.predict(photo, ["dog"]), estimator.predict(photo, [18])
     assert list(by_name) == list(by_id) == [18]
     with pytest.raises(
-        InputError, match=r"category must be one that the estimator knows, but got 'dogg'; did you mean 'dog'\?"
+        InputError, match=r"category must be one of the 6 known names, but got 'dogg'; did you mean 'dog'\?"
     ):
         estimator.predict(photo, ["dogg"])
 

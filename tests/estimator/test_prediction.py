@@ -11,17 +11,18 @@ EVEN = IntervalLevels(0.1, 0.1, 0.1, 0.1)
 
 def test_mode_median_mean_and_interval_of_a_distribution():
     (said,) = read_off(np.array([[0.02, 0.4, 0.28, 0.3]]), np.array([0.0]), EVEN).each()
-    assert (said.count, said.median, said.low, said.high, said.at_least) == (1, 2, 1, 3, False)
+    assert (said.count, said.median, said.low, said.high, said.at_least) == (1, 2, 1, 3, 0)
     assert said.expected == pytest.approx(0.4 + 0.56 + 0.9)
 
 
 def test_counts_beyond_the_largest_are_counted_and_said_to_be_at_least():
     (said,) = read_off(np.array([[0.0, 0.1, 0.9]]), np.array([5.3]), EVEN).each()
-    assert said.at_least
+    assert said.at_least == 2
     assert said.count == 2 + 5
+    assert said.said == "at least 2, about 7"
     assert said.expected == pytest.approx(0.1 + 0.9 * (2 + 5.3))
     assert said.high > said.median >= 2
-    assert said.to_dict()["at_least"] is True
+    assert said.to_dict()["at_least"] == 2
 
 
 def test_the_tail_keeps_all_probability_and_its_mean():
@@ -83,3 +84,9 @@ def test_prevalence_stays_finite_where_scores_separate_perfectly():
     mended = learn_prevalence(believed, score, score > 0.5, unseen=0.01).apply(believed, score)
     assert np.isfinite(mended).all()
     assert (mended >= 0).all()
+
+
+def test_without_a_pair_to_learn_from_intervals_are_as_wide_as_can_be():
+    levels = interval_levels(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
+    low, high = interval(np.array([[0.9, 0.05, 0.04, 0.01]]), levels)
+    assert (low[0], high[0]) == (0, 3)

@@ -23,9 +23,9 @@ class Watched:
     asked: list[str] = field(default_factory=list)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
-    """The system's Chromium, driven by Playwright."""
+    """The system's Chromium, driven by Playwright: while it is there no other event loop can run in this thread."""
     if CHROMIUM is None:
         pytest.skip("needs a chromium on the PATH (Debian: apt install chromium)")
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")

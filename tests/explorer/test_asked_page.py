@@ -43,7 +43,7 @@ def test_the_page_shows_the_answers_what_was_looked_at_and_the_count(asked, show
     assert page.locator("h1").text_content() == "How many people are there?"
     assert page.locator(".count").text_content() == asked.answer
     assert page.locator(".answers tr th").all_text_contents() == [answer for answer, _ in asked.answers]
-    for kind in (".look", ".box"):
+    for kind in (".look", ".columns .box"):
         assert page.locator(kind).count() == len(asked.regions.scores)
     assert page.locator(".map canvas").count() >= 3
     assert page.locator(".bars .bar").count() >= 5

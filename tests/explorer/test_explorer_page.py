@@ -50,7 +50,7 @@ def library_count(component, scene: dict) -> float:
 
 def drag(page, start: tuple[float, float], end: tuple[float, float]) -> None:
     """Drag on the canvas, from and to places given as shares of its size."""
-    area = page.locator(".scene").bounding_box()
+    area = page.locator(".editable").bounding_box()
     places = [(area["x"] + x * area["width"], area["y"] + y * area["height"]) for x, y in (start, end)]
     page.mouse.move(*places[0])
     page.mouse.down()
@@ -100,7 +100,7 @@ def test_a_box_is_drawn_resized_by_its_corner_and_removed(explorer):
     settled(page)
     page.select_option("#scene", "empty")
     settled(page)
-    assert page.locator(".scene .box").count() == 0
+    assert page.locator(".editable .box").count() == 0
     drag(page, (0.2, 0.2), (0.5, 0.6))
     (box,) = scene_of(page)["boxes"]
     assert box == pytest.approx([128, 80, 320, 240], abs=3)
@@ -166,8 +166,8 @@ def test_presence_counting_shows_its_presences_and_distribution(explorer):
         torch.full((10,), 0.5), torch.tensor(scene_of(page)["boxes"], dtype=torch.float32)
     )
     assert f"5: {round(100 * expected[0, 5].item())} %" in distribution
-    page.locator(".scene .box").first.hover()
-    assert "presence 0.5" in page.locator(".scene .tag").text_content()
+    page.locator(".editable .box").first.hover()
+    assert "presence 0.5" in page.locator(".editable .tag").text_content()
 
 
 def test_bending_keeps_activations_rising_from_0_to_1(explorer):
@@ -255,7 +255,7 @@ def test_a_toy_sample_is_drawn_at_the_chosen_setting(explorer):
 def test_a_photo_is_shown_with_the_detectors_boxes(explorer):
     page = explorer().page
     page.locator("#photo").set_input_files(sample_photos()[0])
-    page.wait_for_selector(".scene image[href]")
+    page.wait_for_selector(".editable image[href]")
     settled(page)
     scene = scene_of(page)
     assert (scene["width"], scene["height"]) == (640, 360)
@@ -287,19 +287,22 @@ def test_no_request_leaves_the_machine(explorer, service, open_page):
 def test_hovering_links_cells_boxes_and_sliders(explorer):
     page = explorer().page
     page.locator(".slider[data-box='2']").hover()
-    assert page.locator(".box.pointed").get_attribute("data-box") == "2"
+    assert page.locator(".editable .box.pointed").get_attribute("data-box") == "2"
     canvas = page.locator(".map canvas").first
     canvas.scroll_into_view_if_needed()
     place = canvas.bounding_box()
     page.mouse.move(place["x"] + 0.9 * place["width"], place["y"] + 0.1 * place["height"])
-    assert sorted(page.locator(".box.pointed").evaluate_all("found => found.map(b => b.dataset.box)")) == ["0", "3"]
+    assert sorted(page.locator(".editable .box.pointed").evaluate_all("found => found.map(b => b.dataset.box)")) == [
+        "0",
+        "3",
+    ]
 
 
 def test_boxes_at_the_same_place_can_all_be_reached(explorer):
     page = explorer().page
     page.select_option("#scene", "duplicates")
     settled(page)
-    area = page.locator(".scene").bounding_box()
+    area = page.locator(".editable").bounding_box()
     reached = set()
     for _ in range(3):
         page.mouse.click(area["x"] + 0.25 * area["width"], area["y"] + 0.5 * area["height"])

@@ -29,7 +29,7 @@ def test_an_estimators_page_shows_its_numbers_and_asks_nobody(show):
     shown = show(explanation_page("How many?", "made up", PHOTO, countings, None))
     page = shown.page
     assert page.locator(".count").text_content() == str(countings[0]["count"])
-    assert page.locator(".box").count() == len(countings[0]["boxes"])
+    assert page.locator(".columns .box").count() == len(countings[0]["boxes"])
     assert page.locator(".steps li").count() == len(countings[0]["steps"])
     page.select_option("#category", index=1)
     assert page.locator(".count").text_content() == str(countings[1]["count"])
@@ -42,9 +42,12 @@ def test_a_cell_points_at_its_two_boxes_and_a_box_at_its_row(show):
     page.locator(".map canvas").first.scroll_into_view_if_needed()
     place = page.locator(".map canvas").first.bounding_box()
     page.mouse.move(place["x"] + 0.9 * place["width"], place["y"] + 0.4 * place["height"])
-    assert page.locator(".box.pointed").evaluate_all("boxes => boxes.map(b => b.dataset.box).sort()") == ["1", "3"]
+    assert page.locator(".maps .box.pointed").evaluate_all("boxes => boxes.map(b => b.dataset.box).sort()") == [
+        "1",
+        "3",
+    ]
     assert page.locator(".map .readout").first.text_content() == "boxes 2, 4: 1"
-    page.locator(".box[data-box='2']").hover()
+    page.locator(".columns .box[data-box='2']").hover()
     assert page.locator("tr.pointed").get_attribute("data-box") == "2"
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tallybox.errors import InputError
+from tallybox.vqa import procedural
 from tallybox.vqa.configuration import ModelConfig, TrainingConfig, VqaConfig, read_configuration
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
@@ -13,6 +14,10 @@ CONFIGS = Path(__file__).parent.parent.parent / "configs"
 def test_the_paper_s_file_says_what_the_defaults_say():
     assert read_configuration(CONFIGS / "vqa_v2_paper.toml") == VqaConfig()
     assert read_configuration(None) == VqaConfig()
+
+
+def test_the_demonstration_s_file_says_what_the_demonstration_does():
+    assert read_configuration(CONFIGS / "vqa_procedural.toml") == procedural.CONFIG
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("vqa*.toml")), ids=lambda path: path.name)
@@ -33,7 +38,7 @@ def test_values_are_overruled_one_by_one(tmp_path):
     ("text", "said"),
     [
         ("[training]\nepoch = 3", r"\[training\] has no epoch; did you mean epochs\?"),
-        ("[trainin]", "no table trainin; did you mean training"),
+        ("[Training]", "no table Training; did you mean training"),
         ("[training]\nepochs = 3.5", r"epochs of \[training\] must be a whole number, but got 3.5"),
         ("[training]\nepochs = true", "must be a whole number"),
         ("[model]\nname = 'count'", "name must be one of baseline, nms, counting, presence, but got 'count'"),

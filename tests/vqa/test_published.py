@@ -134,7 +134,7 @@ def test_nothing_in_a_file_is_run(tmp_path, capsys):
         torch.save({"weights": {}, "vocab": Harmful()}, file)
     with pytest.raises(InputError, match="must be a checkpoint of the published code"):
         load_published(tmp_path / "harmful.pth")
-    (tmp_path / "plain.pth").write_bytes(pickle.dumps(Harmful()))
+    (tmp_path / "plain.pth").write_bytes(pickle.dumps(Harmful(), protocol=2))
     with pytest.raises(InputError):
         load_published(tmp_path / "plain.pth")
     assert "must not be printed" not in capsys.readouterr().out

@@ -86,7 +86,7 @@ def test_going_on_after_an_epoch_gives_the_same_run(tmp_path, uninterrupted):
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
-@pytest.mark.parametrize("kill_at", [3, 7])
+@pytest.mark.parametrize("kill_at", [pytest.param(3, marks=pytest.mark.slow), 7])
 def test_killed_and_started_again_it_gives_the_same_run(tmp_path, uninterrupted, kill_at):
     command = [sys.executable, "-m", "tests.support.vqa_tiny", str(tmp_path / "run"), "counting", "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -60,7 +60,7 @@ class Size:
 
 def paper_size(proposals: int) -> Size:
     """The paper's step; photos enough that a batch's proposals come from all over the memory."""
-    return Size(256, proposals, DataSizes(15_000, 3_000, 2_048, proposals), ModelConfig(), photos=8_192)
+    return Size(256, proposals, DataSizes(15_000, 3_000, 2_048, proposals), ModelConfig(), photos=4_096)
 
 
 def small_size() -> Size:

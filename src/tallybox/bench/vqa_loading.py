@@ -3,11 +3,13 @@
 Both files are made on the spot, of the paper's size for each photo (10 to 100 proposals of 2,048 features), and lie in
 the page cache: what is measured is the way from there to a batch in memory, not the disk, where the store would also
 have a quarter of the bytes to read. HDF5 is read as the published code does, which looks its arrays up by name for
-every photo, and with the arrays kept at hand; in both cases the photos are then stacked to a batch.
+every photo, and with the arrays kept at hand; in both cases the photos are then stacked to a batch. The store gives
+its batch without padding.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +27,7 @@ PHOTOS = 256
 BATCH = 64
 PROPOSALS = (10, 100)
 FEATURES = 2048
+TURNS = 5
 
 
 def bench_vqa_loading(seconds: float = 2.0, photos: int = PHOTOS) -> Iterator[Row]:
@@ -57,14 +60,15 @@ def _row(case: str, store: FeatureStore, padded: Any, seconds: float) -> Row:
     device = torch.device("cpu")
     ours, reference = _from_store(store), _one_at_a_time(padded)
     peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
-    ours_ms = median_ms(ours, device, seconds=seconds)
-    reference_ms = median_ms(reference, device, seconds=seconds)
+    # In turns, and the best of them: memory that others use at the time slows both, but not at the same moments.
+    turns = [[median_ms(run, device, seconds=seconds / TURNS) for run in (ours, reference)] for _ in range(TURNS)]
+    ours_ms, reference_ms = (min(times) for times in zip(*turns, strict=True))
     return Row(case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 2), peak, reference_peak)
 
 
 def _from_store(store: FeatureStore) -> Callable[[], object]:
     random, buffer = np.random.default_rng(0), Buffer()
-    return lambda: store.read(random.permutation(len(store))[:BATCH], buffer)
+    return lambda: store.gather(random.permutation(len(store))[:BATCH], buffer)
 
 
 def _one_at_a_time(padded: Any) -> Callable[[], object]:
@@ -108,6 +112,8 @@ def _write_padded(path: Path, photos: list[Photo], most: int, h5py: Any) -> Path
             number = len(photo.boxes_xyxy)
             features[row, :, :number] = photo.features.T
             boxes[row, :, :number] = photo.boxes_xyxy.T
+    with path.open("rb+") as written:
+        os.fsync(written.fileno())  # the disk would be busy with it while both are measured
     return path
 
 

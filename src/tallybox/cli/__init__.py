@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import click
 
 from tallybox import __version__
+from tallybox.cli.lazy import LazyGroup
 from tallybox.errors import TallyboxError
 
 # Each command's room, imported when the command is used: `tallybox --help` stays instant.
@@ -25,24 +25,8 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports one when it is used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+class Tallybox(LazyGroup):
+    """All commands; a user's mistake is one line, whichever of them finds it."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; a user's mistake ends in one line and exit status 1."""
@@ -54,7 +38,7 @@ class LazyGroup(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Tallybox, rooms=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tallybox")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:

@@ -13,6 +13,7 @@ import click
 
 from tallybox.cli.count_output import CountedImage, CsvOutput, JsonOutput, Output, PictureOutput, TextOutput
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.standard_output import reserved_standard_output
 from tallybox.detections.files import read_detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
@@ -27,6 +28,9 @@ OnFailure = Callable[[InputError], None]
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
 @click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option(
+    "--engine", type=click.Choice(["local", "ray"]), help="Where: here, or on a Ray cluster.  [default: local]"
+)
 @click.option("--size", type=int, help="Pixels the detector sees of a photo's longer side.  [default: 416]")
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help='Write a CSV; "-" prints it.')
@@ -35,6 +39,7 @@ def count(
     paths: tuple[str, ...],
     categories: tuple[str, ...],
     file: Path | None,
+    engine: str | None,
     size: int | None,
     folder: Path | None,
     table: Path | None,
@@ -44,7 +49,8 @@ def count(
 
     Detections are .json, .json.gz, .csv, .csv.gz or .parquet, as `tallybox fit` takes them. Without --category, every
     category with a box that scores more than 0.05 is listed; the others count 0. A file that cannot be read is
-    reported and the others are counted; the exit status is then 1.
+    reported and the others are counted; the exit status is then 1. With --engine ray, Parquet data sets are counted on
+    the cluster that RAY_ADDRESS names, else on all cores here.
     """
     if as_json and table == Path("-"):
         raise click.UsageError("--json and --csv - both print on standard output; name a file for --csv")
@@ -54,6 +60,8 @@ def count(
         raise click.UsageError(str(error)) from error
     if folder is not None and not any(source.is_photo for source in sources):
         raise click.UsageError("--save draws on photos, but there is none among the paths")
+    if engine == "ray" and any(source.is_photo for source in sources):
+        raise click.UsageError("--engine ray counts Parquet data sets, but there is a photo among the paths")
     estimator = _chosen_estimator(file, sources)
     ids = [estimator.category_id(name) for name in categories] or None
     failures: list[InputError] = []
@@ -63,6 +71,7 @@ def count(
         click.echo(f"Error: {error}", err=True)
 
     with ExitStack() as stack:
+        stack.enter_context(reserved_standard_output())
         outputs: list[Output] = []
         if as_json:
             outputs.append(stack.enter_context(JsonOutput(estimator)))
@@ -72,7 +81,7 @@ def count(
             outputs.append(stack.enter_context(PictureOutput(estimator, folder, ids, report)))
         if not as_json and table != Path("-"):
             outputs.append(stack.enter_context(TextOutput(estimator, every=ids is not None)))
-        for counted in _count_sources(sources, estimator, ids, size, report):
+        for counted in _count_sources(sources, estimator, ids, engine, size, report):
             for output in outputs:
                 output.write(counted)
     if failures:
@@ -97,7 +106,12 @@ def _chosen_estimator(file: Path | None, sources: list[Source]) -> CountEstimato
 
 
 def _count_sources(
-    sources: list[Source], estimator: CountEstimator, ids: list[int] | None, size: int | None, report: OnFailure
+    sources: list[Source],
+    estimator: CountEstimator,
+    ids: list[int] | None,
+    engine: str | None,
+    size: int | None,
+    report: OnFailure,
 ) -> Counted:
     """Count photos in batches and files of detections as they stream, in the order given."""
     done = 0
@@ -114,13 +128,21 @@ def _count_sources(
                 yield from _count_photos(paths, estimator, ids, size, report, advance)
                 continue
             for path in paths:
-                yield from _count_detections(path, estimator, ids, report)
+                yield from _count_detections(path, estimator, ids, engine, report)
                 advance(1)
 
 
-def _count_detections(path: Path, estimator: CountEstimator, ids: list[int] | None, report: OnFailure) -> Counted:
+def _count_detections(
+    path: Path, estimator: CountEstimator, ids: list[int] | None, engine: str | None, report: OnFailure
+) -> Counted:
     try:
-        for image, predictions in estimator.predict_each(read_detections(path), ids):
+        if engine == "ray":
+            from tallybox.estimator.ray_engine import predict_each_with_ray
+
+            answered = predict_each_with_ray(estimator, path, ids)
+        else:
+            answered = estimator.predict_each(read_detections(path), ids)
+        for image, predictions in answered:
             yield CountedImage(image, predictions)
     except InputError as error:
         report(error)

@@ -75,7 +75,7 @@ class JsonOutput(Output):
 
 
 class CsvOutput(Output):
-    """A table ``image,category,count,expected,low,high``; a file is there whole or not at all."""
+    """A table ``image,category,count,expected,low,high,at_least``; a file is there whole or not at all."""
 
     def __init__(self, estimator: CountEstimator, path: Path) -> None:
         super().__init__(estimator)
@@ -86,13 +86,14 @@ class CsvOutput(Output):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.file = self.unfinished.open("w", newline="")
         self.rows = csv.writer(self.file, lineterminator="\n")
-        self.rows.writerow(("image", "category", "count", "expected", "low", "high"))
+        self.rows.writerow(("image", "category", "count", "expected", "low", "high", "at_least"))
 
     def write(self, counted: CountedImage) -> None:
         """Write a row for each category."""
         for key, p in counted.predictions.items():
             name = self.estimator.category_name(key)
-            self.rows.writerow((counted.detections.image_id, name, p.count, round(p.expected, 4), p.low, p.high))
+            row = (name, p.count, round(p.expected, 4), p.low, p.high, p.at_least)
+            self.rows.writerow((counted.detections.image_id, *row))
 
     def finish(self, error: BaseException | None) -> None:
         """Put the file in its place."""
@@ -122,7 +123,7 @@ class TextOutput(Output):
 
     def _line(self, predictions: dict[int, CountPrediction]) -> str:
         shown = {key: p for key, p in predictions.items() if p.high > 0}
-        said = [f"{_count(p)} {self.estimator.category_name(key)} ({_interval(p)})" for key, p in shown.items()]
+        said = [f"{p.said} {self.estimator.category_name(key)} ({_interval(p)})" for key, p in shown.items()]
         return ", ".join(said) or "nothing"
 
     def _table(self, counted: CountedImage) -> None:
@@ -137,7 +138,7 @@ class TextOutput(Output):
             table.add_column("count", justify="right")
             table.add_column("90 % interval")
             for key, p in sorted(shown.items(), key=lambda pair: -pair[1].count):
-                table.add_row(self.estimator.category_name(key), _count(p), _interval(p))
+                table.add_row(self.estimator.category_name(key), p.said, _interval(p))
             self.console.print(table)
         else:
             self.console.print("  nothing counted")
@@ -184,10 +185,6 @@ class PictureOutput(Output):
             name, number = f"{path.stem}_counted-{number}.jpg", number + 1
         self.written.add(name)
         return name
-
-
-def _count(p: CountPrediction) -> str:
-    return f"at least {p.count}" if p.at_least else str(p.count)
 
 
 def _interval(p: CountPrediction) -> str:

@@ -19,10 +19,13 @@ def tell_photos(console: Console, folder: Path) -> None:
     except TallyboxError as error:
         console.print(f"[bold]And in real photos?[/bold]  {error}")
         return
+    from tallybox.explorer.explanation import explained_by_estimator, explanation_page
+    from tallybox.explorer.photo_data import photo_href
     from tallybox.photos.detector import YoloV4Tiny
     from tallybox.photos.images import read_photo
     from tallybox.photos.outlines import draw_counts, save_picture
     from tallybox.photos.shipped import shipped_estimator
+    from tallybox.runs import write_atomically
 
     console.print("[bold]And in real photos?[/bold]  YOLOv4-tiny proposes boxes, an estimator that learned from")
     console.print("3,000 labelled photos counts them. Here are the two that come with the detector:\n")
@@ -38,7 +41,14 @@ def tell_photos(console: Console, folder: Path) -> None:
         picture = folder / f"{path.stem}_counted.jpg"
         save_picture(draw_counts(photo, image, named), picture)
         written.append(("what was counted, outlined", picture))
+    # Of the last photo, the bus: how its counts came about, box by box.
+    page = folder / f"{path.stem}.html"
+    how = "counted with the estimator that comes with tallybox"
+    countings = explained_by_estimator(estimator, image, None)
+    write_atomically(page, explanation_page(f"How many in {path.name}?", how, image, countings, photo_href(photo)))
+    written.append(("how the counts came about: open it in a browser", page))
     console.print("[bold]Look at them:[/bold]")
     for what, file in written:
         console.print(f"  {file}  [dim]{what}[/dim]", soft_wrap=True)
-    console.print("\nYour own:  tallybox count PHOTO... --save FOLDER\n")
+    console.print("\nYour own:  tallybox count PHOTO... --save FOLDER")
+    console.print("           tallybox explain PHOTO --out page.html\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +57,12 @@ def serve(
     )
     if images_at_once is not None:
         settings = replace(settings, images_at_once=images_at_once)
-    run(settings, host, port, on_start=lambda address: click.echo(f"tallybox is at {address} (Ctrl-C stops)", err=True))
+    with suppress(KeyboardInterrupt):  # which uvicorn passes on after an orderly stop
+        run(settings, host, port, on_start=_say_where)
+
+
+def _say_where(address: str) -> None:
+    click.echo(f"tallybox is at {address} (Ctrl-C stops)", err=True)
 
 
 def _detector() -> Detector | None:

@@ -43,8 +43,15 @@ class TrueCounts:
 
     def first_images(self, number: int) -> TrueCounts:
         """Return the labels of the first images by ascending id, to see what few labels give."""
-        kept = sorted(self.counts, key=lambda image_id: (isinstance(image_id, str), image_id))[:number]
-        return replace(self, counts={image_id: self.counts[image_id] for image_id in kept})
+        return self.only(sorted(self.counts, key=lambda image_id: (isinstance(image_id, str), image_id))[:number])
+
+    def only(self, image_ids: Iterable[ImageId]) -> TrueCounts:
+        """Return the labels of some of the images.
+
+        >>> len(TrueCounts({7: {18: 3}, 9: {}}).only([9]))
+        1
+        """
+        return replace(self, counts={image_id: self.counts[image_id] for image_id in image_ids})
 
 
 class CountingPair(NamedTuple):

@@ -9,7 +9,8 @@
 | ``width``, ``height`` | int32 | size of the image, or null; the columns may be missing |
 
 Other columns are ignored. The names of the categories may stand in the file's metadata under ``tallybox.categories``,
-as JSON from id to name. A folder of ``.parquet`` files is one data set, read by name.
+as JSON from id to name. A folder of ``.parquet`` files is one data set, read by name. Row groups may end anywhere, also
+within an image; a file may not.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +37,8 @@ BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
 SIZE = ("width", "height")
 CATEGORIES_KEY = b"tallybox.categories"
 ROWS_AT_ONCE = 1 << 16  # 3 MB of columns
-ROWS_PER_GROUP = 1 << 17  # what a writer holds
+ROWS_PER_GROUP = 1 << 17  # what a writer holds, and what a piece has at least
+ROWS_BEYOND = 1 << 10  # read at once to find the end of a piece's last image
 BUFFER_BYTES = 1 << 20  # of each column
 
 
@@ -44,10 +48,43 @@ def read_parquet(path: Path) -> Iterator[Detections]:
     That an image comes back after others is an error, since its first part has been given away by then. To notice it
     takes 8 bytes an image where ids are ascending numbers, else a set of the ids.
     """
-    seen = _SeenImages()
+    seen = SeenImages()
     for part in _parts(path):
         with _open(part) as file:
-            yield from _read_part(part, file, seen)
+            for image in _images(part, file, range(file.num_row_groups)):
+                seen.check(part, image.image_id)
+                yield image
+
+
+class ParquetPiece(NamedTuple):
+    """Row groups of one file that are read apart from all others."""
+
+    part: Path
+    first_group: int
+    stop_group: int
+
+
+def parquet_pieces(path: Path) -> list[ParquetPiece]:
+    """Return pieces of about 131,072 rows that make up a data set, in order; an image belongs to one of them."""
+    pieces = []
+    for part in _parts(path):
+        with _open(part) as file:
+            first, rows = 0, 0
+            for group in range(file.num_row_groups):
+                rows += file.metadata.row_group(group).num_rows
+                if rows >= ROWS_PER_GROUP or group == file.num_row_groups - 1:
+                    pieces.append(ParquetPiece(part, first, group + 1))
+                    first, rows = group + 1, 0
+    return pieces
+
+
+def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
+    """Yield the images that start in a piece, the last of which may end beyond it.
+
+    That an image comes back in another piece goes unnoticed: check with `SeenImages` where pieces come together.
+    """
+    with _open(piece.part) as file:
+        yield from _images(piece.part, file, range(piece.first_group, piece.stop_group))
 
 
 def read_parquet_categories(path: Path) -> dict[int, str]:
@@ -98,6 +135,9 @@ class _Rows:
     boxes_and_scores: NDArray[np.float32]  # [N, 5]
     sizes: NDArray[np.int64]  # [N, 2], 0 where not known
 
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
     def columns(self) -> tuple[NDArray[np.generic], ...]:
         return self.image_ids, self.detected, self.category_ids, self.boxes_and_scores, self.sizes
 
@@ -121,14 +161,23 @@ class _Rows:
         return Detections.of_checked(boxes, scores, self.category_ids[chosen], size, image_id)
 
 
-class _SeenImages:
-    """Which images there were: 8 bytes each while their ids ascend."""
+class SeenImages:
+    """Which images of a data set there were: 8 bytes each while their ids ascend."""
 
     def __init__(self) -> None:
         self._ascending = array("q")
         self._all: set[ImageId] | None = None
 
-    def add(self, image_id: ImageId) -> bool:
+    def check(self, part: Path, image_id: ImageId | None) -> None:
+        """Raise where an image of a file was there before."""
+        assert image_id is not None
+        if not self._add(image_id):
+            raise InputError(
+                f"{part}: the rows of an image must stand together, but image {image_id!r} comes back after others; "
+                "sort the rows by image_id"
+            )
+
+    def _add(self, image_id: ImageId) -> bool:
         """Return whether the image is new."""
         if self._all is None:
             if isinstance(image_id, int) and (not self._ascending or image_id > self._ascending[-1]):
@@ -140,58 +189,84 @@ class _SeenImages:
         return is_new
 
 
-def _read_part(part: Path, file: pq.ParquetFile, seen: _SeenImages) -> Iterator[Detections]:
+def _images(part: Path, file: pq.ParquetFile, groups: range) -> Iterator[Detections]:
+    """Yield the images that start in some row groups of a file; the last is read to its end beyond them."""
     names = file.schema_arrow.names
     missing = [name for name in ("image_id", "category_id", *BOX_AND_SCORE) if name not in names]
     if missing:
         raise InputError(f"{part} must have a column {missing[0]}, but it has only {names}")
     columns = ["image_id", "category_id", *BOX_AND_SCORE, *(name for name in SIZE if name in names)]
+    sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    row_number, stop = sum(sizes[: groups.start]), sum(sizes[: groups.stop])
+    earlier = [group for group in range(groups.start) if sizes[group]]
+    begun = _last_image_id(part, file, earlier[-1]) if earlier else None  # before these row groups: not ours
+    beyond = range(groups.stop, file.num_row_groups)
     carried: _Rows | None = None  # the last image of a batch may go on in the next
-    row_number = 0
-    for batch in _batches(part, file, columns):
+    for batch in chain(
+        _batches(part, file, columns, groups, ROWS_AT_ONCE), _batches(part, file, columns, beyond, ROWS_BEYOND)
+    ):
+        if row_number - (len(carried) if carried else 0) >= stop:  # the next image is not ours
+            return
         rows = _rows_of(part, batch, row_number)
         row_number += batch.num_rows
+        if begun is not None:
+            ours = rows.image_ids != begun
+            if not ours.any():
+                continue
+            rows, begun = rows.part(int(ours.argmax()), len(rows)), None
         rows = rows if carried is None else carried.followed_by(rows)
         starts = rows.image_starts()
         for begin, end in pairwise(starts[:-1]):
-            yield _new_image(part, rows.image(begin, end), seen)
+            if row_number - len(rows) + begin >= stop:
+                return
+            yield rows.image(begin, end)
         carried = rows.part(starts[-2], starts[-1])
-    if carried is not None:
-        yield _new_image(part, carried.image(0, len(carried.image_ids)), seen)
+    if carried is not None and row_number - len(carried) < stop:
+        yield carried.image(0, len(carried))
 
 
-def _new_image(part: Path, image: Detections, seen: _SeenImages) -> Detections:
-    assert image.image_id is not None
-    if not seen.add(image.image_id):
-        raise InputError(
-            f"{part}: the rows of an image must stand together, but image {image.image_id!r} comes back after others; "
-            "sort the rows by image_id"
-        )
-    return image
+def _last_image_id(part: Path, file: pq.ParquetFile, group: int) -> ImageId | None:
+    """Return the id in the last row of a row group, as `_Rows` has it."""
+    last = None
+    for batch in _batches(part, file, ["image_id"], range(group, group + 1), ROWS_AT_ONCE):
+        last = _image_ids(part, batch)[0].item(-1)
+    return last
 
 
-def _batches(part: Path, file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(
+    part: Path, file: pq.ParquetFile, columns: list[str], groups: range, rows: int
+) -> Iterator[pa.RecordBatch]:
     try:
-        yield from (batch for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns) if batch.num_rows)
+        for batch in file.iter_batches(rows, row_groups=list(groups), columns=columns):
+            if batch.num_rows:
+                yield batch
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{part} must be a whole Parquet file, but it is damaged: {_first_line(error)}") from None
 
 
-def _rows_of(part: Path, batch: pa.RecordBatch, row_number: int) -> _Rows:
-    def column(name: str, kind: pa.DataType) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
-        """Return a column's values, anything where null, and where it is given."""
-        values = batch.column(name)
-        try:
-            values = values.cast(kind)
-        except pa.ArrowException as error:
-            raise InputError(f"{part}: {name} must be {kind}, but got {values.type}: {_first_line(error)}") from None
-        given = values.is_valid().to_numpy(zero_copy_only=False)
-        if not given.all():
-            values = values.fill_null("" if kind == pa.string() else 0)
-        return values.to_numpy(zero_copy_only=False), given
+def _column(
+    part: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType
+) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
+    """Return a column's values, anything where null, and where it is given."""
+    values = batch.column(name)
+    try:
+        values = values.cast(kind)
+    except pa.ArrowException as error:
+        raise InputError(f"{part}: {name} must be {kind}, but got {values.type}: {_first_line(error)}") from None
+    given = values.is_valid().to_numpy(zero_copy_only=False)
+    if not given.all():
+        values = values.fill_null("" if kind == pa.string() else 0)
+    return values.to_numpy(zero_copy_only=False), given
 
-    ids_are_numbers = pa.types.is_integer(batch.schema.field("image_id").type)
-    image_ids, ids_given = column("image_id", pa.int64() if ids_are_numbers else pa.string())
+
+def _image_ids(part: Path, batch: pa.RecordBatch) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
+    are_numbers = pa.types.is_integer(batch.schema.field("image_id").type)
+    return _column(part, batch, "image_id", pa.int64() if are_numbers else pa.string())
+
+
+def _rows_of(part: Path, batch: pa.RecordBatch, row_number: int) -> _Rows:
+    column = partial(_column, part, batch)
+    image_ids, ids_given = _image_ids(part, batch)
     category_ids, detected = column("category_id", pa.int64())
     numbers, numbers_given = zip(*(column(name, pa.float32()) for name in BOX_AND_SCORE), strict=True)
     for name, good in (

@@ -16,7 +16,9 @@ COVERAGE = 0.9
 # Aimed at for each group of true counts on its own; less where all are held too often otherwise.
 LEAST_COVERAGES = (0.86, 0.84, 0.82, 0.8)
 GROUPS = ((0, 0), (1, 1), (2, 4), (5, np.inf))  # as `IntervalLevels` has them
-LEAST_GROUP = 20  # pairs that tell a group's coverage
+# Pairs that tell a group's coverage. With 30 photos few hold 5 or more of a category: asking for 20 pairs left 0.46 of
+# such counts inside (four random draws of 30 training photos, 700 others), asking for 5 leaves more, in wider ones.
+LEAST_GROUP = 5
 LEAST_LOG_LEVEL = -12.0
 SLACK = 0.005  # of the coverage of all
 
@@ -27,6 +29,8 @@ def interval_levels(probabilities: Floats, excess: Floats, true_counts: NDArray[
     Conformal prediction by groups: one level for all counts holds 90 % of all; a group that it holds too seldom gets
     a lower level of its own, and the one for all rises in turn.
     """
+    if not len(true_counts):  # nothing is known: as wide as can be
+        return _levels(np.full(len(GROUPS), LEAST_LOG_LEVEL), 0.0)
     written_out = with_tail(probabilities, excess)
     groups = [(true_counts >= least) & (true_counts <= most) for least, most in GROUPS]
     told = [index for index, group in enumerate(groups) if group.sum() >= LEAST_GROUP]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Literal, Self
 
@@ -13,14 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallybox.counter.cpu.threads import map_in_order
 from tallybox.counter.trace import CountTrace
+from tallybox.detections.category_names import category_id_of, category_name_of
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE, TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.configuration import Component, EstimatorConfig
 from tallybox.estimator.fitting import FitReport, Fitted, OnProgress, category_rows, fit
-from tallybox.estimator.prediction import Answered, CountPrediction, read_off
-from tallybox.estimator.questions import IMAGES_AT_ONCE, ask
+from tallybox.estimator.prediction import Answered, CountPrediction, beyond, read_off
+from tallybox.estimator.questions import ask, in_batches
 from tallybox.estimator.training import answer
 from tallybox.presence.trace import PresenceTrace
 
@@ -124,15 +124,26 @@ class CountEstimator:
         prior: Prior = "every",
     ) -> Iterator[tuple[Detections, dict[int, CountPrediction]]]:
         """Yield each image with its predictions, as `predict` gives them, holding only some images at a time."""
+        for images, asked, answered in self.answer_each(detections, categories, prior=prior):
+            yield from zip(images, answered.by_image(asked), strict=True)
+
+    def answer_each(
+        self,
+        detections: Iterable[Detections],
+        categories: Sequence[int | str] | None = None,
+        *,
+        prior: Prior = "every",
+    ) -> Iterator[tuple[list[Detections], list[list[int]], Answered]]:
+        """Yield some images at a time, the categories asked of each, and the answers to all of these as arrays."""
         wanted = None if categories is None else [self.category_id(category) for category in categories]
-        remaining = iter(detections)
-        while images := list(islice(remaining, IMAGES_AT_ONCE)):
+
+        def answer_some(images: list[Detections]) -> tuple[list[Detections], list[list[int]], Answered]:
             asked = [_likely(image) if wanted is None else wanted for image in images]
             index = np.repeat(np.arange(len(images)), [len(ids) for ids in asked])
             flat = np.array([category_id for ids in asked for category_id in ids], np.int64)
-            answers = iter(self.answer(images, index, flat, prior=prior).each())
-            for image, ids in zip(images, asked, strict=True):
-                yield image, {category_id: next(answers) for category_id in ids}
+            return images, asked, self.answer(images, index, flat, prior=prior)
+
+        return map_in_order(answer_some, in_batches(detections))
 
     def answer(
         self, images: Sequence[Detections], index: NDArray[np.int64], category_ids: NDArray[np.int64], *, prior: Prior
@@ -152,7 +163,8 @@ class CountEstimator:
         if prior == "every":
             best = np.where(questions.mask[:, 0].numpy(), questions.scores[:, 0].numpy(), 0)
             probabilities = f.prevalence.apply(probabilities, best)
-        return read_off(probabilities, f.excess + np.maximum(expected - f.config.max_objects, 0), f.levels)
+        levels = f.levels_of_listed if prior == "every" else f.levels
+        return read_off(probabilities, beyond(f.excess, expected, f.config.max_objects), levels)
 
     def explain(
         self, detections: Detections, categories: Sequence[int | str] | None = None
@@ -187,18 +199,11 @@ class CountEstimator:
 
     def category_id(self, category: int | str) -> int:
         """Return the id of a category that is given by id or by name."""
-        if not isinstance(category, str):
-            return int(category)
-        ids = {name: category_id for category_id, name in self.fitted.categories.items()}
-        if category not in ids:
-            close = difflib.get_close_matches(category, ids, n=1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(ids)[:8])} ..."
-            raise InputError(f"category must be one that the estimator knows, but got {category!r}; {remedy}")
-        return ids[category]
+        return category_id_of(category, self.fitted.categories) if isinstance(category, str) else int(category)
 
     def category_name(self, category_id: int) -> str:
         """Return the name of a category, its number where it has none."""
-        return self.fitted.categories.get(category_id, str(category_id))
+        return category_name_of(category_id, self.fitted.categories)
 
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file: safetensors with a JSON header."""

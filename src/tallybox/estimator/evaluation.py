@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, get_args
 
 import numpy as np
@@ -18,7 +17,7 @@ from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator, Prior
 from tallybox.estimator.fitting import FitReport
 from tallybox.estimator.prediction import Answered
-from tallybox.estimator.questions import IMAGES_AT_ONCE
+from tallybox.estimator.questions import in_batches
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,11 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
     sums, coverage, categories, images = CountSums(), CoverageSums(), CategorySums(), 0
     baselines = {name: {metric: CountSums() for metric in get_args(Metric)} for name in fitted.baselines}
     met = set(labels.categories)
-    for batch in _batches(labelled_detections(detections, labels)):
+    for batch in in_batches(labelled_detections(detections, labels)):
         images += len(batch)
         pairs, truth = _with_truth(counting_pairs(batch, labels))
         if pairs:
-            answered = _answer(estimator, batch, pairs, "scored")
+            answered = answer_pairs(estimator, batch, pairs, "scored")
             sums += sums_of(answered, truth)
             coverage += CoverageSums.of(answered.lows, answered.highs, truth)
             for name, tuned in fitted.baselines.items():
@@ -67,7 +66,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
                     baselines[name][metric] += CountSums.of(counter.counts(pairs), truth)
         pairs, truth = _with_truth(every_pair(batch, labels))
         if pairs:
-            answered = _answer(estimator, batch, pairs, "every")
+            answered = answer_pairs(estimator, batch, pairs, "every")
             category_ids = [pair.category_id for pair in pairs]
             met.update(category_ids)
             categories += CategorySums.of(category_ids, answered.expected, truth)
@@ -84,10 +83,10 @@ def sums_of(answered: Answered, true_counts: NDArray[np.int64]) -> CountSums:
 def train_metrics(estimator: CountEstimator, images: list[Detections], labels: TrueCounts) -> dict[str, float]:
     """Return the figures on the pairs that an estimator learned from."""
     sums = CountSums()
-    for batch in _batches(labelled_detections(images, labels)):
+    for batch in in_batches(labelled_detections(images, labels)):
         pairs, truth = _with_truth(counting_pairs(batch, labels))
         if pairs:
-            sums += sums_of(_answer(estimator, batch, pairs, "scored"), truth)
+            sums += sums_of(answer_pairs(estimator, batch, pairs, "scored"), truth)
     return sums.compute()
 
 
@@ -96,7 +95,10 @@ def held_out_metrics(report: FitReport) -> dict[str, float]:
     return sums_of(report.held_out, report.true_counts).compute()
 
 
-def _answer(estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior) -> Answered:
+def answer_pairs(
+    estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior
+) -> Answered:
+    """Answer pairs of a batch of images, as arrays."""
     where = {image.image_id: index for index, image in enumerate(batch)}
     index = np.array([where[pair.detections.image_id] for pair in pairs], np.int64)
     category_ids = np.array([pair.category_id for pair in pairs], np.int64)
@@ -106,8 +108,3 @@ def _answer(estimator: CountEstimator, batch: list[Detections], pairs: list[Coun
 def _with_truth(pairs: Iterator[CountingPair]) -> tuple[list[CountingPair], NDArray[np.int64]]:
     listed = list(pairs)
     return listed, np.array([pair.true_count for pair in listed], np.int64)
-
-
-def _batches(images: Iterator[Detections]) -> Iterator[list[Detections]]:
-    while batch := list(islice(images, IMAGES_AT_ONCE)):
-        yield batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,8 +35,9 @@ class IntervalLevels(NamedTuple):
 class CountPrediction:
     """How many there are of one category in one image.
 
-    ``low`` and ``high`` belong to the interval, which holds nine of ten true counts. With ``at_least`` the most
-    probable answer is "``max_objects`` or more": ``count`` is then what the expected count suggests beyond that.
+    ``low`` and ``high`` belong to the interval, which holds nine of ten true counts. Counts from ``max_objects`` on are
+    not told apart: where the most probable answer is "so many or more", ``at_least`` is that number, and ``count`` what
+    the expected count suggests beyond it.
     """
 
     count: int  # the most probable
@@ -43,13 +45,18 @@ class CountPrediction:
     median: int
     low: int
     high: int
-    at_least: bool
+    at_least: int  # 0 where the count is told apart from all others
     probabilities: Floats  # [max_objects + 1]; the last is "max_objects or more"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; ``at_least`` only where it holds."""
+        """Return plain values for JSON; ``at_least`` only where it says something."""
         said = {"count": self.count, "expected": round(self.expected, 4), "low": self.low, "high": self.high}
-        return {**said, "at_least": True} if self.at_least else said
+        return {**said, "at_least": self.at_least} if self.at_least else said
+
+    @property
+    def said(self) -> str:
+        """The count for people: ``3``, or ``at least 14, about 17``."""
+        return f"at least {self.at_least}, about {self.count}" if self.at_least else str(self.count)
 
 
 class Answered(NamedTuple):
@@ -60,13 +67,24 @@ class Answered(NamedTuple):
     medians: NDArray[np.int64]
     lows: NDArray[np.int64]
     highs: NDArray[np.int64]
-    at_least: NDArray[np.bool_]
+    at_least: NDArray[np.int64]
     probabilities: Floats  # [Q, max_objects + 1]
 
     def each(self) -> list[CountPrediction]:
         """Return the predictions one by one."""
         columns = [column.tolist() for column in self[:-1]]
         return [CountPrediction(*row) for row in zip(*columns, self.probabilities, strict=True)]
+
+    def by_image(self, asked: Sequence[Sequence[int]]) -> Iterator[dict[int, CountPrediction]]:
+        """Yield the predictions of each image by category id, of which each was asked its own."""
+        each = iter(self.each())
+        for category_ids in asked:
+            yield {category_id: next(each) for category_id in category_ids}
+
+
+def beyond(excess: float, expected: Floats, max_objects: int) -> Floats:
+    """Return the mean count beyond ``max_objects`` where there are more, ``[Q]``, from the component's own counts."""
+    return excess + np.maximum(expected - max_objects, 0)
 
 
 def read_off(probabilities: Floats, excess: Floats, levels: IntervalLevels) -> Answered:
@@ -77,17 +95,16 @@ def read_off(probabilities: Floats, excess: Floats, levels: IntervalLevels) -> A
     {'count': 1, 'expected': 1.1, 'low': 1, 'high': 2}
     """
     last = probabilities.shape[1] - 1
-    at_least = probabilities.argmax(1) == last
-    beyond = np.floor(excess + 0.5).astype(np.int64)
+    best = probabilities.argmax(1)
     written_out = with_tail(probabilities, excess)
     lows, highs = interval(written_out, levels)
     return Answered(
-        counts=probabilities.argmax(1) + np.where(at_least, beyond, 0),
+        counts=np.where(best == last, last + np.floor(excess + 0.5).astype(np.int64), best),
         expected=probabilities @ np.arange(last + 1) + probabilities[:, last] * excess,
         medians=(written_out.cumsum(1) < 0.5 - 1e-12).sum(1).clip(max=written_out.shape[1] - 1),
         lows=lows,
         highs=highs,
-        at_least=at_least,
+        at_least=np.where(best == last, last, 0),
         probabilities=probabilities,
     )
 

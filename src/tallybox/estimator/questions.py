@@ -5,8 +5,9 @@ Legend: Q questions, N proposals of a question, C numbers about a proposal, S nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from torch import Tensor
 
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
-from tallybox.detections.suppression import pairwise_iou
 from tallybox.estimator.configuration import NO_THINNING
 
 Floats = NDArray[np.float32]
@@ -35,6 +35,7 @@ SUMMARY = len(GRID_OVERLAPS) * len(GRID_SCORES) + BEST_SCORES + 11
 # Scores nearer to 0 or 1 than this are as good as there.
 LEAST_SCORE = 1e-3
 LEAST_AREA = 1e-5
+NO_AREA = np.float32(1e-30)  # smaller than that of any box
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,13 @@ class Questions:
             self.categories[index],
             self.sources[index, :longest],
         )
+
+
+def in_batches(images: Iterable[Detections]) -> Iterator[list[Detections]]:
+    """Yield images in lists of as many as are answered together."""
+    remaining = iter(images)
+    while batch := list(islice(remaining, IMAGES_AT_ONCE)):
+        yield batch
 
 
 def ask(
@@ -139,8 +147,9 @@ def rival_scores(image: Detections) -> Floats:
         chosen = np.sort(np.argsort(-image.scores, kind="stable")[:OTHERS_AT_MOST])
     if len(chosen):
         categories, scores = image.category_ids[chosen], image.scores[chosen]
-        rival = (pairwise_iou(image.boxes[chosen]) > SAME_PLACE) & (categories[:, None] != categories)
-        best[chosen] = np.where(rival, scores, np.float32(0)).max(1)
+        rival = batched_iou(image.boxes[None, chosen])[0] > SAME_PLACE
+        rival &= categories[:, None] != categories
+        best[chosen] = (rival * scores).max(1)
     return best
 
 
@@ -225,14 +234,21 @@ def _groups_of_similar_size(size: NDArray[np.int64], most: int = 512) -> list[ND
 
 def batched_iou(boxes: Floats) -> Floats:
     """Return intersection over union of every pair, ``[Q, N, 4]`` to ``[Q, N, N]``; 0 where nothing has an area."""
-    x1, y1, x2, y2 = (boxes[..., corner] for corner in range(4))
-    width = np.minimum(x2[:, :, None], x2[:, None]) - np.maximum(x1[:, :, None], x1[:, None])
-    height = np.minimum(y2[:, :, None], y2[:, None]) - np.maximum(y1[:, :, None], y1[:, None])
-    intersection = width.clip(0) * height.clip(0)
+    x1, y1, x2, y2 = (np.ascontiguousarray(boxes[..., corner]) for corner in range(4))
+    intersection = _shared_length(x1, x2)
+    intersection *= _shared_length(y1, y2)
     area = (x2 - x1) * (y2 - y1)
-    union = area[:, :, None] + area[:, None] - intersection
-    iou: Floats = np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
+    union = area[:, :, None] + area[:, None]
+    union -= intersection
+    iou: Floats = np.divide(intersection, np.maximum(union, NO_AREA, out=union), out=intersection)
     return iou
+
+
+def _shared_length(low: Floats, high: Floats) -> Floats:
+    """Return how much of a side every pair shares, ``[Q, N]`` twice to ``[Q, N, N]``; in few new arrays, for speed."""
+    shared: Floats = np.minimum(high[:, :, None], high[:, None])
+    shared -= np.maximum(low[:, :, None], low[:, None])
+    return np.maximum(shared, 0, out=shared)
 
 
 def greedy(iou: Floats, mask: NDArray[np.bool_], thresholds: Sequence[float]) -> NDArray[np.bool_]:

@@ -46,6 +46,7 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
             for name, tuned in fitted.baselines.items()
         },
         "levels": list(fitted.levels),
+        "levels_of_listed": list(fitted.levels_of_listed),
         "prevalence": asdict(fitted.prevalence),
         "excess": fitted.excess,
     }
@@ -92,9 +93,6 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
     members = tuple(_member(config, len(category_ids), index, tensors) for index in range(config.members))
     if len(tensors) != sum(len(member.state_dict()) for member in members):
         raise ValueError("it holds more than its members")
-    levels = IntervalLevels(*(float(level) for level in header["levels"]))
-    if not all(0 <= level <= 1 for level in levels):
-        raise ValueError(f"its interval levels are {list(levels)}")
     return Fitted(
         config,
         category_ids,
@@ -104,10 +102,18 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
             name: {metric: ThresholdCounter.from_dict(header["baselines"][name][metric]) for metric in get_args(Metric)}
             for name in ("nms", "nms_per_category")
         },
-        levels,
+        _levels(header["levels"]),
+        _levels(header.get("levels_of_listed", header["levels"])),  # files of before have one for all
         Prevalence(**{name: float(value) for name, value in header["prevalence"].items()}),
         max(float(header["excess"]), 0.0),
     )
+
+
+def _levels(stored: Any) -> IntervalLevels:
+    levels = IntervalLevels(*(float(level) for level in stored))
+    if not all(0 <= level <= 1 for level in levels):
+        raise ValueError(f"its interval levels are {list(levels)}")
+    return levels
 
 
 def _member(config: EstimatorConfig, categories: int, index: int, tensors: Mapping[str, Tensor]) -> CountModel:

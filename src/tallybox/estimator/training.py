@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from tallybox.counter.cpu.threads import small_operations
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.model import Answers, CountModel
 from tallybox.estimator.questions import Questions
@@ -41,13 +41,13 @@ class Examples:
 
 
 def answer(model: CountModel, questions: Questions, category_rows: Tensor, chosen: Tensor | None = None) -> Answers:
-    """Answer questions in groups of similar size, without gradients; on one thread, see `one_thread`."""
+    """Answer questions in groups of similar size, without gradients."""
     chosen = torch.arange(len(questions)) if chosen is None else chosen
     logits = torch.empty(len(chosen), model.config.max_objects + 1)
     expected = torch.empty(len(chosen))
     order = questions.sizes[chosen].argsort(stable=True)
     model.eval()
-    with torch.no_grad(), one_thread():
+    with torch.no_grad(), small_operations():
         for rows in order.split(512):
             if len(rows):
                 logits[rows], expected[rows] = model(questions.at(chosen[rows]), category_rows[chosen[rows]])
@@ -61,24 +61,9 @@ def train_member(
 
     Where its own part is too small to tell, as it was in the end.
     """
-    with torch.random.fork_rng(devices=[]), one_thread():  # nobody else's random numbers change
+    with torch.random.fork_rng(devices=[]), small_operations():  # nobody else's random numbers change
         torch.manual_seed(seed)
         return _train(CountModel(config, categories), examples, member, on_step, epochs)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: batches are small, and threads that wait for each other take longer than one alone.
-
-    Measured on two cores: learning as fast on one as on both (0.96 and 1.06 s an epoch) when nothing else runs, and
-    twenty times faster when something does; answering likewise.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _train(model: CountModel, examples: Examples, member: int, on_step: OnStep, epochs: int) -> CountModel:
@@ -111,11 +96,15 @@ def _train(model: CountModel, examples: Examples, member: int, on_step: OnStep, 
     return model.eval()
 
 
-def epochs_for(pairs: int) -> int:
-    """Return how often to go through so many pairs."""
+def least_steps(pairs: int) -> int:
+    """Return how many steps learning from so many pairs takes at least."""
+    return LEAST_STEPS // 2 if pairs < UNTELLING_PAIRS else LEAST_STEPS
+
+
+def epochs_for(pairs: int, steps: int) -> int:
+    """Return how often to go through so many pairs to take so many steps."""
     batch = 32 if pairs < FEW_PAIRS else 128
-    steps = LEAST_STEPS // 2 if pairs < UNTELLING_PAIRS else LEAST_STEPS
-    return max(EPOCHS, math.ceil(steps / math.ceil(max(pairs, 1) / batch)))
+    return math.ceil(steps / math.ceil(max(pairs, 1) / batch))
 
 
 def held_out_loss(model: CountModel, examples: Examples, rows: Tensor) -> float:

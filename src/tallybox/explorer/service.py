@@ -70,9 +70,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     @api.post("/v1/count", responses=answers(CountAnswer), openapi_extra=body_of(CountRequest, "image/*"))
     async def count(
         request: Request,
-        category: Annotated[
-            list[str] | None, Query(description="Of a photo: answer for these.", max_length=100)
-        ] = None,
+        category: Annotated[list[str], Query(description="Of a photo: answer for these.", max_length=100)] = [],  # noqa: B006 - FastAPI copies it
         detections: Annotated[bool, Query(description="Of a photo: also return what the detector saw.")] = False,
     ) -> Response:
         """Count the objects in detections (JSON) or in a photo (its bytes, with its content type)."""
@@ -81,17 +79,21 @@ def build_api(settings: ServiceSettings) -> FastAPI:
             raise Refused(503, "counting needs an estimator; start the service with --estimator FILE")
         kind, content = _kind(request), await request.body()
         if kind == "application/json":
+            if category or detections:
+                raise Refused(
+                    422, "category and detections in the address belong to photos; name categories in the body"
+                )
             job = job_of_detections(content, estimator, settings.limits)
         elif kind.startswith("image/"):
             if settings.detector is None:
                 raise Refused(503, "photos need the detector; install it with: pip install 'tallybox[photos]'")
             photo = await _on(detecting, partial(uploaded_photo, content, settings.limits))
             seen = await _on(detecting, partial(settings.detector.detect, [photo]))
-            job = job_of_photo(seen[0], category, estimator)
+            job = job_of_photo(seen[0], category or None, estimator)
         else:
             raise Refused(415, "Content-Type must be application/json or that of an image, but got another")
         predictions = await batcher.submit(job)
-        return reply(answered(job, predictions, estimator, with_detections=detections and kind != "application/json"))
+        return reply(answered(job, predictions, estimator, with_detections=detections))
 
     @api.post("/v1/explain", responses=answers(ExplainAnswer), openapi_extra=body_of(ExplainRequest))
     async def explain(request: Request) -> Response:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tallybox.counter.layout import Layout
-from tallybox.presence.table import counters_and_segments, state_size, table_size
+from tallybox.presence.table import counters_and_segments, state_size_cpu, state_size_cuda, table_size
 from tallybox.presence.weights import PresenceWeights
 
 
@@ -20,6 +20,7 @@ def presence_forward(
     mask: Tensor | None,
     max_objects: int,
     logits: bool,
+    differentiable: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return features, presence and distribution of images ``[M * R, N]``, and what the backward pass needs.
@@ -31,7 +32,7 @@ def presence_forward(
     if backend == "cpu":
         from tallybox.presence.cpu.launch import presence_forward_cpu
 
-        return presence_forward_cpu(*given)
+        return presence_forward_cpu(*given, differentiable=differentiable)
     from tallybox.presence.cuda.launch import presence_forward_triton
 
     return presence_forward_triton(*given)
@@ -56,14 +57,14 @@ def presence_backward(
     ``grad_presence`` and ``grad_distribution`` are None where nothing was made of them.
     """
     grads = (grad_features, grad_presence, grad_distribution)
-    given = (attention, boxes, weights, mask, tables, state, grads, logits)
+    given = (attention, boxes, weights, mask, tables, state, grads)
     if backend == "cpu":
         from tallybox.presence.cpu.launch import presence_backward_cpu
 
         return presence_backward_cpu(*given, boxes_need_grad=boxes_need_grad)
     from tallybox.presence.cuda.launch import presence_backward_triton
 
-    return presence_backward_triton(*given)
+    return presence_backward_triton(*given, logits)
 
 
 presence_forward_operator = torch.library.custom_op("tallybox::presence_forward", presence_forward, mutates_args=())
@@ -78,16 +79,18 @@ def _(
     mask: Tensor | None,
     max_objects: int,
     logits: bool,
+    differentiable: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     images, number = attention.shape
     counters, segments = counters_and_segments(weights)
+    size = state_size_cpu(number) * differentiable if backend == "cpu" else state_size_cuda(number, max_objects)
     return (
         attention.new_empty(images, max_objects + 2),
         torch.empty_like(attention),
         attention.new_empty(images, max_objects + 1),
         attention.new_empty(counters, table_size(segments)),
-        attention.new_empty(images, 0 if backend == "cpu" else state_size(number, max_objects)),
+        attention.new_empty(images, size),
     )
 
 
@@ -107,12 +110,13 @@ class PresenceFunction(torch.autograd.Function):
         mask: Tensor | None,
         max_objects: int,
         logits: bool,
+        differentiable: bool,
         backend: str,
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Count, and keep what the gradient needs."""
         run: Any = presence_forward_operator if torch.compiler.is_compiling() else presence_forward
-        results = run(attention, boxes, list(weights), mask, max_objects, logits, backend)
+        results = run(attention, boxes, list(weights), mask, max_objects, logits, differentiable, backend)
         features, presence, distribution, tables, state = results
         ctx.save_for_backward(attention, boxes, mask, tables, state, *weights)
         ctx.logits = logits
@@ -137,7 +141,7 @@ class PresenceFunction(torch.autograd.Function):
         grad_attention, grad_boxes, grad_weights = run(
             attention, boxes, weights, mask, tables, state, *grads, ctx.logits, ctx.needs_input_grad[1], ctx.backend
         )
-        return grad_attention, grad_boxes, None, None, None, None, *grad_weights
+        return grad_attention, grad_boxes, None, None, None, None, None, *grad_weights
 
 
 def fused_presence(
@@ -155,6 +159,7 @@ def fused_presence(
     listed = weights
     if len(leading) > 1:  # none at all is a list of one
         listed = PresenceWeights(*(weight.reshape(-1, *weight.shape[len(leading) :]) for weight in weights))
+    differentiable = torch.is_grad_enabled() and any(value.requires_grad for value in (attention, boxes, *weights))
     apply: Any = PresenceFunction.apply  # torch leaves it untyped
     results = apply(
         layout.to_list(attention, 1),
@@ -162,6 +167,7 @@ def fused_presence(
         None if mask is None else layout.to_list(mask, 1),
         max_objects,
         logits,
+        differentiable,
         backend,
         *(weight.contiguous() for weight in listed),
     )

@@ -22,6 +22,14 @@ def table_size(segments: int) -> int:
     return 4 + 2 * (segments + 1) + 2 * (CELLS + 1) ** 2
 
 
-def state_size(number: int, max_objects: int) -> int:
-    """Return how many numbers an image leaves for its backward pass on CUDA; the CPU computes them anew."""
+def state_size_cuda(number: int, max_objects: int) -> int:
+    """Return how many numbers an image leaves for its backward pass on CUDA."""
     return number * number + 4 * number + (number + 1) * (max_objects + 1)
+
+
+ROWS, PAIR_ROWS = 10, 7  # numbers for each proposal and for each pair that `cpu.parts` names
+
+
+def state_size_cpu(number: int) -> int:
+    """Return how many numbers an image leaves for its backward pass on CPU."""
+    return ROWS * number + PAIR_ROWS * number * (number - 1) // 2

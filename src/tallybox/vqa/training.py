@@ -45,7 +45,8 @@ def train(
     The result is the same either way. ``described`` is what else the folder should say about the run; a folder that
     says otherwise is refused.
     """
-    with torch.random.fork_rng():  # nobody else's random numbers change
+    gpus = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus):  # nobody else's random numbers change
         training = Training(data, folder, config, device, described or {})
         with small_operations() if training.is_small() else nullcontext():
             return training.run(on_progress)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # Fewer steps of a kernel than this are not worth waking another thread for (measured on two AMD EPYC cores: waking
 # one took 0.1 ms, and 256 images of 10 boxes, 700,000 steps, as long on one thread as on two).
@@ -24,12 +30,12 @@ def _threads(number: int) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked child has none of its parent's threads
 
 
-_threads_of_kernels: int | None = None
+_threads_of_kernels: ContextVar[int | None] = ContextVar("threads of kernels", default=None)
 
 
 def kernel_threads() -> int:
     """Return on how many threads kernels run: as many as torch's operations, or had before `small_operations`."""
-    return _threads_of_kernels or torch.get_num_threads()
+    return _threads_of_kernels.get() or torch.get_num_threads()
 
 
 @contextmanager
@@ -39,15 +45,40 @@ def small_operations() -> Iterator[None]:
     Many small operations in a row gain nothing from a second thread, and where another program has its core they
     wait for it at every step (measured on two busy cores: a point of the toy task took 287 s instead of 70).
     """
-    global _threads_of_kernels
-    threads, earlier = torch.get_num_threads(), _threads_of_kernels
-    _threads_of_kernels = kernel_threads()
+    threads = torch.get_num_threads()
+    token = _threads_of_kernels.set(kernel_threads())
     torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        _threads_of_kernels = earlier
+        _threads_of_kernels.reset(token)
+
+
+def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield ``function(item)`` for each item, in order, as many at once as kernels have threads.
+
+    For functions of many small operations, each on one thread. No more items are taken ahead than that.
+
+    >>> list(map_in_order(abs, [-3, 1, -2]))
+    [3, 1, 2]
+    """
+    threads = kernel_threads()
+    if threads == 1:
+        yield from map(function, items)
+        return
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)  # for threads that start later: they take what was set last, anywhere
 
 
 def chunks_of(images: int, steps_per_image: int, at_once: int = 1) -> list[tuple[int, int]]:

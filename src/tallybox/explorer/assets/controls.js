@@ -8,7 +8,7 @@ import { readPhoto } from "./photo.js";
 export function createControls({ scenes, weightSets, state, answer, counting, photo, change, showScene, showPhoto, addBox, problem }) {
   const sceneList = element(
     "select",
-    { id: "scene", change: () => chooseScene(sceneList.value) },
+    { id: "scene", "aria-label": "Scene", change: () => chooseScene(sceneList.value) },
     element("option", { value: "" }, "Choose a scene"),
     ...scenes.map(({ name, label }) => element("option", { value: name }, label)),
     element("option", { value: "toy" }, "A sample of the toy task"),

@@ -98,7 +98,7 @@ function start(scenes, weightSets) {
     editor.update();
     controls.update();
     root.classList.toggle("waiting", !shown.isComplete);
-    if (shown.isComplete) panels.update(shown, state);
+    if (shown.isComplete) panels.update(shown, state, photo);
   }
 
   window.addEventListener("hashchange", () => {

@@ -17,7 +17,8 @@ const MATRICES = {
   ],
 };
 
-export function createMatrices(component, pointing) {
+// ``picture`` is shown beside the matrices, where the boxes of a pair would be out of sight.
+export function createMatrices(component, pointing, picture = null) {
   const maps = MATRICES[component].map(({ key, ...options }) => ({ key, map: createHeatmap({ ...options, pointing }) }));
   return {
     element: element(
@@ -25,7 +26,12 @@ export function createMatrices(component, pointing) {
       {},
       element("p", { class: "quiet small" }, "Each row and each column is a box. Point at a cell to see its two boxes, at a box to see its row and column."),
       colourScale(),
-      element("div", { class: "maps" }, ...maps.map(({ map }) => map.element)),
+      element(
+        "div",
+        { class: "maps" },
+        ...(picture ? [element("figure", { class: "map" }, element("figcaption", {}, element("b", {}, "The boxes")), picture)] : []),
+        ...maps.map(({ map }) => map.element),
+      ),
     ),
     update(view) {
       for (const { key, map } of maps) map.update(view.trace[key], view.indices);

@@ -4,6 +4,7 @@ import { createBars } from "./bars.js";
 import { createCompare } from "./compare.js";
 import { createFunctions } from "./functions.js";
 import { createMatrices } from "./matrices.js";
+import { createScene } from "./scene.js";
 import { createSteps } from "./steps.js";
 import { short } from "./format.js";
 
@@ -23,16 +24,17 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
   const parts = {};
   for (const component of ["paper", "presence"]) {
     const title = component === "paper" ? "The eight activations: drag a knot to bend them" : "What was learned";
-    const matrices = createMatrices(component, pointing);
+    const small = createScene({ width: 1, height: 1, href: null }, pointing);
+    const matrices = createMatrices(component, pointing, small.element);
     const functions = createFunctions(component, component === "paper" ? onBend : null);
     const cards = [
       element("section", { class: "wide card" }, element("h2", {}, "Pair by pair"), matrices.element),
       element("section", { class: "wide card" }, element("div", { class: "title-row" }, element("h2", {}, title), ...(component === "paper" ? [unbend] : [])), functions.element),
     ];
-    parts[component] = { matrices, functions, cards };
+    parts[component] = { small, matrices, functions, cards };
   }
 
-  function update(counting, state) {
+  function update(counting, state, photo) {
     count.textContent = short(counting.count);
     count.dataset.value = counting.count;
     live.textContent = `count ${short(counting.count)}`;
@@ -45,10 +47,12 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
     thresholds.update(state.nms);
     steps.update(counting.steps);
     unbend.hidden = !state.activations;
-    for (const [component, { matrices, functions, cards }] of Object.entries(parts)) {
+    for (const [component, { small, matrices, functions, cards }] of Object.entries(parts)) {
       const isShown = component === counting.component;
       for (const card of cards) card.hidden = !isShown;
       if (!isShown) continue;
+      small.resize({ width: state.width, height: state.height, href: photo });
+      small.update(counting);
       matrices.update(counting);
       functions.update(counting.functions);
     }

@@ -56,10 +56,10 @@ function distributionTitle(counting, areFeatures) {
 
 function show(data, counting) {
   const pointing = createPointing();
-  const scene = createScene(data.image, pointing);
+  const [scene, small] = [createScene(data.image, pointing), createScene(data.image, pointing)];
   const [bars, steps, compare, table] = [createBars(), createSteps(), createCompare(), createBoxTable(pointing)];
   const component = counting.views[0].component;
-  const [matrices, functions] = [createMatrices(component, pointing), createFunctions(component)];
+  const [matrices, functions] = [createMatrices(component, pointing, small.element), createFunctions(component)];
   const heads = element(
     "select",
     { id: "head", change: () => showView(counting.views[heads.selectedIndex]) },
@@ -99,6 +99,7 @@ function show(data, counting) {
     element("div", { class: "wide card" }, element("h2", {}, component === "paper" ? "The eight activations" : "What was learned"), functions.element),
   ];
   scene.update(counting);
+  small.update(counting);
   const { low, high } = counting.prediction ?? {};
   bars.update(counting.distribution, { low, high, asShares: !areFeatures });
   steps.update(counting.steps);

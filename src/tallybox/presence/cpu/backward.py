@@ -6,14 +6,16 @@ import numpy as np
 
 from tallybox.counter.cpu.likeness import TINY
 from tallybox.counter.cpu.parts import Array, Number, compiled
+from tallybox.counter.cpu.rows import real_proposals
 from tallybox.counter.cpu.rows_backward import overlap_backward
-from tallybox.presence.cpu.forward import distribute, presence_of_image, scored_proposals
+from tallybox.presence.cpu.forward import distribute, find_pairs
 from tallybox.presence.cpu.parts import (
     AHEAD,
     CALIBRATED,
     CALIBRATION,
     COORDINATE,
-    KEPT,
+    FOR_I,
+    FOR_J,
     KNOTS,
     LOGIT,
     LOGIT_SLOPE,
@@ -21,7 +23,6 @@ from tallybox.presence.cpu.parts import (
     ORDER_OF_J,
     PRESENCE_1,
     PRESENCE_2,
-    ROWS,
     SHARED_BY_I,
     SHARED_BY_J,
     SHARPNESS,
@@ -37,6 +38,8 @@ from tallybox.presence.cpu.parts import (
     coordinate_of,
     inlined,
     locate,
+    locate_scores,
+    rows_and_pairs,
     segments_of,
 )
 from tallybox.presence.cpu.tables import calibration_edges
@@ -63,7 +66,7 @@ def survive_backward(
     pairs: int,
     first: Array,
     second: Array,
-    stands: Array,
+    kept: Array,
     given: Array,
     weighted: Array,
     grad_stands: Array,
@@ -73,13 +76,13 @@ def survive_backward(
     one, tiny = given.dtype.type(1), given.dtype.type(TINY)
     for pair in range(pairs):
         i, j = first[pair], second[pair]
-        of_i, of_j = one - stands[0, pair] * given[j], one - stands[1, pair] * given[i]
+        of_i, of_j = one - kept[FOR_I, pair] * given[j], one - kept[FOR_J, pair] * given[i]
         share_i = weighted[i] / (of_i if not of_i <= tiny else tiny)
         share_j = weighted[j] / (of_j if not of_j <= tiny else tiny)
         grad_stands[0, pair] -= given[j] * share_i
         grad_stands[1, pair] -= given[i] * share_j
-        grad_given[j] -= stands[0, pair] * share_i
-        grad_given[i] -= stands[1, pair] * share_j
+        grad_given[j] -= kept[FOR_I, pair] * share_i
+        grad_given[i] -= kept[FOR_J, pair] * share_j
 
 
 @inlined
@@ -93,6 +96,8 @@ def pair_backward(
     table: Array,
     edges: Array,
     rows: Array,
+    column: Array,
+    score_place: Array,
     grad_z: Array,
     grad_stands: Array,
     grad_logit: Array,
@@ -105,13 +110,11 @@ def pair_backward(
     segments = edges.shape[0] - 1
     order, evidence = CALIBRATION + segments + 1, CALIBRATION + 2 * (segments + 1)
     shared = evidence + KNOTS * KNOTS
-    logit, coordinate = rows[LOGIT], rows[COORDINATE]
+    logit = rows[LOGIT]
     e, at = locate(iou * cells, CELLS)
-    f, place = locate(coordinate[j] * cells, CELLS)
-    grad_iou, grad_score = cell_backward(table, owed, evidence, e, at, f, place, grad_z[i])
+    grad_iou, grad_score = cell_backward(table, owed, evidence, e, at, column[0, j], score_place[0, j], grad_z[i])
     grad_coordinate[j] += grad_score
-    f, place = locate(coordinate[i] * cells, CELLS)
-    more, grad_score = cell_backward(table, owed, evidence, e, at, f, place, grad_z[j])
+    more, grad_score = cell_backward(table, owed, evidence, e, at, column[0, i], score_place[0, i], grad_z[j])
     grad_iou += more
     grad_coordinate[i] += grad_score
     difference = logit[j] - logit[i]
@@ -120,17 +123,15 @@ def pair_backward(
     t, there = locate((one - ahead) * dtype(segments), segments)
     j_before = comes_before(j, i, logit, b)
     rise_j, rise_i = table[order + s + 1] - table[order + s], table[order + t + 1] - table[order + t]
-    f, inside = locate((one - coordinate[i]) * cells, CELLS)
     grad_of_j = grad_stands[0, pair] * kept[SHARED_BY_I, pair]
     more, grad_score = cell_backward(
-        table, owed, shared, e, at, f, inside, grad_stands[0, pair] * kept[ORDER_OF_J, pair]
+        table, owed, shared, e, at, column[1, i], score_place[1, i], grad_stands[0, pair] * kept[ORDER_OF_J, pair]
     )
     grad_iou += more
     grad_coordinate[i] -= grad_score
-    f, inside = locate((one - coordinate[j]) * cells, CELLS)
     grad_of_i = grad_stands[1, pair] * kept[SHARED_BY_J, pair]
     more, grad_score = cell_backward(
-        table, owed, shared, e, at, f, inside, grad_stands[1, pair] * kept[ORDER_OF_I, pair]
+        table, owed, shared, e, at, column[1, j], score_place[1, j], grad_stands[1, pair] * kept[ORDER_OF_I, pair]
     )
     grad_iou += more
     grad_coordinate[j] -= grad_score
@@ -152,7 +153,7 @@ def presence_backward_kernel(
     boxes: Array,
     tables: Array,
     mask: Array,
-    logits: bool,
+    state: Array,
     grad_features: Array,
     grad_presence: Array,
     grad_distribution: Array,
@@ -170,21 +171,23 @@ def presence_backward_kernel(
     segments = segments_of(tables)
     edges = np.empty(segments + 1, attention.dtype)
     calibration_edges(segments, edges)
-    rows, grads = np.empty((ROWS, number), attention.dtype), np.empty((6, number), attention.dtype)
+    grads, weights = np.empty((6, number), attention.dtype), np.empty(number, attention.dtype)
     b, grad_b = np.empty((4, number), attention.dtype), np.empty((4, number), attention.dtype)
-    order = np.empty(number, np.int32)
+    order, column = np.empty(number, np.int32), np.empty((2, number), np.int32)
+    score_place = np.empty((2, number), attention.dtype)
     most_pairs = number * (number - 1) // 2
     first, second = np.empty(most_pairs, np.int32), np.empty(most_pairs, np.int32)
     iou = np.empty(most_pairs, attention.dtype)
-    stands, grad_stands = np.empty((2, most_pairs), attention.dtype), np.empty((2, most_pairs), attention.dtype)
-    kept = np.empty((KEPT, most_pairs), attention.dtype)
+    grad_stands = np.empty((2, most_pairs), attention.dtype)
     prefixes, owed_classes = np.empty((number + 1, classes), attention.dtype), np.empty(classes, attention.dtype)
     grad_2, grad_1, grad_calibrated, grad_z, grad_l, grad_t = grads[0], grads[1], grads[2], grads[3], grads[4], grads[5]
     a_counter = attention.shape[0] // tables.shape[0]
     for image in range(first_image, stop):
         table, owed = tables[image // a_counter], owed_tables[image // a_counter]
-        n = scored_proposals(image, attention, boxes, mask, logits, order, rows, b)
-        pairs = presence_of_image(n, b, table, edges, rows, first, second, iou, stands, kept)
+        rows, kept = rows_and_pairs(state[image], number)
+        n = real_proposals(image, attention, boxes, mask, order, weights, b)
+        pairs = find_pairs(n, b, first, second, iou)
+        locate_scores(n, rows[COORDINATE], column, score_place)
         distribute(n, rows[PRESENCE_2], prefixes)
         for i in range(n):
             for row in range(6):
@@ -204,11 +207,11 @@ def presence_backward_kernel(
         for i in range(n):
             grad_z[i] = grad_2[i] * rows[PRESENCE_2, i]
             grad_calibrated[i] = grad_2[i] * rows[SURVIVAL_2, i]
-        survive_backward(pairs, first, second, stands, rows[PRESENCE_1], grad_z, grad_stands, grad_1)
+        survive_backward(pairs, first, second, kept, rows[PRESENCE_1], grad_z, grad_stands, grad_1)
         for i in range(n):
             grad_z[i] = grad_1[i] * rows[PRESENCE_1, i]
             grad_calibrated[i] += grad_1[i] * rows[SURVIVAL_1, i]
-        survive_backward(pairs, first, second, stands, rows[CALIBRATED], grad_z, grad_stands, grad_calibrated)
+        survive_backward(pairs, first, second, kept, rows[CALIBRATED], grad_z, grad_stands, grad_calibrated)
 
         # φ, and what it is given.
         for i in range(n):
@@ -228,7 +231,22 @@ def presence_backward_kernel(
         for pair in range(pairs):
             i, j = first[pair], second[pair]
             grad_iou = pair_backward(
-                pair, i, j, iou[pair], b, kept, table, edges, rows, grad_z, grad_stands, grad_l, grad_t, owed
+                pair,
+                i,
+                j,
+                iou[pair],
+                b,
+                kept,
+                table,
+                edges,
+                rows,
+                column,
+                score_place,
+                grad_z,
+                grad_stands,
+                grad_l,
+                grad_t,
+                owed,
             )
             if boxes_need_grad:
                 overlap_backward(i, j, b, -grad_iou, grad_b)

@@ -12,7 +12,8 @@ from tallybox.presence.cpu.parts import (
     CALIBRATED,
     CALIBRATION,
     COORDINATE,
-    KEPT,
+    FOR_I,
+    FOR_J,
     KNOTS,
     LOGIT,
     LOGIT_SLOPE,
@@ -20,7 +21,6 @@ from tallybox.presence.cpu.parts import (
     ORDER_OF_J,
     PRESENCE_1,
     PRESENCE_2,
-    ROWS,
     SHARED_BY_I,
     SHARED_BY_J,
     SHIFT,
@@ -34,12 +34,15 @@ from tallybox.presence.cpu.parts import (
     comes_before,
     coordinate_of,
     locate,
+    locate_scores,
     logistic,
     logit_of,
     order_places,
+    rows_and_pairs,
     segments_of,
 )
 from tallybox.presence.cpu.tables import calibration_edges
+from tallybox.presence.table import PAIR_ROWS, ROWS
 from tallybox.presence.weights import CELLS, LOG_FLOOR
 
 
@@ -68,14 +71,14 @@ def find_pairs(n: int, b: Array, first: Array, second: Array, iou: Array) -> int
 
 
 @compiled
-def survive(pairs: int, n: int, first: Array, second: Array, stands: Array, given: Array, survival: Array) -> None:
+def survive(pairs: int, n: int, first: Array, second: Array, kept: Array, given: Array, survival: Array) -> None:
     """∏_j (1 - s_ij p_j) for every i, of the presences given."""
     one, tiny = given.dtype.type(1), given.dtype.type(TINY)
     for i in range(n):
         survival[i] = one
     for pair in range(pairs):
         i, j = first[pair], second[pair]
-        of_i, of_j = one - stands[0, pair] * given[j], one - stands[1, pair] * given[i]
+        of_i, of_j = one - kept[FOR_I, pair] * given[j], one - kept[FOR_J, pair] * given[i]
         survival[i] *= of_i if not of_i <= tiny else tiny
         survival[j] *= of_j if not of_j <= tiny else tiny
 
@@ -87,10 +90,11 @@ def presence_of_image(
     table: Array,
     edges: Array,
     rows: Array,
+    column: Array,
+    place: Array,
     first: Array,
     second: Array,
     iou: Array,
-    stands: Array,
     kept: Array,
 ) -> int:
     """Fill an image's rows and its pairs from its logits; return how many pairs overlap."""
@@ -103,38 +107,35 @@ def presence_of_image(
     for i in range(n):
         coordinate[i] = coordinate_of(logit[i])
         z[i] = table[SLOPE] * logit[i] + table[SHIFT]
+    locate_scores(n, coordinate, column, place)
     pairs: int = find_pairs(n, b, first, second, iou)
     for pair in range(pairs):
         i, j = first[pair], second[pair]
         e, at = locate(iou[pair] * cells, CELLS)
-        f, place = locate(coordinate[j] * cells, CELLS)
-        z[i] += cell_value(table, evidence, e, at, f, place)
-        f, place = locate(coordinate[i] * cells, CELLS)
-        z[j] += cell_value(table, evidence, e, at, f, place)
-        ahead, s, place, t, there = order_places(logit[j] - logit[i], table, segments)
+        z[i] += cell_value(table, evidence, e, at, column[0, j], place[0, j])
+        z[j] += cell_value(table, evidence, e, at, column[0, i], place[0, i])
+        ahead, s, here, t, there = order_places(logit[j] - logit[i], table, segments)
         j_before = comes_before(j, i, logit, b)
-        of_j = table[order + s] + place * (table[order + s + 1] - table[order + s])
+        of_j = table[order + s] + here * (table[order + s + 1] - table[order + s])
         of_i = table[order + t] + there * (table[order + t + 1] - table[order + t])
         of_j += table[STEP] if j_before else zero
         of_i += zero if j_before else table[STEP]
-        f, place = locate((one - coordinate[i]) * cells, CELLS)
-        shared_by_i = cell_value(table, shared, e, at, f, place)
-        f, place = locate((one - coordinate[j]) * cells, CELLS)
-        shared_by_j = cell_value(table, shared, e, at, f, place)
-        stands[0, pair], stands[1, pair] = shared_by_i * of_j, shared_by_j * of_i
+        shared_by_i = cell_value(table, shared, e, at, column[1, i], place[1, i])
+        shared_by_j = cell_value(table, shared, e, at, column[1, j], place[1, j])
+        kept[FOR_I, pair], kept[FOR_J, pair] = shared_by_i * of_j, shared_by_j * of_i
         kept[AHEAD, pair], kept[ORDER_OF_J, pair], kept[ORDER_OF_I, pair] = ahead, of_j, of_i
         kept[SHARED_BY_I, pair], kept[SHARED_BY_J, pair] = shared_by_i, shared_by_j
     for i in range(n):
         s, _ = locate(coordinate_of(z[i]) * dtype(segments), segments)
         rows[SIGMOID, i] = logistic(z[i])
-        place = (rows[SIGMOID, i] - edges[s]) / (edges[s + 1] - edges[s])
+        here = (rows[SIGMOID, i] - edges[s]) / (edges[s + 1] - edges[s])
         low = table[CALIBRATION + s]
-        value = low + place * (table[CALIBRATION + s + 1] - low)
+        value = low + here * (table[CALIBRATION + s + 1] - low)
         rows[CALIBRATED, i] = one if value > one else (zero if value < zero else value)
-    survive(pairs, n, first, second, stands, rows[CALIBRATED], rows[SURVIVAL_1])
+    survive(pairs, n, first, second, kept, rows[CALIBRATED], rows[SURVIVAL_1])
     for i in range(n):
         rows[PRESENCE_1, i] = rows[CALIBRATED, i] * rows[SURVIVAL_1, i]
-    survive(pairs, n, first, second, stands, rows[PRESENCE_1], rows[SURVIVAL_2])
+    survive(pairs, n, first, second, kept, rows[PRESENCE_1], rows[SURVIVAL_2])
     for i in range(n):
         rows[PRESENCE_2, i] = rows[CALIBRATED, i] * rows[SURVIVAL_2, i]
     return pairs
@@ -177,27 +178,29 @@ def presence_forward_kernel(
     features: Array,
     presence: Array,
     distribution: Array,
+    state: Array,
     first_image: int,
     stop: int,
 ) -> None:
-    """Write features, presence and distribution of images first_image ... stop - 1."""
+    """Write features, presence and distribution of images first_image ... stop - 1, and their state if it is kept."""
     dtype = attention.dtype.type
     number, classes = attention.shape[1], distribution.shape[1]
     segments = segments_of(tables)
     edges = np.empty(segments + 1, attention.dtype)
     calibration_edges(segments, edges)
-    rows = np.empty((ROWS, number), attention.dtype)
     b = np.empty((4, number), attention.dtype)
-    order = np.empty(number, np.int32)
+    order, column = np.empty(number, np.int32), np.empty((2, number), np.int32)
+    place = np.empty((2, number), attention.dtype)
     most_pairs = number * (number - 1) // 2
+    scratch = np.empty(ROWS * number + PAIR_ROWS * most_pairs, attention.dtype)  # for a state that is not kept
     first, second = np.empty(most_pairs, np.int32), np.empty(most_pairs, np.int32)
-    iou, stands = np.empty(most_pairs, attention.dtype), np.empty((2, most_pairs), attention.dtype)
-    kept = np.empty((KEPT, most_pairs), attention.dtype)
+    iou = np.empty(most_pairs, attention.dtype)
     prefixes = np.empty((number + 1, classes), attention.dtype)
     a_counter = attention.shape[0] // tables.shape[0]
     for image in range(first_image, stop):
+        rows, kept = rows_and_pairs(state[image] if state.shape[1] else scratch, number)
         n = scored_proposals(image, attention, boxes, mask, logits, order, rows, b)
-        presence_of_image(n, b, tables[image // a_counter], edges, rows, first, second, iou, stands, kept)
+        presence_of_image(n, b, tables[image // a_counter], edges, rows, column, place, first, second, iou, kept)
         distribute(n, rows[PRESENCE_2], prefixes)
         if n < number:
             presence[image] = 0

@@ -13,7 +13,7 @@ from tallybox.counter.cpu.threads import chunks_of, run_chunks
 from tallybox.presence.cpu.backward import presence_backward_kernel
 from tallybox.presence.cpu.forward import presence_forward_kernel
 from tallybox.presence.cpu.tables import fill_tables, tables_backward
-from tallybox.presence.table import counters_and_segments, table_size
+from tallybox.presence.table import counters_and_segments, state_size_cpu, table_size
 from tallybox.presence.weights import PresenceWeights
 
 
@@ -32,9 +32,16 @@ def _steps(number: int) -> int:
 
 
 def presence_forward_cpu(
-    attention: Tensor, boxes: Tensor, weights: list[Tensor], mask: Tensor | None, max_objects: int, logits: bool
+    attention: Tensor,
+    boxes: Tensor,
+    weights: list[Tensor],
+    mask: Tensor | None,
+    max_objects: int,
+    logits: bool,
+    *,
+    differentiable: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return features, presence, distribution, tables, and no state: the backward pass computes everything anew."""
+    """Return features, presence, distribution, tables, and the state that the backward pass needs, if there is one."""
     images, number = attention.shape
     counters, segments = counters_and_segments(weights)
     tables = attention.new_empty(counters, table_size(segments))
@@ -43,10 +50,11 @@ def presence_forward_cpu(
     features, distribution = attention.new_empty(images, max_objects + 2), attention.new_empty(images, max_objects + 1)
     presence = torch.empty_like(attention)
     given = [_array(tensor) for tensor in (attention, boxes, tables, mask)]
-    written = [_array(tensor) for tensor in (features, presence, distribution)]
+    state = attention.new_empty(images, state_size_cpu(number) if differentiable else 0)
+    written = [_array(tensor) for tensor in (features, presence, distribution, state)]
     kernel: Any = presence_forward_kernel
     run_chunks(chunks_of(images, _steps(number)), lambda _, first, stop: kernel(*given, logits, *written, first, stop))
-    return features, presence, distribution, tables, attention.new_empty(images, 0)
+    return features, presence, distribution, tables, state
 
 
 def presence_backward_cpu(
@@ -57,14 +65,13 @@ def presence_backward_cpu(
     tables: Tensor,
     state: Tensor,
     grads: tuple[Tensor, Tensor | None, Tensor | None],
-    logits: bool,
     *,
     boxes_need_grad: bool,
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Return the gradients of attention, boxes and weights; that of boxes is 0 where nobody needs it."""
     images, number = attention.shape
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
-    given = [_array(tensor) for tensor in (attention, boxes, tables, mask)]
+    given = [_array(tensor) for tensor in (attention, boxes, tables, mask, state)]
     grad_features, grad_presence, grad_distribution = grads
     if grad_presence is None:
         grad_presence = torch.zeros_like(attention)
@@ -76,7 +83,7 @@ def presence_backward_cpu(
     chunks = chunks_of(images, _steps(number))
     owed = np.zeros((len(chunks), *tables.shape))
     kernel: Any = presence_backward_kernel
-    run_chunks(chunks, lambda chunk, *ends: kernel(*given, logits, *written, owed[chunk], boxes_need_grad, *ends))
+    run_chunks(chunks, lambda chunk, *ends: kernel(*given, *written, owed[chunk], boxes_need_grad, *ends))
     w = PresenceWeights(*weights)
     grad_weights = [torch.empty_like(weight) for weight in weights]
     shaped = _arrays_of_counters([w.calibration, w.overlap, w.headroom, w.order, w.step], alone=w.slope.dim() == 0)

@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from tallybox.counter.cpu.parts import OPTIONS, Array, Number
+from tallybox.presence.table import PAIR_ROWS, ROWS
 from tallybox.presence.weights import CELLS, LOGIT_BEND, LOGIT_LIMIT
 
 # Part of the function that calls it: passing an array takes as long as what these do with it.
@@ -19,19 +20,25 @@ LEAST_SCORE = 1 / (1 + math.exp(LOGIT_LIMIT + 1))
 # Places in a table.
 SLOPE, SHIFT, SHARPNESS, STEP, CALIBRATION = range(5)
 
-# Rows of the scratch [.., N]: what an image's proposals are given on the way.
-LOGIT, LOGIT_SLOPE, COORDINATE, Z, SIGMOID, CALIBRATED, SURVIVAL_1, PRESENCE_1, SURVIVAL_2, PRESENCE_2 = range(10)
-ROWS = 10
-
-# Rows of what is kept of every pair for its gradient: σ(γ (L_j - L_i)), τ for j and for i, η by i's and by j's score.
-AHEAD, ORDER_OF_J, ORDER_OF_I, SHARED_BY_I, SHARED_BY_J = range(5)
-KEPT = 5
+# What an image's state holds of each proposal, and of each pair that overlaps: how much j stands for i and i for j,
+# σ(γ (L_j - L_i)), τ for j and for i, η by i's and by j's score.
+LOGIT, LOGIT_SLOPE, COORDINATE, Z, SIGMOID, CALIBRATED, SURVIVAL_1, PRESENCE_1, SURVIVAL_2, PRESENCE_2 = range(ROWS)
+FOR_I, FOR_J, AHEAD, ORDER_OF_J, ORDER_OF_I, SHARED_BY_I, SHARED_BY_J = range(PAIR_ROWS)
 
 
 @inlined
 def segments_of(tables: Array) -> int:
     """Return how many segments φ and τ have in such tables."""
     return int(tables.shape[1] - CALIBRATION - 2 * KNOTS * KNOTS) // 2 - 1
+
+
+@inlined
+def rows_and_pairs(state: Array, number: int) -> tuple[Array, Array]:
+    """Return the two tables of an image's state, ``[ROWS, N]`` and ``[PAIR_ROWS, N (N - 1) / 2]``."""
+    rows = ROWS * number
+    most_pairs = number * (number - 1) // 2
+    pairs = state[rows : rows + PAIR_ROWS * most_pairs].reshape(PAIR_ROWS, most_pairs)
+    return state[:rows].reshape(ROWS, number), pairs
 
 
 @inlined
@@ -74,6 +81,18 @@ def locate(position: Number, segments: int) -> tuple[int, Number]:
     if position > 0:
         lower = min(int(position), segments - 1)
     return lower, position - type(position)(lower)
+
+
+@inlined
+def locate_scores(n: int, coordinate: Array, column: Array, place: Array) -> None:
+    """Fill ``column [2, N]`` and ``place [2, N]``: where scores, and 1 less them, fall among a table's columns.
+
+    Once for each proposal, since every pair asks for them.
+    """
+    one, cells = coordinate.dtype.type(1), coordinate.dtype.type(CELLS)
+    for i in range(n):
+        column[0, i], place[0, i] = locate(coordinate[i] * cells, CELLS)
+        column[1, i], place[1, i] = locate((one - coordinate[i]) * cells, CELLS)
 
 
 @inlined

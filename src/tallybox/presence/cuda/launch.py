@@ -10,7 +10,7 @@ from tallybox.presence.cuda.backward import presence_backward_kernel
 from tallybox.presence.cuda.forward import presence_forward_kernel
 from tallybox.presence.cuda.owed import owed_kernel
 from tallybox.presence.cuda.tables import fill_tables_kernel, tables_backward_kernel
-from tallybox.presence.table import counters_and_segments, state_size, table_size
+from tallybox.presence.table import counters_and_segments, state_size_cuda, table_size
 from tallybox.presence.weights import CELLS, PresenceWeights
 
 TILE = 16  # the side of a tile, one warp's: at 100 boxes 1.2 times as fast as 32 with four warps, H200
@@ -29,7 +29,7 @@ def presence_forward_triton(
     tables = attention.new_empty(counters, table_size(segments))
     features, distribution = attention.new_empty(images, max_objects + 2), attention.new_empty(images, max_objects + 1)
     presence = torch.empty_like(attention)
-    state = attention.new_empty(images, state_size(number, max_objects))
+    state = attention.new_empty(images, state_size_cuda(number, max_objects))
     if images:
         launch(fill_tables_kernel, counters, (*weights, tables), _table_constants(segments), 1)
         given = (attention, boxes, mask, tables, features, presence, distribution, state)

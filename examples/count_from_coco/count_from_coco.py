@@ -1,0 +1,37 @@
+"""From a detector's JSON and a CSV of counts to a fitted counter.
+
+python count_from_coco.py                            # on photos that are made up on the spot, written as files first
+python count_from_coco.py detections.json counts.csv # on your own
+"""
+
+import sys
+from pathlib import Path
+
+from tallybox import CountEstimator
+from tallybox.detections.files import read_counts, read_detections
+from tallybox.estimator.evaluation import evaluate
+
+
+def main(detections: Path, counts: Path) -> None:
+    """Learn from the first three quarters of the labelled images, show what the rest is counted as."""
+    labels = read_counts(counts)
+    known = labels.first_images(len(labels) * 3 // 4)
+    estimator = CountEstimator().fit(read_detections(detections), known)
+    estimator.save("counter.estimator")
+
+    others = labels.only(labels.counts.keys() - known.counts.keys())
+    figures = evaluate(estimator, read_detections(detections), others).compute()
+    print(f"right counts: {figures['estimator']['exact']:.0%}, with tuned NMS: {figures['nms']['exact']:.0%}")
+    unseen = [image for image in read_detections(detections) if image.image_id in others.counts]
+    for image, predictions in estimator.predict_each(unseen[:3]):
+        said = [f"{p.said} {estimator.category_name(key)} ({p.low} to {p.high})" for key, p in predictions.items()]
+        print(f"image {image.image_id}: {', '.join(said)}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
+    else:
+        from made_up_files import write_files
+
+        main(*write_files(Path("made_up")))

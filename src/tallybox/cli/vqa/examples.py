@@ -1,0 +1,44 @@
+"""`tallybox vqa examples`: draw how a model counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A picture, .svg or .png; without it, JSON is printed.",
+)
+@click.option("--question", "question_ids", type=int, multiple=True, help="A question's id; repeat for more.")
+@click.option("--number", type=click.IntRange(min=1), help="How many of the first counting questions.  [default: 8]")
+@click.option("--split", help="Which questions.  [default: val]")
+@click.option(
+    "--prepared", type=click.Path(path_type=Path, exists=True), help="Another prepared folder than the run's own."
+)
+def examples(
+    run: Path,
+    out: Path | None,
+    question_ids: tuple[int, ...],
+    number: int | None,
+    split: str | None,
+    prepared: Path | None,
+) -> None:
+    """Show what a RUN of the counting model does with questions: boxes, A, D, C, count, prediction, truth."""
+    from tallybox.vqa.qualitative import counting_examples
+
+    given = {"number": number, "split": split, "prepared": prepared}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    found = counting_examples(run, question_ids or None, **chosen)  # type: ignore[arg-type]  # None is left out
+    if out is None:
+        click.echo(json.dumps({"examples": found}))
+        return
+    from tallybox.figures.vqa import draw_examples
+
+    draw_examples(found, out)
+    click.echo(f"{out}: {len(found)} questions")

@@ -1,0 +1,75 @@
+"""Examples as in the paper's last appendix: question, boxes, A, D, C, count, prediction, truth; plain data."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tallybox.counter.module import Counter
+from tallybox.errors import InputError
+from tallybox.vqa.batches import StreamedExamples
+from tallybox.vqa.counting_components import FirstGlimpse
+from tallybox.vqa.evaluation import load_run, prepared_folder
+from tallybox.vqa.preparing import PHOTOS
+from tallybox.vqa.splits import open_questions, open_records
+from tallybox.vqa.store import FeatureStore
+
+MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
+
+
+def counting_examples(
+    run: Path,
+    question_ids: Sequence[int] | None = None,
+    *,
+    number: int = 8,
+    split: str = "val",
+    prepared: Path | None = None,
+) -> list[dict[str, Any]]:
+    """Return what a run of the counting model does with some counting questions, ready for JSON.
+
+    Each has ``question``, ``question_id``, ``image_id``, ``size_wh``, the kept ``boxes`` (pixels) with their
+    ``attention``, the matrices ``A``, ``D`` and ``C``, the ``count``, the ``prediction`` and the ``truth``: the
+    answer that most people gave. Without ids, the first ``number`` questions that start with "how many" are taken.
+    """
+    model, checkpoint = load_run(run)
+    if not (isinstance(model.count, FirstGlimpse) and isinstance(model.count.counter, Counter)):
+        raise InputError(f"{run} must be a run of the counting model, but it is one of {checkpoint.config.model.name}")
+    folder = prepared_folder(run, prepared)
+    questions, records = open_questions(folder, split), open_records(folder, split)
+    store = FeatureStore.open(folder / PHOTOS)
+    places = {int(key): place for place, key in enumerate(questions.question_ids)}
+    if question_ids is None:
+        question_ids = [record.question_id for record in records if record.counts][:number]
+    if unknown := [key for key in question_ids if key not in places]:
+        raise InputError(f"question ids must be of split {split}, but got {unknown[0]}")
+    rows = np.array([places[key] for key in question_ids], np.int64)
+    if not len(rows):
+        raise InputError(f'split {split} must have a question that starts with "how many", but has none')
+    batch = next(StreamedExamples(questions, store, torch.device("cpu"), torch.float32).batches([rows])).batch
+    with torch.no_grad():
+        logits, glimpses = model.answer(batch)
+        trace = model.count.counter.explain(glimpses[..., 0], batch.boxes, batch.mask).to_dict()
+    examples = []
+    for place, row in enumerate(rows):
+        record, kept = records[row], trace["mask"][place]
+        real = [k for k, is_real in enumerate(kept) if is_real]
+        examples.append(
+            {
+                "question": record.text,
+                "question_id": record.question_id,
+                "image_id": record.image_id,
+                "size_wh": store.sizes_wh[questions.images[row]].tolist(),
+                "boxes": [trace["boxes"][place][k] for k in real],
+                "attention": [trace["attention"][place][k] for k in real],
+                **{name: [[trace[key][place][i][j] for j in real] for i in real] for name, key in MATRICES.items()},
+                "count": trace["count"][place],
+                "prediction": checkpoint.answers[int(logits[place].argmax())],
+                "truth": None if record.answers is None else Tally(record.answers).most_common(1)[0][0],
+            }
+        )
+    return examples

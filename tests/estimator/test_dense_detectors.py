@@ -1,0 +1,30 @@
+"""On real photos, as a dense detector would see them: dozens of near-identical boxes an object, other scores."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallybox import CountEstimator
+from tallybox.detections.files import read_counts, read_detections
+from tallybox.estimator.evaluation import evaluate
+from tests.support.dense_detections import dense
+from tests.support.shared_data import data_folder
+
+PHOTOS, UNSEEN = 150, 300
+
+
+@pytest.mark.slow
+def test_near_identical_boxes_are_thinned_and_counted_better_than_by_nms():
+    folder = data_folder("coco-count")
+    labels = read_counts(folder / "instances_train.json.gz")
+    known = labels.first_images(PHOTOS)
+    others = labels.only(sorted(labels.counts)[-UNSEEN:])
+    wanted = known.counts.keys() | others.counts.keys()
+    images = read_detections(folder / "detections_yolov4tiny_train.json.gz")
+    photos = [dense(image) for image in images if image.image_id in wanted]
+    assert sum(len(photo) for photo in photos) > 500 * len(photos)
+    estimator = CountEstimator(members=2).fit(photos, known)
+    assert estimator.fitted.config.thinning < 1
+    found = evaluate(estimator, photos, others).compute()
+    assert found["estimator"]["exact"] > found["nms"]["exact"] + 0.04
+    assert found["estimator"]["mae"] < found["nms"]["mae"] - 0.08
