@@ -88,7 +88,7 @@ def test_the_two_men_lie_in_the_interval(detected):
     assert men.low <= 2 <= men.high
 
 
-@pytest.mark.xfail(reason="the estimator says 4: this detector draws a box between them, and faint ones on the crowd")
+@pytest.mark.xfail(reason="the estimator says 3: this detector draws a box between them, and faint ones on the crowd")
 def test_the_two_men_are_counted_right(detected):
     assert embedded_estimator().predict(detected[0], [PERSON])[PERSON].count == 2
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tallybox.photos.images import Photo
 
@@ -24,14 +24,17 @@ def fitted_size(size_wh: tuple[int, int], side: int) -> tuple[int, int]:
 
 
 def letterbox(photos: Sequence[Photo], side: int) -> Tensor:
-    """Put photos on squares: ``[B, 3, side, side]`` bytes, channels last in memory."""
-    from PIL.Image import Resampling
+    """Put photos on squares: ``[B, 3, side, side]`` bytes, channels last in memory.
 
-    squares = np.full((len(photos), side, side, 3), GREY, np.uint8)
+    Between the four nearest pixels, without smoothing first: as Darknet, whose models have never seen otherwise.
+    """
+    squares = torch.full((len(photos), side, side, 3), GREY, dtype=torch.uint8)
     for square, photo in zip(squares, photos, strict=True):
         width, height = fitted_size(photo.size_wh, side)
-        square[:height, :width] = np.asarray(photo.image.resize((width, height), Resampling.BILINEAR))
-    return torch.from_numpy(squares).permute(0, 3, 1, 2)
+        pixels = torch.from_numpy(np.array(photo.image)).permute(2, 0, 1).unsqueeze(0)  # [1, 3, H, W]
+        fitted = nn.functional.interpolate(pixels, (height, width), mode="bilinear", align_corners=False)
+        square[:height, :width] = fitted[0].permute(1, 2, 0)
+    return squares.permute(0, 3, 1, 2)
 
 
 def boxes_in_photo(boxes_cxcywh: Tensor, size_wh: tuple[int, int], side: int) -> Tensor:
