@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tallybox.errors import InputError
@@ -35,15 +35,7 @@ def answerable(questions: Questions) -> Questions:
     """Leave out questions that nobody gave an answer of the vocabulary to: there is nothing in them to learn."""
     if questions.answers is None:
         raise InputError("questions must have answers to learn from, but these have none; is it a test split?")
-    kept = (questions.answers >= 0).any(1)
-    return replace(
-        questions,
-        question_ids=questions.question_ids[kept],
-        images=questions.images[kept],
-        words=questions.words[kept],
-        lengths=questions.lengths[kept],
-        answers=questions.answers[kept],
-    )
+    return questions.at((questions.answers >= 0).any(1))
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:
