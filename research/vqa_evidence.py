@@ -88,14 +88,13 @@ class Run:
     model: ModelName
     seed: int
     on: str
+    configuration: Path
     epochs: int | None  # of the configuration, or fewer to try things out
 
     def config(self) -> VqaConfig:
-        """Return the experiment's configuration; a graph of each step pays only for longer runs."""
+        """Return the values to train with; a graph of each step pays only for longer runs."""
         training = {"seed": self.seed, "epochs": self.epochs, "fast": False}
-        return read_configuration(
-            CONFIGS / f"vqa_{self.experiment}.toml", model={"name": self.model}, training=training
-        )
+        return read_configuration(self.configuration, model={"name": self.model}, training=training)
 
     def make(self, prepared: Path, out: Path, device: torch.device) -> dict[str, Any]:
         """Train and score it."""
@@ -226,14 +225,16 @@ def main() -> None:
     parser.add_argument("--on", choices=("val", "held-out"), default="val", help="what is scored")
     parser.add_argument("--models", nargs="+", default=get_args(ModelName), help="only these")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, help="only these")
+    parser.add_argument("--config", type=Path, help="other than the experiment's own in configs/")
     parser.add_argument("--epochs", type=int, help="other than configured, to try things out")
     given = parser.parse_args()
     start = time.perf_counter()
-    config = read_configuration(CONFIGS / f"vqa_{given.experiment}.toml", training={"epochs": given.epochs}).to_dict()
+    configuration = given.config or CONFIGS / f"vqa_{given.experiment}.toml"
+    config = read_configuration(configuration, training={"epochs": given.epochs}).to_dict()
     folder = RunFolder(given.out, config | {"experiment": given.experiment, "scored_on": given.on})
     done = {(result["model"], result["seed"]) for result in folder.results()}
     runs = [
-        Run(given.experiment, model, seed, given.on, given.epochs)
+        Run(given.experiment, model, seed, given.on, configuration, given.epochs)
         for seed in given.seeds
         for model in given.models
         if (model, seed) not in done
