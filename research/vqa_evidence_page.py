@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,6 +34,7 @@ BY_COUNT = {
     "count_2_or_more": "2 or more",
     "count_mae": "mean absolute error",
 }
+END = "<!-- end -->"
 OTHERS = ("yes/no", "other")
 TOY_SIDE_LENGTH = 0.5  # of the committed sweep; the paper has 0.2
 
@@ -157,8 +157,9 @@ def machine(results: Mapping[str, list[dict[str, Any]]]) -> str:
 def filled(page: str, texts: Mapping[str, str]) -> str:
     """Return a page with its marked places written anew."""
     for name, text in texts.items():
-        pattern = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page = pattern.sub(lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page)
+        before, marked, after = page.partition(f"<!-- {name} -->\n")
+        if marked:
+            page = before + marked + text + "\n" + END + after.partition(END)[2]
     return page
 
 

@@ -109,15 +109,15 @@ def draw_examples(path: Path, results: Results) -> None:
             seen, counted = example["trace"], runs["presence"]["examples"][place]["trace"]
             _draw_boxes(row[0], seen["boxes"], seen["attention"], "attention" if place == 0 else "")
             _draw_boxes(row[1], counted["boxes"], counted["presence"], "presence" if place == 0 else "")
-            row[0].set_xlabel(f"c = {seen['count']:.2f}", fontsize=9)
-            row[1].set_xlabel(f"Σ p = {counted['count']:.2f}", fontsize=9)
+            row[0].set_xlabel(f"c = {seen['count']:.2f}\n", fontsize=9)
+            row[1].set_xlabel(f"Σ p = {counted['count']:.2f}\n", fontsize=9)
             for axes, (name, symbol) in zip(row[2:], MATRICES.items(), strict=True):
                 axes.imshow(seen[name], vmin=0, vmax=1, cmap="viridis")
                 axes.set(xticks=[], yticks=[], title=symbol if place == 0 else "")
             said = ", ".join(f"{model} {runs[model]['examples'][place]['answer']}" for model in MODELS if model in runs)
-            row[2].set_xlabel(
-                f"{example['question']}  true: {example['true_count']}\n{said}", fontsize=9, loc="left", linespacing=1.4
-            )
+            told = f"{example['question']}  true: {example['true_count']}\n{said}"
+            row[2].set_xlabel(told, fontsize=9, loc="left", linespacing=1.4)
+            row[2].xaxis.label.set_in_layout(False)  # it may run on below the other matrices
 
 
 def _draw_boxes(axes: Axes, boxes: list[list[float]], weights: list[float], title: str) -> None:

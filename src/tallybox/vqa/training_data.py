@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from tallybox.errors import InputError
 from tallybox.vqa.batches import PhotoStore, photo_sizes
 from tallybox.vqa.model import DataSizes
@@ -35,7 +37,8 @@ def answerable(questions: Questions) -> Questions:
     """Leave out questions that nobody gave an answer of the vocabulary to: there is nothing in them to learn."""
     if questions.answers is None:
         raise InputError("questions must have answers to learn from, but these have none; is it a test split?")
-    return questions.at((questions.answers >= 0).any(1))
+    is_known = questions.answers >= 0  # [Q, 10]
+    return questions.at(np.flatnonzero(is_known.any(1)))
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:
