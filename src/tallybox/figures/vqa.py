@@ -116,8 +116,8 @@ def draw_examples(path: Path, results: Results) -> None:
                 axes.set(xticks=[], yticks=[], title=symbol if place == 0 else "")
             said = ", ".join(f"{model} {runs[model]['examples'][place]['answer']}" for model in MODELS if model in runs)
             told = f"{example['question']}  true: {example['true_count']}\n{said}"
-            row[2].set_xlabel(told, fontsize=9, loc="left", linespacing=1.4)
-            row[2].xaxis.label.set_in_layout(False)  # it may run on below the other matrices
+            # It may run on below the other matrices, so the layout must not make room for it.
+            row[2].text(0, -0.06, told, fontsize=9, va="top", transform=row[2].transAxes, in_layout=False)
 
 
 def _draw_boxes(axes: Axes, boxes: list[list[float]], weights: list[float], title: str) -> None:
