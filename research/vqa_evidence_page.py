@@ -141,6 +141,20 @@ def goals_table(rows: list[tuple[str, str, str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
+def attention_table(results: Mapping[str, list[dict[str, Any]]]) -> str:
+    """Return how far attention tells an example's proposals apart (seed 0): its weights, and what is counted of them."""
+    lines = ["| experiment | model | least and most attention of a photo, means | counted, by true count 1 … 6 |"]
+    lines.append("|---|---|---|---|")
+    for name, runs in results.items():
+        for run in runs:
+            traces = [example["trace"] for example in run["examples"] if "trace" in example]
+            if traces:
+                ends = [statistics.fmean(end(trace["attention"]) for trace in traces) for end in (min, max)]
+                counted = ", ".join(f"{trace['count']:.1f}" for trace in traces)
+                lines.append(f"| {EXPERIMENTS[name]} | {run['model']} | {ends[0]:.2f}, {ends[1]:.2f} | {counted} |")
+    return "\n".join(lines)
+
+
 def machine(results: Mapping[str, list[dict[str, Any]]]) -> str:
     """Say what the runs were made with."""
     lines = []
@@ -172,7 +186,7 @@ def main() -> None:
     results = {name: read_results(given.folder / name / "results.jsonl") for name in EXPERIMENTS}
     results = {name: runs for name, runs in results.items() if runs}
     titled = {EXPERIMENTS[name]: runs for name, runs in results.items()}
-    texts = {"paper": paper_table(), "machine": machine(results)}
+    texts = {"paper": paper_table(), "machine": machine(results), "attention": attention_table(results)}
     for name, goals in (("photos", goals_of_photos), ("questions", goals_of_questions)):
         if name in results:
             runs = scores_by_model(results[name])
