@@ -108,7 +108,10 @@ def goals_of_photos(runs: Runs) -> list[tuple[str, str, str]]:
             "presence ahead of baseline by 3, count",
             *compared(runs, "presence", "baseline", "count", lambda a, e: a >= 3),
         ),
-        ("NMS not ahead of baseline, count", *compared(runs, "nms", "baseline", "count", lambda a, e: a <= 2 * e)),
+        (
+            "NMS not ahead of baseline by two standard errors, count",
+            *compared(runs, "nms", "baseline", "count", lambda a, e: a <= 2 * e),
+        ),
     ]
     for model in ("counting", "presence"):
         for key in OTHERS:
@@ -142,7 +145,7 @@ def goals_table(rows: list[tuple[str, str, str]]) -> str:
 
 
 def attention_table(results: Mapping[str, list[dict[str, Any]]]) -> str:
-    """Return how far attention tells an example's proposals apart (seed 0): its weights, and what is counted of them."""
+    """Return how far attention tells the examples' proposals apart (seed 0), and what is counted from it."""
     lines = ["| experiment | model | least and most attention of a photo, means | counted, by true count 1 … 6 |"]
     lines.append("|---|---|---|---|")
     for name, runs in results.items():
