@@ -60,6 +60,7 @@ def test_scores_of_a_single_model(folder):
     assert found.keys() == {"counting", "model"}
     assert found["model"] == found["counting"]
     assert set(KEYS) - {"other"} <= found["counting"].keys()  # the small set has no other answers
+    assert {"count_1", "count_2_or_more", "count_mae"} <= found["counting"].keys()
     assert "deviation" not in found["counting"]
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import multiprocessing
 
-from tallybox.errors import InputError
+from tallybox.errors import InputError, TallyboxError
 from tallybox.runs import read_results
 from tallybox.vqa.checkpoints import FILE, read_checkpoint
 from tallybox.vqa.training import Training, train
@@ -60,6 +60,44 @@ def test_all_models_learn_a_tiny_set_by_heart(tmp_path):
         train(tiny_data(), tmp_path / name, config, device=CPU)
         curve = losses(tmp_path / name)
         assert curve[-1][1] < 0.7 * curve[0][1], name
+
+
+def test_looking_at_a_model_after_each_epoch_changes_nothing(tmp_path, uninterrupted):
+    seen = []
+
+    def look(epoch, model):
+        torch.rand(3)
+        model.eval()
+        seen.append((epoch, model.config.name))
+
+    train(tiny_data(), tmp_path / "run", tiny_config(), device=CPU, on_epoch=look)
+    assert seen == [(1, "counting"), (2, "counting"), (3, "counting")]
+    assert_same_run(tmp_path / "run", uninterrupted)
+
+
+def test_tensorboard_is_not_needed_without_curves(tmp_path, uninterrupted, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    with pytest.raises(TallyboxError, match="tensorboard, which is not installed"):
+        train(tiny_data(), tmp_path / "curves", tiny_config(), device=CPU)
+    train(tiny_data(), tmp_path / "run", tiny_config(), device=CPU, curves=False)
+    assert_same_run(tmp_path / "run", uninterrupted)
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+def test_checkpoints_are_as_rare_as_asked_and_come_at_the_end(tmp_path, uninterrupted):
+    there = []
+    folder = tmp_path / "run"
+    train(
+        tiny_data(),
+        folder,
+        tiny_config(),
+        device=CPU,
+        checkpoint_epochs=2,
+        on_epoch=lambda epoch, model: there.append(read_checkpoint(folder)[0].epoch if (folder / FILE).exists() else 0),
+    )
+    assert there == [0, 2, 3]
+    assert_same_run(folder, uninterrupted)
 
 
 def test_random_numbers_of_others_are_left_alone(tmp_path):

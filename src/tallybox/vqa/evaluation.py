@@ -10,21 +10,25 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.configuration import ModelName
+from tallybox.vqa.count_errors import COUNT_KEYS, count_errors
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import predict
 from tallybox.vqa.prepared import Questions
 from tallybox.vqa.preparing import PHOTOS, VOCABULARY
 from tallybox.vqa.published import load_published
 from tallybox.vqa.questions import Record
-from tallybox.vqa.scoring import KEYS, Scores, score
+from tallybox.vqa.scoring import KEYS, score
 from tallybox.vqa.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.store import FeatureStore
 from tallybox.vqa.table import mean_and_deviation
 from tallybox.vqa.vocabulary import Vocabulary
+
+Figures = dict[str, float]  # by the names of KEYS and COUNT_KEYS
 
 PUBLISHED_SUFFIXES = (".pth", ".pt")
 
@@ -36,9 +40,9 @@ def evaluate_runs(
     device: torch.device,
     prepared: Path | None = None,
     on_progress: Callable[[str, int, int], None] = lambda run, done, total: None,
-) -> dict[str, list[Scores]]:
+) -> dict[str, list[Figures]]:
     """Score runs on a split of the folder they were trained from, or of another; by model, in the paper's order."""
-    scores: dict[str, list[Scores]] = {}
+    scores: dict[str, list[Figures]] = {}
     for run in runs:
         folder = prepared_folder(run, prepared)
 
@@ -46,9 +50,16 @@ def evaluate_runs(
             on_progress(str(run), done, total)
 
         name, predictions = _predict(run, folder, split, device, on_answers)
-        found = score(predictions, open_records(folder, split), open_pairs(folder, split))
+        found = all_figures(predictions, open_records(folder, split), open_pairs(folder, split))
         scores.setdefault(name, []).append(found)
     return {name: scores[name] for name in get_args(ModelName) if name in scores}
+
+
+def all_figures(
+    predictions: Mapping[int, str], records: Sequence[Record], pairs: NDArray[np.int64] | Sequence[Sequence[int]]
+) -> Figures:
+    """Return the scores of a split's answers, and by `COUNT_KEYS` how well they count."""
+    return dict(score(predictions, records, pairs)) | count_errors(predictions, records)
 
 
 def predict_run(
@@ -91,7 +102,7 @@ def in_words_of(checkpoint: Checkpoint, questions: Questions, records: Sequence[
     )
 
 
-def summarise(scores: Mapping[str, Sequence[Scores]]) -> dict[str, Any]:
+def summarise(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any]:
     """Return mean scores by model, ready for JSON, with deviations where there are several runs.
 
     A single model's are also under "model".
@@ -99,7 +110,9 @@ def summarise(scores: Mapping[str, Sequence[Scores]]) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for name, runs in scores.items():
         figures = {
-            key: mean_and_deviation([run[key] for run in runs]) for key in KEYS if all(key in run for run in runs)
+            key: mean_and_deviation([run[key] for run in runs])
+            for key in (*KEYS, *COUNT_KEYS)
+            if all(key in run for run in runs)
         }
         summary[name] = {key: mean for key, (mean, _) in figures.items()} | {"runs": len(runs)}
         if len(runs) > 1:

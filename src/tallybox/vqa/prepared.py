@@ -23,6 +23,11 @@ class Questions:
     def __len__(self) -> int:
         return len(self.question_ids)
 
+    def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Questions:
+        """Return some of the questions: those where a mask ``[Q]`` is True, or at given places."""
+        answers = None if self.answers is None else self.answers[rows]
+        return Questions(self.question_ids[rows], self.images[rows], self.words[rows], self.lengths[rows], answers)
+
 
 @dataclass(frozen=True)
 class Proposals:

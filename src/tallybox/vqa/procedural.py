@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 
 from tallybox.vqa.configuration import ModelConfig, ModelName, TrainingConfig, VqaConfig
-from tallybox.vqa.evaluation import evaluate_runs
+from tallybox.vqa.evaluation import Figures, evaluate_runs
 from tallybox.vqa.preparing import official_files, prepare
-from tallybox.vqa.scoring import Scores
 from tallybox.vqa.simulation.simulating import FEATURES, simulate
 from tallybox.vqa.simulation.world import World
 from tallybox.vqa.training import train
@@ -34,7 +33,7 @@ def run_procedural(
     world: World = WORLD,
     config: VqaConfig = CONFIG,
     on_progress: Callable[[str, int, int], None] = lambda step, done, total: None,
-) -> dict[str, list[Scores]]:
+) -> dict[str, list[Figures]]:
     """Do all of it in a folder and return the scores by model; after an interruption, the same call goes on."""
     files, prepared = folder / "files", folder / "prepared"
     if not (files / FEATURES).exists():

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tallybox.checks import check_count
 from tallybox.counter.cpu.threads import small_operations
 from tallybox.distributed import Processes, current_processes
 from tallybox.errors import InputError, TallyboxError
@@ -29,6 +30,7 @@ from tallybox.vqa.training_data import TrainingData, answerable
 LEAST_PRODUCTS_OF_THREADS = 500_000_000
 
 OnProgress = Callable[[int, int], None]  # steps done, steps in all
+OnEpoch = Callable[[int, VqaModel], None]  # epochs done, and the model as it is then
 
 
 def train(
@@ -38,18 +40,24 @@ def train(
     *,
     device: torch.device,
     described: dict[str, Any] | None = None,
+    curves: bool = True,
+    checkpoint_epochs: int = 1,
     on_progress: OnProgress = lambda done, total: None,
+    on_epoch: OnEpoch = lambda done, model: None,
 ) -> Checkpoint:
     """Train a model into a folder, or go on where an interrupted training there stands.
 
     The result is the same either way. ``described`` is what else the folder should say about the run; a folder that
-    says otherwise is refused.
+    says otherwise is refused. Without ``curves`` nothing is written for TensorBoard, which need not be installed then.
+    A checkpoint is written every ``checkpoint_epochs`` and at the end. Whoever looks at the model ``on_epoch`` may
+    answer with it, and changes nothing.
     """
+    check_count("checkpoint_epochs", checkpoint_epochs)
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):  # nobody else's random numbers change
         training = Training(data, folder, config, device, described or {})
         with small_operations() if training.is_small() else nullcontext():
-            return training.run(on_progress)
+            return training.run(on_progress, on_epoch, curves=curves, checkpoint_epochs=checkpoint_epochs)
 
 
 class Training:
@@ -96,15 +104,16 @@ class Training:
         self.learner.restore(tensors, checkpoint.steps)
         self.epoch = checkpoint.epoch
 
-    def run(self, on_progress: OnProgress) -> Checkpoint:
+    def run(self, on_progress: OnProgress, on_epoch: OnEpoch, *, curves: bool, checkpoint_epochs: int) -> Checkpoint:
         """Take all epochs that are left."""
         epochs = self.config.training.epochs
-        with Log(self.folder, self.learner.steps, self.processes) as log:
+        with Log(self.folder, self.learner.steps, self.processes, curves=curves) as log:
             while self.epoch < epochs:
                 self._learn_epoch(log, lambda done: on_progress(done, epochs * self.steps_in_epoch))
                 self.epoch += 1
-                if self.processes.is_first:
+                if self.processes.is_first and (self.epoch % checkpoint_epochs == 0 or self.epoch == epochs):
                     write_checkpoint(self.folder, self.checkpoint(), self.learner.tensors())
+                on_epoch(self.epoch, self.learner.model)
         return self.checkpoint()
 
     def checkpoint(self) -> Checkpoint:
@@ -132,7 +141,7 @@ class Training:
 class Log:
     """Lines of JSON (results.jsonl) and TensorBoard's curves; only the first process writes."""
 
-    def __init__(self, folder: Path, steps: int, processes: Processes) -> None:
+    def __init__(self, folder: Path, steps: int, processes: Processes, *, curves: bool) -> None:
         self.path = folder / "results.jsonl"
         self.writes = processes.is_first
         self.curves: Any = None
@@ -141,7 +150,8 @@ class Log:
             # What came after the checkpoint will come again.
             kept = [line for line in read_results(self.path) if line["step"] <= steps]
             write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in kept))
-            self.curves = _summary_writer()(folder / "tensorboard", purge_step=steps + 1)
+            if curves:
+                self.curves = _summary_writer()(folder / "tensorboard", purge_step=steps + 1)
 
     def __enter__(self) -> Log:
         return self
@@ -173,6 +183,7 @@ class Log:
         if self.writes:
             with self.path.open("a") as file:
                 file.write(json.dumps(line) + "\n")
+        if self.curves is not None:
             for name in ("loss", "accuracy", "learning_rate", "questions_per_second"):
                 self.curves.add_scalar(f"train/{name}", line[name], line["step"])
 

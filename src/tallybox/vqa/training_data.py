@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from tallybox.errors import InputError
 from tallybox.vqa.batches import PhotoStore, photo_sizes
@@ -35,15 +37,8 @@ def answerable(questions: Questions) -> Questions:
     """Leave out questions that nobody gave an answer of the vocabulary to: there is nothing in them to learn."""
     if questions.answers is None:
         raise InputError("questions must have answers to learn from, but these have none; is it a test split?")
-    kept = (questions.answers >= 0).any(1)
-    return replace(
-        questions,
-        question_ids=questions.question_ids[kept],
-        images=questions.images[kept],
-        words=questions.words[kept],
-        lengths=questions.lengths[kept],
-        answers=questions.answers[kept],
-    )
+    is_known = questions.answers >= 0  # [Q, 10]
+    return questions.at(np.flatnonzero(is_known.any(1)))
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:

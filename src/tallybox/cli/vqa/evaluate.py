@@ -12,7 +12,7 @@ from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_steps
 
 if TYPE_CHECKING:
-    from tallybox.vqa.scoring import Scores
+    from tallybox.vqa.evaluation import Figures
 
 FIRST_TABLE = {"Yes/No": "yes/no", "Number": "number", "Other": "other", "All": "all"}
 
@@ -37,7 +37,7 @@ def evaluate(runs: tuple[Path, ...], split: str, prepared: Path | None, device: 
     show_tables(scores)
 
 
-def show_tables(scores: dict[str, list[Scores]]) -> None:
+def show_tables(scores: dict[str, list[Figures]]) -> None:
     """Print scores in the layout of the paper's second table, then in that of its first."""
     from rich.console import Console
     from rich.table import Table

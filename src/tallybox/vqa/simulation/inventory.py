@@ -40,7 +40,13 @@ def simulate_from_inventory(
     image_ids = sorted({one.image_id for path in questions for one in read_questions(path)})
     if not counts.keys() & set(image_ids):
         raise InputError(f"{inventory} must be about the photos of the questions, but names none of {len(image_ids)}")
-    write_tsv(out / FEATURES, _photos(image_ids, counts, world, on_progress))
+
+    def photos() -> Iterator[Photo]:
+        for number, photo in enumerate(photos_of_inventory(image_ids, counts, world), start=1):
+            yield photo
+            on_progress(number, len(image_ids))
+
+    write_tsv(out / FEATURES, photos())
     return len(image_ids)
 
 
@@ -64,15 +70,13 @@ def read_inventory(path: Path) -> dict[int, dict[int, int]]:
     return found
 
 
-def _photos(
-    image_ids: Sequence[int], counts: Inventory, world: World, on_progress: Callable[[int, int], None]
-) -> Iterator[Photo]:
+def photos_of_inventory(image_ids: Sequence[int], counts: Inventory, world: World) -> Iterator[Photo]:
+    """Yield made-up proposals of photos; each looks the same whatever other photos are asked for."""
     kinds = sorted({category_id for some in counts.values() for category_id in some})
     detector = Detector(world, prototypes(world, [_kind(category_id) for category_id in kinds]))
-    for number, image_id in enumerate(image_ids, start=1):
-        random = np.random.default_rng([world.seed, image_id])  # a photo looks the same whatever else is written
+    for image_id in image_ids:
+        random = np.random.default_rng([world.seed, image_id])
         yield detector.look(_scene(image_id, counts.get(image_id, {}), world, random), random)
-        on_progress(number, len(image_ids))
 
 
 def _scene(image_id: int, counts: Mapping[int, int], world: World, random: np.random.Generator) -> Scene:

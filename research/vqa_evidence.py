@@ -1,0 +1,260 @@
+"""Do the VQA models count? Four models, four seeds, on real photos and on real questions.
+
+    python research/vqa_photos.py ...  and  python research/vqa_questions.py ...       # the data, see there
+    python research/vqa_evidence.py photos PREPARED docs/results/vqa/photos --device cuda --at-once 16
+    python research/vqa_evidence.py questions PREPARED docs/results/vqa/questions --device cuda --at-once 16
+
+Each run is a line of results.jsonl when it ends; the same command again makes the runs that are missing. `photos` also
+writes the checkpoint that `tallybox ask` answers with (presence, seed 0). With `--on held-out` a fifth of the training
+photos takes the place of the validation photos, to choose by. research/vqa_evidence_page.py writes the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tallybox.activation import activation_knots
+from tallybox.counter.module import Counter
+from tallybox.presence.module import PresenceCounter
+from tallybox.presence.weights import PresenceFunctions
+from tallybox.runs import RunFolder, versions
+from tallybox.toy.training import rounded
+from tallybox.vqa.batches import Examples
+from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
+from tallybox.vqa.configuration import ModelName, VqaConfig, read_configuration
+from tallybox.vqa.count_errors import true_count
+from tallybox.vqa.counting_components import FirstGlimpse
+from tallybox.vqa.evaluation import all_figures
+from tallybox.vqa.model import VqaModel
+from tallybox.vqa.prediction import predict
+from tallybox.vqa.prepared import Questions
+from tallybox.vqa.questions import Record
+from tallybox.vqa.splits import open_pairs, open_questions, open_records
+from tallybox.vqa.training import train
+from tallybox.vqa.training_data import TrainingData, open_training_data
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+SEEDS = range(4)
+SHIPPED = ("photos", "presence", 0)
+CURVE = ("count", "all", "count_2_or_more", "count_mae")
+POINTS_OF_A_CURVE = 8
+EXAMPLE_COUNTS = range(1, 7)  # an example for each
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a model is scored on."""
+
+    questions: Questions
+    records: list[Record]
+    pairs: NDArray[np.int64]
+
+
+def open_experiment(prepared: Path, on: str) -> tuple[TrainingData, Asked]:
+    """Return what is learned from and what is asked: validation, or a fifth of the training photos."""
+    data = open_training_data(prepared, "train")
+    if on == "val":
+        return data, Asked(open_questions(prepared, "val"), open_records(prepared, "val"), open_pairs(prepared, "val"))
+    held = data.questions.images % FOLDS == FOLDS - 1
+    questions = data.questions.at(held)
+    records = [record for record, is_held in zip(open_records(prepared, "train"), held, strict=True) if is_held]
+    pairs = open_pairs(prepared, "train")
+    within = np.isin(pairs, questions.question_ids).all(1)
+    return replace(data, questions=data.questions.at(~held)), Asked(questions, records, pairs[within])
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model with one seed."""
+
+    experiment: str
+    model: ModelName
+    seed: int
+    on: str
+    configuration: Path
+    epochs: int | None  # of the configuration, or fewer to try things out
+
+    def config(self) -> VqaConfig:
+        """Return the values to train with; a graph of each step pays only for longer runs."""
+        training = {"seed": self.seed, "epochs": self.epochs, "fast": False}
+        return read_configuration(self.configuration, model={"name": self.model}, training=training)
+
+    def make(self, prepared: Path, out: Path, device: torch.device) -> dict[str, Any]:
+        """Train and score it."""
+        torch.set_num_threads(1)
+        start = time.perf_counter()
+        data, asked = open_experiment(prepared, self.on)
+        config = self.config()
+        epochs = config.training.epochs
+        every = -(-epochs // POINTS_OF_A_CURVE)
+        curve: list[dict[str, float]] = []
+        result: dict[str, Any] = {}
+
+        def look(epoch: int, model: VqaModel) -> None:
+            if epoch % every and epoch != epochs:
+                return
+            state = Checkpoint(config, data.sizes, data.words, data.answers, epoch, 0)
+            predictions = predict(model, state, asked.questions, data.store, device=device)
+            figures = all_figures(predictions, asked.records, asked.pairs)
+            curve.append({"epoch": epoch} | {key: round(figures[key], 4) for key in CURVE if key in figures})
+            print(f"{self.model} {self.seed}, {time.perf_counter() - start:.0f} s: {json.dumps(curve[-1])}", flush=True)
+            if epoch == epochs:
+                result["scores"] = figures
+                result["count_answers"] = [predictions[one.question_id] for one in asked.records if one.counts]
+                result["learned"] = learned(model)
+                result["examples"] = list(examples(model, data, asked, predictions, explain=self.seed == 0))
+                if (self.experiment, self.model, self.seed) == SHIPPED:
+                    write_checkpoint(out, state, half_precision(model))
+
+        with tempfile.TemporaryDirectory() as folder:
+            done = train(
+                data,
+                Path(folder),
+                config,
+                device=device,
+                curves=False,
+                checkpoint_epochs=epochs,
+                on_epoch=look,
+            )
+        return {
+            "experiment": self.experiment,
+            "model": self.model,
+            "seed": self.seed,
+            "scored_on": self.on,
+            "questions": len(asked.records),
+            "steps": done.steps,
+            "seconds": round(time.perf_counter() - start, 1),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+            "versions": versions(),
+            "config": config.to_dict(),
+            "curve": curve,
+            **result,
+        }
+
+
+def learned(model: VqaModel) -> dict[str, Any]:
+    """Return what the count component has learned, as the toy task's results have it."""
+    if not isinstance(model.count, FirstGlimpse):
+        return {}
+    counter = model.count.counter
+    with torch.no_grad():
+        if isinstance(counter, Counter):
+            return {"activations": rounded(activation_knots(counter.weight).squeeze(0).tolist(), 5)}
+        functions = PresenceFunctions.of(counter.weights)._asdict()
+        return {"presence": {name: rounded(f.tolist(), 4) for name, f in functions.items()}}
+
+
+def chosen_examples(records: Sequence[Record]) -> Iterator[int]:
+    """Yield the place of an example for each true count from 1 to 6: the question whose id has the least SHA-256."""
+    for count in EXAMPLE_COUNTS:
+        places = [place for place, record in enumerate(records) if true_count(record) == count]
+        if places:
+            yield min(places, key=lambda place: hashlib.sha256(str(records[place].question_id).encode()).digest())
+
+
+def examples(
+    model: VqaModel, data: TrainingData, asked: Asked, predictions: dict[int, str], *, explain: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the examples with a model's answers, and with what its count component computed."""
+    device = next(model.parameters()).device
+    for place in chosen_examples(asked.records):
+        record = asked.records[place]
+        told: dict[str, Any] = {
+            "question_id": record.question_id,
+            "image_id": record.image_id,
+            "question": record.text,
+            "true_count": true_count(record),
+            "answer": predictions[record.question_id],
+        }
+        if explain and isinstance(model.count, FirstGlimpse):
+            one = Examples(asked.questions.at(np.array([place])), data.store, device, torch.float32)
+            batch = next(one.batches([np.array([0])])).batch
+            with torch.no_grad():
+                glimpse = model.answer(batch)[1][..., 0]
+                told["trace"] = traced(model.count.counter, glimpse, batch.boxes, batch.mask)
+        yield told
+
+
+def traced(counter: Counter | PresenceCounter, glimpse: Tensor, boxes: Tensor, mask: Tensor) -> dict[str, Any]:
+    """Return what a figure shows of one photo."""
+    told: dict[str, Any] = {
+        "boxes": rounded(boxes[0].tolist(), 1),
+        "attention": rounded(glimpse[0].sigmoid().tolist(), 4),
+    }
+    if isinstance(counter, Counter):
+        trace = counter.explain(glimpse, boxes, mask)
+        told |= {name: rounded(getattr(trace, name)[0].tolist(), 4) for name in ("relevance", "distance")}
+        told |= {"count_matrix": rounded(trace.count_matrix[0].tolist(), 4), "indices": trace.indices[0].tolist()}
+        return told | {"count": round(float(trace.count[0]), 3)}
+    found = counter.explain(glimpse, boxes, mask)
+    return told | {"presence": rounded(found.presence[0, 0].tolist(), 4), "count": round(float(found.count[0]), 3)}
+
+
+def half_precision(model: VqaModel) -> Iterator[tuple[str, Tensor]]:
+    """Yield a model's tensors for a small checkpoint: its large matrices halved, the count component as it is."""
+    for name, value in model.state_dict().items():
+        is_large = value.dim() > 1 and not name.startswith("count.")
+        yield f"model.{name}", value.half() if is_large else value
+
+
+def main() -> None:
+    """Make the runs that are missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment", choices=("photos", "questions"))
+    parser.add_argument("prepared", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--at-once", type=int, default=1, help="runs side by side")
+    parser.add_argument("--on", choices=("val", "held-out"), default="val", help="what is scored")
+    parser.add_argument("--models", nargs="+", default=get_args(ModelName), help="only these")
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, help="only these")
+    parser.add_argument("--config", type=Path, help="other than the experiment's own in configs/")
+    parser.add_argument("--epochs", type=int, help="other than configured, to try things out")
+    given = parser.parse_args()
+    start = time.perf_counter()
+    configuration = given.config or CONFIGS / f"vqa_{given.experiment}.toml"
+    config = read_configuration(configuration, training={"epochs": given.epochs}).to_dict()
+    folder = RunFolder(given.out, config | {"experiment": given.experiment, "scored_on": given.on})
+    done = {(result["model"], result["seed"]) for result in folder.results()}
+    runs = [
+        Run(given.experiment, model, seed, given.on, configuration, given.epochs)
+        for seed in given.seeds
+        for model in given.models
+        if (model, seed) not in done
+    ]
+    failed = 0
+    # Spawned, not forked: a GPU cannot be used in a fork.
+    with ProcessPoolExecutor(given.at_once, multiprocessing.get_context("spawn")) as processes:
+        waiting = {
+            processes.submit(run.make, given.prepared, given.out, torch.device(given.device)): run for run in runs
+        }
+        for future in as_completed(waiting):
+            run = waiting[future]
+            try:
+                folder.append([future.result()])
+            except Exception as error:  # whatever one run does not survive, the others go on
+                failed += 1
+                print(f"{run.model} {run.seed} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    print(f"{given.out}: {len(runs) - failed} runs made, {failed} failed, {time.perf_counter() - start:.0f} s")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
