@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -20,6 +21,11 @@ AGREEMENT = 2e-3
 REFERENCE_SETTINGS = 8
 
 
+def step(training: Training) -> None:
+    """Draw a batch and learn from it."""
+    training.learn(training.draw())
+
+
 def check_learning(device: torch.device) -> None:
     """Raise unless fused and reference learn the same activations in 20 steps."""
     config = ToyConfig(iterations=20, batch=128, evaluation_batches=0)
@@ -27,7 +33,7 @@ def check_learning(device: torch.device) -> None:
     for backend in ("auto", "reference"):
         training = Training([Setting(0.4, 0.2)], 0, config, device=device, backend=backend)
         for _ in range(config.iterations):
-            training.step()
+            step(training)
         trained.append(training.activations())
     error = (trained[0] - trained[1]).abs().max().item()
     if not error < AGREEMENT:
@@ -45,10 +51,10 @@ def bench_toy(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
     ours = Training(settings, 0, config, device=device)
     reference = Training(several, 0, config, device=device, backend="reference")
     scale = len(settings) / len(several)
-    peaks = peak_bytes(ours.step, device), peak_bytes(reference.step, device)
-    step_ms = median_ms(ours.step, device, seconds=seconds)
-    reference_ms = median_ms(reference.step, device, seconds=seconds) * scale
-    evaluation_ms = median_ms(reference.right, device, seconds=seconds) * scale
+    peaks = peak_bytes(partial(step, ours), device), peak_bytes(partial(step, reference), device)
+    step_ms = median_ms(partial(step, ours), device, seconds=seconds)
+    reference_ms = median_ms(partial(step, reference), device, seconds=seconds) * scale
+    evaluation_ms = median_ms(lambda: reference.right(reference.draw()), device, seconds=seconds) * scale
     projected = "" if scale == 1 else f", reference scaled from {len(several)} settings"
     yield _row(f"a step, {len(settings)} settings{projected}", step_ms, reference_ms, *peaks)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tallybox.activation import activation_knots
+from tallybox.checks import check_values
 from tallybox.counter.cpu.threads import small_operations
 from tallybox.counter.dispatch import Backend
 from tallybox.errors import InputError
@@ -77,7 +79,7 @@ class Training:
         presence = list(self.models["presence"].parameters())
         paper = [*self.models["counter"].parameters(), *self.models["baseline"].parameters()]
         groups: list[dict[str, Any]] = [{"params": paper}, {"params": presence, "lr": config.presence_learning_rate}]
-        self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=device.type == "cuda")
+        self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=device.type in ("cpu", "cuda"))
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimiser, [lambda step: 1.0, lambda step: one_cycle(step / config.iterations)]
         )
@@ -92,17 +94,15 @@ class Training:
             generator=self.generator,
         )
 
-    def step(self) -> None:
+    def learn(self, images: ToyImages) -> None:
         """Learn from one batch."""
-        images = self.draw()
         self.optimiser.zero_grad()
         total_loss(self.models, images).backward()
         self.optimiser.step()
         self.schedule.step()
 
-    def right(self) -> Tensor:
+    def right(self, images: ToyImages) -> Tensor:
         """Return each model's share of right answers on one fresh batch: ``[models, M]``."""
-        images = self.draw()
         with torch.no_grad():
             answers = [model(images.attention, images.boxes).argmax(-1) for model in self.models.values()]
         return torch.stack([(answer == images.count).float().mean(-1) for answer in answers])
@@ -134,13 +134,14 @@ def train_settings(
     """
     training = Training(settings, seed, config, device=device, backend=backend)
     right = torch.zeros(len(training.models), len(settings), device=device)
-    with small_operations():
-        for step in range(config.iterations):
-            training.step()
+    batches = drawn_ahead(training, config.iterations + config.evaluation_batches)
+    with small_operations(), check_values("never"):  # what is drawn is known to be good
+        for step, images in enumerate(batches):
+            if step < config.iterations:
+                training.learn(images)
+            else:
+                right += training.right(images)
             on_step(step + 1)
-        for step in range(config.evaluation_batches):
-            right += training.right()
-            on_step(config.iterations + step + 1)
     accuracy = (right / max(config.evaluation_batches, 1)).cpu()
     knots = training.activations().cpu()
     presence = {name: f.cpu() for name, f in training.presence()._asdict().items()}
@@ -155,6 +156,21 @@ def train_settings(
         )
         for i, setting in enumerate(settings)
     ]
+
+
+def drawn_ahead(training: Training, batches: int) -> Iterator[ToyImages]:
+    """Yield fresh batches, on a CPU each drawn while the one before is learned from."""
+    if training.side_length.device.type != "cpu":  # a GPU works through its queue in order
+        for _ in range(batches):
+            yield training.draw()
+        return
+    with ThreadPoolExecutor(max_workers=1) as drawing:
+        waiting = drawing.submit(training.draw)
+        for left in range(batches - 1, -1, -1):
+            images = waiting.result()
+            if left:
+                waiting = drawing.submit(training.draw)
+            yield images
 
 
 def rounded(values: Any, digits: int) -> Any:
