@@ -42,3 +42,8 @@ def test_weights_make_the_functions_that_were_learned(sweep, side_length, noise)
 def test_activations_that_are_none_are_refused(knots):
     with pytest.raises(InputError, match="activations must"):
         paper_component(knots, 10)
+
+
+def test_activations_of_different_lengths_are_refused():
+    with pytest.raises(InputError, match="as many knots"):
+        paper_component([[0, 1]] * 7 + [[0, 0.5, 1]], 10)

@@ -56,6 +56,9 @@ def weight_sets(estimator: CountEstimator | None) -> dict[str, list[WeightSet]]:
 
 def paper_component(knots: Sequence[Sequence[float]], max_objects: int) -> Counter:
     """Return the paper's component with activations that pass through ``knots [8, S + 1]``."""
+    if len({len(activation) for activation in knots}) > 1:
+        lengths = [len(activation) for activation in knots]
+        raise InputError(f"activations must all have as many knots, but got {lengths}")
     heights = torch.tensor(knots, dtype=torch.float32)
     if heights.dim() != 2 or heights.shape[0] != 8 or heights.shape[1] < 2:
         raise InputError(f"activations must have shape [8, segments + 1], but got {list(heights.shape)}")
