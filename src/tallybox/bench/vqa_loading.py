@@ -40,6 +40,8 @@ def bench_vqa_loading(seconds: float = 2.0, photos: int = PHOTOS) -> Iterator[Ro
             with h5py.File(_write_padded(Path(folder) / "photos.h5", made, most, h5py), "r") as padded:
                 del made
                 check_loading(store, padded)
+                # Not counted: for a while after the files were written, the store was five times slower.
+                _row("warming up", store, padded, seconds)
                 case = f"{BATCH} photos of {name} proposals"
                 yield _row(f"{case}, beside HDF5 by name", store, padded, seconds)
                 at_hand = {array: padded[array] for array in ("features", "boxes")}
