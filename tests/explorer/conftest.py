@@ -102,3 +102,14 @@ def service() -> Iterator[Service]:
     started = start_service()
     yield started
     stop_service(started)
+
+
+@pytest.fixture
+def show(open_page, tmp_path):
+    """Write a page and open it."""
+
+    def write_and_open(text: str, **options):
+        (tmp_path / "page.html").write_text(text)
+        return open_page((tmp_path / "page.html").as_uri(), **options)
+
+    return write_and_open

@@ -13,15 +13,6 @@ def asked():
     return shipped_answerer().ask(sample_photo("zidane.jpg"), "How many people are there?")
 
 
-@pytest.fixture
-def show(open_page, tmp_path):
-    def write_and_open(text: str, **options):
-        (tmp_path / "page.html").write_text(text)
-        return open_page((tmp_path / "page.html").as_uri(), **options)
-
-    return write_and_open
-
-
 def test_regions_are_named_by_what_they_look_like(asked):
     labels = region_labels(asked.regions)
     assert len(labels) == len(asked.regions.scores)

@@ -15,15 +15,6 @@ from tests.support.estimators import small_estimator
 PHOTO = made_up_photos(16, seed=11)[0][3]
 
 
-@pytest.fixture
-def show(open_page, tmp_path):
-    def write_and_open(text: str, **options):
-        (tmp_path / "page.html").write_text(text)
-        return open_page((tmp_path / "page.html").as_uri(), **options)
-
-    return write_and_open
-
-
 def test_an_estimators_page_shows_its_numbers_and_asks_nobody(show):
     countings = explained_by_estimator(small_estimator(), PHOTO, None)
     shown = show(explanation_page("How many?", "made up", PHOTO, countings, None))

@@ -10,21 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show progress on standard error, where it is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn(title), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
-    # Into a file or a pipe, standard output must stay apart from the bar; on a terminal it is printed above it.
-    redirect = sys.stdout.isatty()
-    with Progress(*columns, console=console, disable=not console.is_terminal, redirect_stdout=redirect) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-@contextmanager
-def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Show the progress of several steps by name, a line each, likewise."""
+def _progress() -> Progress:
+    """Return a display of steps, a line each."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -32,7 +19,22 @@ def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
         TextColumn("{task.percentage:>3.0f} %"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    # Into a file or a pipe, standard output must stay apart from the bar; on a terminal it is printed above it.
+    return Progress(*columns, console=console, disable=not console.is_terminal, redirect_stdout=sys.stdout.isatty())
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show progress on standard error, where it is a terminal."""
+    with _progress() as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
+    """Show the progress of several steps by name, a line each, likewise."""
+    with _progress() as progress:
         tasks: dict[str, TaskID] = {}
 
         def show(step: str, done: int, total: int) -> None:
