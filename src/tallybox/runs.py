@@ -16,13 +16,16 @@ from tallybox.errors import InputError
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that after a crash it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} must be a file that can be written, but: {error.strerror}") from error
 
 
 class RunFolder:

@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tallybox.errors import InputError
-
 if TYPE_CHECKING:
     from tallybox.asking.answering import Asked
     from tallybox.counter.module import Counter
@@ -66,10 +64,7 @@ def _write_page(page: Path, asked: Asked, photo: Photo, counter: Counter | Prese
     from tallybox.explorer.asked import asked_page
     from tallybox.runs import write_atomically
 
-    try:
-        write_atomically(page, asked_page(asked, photo, counter))
-    except OSError as error:
-        raise InputError(f"{page} must be a file that can be written, but: {error.strerror}") from None
+    write_atomically(page, asked_page(asked, photo, counter))
 
 
 def _print(console: Console, asked: Asked) -> None:
