@@ -33,7 +33,10 @@ def main() -> None:
     prepared = parser.parse_args().prepared
     model, checkpoint = load_model(SHIPPED_MODEL)
     questions, records = open_questions(prepared, "val"), open_records(prepared, "val")
-    examples = place_examples(questions, FeatureStore.open(prepared / PHOTOS), torch.device("cpu"), torch.float32)
+    store = FeatureStore.open(prepared / PHOTOS)
+    examples = place_examples(
+        questions, store, torch.device("cpu"), torch.float32, checkpoint.config.model.feature_length
+    )
     probable, right = [], []
     with torch.inference_mode():
         for rows in np.array_split(np.arange(len(records)), -(-len(records) // 512)):

@@ -184,26 +184,27 @@ def examples(
             "answer": predictions[record.question_id],
         }
         if explain and isinstance(model.count, FirstGlimpse):
-            one = Examples(asked.questions.at(np.array([place])), data.store, device, torch.float32)
+            length = model.config.feature_length
+            one = Examples(asked.questions.at(np.array([place])), data.store, device, torch.float32, length)
             batch = next(one.batches([np.array([0])])).batch
             with torch.no_grad():
-                glimpse = model.answer(batch)[1][..., 0]
-                told["trace"] = traced(model.count.counter, glimpse, batch.boxes, batch.mask)
+                log_odds = model.count.log_odds(model.answer(batch)[1])
+                told["trace"] = traced(model.count.counter, log_odds, batch.boxes, batch.mask)
         yield told
 
 
-def traced(counter: Counter | PresenceCounter, glimpse: Tensor, boxes: Tensor, mask: Tensor) -> dict[str, Any]:
+def traced(counter: Counter | PresenceCounter, log_odds: Tensor, boxes: Tensor, mask: Tensor) -> dict[str, Any]:
     """Return what a figure shows of one photo."""
     told: dict[str, Any] = {
         "boxes": rounded(boxes[0].tolist(), 1),
-        "attention": rounded(glimpse[0].sigmoid().tolist(), 4),
+        "attention": rounded(log_odds[0].sigmoid().tolist(), 4),
     }
     if isinstance(counter, Counter):
-        trace = counter.explain(glimpse, boxes, mask)
+        trace = counter.explain(log_odds, boxes, mask)
         told |= {name: rounded(getattr(trace, name)[0].tolist(), 4) for name in ("relevance", "distance")}
         told |= {"count_matrix": rounded(trace.count_matrix[0].tolist(), 4), "indices": trace.indices[0].tolist()}
         return told | {"count": round(float(trace.count[0]), 3)}
-    found = counter.explain(glimpse, boxes, mask)
+    found = counter.explain(log_odds, boxes, mask)
     return told | {"presence": rounded(found.presence[0, 0].tolist(), 4), "count": round(float(found.count[0]), 3)}
 
 

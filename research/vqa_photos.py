@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tallybox.photos.features import above_least_logit
+from tallybox.photos.features import evidence
 from tallybox.vqa.bottom_up import Photo, write_tsv
 from tallybox.vqa.simulation.instances import simulate_from_instances
 from tallybox.vqa.simulation.writing import YEARS, write_json
@@ -35,7 +35,7 @@ def photos_of(arrays: Path) -> Iterator[Photo]:
         every = zip(file["image_ids"].tolist(), file["sizes_wh"].tolist(), ends - file["num_boxes"], ends, strict=True)
         boxes, features = file["boxes_xyxy"], file["features"]
         for image_id, (width, height), first, stop in every:
-            yield Photo(image_id, (width, height), boxes[first:stop], above_least_logit(features[first:stop]))
+            yield Photo(image_id, (width, height), boxes[first:stop], evidence(features[first:stop]))
 
 
 def read(path: Path) -> Any:

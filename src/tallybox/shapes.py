@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import zip_longest
 
 import torch
@@ -16,9 +17,14 @@ def common_shape(*shapes: torch.Size) -> torch.Size:
     >>> common_shape(torch.Size([3, 1]), torch.Size([4]))
     torch.Size([3, 4])
     """
-    if torch.compiler.is_compiling():  # comparing a graph's symbolic sizes here would pin them down
-        shape: torch.Size = torch.broadcast_shapes(*shapes)
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
+        shape: torch.Size = torch.broadcast_shapes(*shapes)  # looking at a graph's symbolic sizes would pin them down
         return shape
+    return _known_common_shape(*shapes)
+
+
+@lru_cache(maxsize=4096)  # a model asks for the same ones again and again
+def _known_common_shape(*shapes: torch.Size) -> torch.Size:
     first = max(shapes, key=len)
     if all(shape == first for shape in shapes):
         return first

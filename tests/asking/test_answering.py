@@ -72,16 +72,17 @@ class OnePhoto:
 
     def __init__(self, regions: RegionFeatures) -> None:
         # Spelled out: how the data of the shipped model was made.
-        above = (regions.features.astype(np.float32) - np.log(1e-6 / (1 - 1e-6))).clip(0)
-        self.offsets = np.array([0, len(above)])
-        self.features = above.astype(np.float16)
+        probability = 1 / (1 + np.exp(-regions.features.astype(np.float64)))
+        both = np.concatenate((probability[:, :1], probability[:, :1] * probability[:, 1:]), axis=1)
+        self.offsets = np.array([0, len(both)])
+        self.features = ((np.log(both / (1 - both)) + 5) / 4).clip(0).astype(np.float16)
         self.boxes_xyxy = regions.boxes_xyxy
 
 
 def test_a_photo_is_seen_as_in_training():
     answerer = shipped_answerer()
     asked = answerer.ask(sample_photo("bus.jpg"), "How many people are there?")
-    photos = ResidentPhotos(OnePhoto(asked.regions), np.array([0]), torch.device("cpu"), torch.float32)
+    photos = ResidentPhotos(OnePhoto(asked.regions), np.array([0]), torch.device("cpu"), torch.float32, length=0)
     features, _, _ = photos.at(torch.tensor([0]), photos.most)
     words = torch.tensor([answerer.vocabulary.encode_question(asked.question)])
     with torch.no_grad():

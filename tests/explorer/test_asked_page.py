@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tallybox import Counter, PresenceCounter
 from tallybox.explorer.asked import asked_page, counting_of_answer, region_labels
@@ -20,9 +21,11 @@ def test_regions_are_named_by_what_they_look_like(asked):
 
 
 def test_the_count_is_that_of_the_first_glimpse(asked):
+    sharpness = shipped_answerer().model.config.presence_sharpness
+    torch.testing.assert_close(asked.relevance, sharpness * asked.glimpses[:, 0])
     counter = shipped_answerer().counter
     counting = counting_of_answer(asked, counter)
-    assert counting["scores"] == pytest.approx(asked.glimpses[:, 0].sigmoid().tolist())
+    assert counting["scores"] == pytest.approx(asked.relevance.sigmoid().tolist())
     assert sum(counting["presence"]) == pytest.approx(counting["count"], abs=1e-4)
     assert sum(counting["distribution"]) == pytest.approx(1, abs=1e-4)
     assert counting["steps"][-1]["title"] == f"The answer: {asked.answer}"

@@ -5,7 +5,7 @@ import pytest
 
 from tallybox.detections.suppression import nms, pairwise_iou
 from tallybox.photos import read_photo, sample_photos
-from tallybox.photos.features import above_least_logit, choose_regions, region_features
+from tallybox.photos.features import choose_regions, evidence, region_features
 from tests.support.photos import embedded_detector
 from tests.support.shared_data import data_folder
 
@@ -25,13 +25,18 @@ def test_features_are_the_logits_of_objectness_and_categories(regions):
         assert (np.diff(one.scores) <= 0).all()
 
 
-def test_features_for_questions_begin_at_zero(regions):
+def test_evidence_is_the_log_odds_of_an_object_and_of_one_of_each_category(regions):
     for one in regions:
-        above = above_least_logit(one.features)
-        assert above.dtype == np.float32
-        assert 0 <= above.min() < 0.01
-        np.testing.assert_allclose(above - 13.8155, one.features, atol=0.01)
-    assert above_least_logit(np.array([-13.82], np.float16)) == 0  # half precision rounds the least logit
+        found = evidence(one.features)
+        assert found.dtype == np.float32
+        assert found.min() == 0
+        objectness, categories = np.split(1 / (1 + np.exp(-one.features.astype(np.float64))), [1], axis=1)
+        probability = np.concatenate((objectness, objectness * categories), axis=1)
+        log_odds = np.log(probability / (1 - probability))
+        likely = log_odds > -5
+        np.testing.assert_allclose(found[likely], (log_odds[likely] + 5) / 4, rtol=1e-5)
+        assert not found[~likely].any()
+        np.testing.assert_array_equal(found[:, 1:].argmax(1), categories.argmax(1))
 
 
 def test_regions_are_ten_to_thirty_six_and_apart(regions):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from tallybox.vqa.configuration import ModelConfig
-from tallybox.vqa.model import Batch, DataSizes, VqaModel, unit_length
+from tallybox.vqa.model import Batch, DataSizes, VqaModel, scale_features
 
 SIZES = DataSizes(words=12, answers=6, features=5, proposals=9)
 SMALL = {"embedding": 4, "question": 7, "attention": 6, "classifier": 8, "max_objects": 4}
@@ -35,7 +35,7 @@ def random_batch(questions: int = 4, proposals: int = 9, words: int = 5, seed: i
     numbers[0], lengths[0] = proposals, words
     token = torch.randint(0, SIZES.words + 1, (questions, words), generator=g)
     return Batch(
-        unit_length(torch.rand(questions, proposals, SIZES.features, generator=g)).double(),
+        scale_features(torch.rand(questions, proposals, SIZES.features, generator=g), length=1).double(),
         torch.cat((corner, corner + size), -1),
         torch.arange(proposals) < numbers[:, None],
         token * (torch.arange(words) < lengths[:, None]),

@@ -15,7 +15,7 @@ ORDER = [np.array([4, 0, 7, 7]), np.array([1, 20, 3, 9])]
 @pytest.fixture(params=[Examples, StreamedExamples])
 def examples(request):
     data = tiny_data()
-    return request.param(data.questions, data.store, CPU, torch.float32)
+    return request.param(data.questions, data.store, CPU, torch.float32, length=1)
 
 
 def test_batches_hold_what_the_store_and_the_questions_hold(examples):
@@ -49,7 +49,7 @@ def test_two_processes_get_the_halves_of_a_batch_padded_alike(examples):
 def test_only_photos_that_are_asked_about_take_memory():
     data = tiny_data()
     rows = np.array([2, 5])
-    photos = ResidentPhotos(data.store, rows, CPU, torch.float32)
+    photos = ResidentPhotos(data.store, rows, CPU, torch.float32, length=1)
     sizes = data.store.offsets[1:] - data.store.offsets[:-1]
     assert len(photos.features) == sizes[rows].sum()
     features, boxes, mask = photos.at(torch.tensor([5]), width=9)
@@ -62,15 +62,15 @@ def test_only_photos_that_are_asked_about_take_memory():
 def test_questions_of_a_test_split_have_no_answers(examples):
     data = tiny_data()
     asked = type(data.questions)(*list(vars(data.questions).values())[:4], None)
-    unanswered = type(examples)(asked, data.store, CPU, torch.float32)
+    unanswered = type(examples)(asked, data.store, CPU, torch.float32, length=1)
     assert (next(unanswered.batches(ORDER)).answers == -1).all()
 
 
 def test_photos_that_do_not_fit_are_streamed(monkeypatch):
     data = tiny_data()
-    assert isinstance(place_examples(data.questions, data.store, CPU, torch.float32), Examples)
+    assert isinstance(place_examples(data.questions, data.store, CPU, torch.float32, length=1), Examples)
     monkeypatch.setattr(batches, "free_bytes", lambda device: 100)
-    assert isinstance(place_examples(data.questions, data.store, CPU, torch.float32), StreamedExamples)
+    assert isinstance(place_examples(data.questions, data.store, CPU, torch.float32, length=1), StreamedExamples)
 
 
 def test_an_epoch_shows_each_question_at_most_once_and_another_epoch_in_another_order():

@@ -64,4 +64,11 @@ def test_the_counting_layers_take_the_first_glimpse_through_a_logistic():
         component.counter.logits = False
         expected = component.counter(batch.features[..., 0].sigmoid(), batch.boxes, batch.mask)
         torch.testing.assert_close(got, expected)
+        sharper = count_component(ModelConfig(name=name, presence_sharpness=3), most_proposals=9)
+        factor = 3 if name == "presence" else 1  # the paper's component takes the glimpse as it is
+        assert torch.equal(sharper.log_odds(batch.features), factor * batch.features[..., 0])
+        plain = count_component(ModelConfig(name=name), most_proposals=9)
+        torch.testing.assert_close(
+            sharper(batch.features, batch.boxes, batch.mask), plain(factor * batch.features, batch.boxes, batch.mask)
+        )
     assert count_component(ModelConfig(name="baseline"), 9) is None

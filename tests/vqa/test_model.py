@@ -11,7 +11,7 @@ from torch import nn
 
 from tallybox.distributed import SharedBatchNorm, SharedDropout
 from tallybox.vqa.configuration import ModelConfig
-from tallybox.vqa.model import Batch, DataSizes, VqaModel, unit_length
+from tallybox.vqa.model import Batch, DataSizes, VqaModel, scale_features
 from tests.support.vqa_batches import MODELS, SIZES, random_batch, small_model
 
 
@@ -180,9 +180,11 @@ def test_dropout_of_one_half_stands_before_the_gru_and_every_linear_layer_but_th
     assert all(taken.values()), taken
 
 
-def test_unit_length_of_half_precision_features():
+def test_half_precision_features_are_scaled_or_left():
     features = torch.tensor([[300.0, 400.0], [0.0, 0.0]]).half()
-    torch.testing.assert_close(unit_length(features), torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
+    torch.testing.assert_close(scale_features(features, length=1), torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
+    torch.testing.assert_close(scale_features(features, length=5), torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    assert torch.equal(scale_features(features, length=0), features.float())
 
 
 def test_initial_weights_follow_glorot_and_an_unknown_word_says_nothing():

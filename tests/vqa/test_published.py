@@ -10,7 +10,7 @@ from torch import nn
 
 from tallybox import compat
 from tallybox.errors import InputError
-from tallybox.vqa.model import Batch, unit_length
+from tallybox.vqa.model import Batch, scale_features
 from tallybox.vqa.published import load_published
 
 WORDS, ANSWERS, EMBEDDING, QUESTION, FEATURES, HIDDEN, CLASSIFIER, OBJECTS = 7, 5, 4, 6, 9, 8, 10, 3
@@ -74,7 +74,7 @@ def batch_without_padding() -> Batch:
     g = torch.Generator().manual_seed(4)
     corners = torch.rand(3, 6, 2, generator=g)
     return Batch(
-        unit_length(torch.rand(3, 6, FEATURES, generator=g)),
+        scale_features(torch.rand(3, 6, FEATURES, generator=g), length=1),
         torch.cat((corners, corners + 0.5), -1),
         torch.ones(3, 6, dtype=torch.bool),
         torch.tensor([[1, 2, 3], [4, 0, 0], [5, 7, 0]]),

@@ -18,12 +18,12 @@ from tallybox.asking.shipped import SHIPPED_MODEL
 from tallybox.counter.module import Counter
 from tallybox.errors import InputError
 from tallybox.photos.detector import DarknetDetector, YoloV4Tiny
-from tallybox.photos.features import RegionFeatures, above_least_logit, region_features
+from tallybox.photos.features import RegionFeatures, evidence, region_features
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.counting_components import FirstGlimpse
-from tallybox.vqa.model import Batch, unit_length
+from tallybox.vqa.model import Batch, scale_features
 from tallybox.vqa.vocabulary import Vocabulary
 
 RUNNERS_UP = 4
@@ -37,7 +37,8 @@ class Asked:
     answers: tuple[tuple[str, float], ...]  # with their probabilities, the most probable first
     unknown_words: tuple[str, ...]  # of the question: the answer does not rest on them
     regions: RegionFeatures
-    glimpses: Tensor  # [R, G] before softmax; the first is what is counted with
+    glimpses: Tensor  # [R, G] before softmax
+    relevance: Tensor  # [R] log-odds that a region is asked for: what is counted from
 
     @property
     def answer(self) -> str:
@@ -107,9 +108,9 @@ class Answerer:
         read = read_question(question, self.vocabulary)
         regions = self.look(photo) if isinstance(photo, Photo) else photo
         # Half precision, as the store that the model learned from has it.
-        features = torch.from_numpy(above_least_logit(regions.features).astype(np.float16))
+        features = torch.from_numpy(evidence(regions.features).astype(np.float16))
         batch = Batch(
-            features=unit_length(features).unsqueeze(0),
+            features=scale_features(features, self.model.config.feature_length).unsqueeze(0),
             boxes=torch.from_numpy(regions.boxes_xyxy).unsqueeze(0),
             mask=torch.ones(1, len(features), dtype=torch.bool),
             words=torch.tensor([read.places]),
@@ -119,4 +120,6 @@ class Answerer:
             logits, glimpses = self.model.answer(batch)
             probabilities, places = logits[0].softmax(-1).topk(min(1 + RUNNERS_UP, logits.shape[1]))
         answers = zip((self.vocabulary.answers[place] for place in places), probabilities.tolist(), strict=True)
-        return Asked(read.text, tuple(answers), read.unknown, regions, glimpses[0])
+        count = self.model.count
+        relevance = count.log_odds(glimpses) if isinstance(count, FirstGlimpse) else glimpses[..., 0]
+        return Asked(read.text, tuple(answers), read.unknown, regions, glimpses[0], relevance[0])

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from tallybox.counter.layout import Layout
-from tallybox.counter.proposals import Proposals
+from tallybox.counter.once import differentiable_once
+from tallybox.counter.proposals import Proposals, as_dtype
 
 
 def count_forward(
@@ -99,7 +99,7 @@ class CountFunction(torch.autograd.Function):
         return features, count
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, grad_features: Tensor | None, grad_count: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of attention, boxes and weight."""
         run: Any = count_backward_operator if torch.compiler.is_compiling() else count_backward
@@ -117,7 +117,7 @@ def fused_count_and_features(
 ) -> tuple[Tensor, Tensor]:
     """Return the count ``[...]`` and features ``[..., max_objects + 1]`` by a fused backend."""
     attention, boxes, mask, _ = proposals
-    weight = weight.to(attention.dtype).contiguous()
+    weight = as_dtype(weight, attention.dtype).contiguous()
     layout = Layout.of(
         weight.shape[:-2], attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]])
     )

@@ -13,6 +13,7 @@ import torch
 from tallybox.errors import BackendError, InputError
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
+BACKENDS = get_args(Backend)
 
 # More boxes than this are slower in the CUDA kernel than they are worth: one block walks all N³ steps of an image.
 MOST_BOXES_IN_TRITON = 512
@@ -35,8 +36,8 @@ class BackendWarning(UserWarning):
 
 def check_backend(backend: str) -> None:
     """Raise unless ``backend`` is a known name."""
-    if backend not in get_args(Backend):
-        names = ", ".join(f'"{name}"' for name in get_args(Backend))
+    if backend not in BACKENDS:
+        names = ", ".join(f'"{name}"' for name in BACKENDS)
         raise InputError(f"backend must be one of {names}, but got {backend!r}")
 
 

@@ -31,7 +31,7 @@ def asked_page(asked: Asked, photo: Photo, counter: Counter | PresenceCounter) -
 
 def counting_of_answer(asked: Asked, counter: Counter | PresenceCounter) -> Counting:
     """Return how the first glimpse was counted, with the answer that came of it."""
-    logits = asked.glimpses[:, 0].numpy()
+    logits = asked.relevance.numpy()
     counting = counting_of_component(asked.question, asked.regions.boxes_xyxy, logits, counter)
     labels = region_labels(asked.regions)
     return {

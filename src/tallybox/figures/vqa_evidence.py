@@ -41,7 +41,8 @@ def draw_learning_curves(path: Path, experiments: Mapping[str, Results]) -> None
                 axes.set(title=label, xlabel="epochs")
                 axes.grid(alpha=0.3)
             row[0].set_ylabel(name)
-        grid[0][0].legend(loc="lower right")
+        lines, names = grid[0][0].get_legend_handles_labels()
+        figure.legend(lines, names, loc="outside lower center", ncols=len(names))
 
 
 def _draw_curve(axes: Axes, curves: list[list[dict[str, float]]], key: str, model: str, colour: str) -> None:
@@ -92,7 +93,7 @@ def draw_trained_presence(path: Path, experiments: Mapping[str, Results]) -> Non
                     axes.plot(x, y, color=colour, lw=1, alpha=0.8, label=name if number == 0 else None)
         decorate(row, 0, last=True)
         row[0].set_ylabel("")
-        row[0].legend()
+        row[0].legend(loc="lower right")
 
 
 def draw_examples(path: Path, results: Results) -> None:

@@ -23,7 +23,7 @@ SAME_REGION = 0.7
 FEWEST, MOST = 10, 36
 LEAST_SCORE = 0.03  # of the regions after the first ten
 NEAREST_PROBABILITY = 1e-6  # to 0 and 1, before the logit is taken
-LEAST_LOGIT = float(np.log(NEAREST_PROBABILITY / (1 - NEAREST_PROBABILITY)))
+LEAST_EVIDENCE, EVIDENCE_UNIT = -5.0, 4.0  # log-odds
 FIRST_LOOK = 200  # best proposals that suppression begins with; the others rarely matter
 
 
@@ -48,17 +48,22 @@ def region_features(detector: DarknetDetector, photos: Sequence[Photo]) -> list[
     ]
 
 
-def above_least_logit(logits: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Count region features ``[..., F]`` from the least logit there is, which is what VQA models learn from.
+def evidence(features: NDArray[np.floating]) -> NDArray[np.float32]:
+    """Turn region features ``[..., 1 + C]`` into what VQA models learn from: evidence for an object and each category.
 
-    A category that is surely absent is then 0. As logits, most categories lie near -13.8 (half of them below -11 in
-    COCO's photos), and would outweigh what differs once features are scaled to length 1.
+    A category's is that there is an object *and* that it is one: the log-odds of both, counted from a probability of
+    0.7 %, in units of 4. Whatever is less probable is 0. As they come, most categories have logits near -13.8 (half of
+    them below -11 in COCO's photos), which would outweigh what differs.
 
-    >>> above_least_logit(np.array([-13.8155, 0.0, 2.0])).round(2)
-    array([ 0.  , 13.82, 15.82], dtype=float32)
+    >>> evidence(np.array([2.0, 3.0, -9.0])).round(2)
+    array([1.75, 1.63, 0.  ], dtype=float32)
     """
-    above: NDArray[np.float32] = (logits.astype(np.float32) - np.float32(LEAST_LOGIT)).clip(0)
-    return above
+    probability = 1 / (1 + np.exp(-features.astype(np.float64)))
+    probability[..., 1:] *= probability[..., :1]
+    clipped = probability.clip(NEAREST_PROBABILITY, 1 - NEAREST_PROBABILITY)
+    log_odds = np.log(clipped) - np.log1p(-clipped)
+    found: NDArray[np.float32] = ((log_odds - LEAST_EVIDENCE).clip(0) / EVIDENCE_UNIT).astype(np.float32)
+    return found
 
 
 def _regions(corners: Tensor, objectness: Tensor, classes: Tensor, photo: Photo) -> RegionFeatures:

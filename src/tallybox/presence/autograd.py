@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from tallybox.counter.layout import Layout
+from tallybox.counter.once import differentiable_once
 from tallybox.presence.table import counters_and_segments, state_size_cpu, state_size_cuda, table_size
 from tallybox.presence.weights import PresenceWeights
 
@@ -126,7 +126,7 @@ class PresenceFunction(torch.autograd.Function):
         return features, presence, distribution
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(
         ctx: Any, grad_features: Tensor | None, grad_presence: Tensor | None, grad_distribution: Tensor | None
     ) -> tuple[Tensor | None, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from tallybox.checks import check_count, check_floating, check_proposal_shapes, check_proposal_values
 from tallybox.counter.dispatch import Backend, choose_backend
 from tallybox.counter.functional import for_every_head
-from tallybox.counter.proposals import Proposals, prepare_proposals
+from tallybox.counter.proposals import Proposals, as_dtype, prepare_proposals
 from tallybox.errors import InputError, InputTypeError
 from tallybox.geometry import box_iou
 from tallybox.presence.autograd import fused_presence
@@ -66,7 +66,7 @@ def presence_results(
 ) -> PresenceResults:
     """Count checked proposals by the backend that serves them."""
     attention, boxes, mask, _ = proposals
-    weights = PresenceWeights(*(weight.to(attention.dtype) for weight in weights))
+    weights = PresenceWeights(*(as_dtype(weight, attention.dtype) for weight in weights))
     choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=0)
     if choice.backend != "reference":
         return PresenceResults(*fused_presence(attention, boxes, mask, weights, max_objects, logits, choice.backend))

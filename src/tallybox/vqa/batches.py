@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tallybox.distributed import Processes
-from tallybox.vqa.model import Batch, unit_length
+from tallybox.vqa.model import Batch, scale_features
 from tallybox.vqa.prepared import Proposals, Questions
 
 Rows = NDArray[np.int64]
@@ -55,9 +55,9 @@ class LabelledBatch(NamedTuple):
 
 
 class ResidentPhotos:
-    """The proposals of the photos that are asked about, in a device's memory, scaled to length 1."""
+    """The proposals of the photos that are asked about, in a device's memory, scaled to a length."""
 
-    def __init__(self, store: PhotoStore, rows: Rows, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, store: PhotoStore, rows: Rows, device: torch.device, dtype: torch.dtype, length: float) -> None:
         counts = photo_sizes(store)[rows]
         self.counts = counts
         self.most = int(counts.max(initial=1))
@@ -74,7 +74,7 @@ class ResidentPhotos:
             wanted = np.concatenate([np.arange(*store.offsets[row : row + 2]) for row in rows[some]])
             target = slice(int(starts[first]), int(starts[first]) + len(wanted))
             read = torch.from_numpy(np.asarray(store.features[wanted])).to(device)
-            self.features[target] = unit_length(read).to(dtype)
+            self.features[target] = scale_features(read, length).to(dtype)
             self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[wanted])).to(device)
 
     def widest(self, rows: Rows) -> int:
@@ -95,10 +95,12 @@ class ResidentPhotos:
 class Examples:
     """Questions about photos that lie in a device's memory."""
 
-    def __init__(self, questions: Questions, store: PhotoStore, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, questions: Questions, store: PhotoStore, device: torch.device, dtype: torch.dtype, length: float
+    ) -> None:
         self.questions = questions
         self.device = device
-        self.photos = ResidentPhotos(store, np.unique(questions.images), device, dtype)
+        self.photos = ResidentPhotos(store, np.unique(questions.images), device, dtype, length)
         self.images, self.words, self.lengths = (
             torch.from_numpy(values).to(device) for values in (questions.images, questions.words, questions.lengths)
         )
@@ -122,11 +124,14 @@ class Examples:
 class StreamedExamples:
     """Questions about photos that are read from the store while earlier ones are computed with."""
 
-    def __init__(self, questions: Questions, store: PhotoStore, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, questions: Questions, store: PhotoStore, device: torch.device, dtype: torch.dtype, length: float
+    ) -> None:
         self.questions = questions
         self.store = store
         self.device = device
         self.dtype = dtype
+        self.length = length
 
     def batches(self, order: Iterable[Rows], processes: Processes = ALONE) -> Iterator[LabelledBatch]:
         """Yield this process's part of batches in order, padded to what is longest in the whole batch."""
@@ -134,7 +139,7 @@ class StreamedExamples:
             features, boxes, mask, words, lengths, answers = (
                 value.to(self.device, non_blocking=True) for value in host
             )
-            batch = Batch(unit_length(features).to(self.dtype), boxes, mask, words, lengths)
+            batch = Batch(scale_features(features, self.length).to(self.dtype), boxes, mask, words, lengths)
             yield LabelledBatch(batch, answers)
 
     def _read(self, whole: Rows, processes: Processes) -> list[Tensor]:
@@ -165,13 +170,16 @@ def no_answers(rows: Tensor) -> Tensor:
 
 
 def place_examples(
-    questions: Questions, store: PhotoStore, device: torch.device, dtype: torch.dtype
+    questions: Questions, store: PhotoStore, device: torch.device, dtype: torch.dtype, length: float
 ) -> Examples | StreamedExamples:
-    """Put photos into a device's memory where they fit, else read them when they are needed."""
+    """Put photos into a device's memory where they fit, else read them when they are needed.
+
+    Features are scaled to ``length`` (L2), or left as they are if it is 0.
+    """
     counts = photo_sizes(store)[np.unique(questions.images)]
     needed = int(counts.sum()) * (store.features.shape[1] * dtype.itemsize + 16)
     fits = needed < free_bytes(device)
-    return (Examples if fits else StreamedExamples)(questions, store, device, dtype)
+    return (Examples if fits else StreamedExamples)(questions, store, device, dtype, length)
 
 
 def free_bytes(device: torch.device) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -27,6 +28,8 @@ class ModelConfig:
     classifier: int = 1024  # hidden units before the answers
     dropout: float = 0.5  # before the GRU and every linear layer but the one after the count
     max_objects: int = 10  # the count component's, and how many proposals the paper's takes
+    feature_length: float = 1.0  # L2, that each proposal's features are scaled to; 0 leaves them as they are
+    presence_sharpness: float = 1.0  # times the first glimpse before softmax, as log-odds for the presence counter
 
     def __post_init__(self) -> None:
         _check_choice("name", self.name, get_args(ModelName))
@@ -34,6 +37,10 @@ class ModelConfig:
             check_count(name, getattr(self, name))
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout must be in [0, 1), but got {self.dropout}")
+        if not 0 <= self.feature_length < math.inf:
+            raise InputError(f"feature_length must be 0 or more, but got {self.feature_length}")
+        if not 0 < self.presence_sharpness < math.inf:
+            raise InputError(f"presence_sharpness must be above 0, but got {self.presence_sharpness}")
 
 
 @dataclass(frozen=True)

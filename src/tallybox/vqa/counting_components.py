@@ -23,16 +23,21 @@ class CountComponent(nn.Module):
 
 
 class FirstGlimpse(CountComponent):
-    """A counting layer that looks at the first glimpse, through a logistic."""
+    """A counting layer that looks at the first glimpse, times ``sharpness``, through a logistic."""
 
-    def __init__(self, counter: Counter | PresenceCounter, features: int) -> None:
+    def __init__(self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0) -> None:
         super().__init__()
         self.counter = counter
         self.features = features
+        self.sharpness = sharpness
+
+    def log_odds(self, glimpses: Tensor) -> Tensor:
+        """Return what the layer counts from, ``[B, N, G]`` to ``[B, N]``."""
+        return glimpses[..., 0] * self.sharpness
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
         """Return the layer's features, ``[B, features]``."""
-        features: Tensor = self.counter(glimpses[..., 0], boxes, mask)
+        features: Tensor = self.counter(self.log_odds(glimpses), boxes, mask)
         return features
 
 
@@ -61,7 +66,8 @@ def count_component(config: ModelConfig, most_proposals: int) -> CountComponent 
         case "counting":
             return FirstGlimpse(Counter(objects, logits=True), features=objects + 1)
         case "presence":
-            return FirstGlimpse(PresenceCounter(objects, logits=True), features=objects + 2)
+            counter = PresenceCounter(objects, logits=True)
+            return FirstGlimpse(counter, features=objects + 2, sharpness=config.presence_sharpness)
 
 
 def batched_nms(boxes_xyxy: Tensor, scores: Tensor, mask: Tensor, iou_threshold: float) -> Tensor:

@@ -19,7 +19,7 @@ from tallybox.vqa.counting_components import count_component
 class Batch(NamedTuple):
     """What a model is asked."""
 
-    features: Tensor  # [B, N, F], each proposal's of length 1 (L2)
+    features: Tensor  # [B, N, F], scaled as the model's configuration says
     boxes: Tensor  # [B, N, 4] corners, any unit
     mask: Tensor  # [B, N] bool, True for a real proposal
     words: Tensor  # [B, L] places in the vocabulary, 0 for none
@@ -69,13 +69,13 @@ class VqaModel(nn.Module):
         return self.classifier(seen, question, count), glimpses
 
 
-def unit_length(features: Tensor) -> Tensor:
-    """Scale each proposal's features to length 1 (L2), ``[..., F]`` to ``[..., F]``, in float32.
+def scale_features(features: Tensor, length: float) -> Tensor:
+    """Scale each proposal's features to a length (L2), or not if that is 0: ``[..., F]`` to ``[..., F]``, in float32.
 
-    >>> unit_length(torch.tensor([[3.0, 4.0]]))
+    >>> scale_features(torch.tensor([[3.0, 4.0]]), length=1)
     tensor([[0.6000, 0.8000]])
     """
-    return nn.functional.normalize(features.float(), dim=-1)
+    return nn.functional.normalize(features.float(), dim=-1) * length if length else features.float()
 
 
 def at_least_float32(values: Tensor) -> Tensor:

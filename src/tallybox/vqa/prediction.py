@@ -36,7 +36,7 @@ def predict(
             f"but got {store.features.shape[1]}"
         )
     dtype = computing_dtype(checkpoint.config.training.precision, device)
-    examples = place_examples(questions, store, device, dtype)
+    examples = place_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
     model = model.to(device, torch.float64 if dtype == torch.float64 else torch.float32).eval()
     places: list[int] = []
     with torch.inference_mode(), computing_in(dtype, device):

@@ -50,15 +50,17 @@ def counting_examples(
     rows = np.array([places[key] for key in question_ids], np.int64)
     if not len(rows):
         raise InputError(f'split {split} must have a question that starts with "how many", but has none')
-    batch = next(StreamedExamples(questions, store, torch.device("cpu"), torch.float32).batches([rows])).batch
+    length = checkpoint.config.model.feature_length
+    examples = StreamedExamples(questions, store, torch.device("cpu"), torch.float32, length)
+    batch = next(examples.batches([rows])).batch
     with torch.no_grad():
         logits, glimpses = model.answer(batch)
-        trace = model.count.counter.explain(glimpses[..., 0], batch.boxes, batch.mask).to_dict()
-    examples = []
+        trace = model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask).to_dict()
+    shown = []
     for place, row in enumerate(rows):
         record, kept = records[row], trace["mask"][place]
         real = [k for k, is_real in enumerate(kept) if is_real]
-        examples.append(
+        shown.append(
             {
                 "question": record.text,
                 "question_id": record.question_id,
@@ -72,4 +74,4 @@ def counting_examples(
                 "truth": None if record.answers is None else Tally(record.answers).most_common(1)[0][0],
             }
         )
-    return examples
+    return shown

@@ -80,7 +80,7 @@ class Training:
             RunFolder(folder, config.to_dict() | described)
         torch.manual_seed(config.training.seed)
         self.learner = Learner(VqaModel(config.model, data.sizes), config.training, device)
-        self.examples = place_examples(questions, data.store, device, self.learner.dtype)
+        self.examples = place_examples(questions, data.store, device, self.learner.dtype, config.model.feature_length)
         self.graphed: GraphedSteps | None = None
         if config.training.fast and device.type == "cuda":
             self.learner.compile()
