@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from tallybox.activation import activation_knots
 from tallybox.checks import check_values
-from tallybox.counter.cpu.threads import small_operations
+from tallybox.counter.cpu.threads import kernel_threads, small_operations
 from tallybox.counter.dispatch import Backend
 from tallybox.errors import InputError
 from tallybox.presence.weights import PresenceFunctions
@@ -59,8 +62,52 @@ def build_models(settings: int, config: ToyConfig, backend: Backend) -> nn.Modul
     )
 
 
+class Learner:
+    """One model for all settings, and Adam.
+
+    By torch's function, not its class: that imports what compiles graphs, 2 s of a command that takes 15.
+    """
+
+    def __init__(self, model: nn.Module, rate: Callable[[int], float]) -> None:
+        self.model = model
+        self.rate = rate  # at each step
+        self.step = 0
+        self.parameters: list[Tensor] = list(model.parameters())
+        self.means = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.squares = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.steps = [torch.zeros((), device=parameter.device) for parameter in self.parameters]
+
+    def learn(self, images: ToyImages) -> None:
+        """Learn from one batch."""
+        gradients = torch.autograd.grad(loss_of(self.model, images), self.parameters)
+        with torch.no_grad():
+            adam(
+                self.parameters,
+                list(gradients),
+                self.means,
+                self.squares,
+                [],
+                self.steps,
+                fused=self.steps[0].device.type in ("cpu", "cuda"),
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=self.rate(self.step),
+                weight_decay=0.0,
+                eps=1e-8,
+                maximize=False,
+            )
+        self.step += 1
+
+    def right(self, images: ToyImages) -> Tensor:
+        """Return the share of right answers on one fresh batch, ``[M]``."""
+        with torch.no_grad():
+            answer: Tensor = self.model(images.attention, images.boxes).argmax(-1)
+        return (answer == images.count).float().mean(-1)
+
+
 class Training:
-    """All models for all settings, their optimiser and their images."""
+    """All models for all settings, and their images."""
 
     def __init__(
         self,
@@ -76,13 +123,16 @@ class Training:
         self.noise = torch.tensor([setting.noise for setting in settings], device=device)
         self.generator = torch.Generator(device).manual_seed(seed)
         self.models = build_models(len(settings), config, backend).to(device)
-        presence = list(self.models["presence"].parameters())
-        paper = [*self.models["counter"].parameters(), *self.models["baseline"].parameters()]
-        groups: list[dict[str, Any]] = [{"params": paper}, {"params": presence, "lr": config.presence_learning_rate}]
-        self.optimiser = torch.optim.Adam(groups, lr=config.learning_rate, fused=device.type in ("cpu", "cuda"))
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(
-            self.optimiser, [lambda step: 1.0, lambda step: one_cycle(step / config.iterations)]
-        )
+
+        def of_paper(step: int) -> float:
+            return config.learning_rate
+
+        def of_presence(step: int) -> float:
+            return config.presence_learning_rate * one_cycle(step / config.iterations)
+
+        self.learners = {
+            name: Learner(model, of_presence if name == "presence" else of_paper) for name, model in self.models.items()
+        }
 
     def draw(self) -> ToyImages:
         """Draw a batch of images of each setting."""
@@ -95,17 +145,9 @@ class Training:
         )
 
     def learn(self, images: ToyImages) -> None:
-        """Learn from one batch."""
-        self.optimiser.zero_grad()
-        total_loss(self.models, images).backward()
-        self.optimiser.step()
-        self.schedule.step()
-
-    def right(self, images: ToyImages) -> Tensor:
-        """Return each model's share of right answers on one fresh batch: ``[models, M]``."""
-        with torch.no_grad():
-            answers = [model(images.attention, images.boxes).argmax(-1) for model in self.models.values()]
-        return torch.stack([(answer == images.count).float().mean(-1) for answer in answers])
+        """Let every model learn from one batch."""
+        for learner in self.learners.values():
+            learner.learn(images)
 
     def presence(self) -> PresenceFunctions:
         """Return the presence counter's functions, each ``[M, heads, ...]``."""
@@ -133,16 +175,21 @@ def train_settings(
     ``on_step`` hears how many of ``config.iterations + config.evaluation_batches`` steps are done.
     """
     training = Training(settings, seed, config, device=device, backend=backend)
-    right = torch.zeros(len(training.models), len(settings), device=device)
-    batches = drawn_ahead(training, config.iterations + config.evaluation_batches)
-    with small_operations(), check_values("never"):  # what is drawn is known to be good
-        for step, images in enumerate(batches):
-            if step < config.iterations:
-                training.learn(images)
-            else:
-                right += training.right(images)
+    learners = training.learners
+    right = {name: torch.zeros(len(settings), device=device) for name in learners}
+    # What is drawn is known to be good.
+    with side_by_side(device) as run, check_values("never"):
+        (images,) = run([training.draw])
+        for step in range(config.iterations + config.evaluation_batches):
+            learning = step < config.iterations
+            # Presence counting takes longest, so it begins first; the next batch is drawn meanwhile.
+            work = [partial(one.learn if learning else one.right, images) for one in reversed(learners.values())]
+            *shares, images = run([*work, training.draw])
+            if not learning:
+                for name, share in zip(reversed(learners), shares, strict=True):
+                    right[name] += share
             on_step(step + 1)
-    accuracy = (right / max(config.evaluation_batches, 1)).cpu()
+    accuracy = {name: (share / max(config.evaluation_batches, 1)).cpu() for name, share in right.items()}
     knots = training.activations().cpu()
     presence = {name: f.cpu() for name, f in training.presence()._asdict().items()}
     return [
@@ -150,7 +197,7 @@ def train_settings(
             setting.side_length,
             setting.noise,
             seed,
-            {name: round(accuracy[number, i].item(), 5) for number, name in enumerate(training.models)},
+            {name: round(share[i].item(), 5) for name, share in accuracy.items()},
             rounded(knots[i].tolist(), 5),
             {name: rounded(f[i].tolist(), 3) for name, f in presence.items()},
         )
@@ -158,19 +205,22 @@ def train_settings(
     ]
 
 
-def drawn_ahead(training: Training, batches: int) -> Iterator[ToyImages]:
-    """Yield fresh batches, on a CPU each drawn while the one before is learned from."""
-    if training.side_length.device.type != "cpu":  # a GPU works through its queue in order
-        for _ in range(batches):
-            yield training.draw()
+@contextmanager
+def side_by_side(device: torch.device) -> Iterator[Callable[[list[Callable[[], Any]]], list[Any]]]:
+    """Give a function that calls functions and returns their results, on a CPU several at once, each on one thread.
+
+    That leaves no core idle while small operations run; kernels that share one batch out among cores do.
+    """
+    if device.type != "cpu" or kernel_threads() == 1:  # a GPU works through its queue in order
+        with small_operations():
+            yield lambda functions: [function() for function in functions]
         return
-    with ThreadPoolExecutor(max_workers=1) as drawing:
-        waiting = drawing.submit(training.draw)
-        for left in range(batches - 1, -1, -1):
-            images = waiting.result()
-            if left:
-                waiting = drawing.submit(training.draw)
-            yield images
+    with ThreadPoolExecutor(kernel_threads()) as threads, small_operations():
+
+        def run(functions: list[Callable[[], Any]]) -> list[Any]:
+            return [waiting.result() for waiting in [threads.submit(function) for function in functions]]
+
+        yield run
 
 
 def rounded(values: Any, digits: int) -> Any:
@@ -186,10 +236,8 @@ def one_cycle(done: float) -> float:
     return 0.5 + 0.5 * math.cos(math.pi * min((done - rise) / (1 - rise), 1.0))
 
 
-def total_loss(models: nn.ModuleDict, images: ToyImages) -> Tensor:
-    """Cross-entropy, a mean over each setting's images and a sum over settings and models: they stay independent."""
-    loss = torch.zeros((), device=images.count.device)
-    for model in models.values():
-        scores = model(images.attention, images.boxes)
-        loss = loss + nn.functional.cross_entropy(scores.flatten(0, 1), images.count.flatten(), reduction="sum")
+def loss_of(model: nn.Module, images: ToyImages) -> Tensor:
+    """Cross-entropy, a mean over each setting's images and a sum over settings: they stay independent."""
+    scores = model(images.attention, images.boxes)
+    loss = nn.functional.cross_entropy(scores.flatten(0, 1), images.count.flatten(), reduction="sum")
     return loss / images.count.shape[1]
