@@ -56,7 +56,7 @@ def evidence(features: NDArray[np.floating]) -> NDArray[np.float32]:
     them below -11 in COCO's photos), which would outweigh what differs.
 
     >>> evidence(np.array([2.0, 3.0, -9.0])).round(2)
-    array([1.75, 1.63, 0.  ], dtype=float32)
+    array([1.75, 1.66, 0.  ], dtype=float32)
     """
     probability = 1 / (1 + np.exp(-features.astype(np.float64)))
     probability[..., 1:] *= probability[..., :1]
