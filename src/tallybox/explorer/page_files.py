@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from string import Template
 
 from fastapi import FastAPI, Response
 
 from tallybox.explorer.bundle import asset
 from tallybox.explorer.limits import Refused
 
+# What each page loads and is called, and what it says where scripts do not run.
+PAGES = {
+    "/": {
+        "name": "explorer",
+        "title": "see it count",
+        "without_scripts": "The explorer needs JavaScript. The service does not: see /docs.",
+    },
+    "/docs": {
+        "name": "docs",
+        "title": "the HTTP service",
+        "without_scripts": 'The description itself is at <a href="/openapi.json">/openapi.json</a>.',
+    },
+}
 KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -17,15 +31,15 @@ def add_page(api: FastAPI) -> None:
     folder = files("tallybox.explorer") / "assets"
     names = [entry.name for entry in folder.iterdir() if entry.name.endswith(tuple(KINDS))]
     loaded = {name: asset(name) for name in names}
-    pages = {"/": asset("explorer.html"), "/docs": asset("docs.html")}
+    frame = Template(asset("page.html"))
 
     def add(path: str, text: str) -> None:
         @api.get(path, include_in_schema=False)
         async def page() -> Response:
             return Response(text, media_type="text/html; charset=utf-8")
 
-    for path, text in pages.items():
-        add(path, text)
+    for path, shown in PAGES.items():
+        add(path, frame.substitute(shown))
 
     @api.get("/assets/{name}", include_in_schema=False)
     async def file(name: str) -> Response:
