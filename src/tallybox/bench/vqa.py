@@ -134,7 +134,9 @@ class Steps:
         config = TrainingConfig(batch=size.batch, precision=way.precision)
         self.size = size
         self.learner = Learner(VqaModel(size.model, size.sizes), config, device)
-        self.examples = Examples(random_questions(size), RandomPhotos(size), device, self.learner.dtype, length=1.0)
+        self.examples = Examples(
+            random_questions(size), RandomPhotos(size), device, self.learner.dtype, size.model.feature_length
+        )
         order = np.random.default_rng(1).permutation(len(self.examples.questions))
         self.order = order[: len(order) // size.batch * size.batch].reshape(-1, size.batch)
         self.taken = 0

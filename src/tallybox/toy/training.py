@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +14,7 @@ from torch.optim.adam import adam
 
 from tallybox.activation import activation_knots
 from tallybox.checks import check_values
-from tallybox.counter.cpu.threads import kernel_threads, small_operations
+from tallybox.counter.cpu.threads import kernel_threads, side_by_side
 from tallybox.counter.dispatch import Backend
 from tallybox.errors import InputError
 from tallybox.presence.weights import PresenceFunctions
@@ -178,7 +176,8 @@ def train_settings(
     learners = training.learners
     right = {name: torch.zeros(len(settings), device=device) for name in learners}
     # What is drawn is known to be good.
-    with side_by_side(device) as run, check_values("never"):
+    at_once = kernel_threads() if device.type == "cpu" else 1  # a GPU works through its queue in order
+    with side_by_side(at_once) as run, check_values("never"):
         (images,) = run([training.draw])
         for step in range(config.iterations + config.evaluation_batches):
             learning = step < config.iterations
@@ -203,24 +202,6 @@ def train_settings(
         )
         for i, setting in enumerate(settings)
     ]
-
-
-@contextmanager
-def side_by_side(device: torch.device) -> Iterator[Callable[[list[Callable[[], Any]]], list[Any]]]:
-    """Give a function that calls functions and returns their results, on a CPU several at once, each on one thread.
-
-    That leaves no core idle while small operations run; kernels that share one batch out among cores do.
-    """
-    if device.type != "cpu" or kernel_threads() == 1:  # a GPU works through its queue in order
-        with small_operations():
-            yield lambda functions: [function() for function in functions]
-        return
-    with ThreadPoolExecutor(kernel_threads()) as threads, small_operations():
-
-        def run(functions: list[Callable[[], Any]]) -> list[Any]:
-            return [waiting.result() for waiting in [threads.submit(function) for function in functions]]
-
-        yield run
 
 
 def rounded(values: Any, digits: int) -> Any:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -55,6 +55,33 @@ def small_operations() -> Iterator[None]:
         _threads_of_kernels.reset(token)
 
 
+@contextmanager
+def _single_threads(number: int) -> Iterator[ThreadPoolExecutor]:
+    """Give threads of which each runs torch's operations, and kernels, by itself."""
+    before = torch.get_num_threads()
+    with ThreadPoolExecutor(number, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            yield pool
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(before)  # for threads that start later: they take what was set last, anywhere
+
+
+@contextmanager
+def side_by_side(at_once: int) -> Iterator[Callable[[list[Callable[[], Any]]], list[Any]]]:
+    """Give a function that calls functions of many small operations and returns their results, so many at once.
+
+    Each has a thread to itself. That leaves no core idle while small operations run; kernels that share one batch out
+    among cores do.
+    """
+    with small_operations():
+        if at_once == 1:
+            yield lambda functions: [function() for function in functions]
+            return
+        with _single_threads(at_once) as pool:
+            yield lambda functions: [done.result() for done in [pool.submit(function) for function in functions]]
+
+
 def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
     """Yield ``function(item)`` for each item, in order, as many at once as kernels have threads.
 
@@ -68,17 +95,13 @@ def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> I
         yield from map(function, items)
         return
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > threads:
-                    yield waiting.popleft().result()
-            while waiting:
+    with _single_threads(threads) as pool:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > threads:
                 yield waiting.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(threads)  # for threads that start later: they take what was set last, anywhere
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def chunks_of(images: int, steps_per_image: int, at_once: int = 1) -> list[tuple[int, int]]:
