@@ -9,6 +9,7 @@ from typing import Any
 
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
@@ -41,8 +42,13 @@ def draw_learning_curves(path: Path, experiments: Mapping[str, Results]) -> None
                 axes.set(title=label, xlabel="epochs")
                 axes.grid(alpha=0.3)
             row[0].set_ylabel(name)
-        lines, names = grid[0][0].get_legend_handles_labels()
-        figure.legend(lines, names, loc="outside lower center", ncols=len(names))
+        _name_lines(figure, grid[0][0])
+
+
+def _name_lines(figure: Figure, axes: Axes) -> None:
+    """Name the lines of one part below all of them."""
+    drawn, names = axes.get_legend_handles_labels()
+    figure.legend(drawn, names, loc="outside lower center", ncols=len(names))
 
 
 def _draw_curve(axes: Axes, curves: list[list[dict[str, float]]], key: str, model: str, colour: str) -> None:
@@ -93,7 +99,7 @@ def draw_trained_presence(path: Path, experiments: Mapping[str, Results]) -> Non
                     axes.plot(x, y, color=colour, lw=1, alpha=0.8, label=name if number == 0 else None)
         decorate(row, 0, last=True)
         row[0].set_ylabel("")
-        row[0].legend(loc="lower right")
+        _name_lines(figure, row[0])
 
 
 def draw_examples(path: Path, results: Results) -> None:
