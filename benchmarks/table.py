@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+COMPONENTS = {"": "paper", "presence": "presence", "nothing instead of": "none: an empty function"}
 START, END = "<!-- made by: python benchmarks/table.py -->\n", "<!-- end -->"
 
 
@@ -35,7 +36,7 @@ def table() -> str:
                 continue
             images, boxes = (int(number) for number in size.split("x"))
             lines.append(
-                f'| {name}, `"{backend}"` | {"presence" if component else "paper"} '
+                f'| {name}, `"{backend}"` | {COMPONENTS[" ".join(component)]} '
                 f"| {images:,} × {boxes} | {row['median_ms']:.2f} ms "
                 f"| {row['reference_ms']:,.1f} ms | {row['speedup']:.0f} "
                 f"| {mebibytes(row['peak_bytes'])} | {mebibytes(row['reference_peak_bytes'])} |"

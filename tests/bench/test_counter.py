@@ -48,6 +48,12 @@ def test_a_single_box_agrees_although_its_boxes_have_no_gradient(component):
     counter.check_agreement(component, "cpu", CPU, 1)
 
 
+def test_nothing_gives_what_the_component_gives_in_shape():
+    inputs = counter.random_inputs(counter.NOTHING, 4, 3, CPU)
+    nothing, something = (counter.forward_backward(which, inputs, "auto") for which in (counter.NOTHING, counter.PAPER))
+    assert [value.shape for value in nothing] == [value.shape for value in something]
+
+
 def test_the_toy_task_is_timed_after_both_backends_learned_the_same(monkeypatch):
     monkeypatch.setattr(toy, "ToyConfig", lambda **options: ToyConfig(**{"iterations": 2, "batch": 4, **options}))
     rows = list(toy.bench_toy(CPU, seconds=0.01))

@@ -5,6 +5,8 @@ Inputs are multiples of powers of two, so that values that lie on a knot do so i
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -142,6 +144,36 @@ def test_both_kernels_on_cpu_are_right_for_any_number_of_images_and_boxes(monkey
     drawn = CASES[case]()
     expected = results("reference", torch.float64, drawn)
     assert_same_in_scale(results("cpu", dtype, drawn), expected, tolerance("cpu", dtype))
+
+
+in_lanes_or_blocks = pytest.mark.parametrize(
+    "least_images", [0.0, math.inf], ids=["a lane for each image", "a block for each image"]
+)
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@in_lanes_or_blocks
+@pytest.mark.parametrize("fused", ["triton"])
+@pytest.mark.parametrize("case", ["one box", "factors of zero", "a mask with nothing left", "17 images", "a mask"])
+def test_both_kernels_in_triton_are_right_for_few_boxes(monkeypatch, fused, least_images, case):
+    launch = pytest.importorskip("tallybox.counter.cuda.launch")
+    monkeypatch.setattr(launch, "LEAST_IMAGES_FOR_LANES", least_images)
+    drawn = CASES[case]()
+    expected = results("reference", torch.float64, drawn)
+    assert_same_in_scale(results(fused, torch.float32, drawn), expected, tolerance(fused, torch.float32))
+
+
+@in_lanes_or_blocks
+@pytest.mark.parametrize("fused", ["triton"])
+def test_blocks_of_several_images_keep_counters_apart(monkeypatch, fused, least_images):
+    launch = pytest.importorskip("tallybox.counter.cuda.launch")
+    monkeypatch.setattr(launch, "LEAST_IMAGES_FOR_LANES", least_images)
+    monkeypatch.setattr(launch, "BLOCKS_WANTED", 5)  # of 15 images: three to a block, the last of a counter has two
+    weight = torch.stack([smooth_weight(seed) for seed in range(3)])[:, None]
+    attention, boxes, _, mask = plain_case(15, 6, weight, 21)
+    drawn = (attention.view(3, 5, 6), boxes.view(3, 5, 6, 4), weight, mask.view(3, 5, 6))
+    together, expected = results(fused, torch.float32, drawn), results("reference", torch.float64, drawn)
+    assert_same_in_scale(together, expected, tolerance(fused, torch.float32))
 
 
 @pytest.mark.parametrize("fused", FUSED)

@@ -174,14 +174,13 @@ def feature_gradients(
     return grad_total, grad_confidence, grad_confidence * mean_rise * S, position
 
 
-@kernel("N")
-def similarity_gradient_kernel(
-    attention, boxes, mask, count, state, grad_features, grad_count, scratch,
+@triton.jit
+def similarity_gradient(
+    image, attention, boxes, mask, count, state, grad_features, grad_count, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
     HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Write one image's gradients of the row sums of Sim, and of its row products times themselves."""
-    image = tl.program_id(0).to(tl.int64)
     images = IMAGES.to(tl.int64)
     of_image = image * N
     scale = state + images + of_image
@@ -226,17 +225,17 @@ def similarity_gradient_kernel(
             tl.store(grad_products + i[:, None] * N + j[None, :], grad, mask=inside)
 
 
-@kernel("N")
-def row_gradient_kernel(
-    state, scratch,
+@triton.jit
+def row_gradient(
+    tile, state, scratch,
     IMAGES, N, IMAGES_PER_COUNTER, TILES,
     S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of one tile (i, k) of an image's X over all boxes j, and what it owes to f3: all N³ steps."""
-    image = (tl.program_id(0) // (TILES * TILES)).to(tl.int64)
-    first = tl.program_id(0) // TILES % TILES * B
+    image = tile // (TILES * TILES)
+    first = tile // TILES % TILES * B
     i = first + tl.arange(0, B)
-    k = tl.program_id(0) % TILES * B + tl.arange(0, B)
+    k = tile % TILES * B + tl.arange(0, B)
     images = IMAGES.to(tl.int64)
     rows = state + images * (1 + N) + image * N * N
     base = state + images * (1 + N + 2 * N * N) + image // IMAGES_PER_COUNTER * 16 * S + 2 * S
@@ -259,12 +258,12 @@ def row_gradient_kernel(
             once = tl.where((i < j)[:, None] & inside, others, 0.0)
             owed += share(position[None, :, :], s) * once[None, :, :]
     tl.store(grad_rows + i[:, None] * N + k[None, :], grad_x * S, mask=inside)
-    out = scratch + images * (N + 2 * N * N) + tl.program_id(0).to(tl.int64) * S + segment
+    out = scratch + images * (N + 2 * N * N) + tile * S + segment
     tl.store(out, tl.sum(tl.sum(owed, axis=2), axis=1), mask=segment < S)
 
 
-@kernel("N")
-def pair_gradient_kernel(
+@triton.jit
+def pair_gradient(
     attention, boxes, mask, count, state, grad_features, grad_count,
     grad_attention, grad_boxes, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
@@ -382,3 +381,69 @@ def pair_gradient_kernel(
     tl.store(out + 5 * S, owed6, mask=segment < S)
     tl.store(out + 6 * S, owed7, mask=segment < S)
     tl.store(out + 7 * S, owed8, mask=segment < S)
+
+
+@kernel("N")
+def similarity_gradient_kernel(
+    attention, boxes, mask, count, state, grad_features, grad_count, scratch,
+    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """The first step back of three: a block for each image."""
+    similarity_gradient(
+        tl.program_id(0).to(tl.int64), attention, boxes, mask, count, state, grad_features, grad_count, scratch,
+        IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, HAS_MASK, HAS_GRAD_COUNT, S, B,
+    )  # fmt: skip
+
+
+@kernel("N")
+def row_gradient_kernel(
+    state, scratch,
+    IMAGES, N, IMAGES_PER_COUNTER, TILES,
+    S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """The second: a block for each tile of each image."""
+    row_gradient(
+        tl.program_id(0).to(tl.int64), state, scratch, IMAGES, N, IMAGES_PER_COUNTER, TILES, S, SP, B
+    )  # fmt: skip
+
+
+@kernel("N")
+def pair_gradient_kernel(
+    attention, boxes, mask, count, state, grad_features, grad_count,
+    grad_attention, grad_boxes, scratch,
+    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """The third: a block for some images of a counter."""
+    pair_gradient(
+        attention, boxes, mask, count, state, grad_features, grad_count, grad_attention, grad_boxes, scratch,
+        IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
+        HAS_MASK, HAS_GRAD_COUNT, S, SP, B,
+    )  # fmt: skip
+
+
+@kernel("N")
+def one_tile_gradient_kernel(
+    attention, boxes, mask, count, state, grad_features, grad_count,
+    grad_attention, grad_boxes, scratch,
+    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """All three in one launch, for images that are one tile each."""
+    counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
+    first = tl.program_id(0) % BLOCKS_PER_COUNTER * IMAGES_PER_BLOCK
+    for of_counter in range(first, tl.minimum(first + IMAGES_PER_BLOCK, IMAGES_PER_COUNTER)):
+        image = counter * IMAGES_PER_COUNTER + of_counter
+        similarity_gradient(
+            image, attention, boxes, mask, count, state, grad_features, grad_count, scratch,
+            IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, HAS_MASK, HAS_GRAD_COUNT, S, B,
+        )  # fmt: skip
+        tl.debug_barrier()
+        row_gradient(image, state, scratch, IMAGES, N, IMAGES_PER_COUNTER, TILES, S, SP, B)
+    tl.debug_barrier()
+    pair_gradient(
+        attention, boxes, mask, count, state, grad_features, grad_count, grad_attention, grad_boxes, scratch,
+        IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
+        HAS_MASK, HAS_GRAD_COUNT, S, SP, B,
+    )  # fmt: skip
