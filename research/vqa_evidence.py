@@ -3,6 +3,7 @@
     python research/vqa_photos.py ...  and  python research/vqa_questions.py ...       # the data, see there
     python research/vqa_evidence.py photos PREPARED docs/results/vqa/photos --device cuda --at-once 16
     python research/vqa_evidence.py questions PREPARED docs/results/vqa/questions --device cuda --at-once 16
+    python research/vqa_evidence.py questions_human PREPARED docs/results/vqa/questions_human --device cuda --at-once 16
 
 Each run is a line of results.jsonl when it ends; the same command again makes the runs that are missing. `photos` also
 writes the checkpoint that `tallybox ask` answers with (presence, seed 0). With `--on held-out` a fifth of the training
@@ -218,7 +219,7 @@ def half_precision(model: VqaModel) -> Iterator[tuple[str, Tensor]]:
 def main() -> None:
     """Make the runs that are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiment", choices=("photos", "questions"))
+    parser.add_argument("experiment", choices=("photos", "questions", "questions_human"))
     parser.add_argument("prepared", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

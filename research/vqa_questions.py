@@ -1,11 +1,12 @@
 """Experiment B's data: human questions of VQA v2, and proposals made up from what their photos are known to show.
 
-    python research/vqa_questions.py ../shared/data/vqa2-subset runs/vqa-questions --at-once 2    # about 3 minutes
+    python research/vqa_questions.py ../shared/data/vqa2-subset runs/vqa-questions --at-once 2    # about 5 minutes
 
-It writes what these two commands do, with several processes side by side (a photo looks the same either way):
+Training adds a written question about each of its photos, and a counterpart, to the human ones (`--human-only`: it does
+not); what is scored is human. Proposals are those of this command, written with several processes side by side (a photo
+looks the same either way):
 
-    tallybox vqa simulate --questions TRAIN --questions VAL --inventory object_inventory.csv.gz --out runs/vqa-questions
-    tallybox vqa prepare FOLDER --features runs/vqa-questions/features.tsv --out runs/vqa-questions/prepared
+    tallybox vqa simulate --questions TRAIN --questions VAL --inventory object_inventory.csv.gz --features 256 --out DIR
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from written_questions import join
+
 from tallybox.vqa.bottom_up import write_tsv
 from tallybox.vqa.preparing import official_files, prepare
 from tallybox.vqa.questions import read_questions
-from tallybox.vqa.simulation.inventory import photos_of_inventory, read_inventory
+from tallybox.vqa.simulation.inventory import ask_about_inventory, photos_of_inventory, read_inventory
 from tallybox.vqa.simulation.world import World
 
 INVENTORY = "object_inventory.csv.gz"
+WORLD = World(features=256)  # with 64, the 80 categories are too much alike for dropout
 
 
 def write_part(path: Path, image_ids: list[int], inventory: Path) -> None:
     """Write the proposals of some of the photos."""
-    write_tsv(path, photos_of_inventory(image_ids, read_inventory(inventory), World()))
+    write_tsv(path, photos_of_inventory(image_ids, read_inventory(inventory), WORLD))
 
 
 def main() -> None:
@@ -36,10 +40,12 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--at-once", type=int, default=1, help="processes")
+    parser.add_argument("--human-only", action="store_true", help="learn from human questions alone")
     given = parser.parse_args()
     start = time.perf_counter()
     files = official_files(given.data)
-    image_ids = sorted({one.image_id for split in files.values() for one in read_questions(split.questions)})
+    photos = {split: {one.image_id for one in read_questions(of_split.questions)} for split, of_split in files.items()}
+    image_ids = sorted(set().union(*photos.values()))
     parts = [given.out / f"features-{number:02}.tsv" for number in range(given.at_once)]
     # Spawned, not forked: threads of libraries do not survive a fork.
     with ProcessPoolExecutor(given.at_once, multiprocessing.get_context("spawn")) as processes:
@@ -47,6 +53,10 @@ def main() -> None:
             processes.submit(write_part, path, image_ids[number :: given.at_once], given.data / INVENTORY)
             for number, path in enumerate(parts)
         ]
+        if not given.human_only:
+            ask_about_inventory(sorted(photos["train"]), given.data / INVENTORY, given.out / "written")
+            join(given.data, given.out / "written", given.out / "questions", "train")
+            files |= official_files(given.out / "questions")
         for future in waiting:
             future.result()
     print(f"{len(image_ids)} photos, {time.perf_counter() - start:.0f} s", flush=True)

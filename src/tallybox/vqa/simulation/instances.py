@@ -62,7 +62,7 @@ COCO_GENERAL = {
     "dining table": "furniture",
     "cell phone": "electronic",
 }
-DESCRIPTION = "made by tallybox vqa simulate --instances"
+DESCRIPTION = "written by tallybox from what photos show"
 
 
 class _Category(JsonRecord):
@@ -81,17 +81,34 @@ def simulate_from_instances(
     if split not in ("train", "val"):
         raise InputError(f"split must be train or val, as there are answers, but got {split!r}")
     labels = read_coco_instances(instances)
+    written = write_questions(labels, _generals(instances), out, split, questions_per_photo, seed, source=instances)
+    return {split: written}
+
+
+def write_questions(
+    labels: TrueCounts,
+    generals: Mapping[int, str],
+    out: Path,
+    split: str,
+    questions_per_photo: int,
+    seed: int,
+    *,
+    source: Path,
+) -> int:
+    """Write a split's questions about all labelled photos and return how many there are.
+
+    ``generals`` says what a category is (`general_name`), ``source`` which file the labels are from.
+    """
     image_ids = [image_id for image_id in labels.counts if isinstance(image_id, int)]
     if len(image_ids) < max(len(labels), 1):
-        raise InputError(f"{instances} must have photos with whole numbers as ids, as VQA's files do, but has others")
-    generals = _generals(instances)
+        raise InputError(f"{source} must have photos with whole numbers as ids, as VQA's files do, but has others")
     facts = [facts_of_photo(labels, image_id, generals) for image_id in image_ids]
     random = np.random.default_rng(seed)
     questions, pairs = ask(image_ids, facts, WORDINGS, questions_per_photo, random)
     if not questions:
-        raise InputError(f"{instances} must have photos that differ in what they show, but no question has two answers")
+        raise InputError(f"{source} must have photos that differ in what they show, but no question has two answers")
     write_split(out, split, questions, pairs, disagreement=0.0, random=random, description=DESCRIPTION)
-    return {split: len(questions)}
+    return len(questions)
 
 
 def facts_of_photo(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
@@ -120,8 +137,18 @@ def facts_of_photo(labels: TrueCounts, image_id: int, generals: Mapping[int, str
     return facts
 
 
+def general_name(category: str, supercategory: str = "") -> str:
+    """Return what a category is called where one of several of its sort is asked for, or nothing if that is not asked.
+
+    >>> general_name("tv"), general_name("person")
+    ('electronic device', '')
+    """
+    general = supercategory or COCO_GENERAL.get(category, "")
+    return "" if general in NOT_ASKED else GENERAL.get(general, general)
+
+
 def _generals(path: Path) -> dict[int, str]:
-    """Return what each category is called where one of several of its sort is asked for."""
+    """Return the `general_name` of each of a file's categories."""
     found: list[_Category] = []
     with open_plain(path) as file:
         stream = JsonStream(file, path, "a COCO instances file")
@@ -131,8 +158,4 @@ def _generals(path: Path) -> dict[int, str]:
                 continue
             for _, categories in stream.records(_Category):
                 found.extend(categories)
-    return {
-        category.id: GENERAL.get(general, general)
-        for category in found
-        if (general := category.supercategory or COCO_GENERAL.get(category.name, "")) not in NOT_ASKED
-    }
+    return {category.id: general_name(category.name, category.supercategory) for category in found}

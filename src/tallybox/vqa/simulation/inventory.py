@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.compressed import open_text
+from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.vqa.bottom_up import Photo, write_tsv
 from tallybox.vqa.questions import read_questions
+from tallybox.vqa.simulation.instances import general_name, write_questions
 from tallybox.vqa.simulation.proposals import Detector
 from tallybox.vqa.simulation.scenes import Places, Scene, Thing
 from tallybox.vqa.simulation.world import CLUTTER, SIZES, World, prototypes
@@ -48,6 +51,16 @@ def simulate_from_inventory(
 
     write_tsv(out / FEATURES, photos())
     return len(image_ids)
+
+
+def ask_about_inventory(
+    image_ids: Sequence[int], inventory: Path, out: Path, *, questions_per_photo: int = 1, seed: int = 0
+) -> int:
+    """Write training questions about photos from how many objects of COCO's categories they show; return how many."""
+    counts = read_inventory(inventory)
+    labels = TrueCounts({image_id: counts.get(image_id, {}) for image_id in image_ids}, categories=COCO_CATEGORIES)
+    generals = {category_id: general_name(name) for category_id, name in COCO_CATEGORIES.items()}
+    return write_questions(labels, generals, out, "train", questions_per_photo, seed, source=inventory)
 
 
 def read_inventory(path: Path) -> dict[int, dict[int, int]]:

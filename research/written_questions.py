@@ -1,0 +1,29 @@
+"""Joins questions that tallybox wrote about photos to those that people asked, as one set of official files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from tallybox.vqa.simulation.writing import YEARS, write_json
+
+# The two sets number their questions alike; those that were written get ids of their own.
+WRITTEN_FROM = 10**12
+
+
+def join(given: Path, written: Path, out: Path, split: str) -> None:
+    """Write a split's questions and answers of both folders, and the written ones' pairs."""
+    for name, records in (("OpenEnded_mscoco_{}_questions", "questions"), ("mscoco_{}_annotations", "annotations")):
+        file = f"v2_{name.format(YEARS[split])}.json.gz"
+        asked, more = _read(given / file), _read(written / file)
+        for record in more[records]:
+            record["question_id"] += WRITTEN_FROM
+        write_json(out / file, asked | {records: asked[records] + more[records]})
+    pairs = f"v2_mscoco_{YEARS[split]}_complementary_pairs.json"
+    write_json(out / pairs, [[one + WRITTEN_FROM for one in pair] for pair in _read(written / pairs)])
+
+
+def _read(path: Path) -> Any:
+    return json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
