@@ -1,6 +1,6 @@
 """Fill the tables and draw the figures of docs/results/vqa from the results that research/vqa_evidence.py left there.
 
-    python research/vqa_evidence_page.py docs/results/vqa docs/results/toy/hard     # seconds
+    python research/vqa_evidence_page.py docs/results/vqa docs/results/toy/hard ../shared/data/vqa2-subset     # seconds
 
 Text between `<!-- NAME -->` and `<!-- end -->` in README.md is written anew; all other text is left alone.
 """
@@ -17,9 +17,17 @@ from typing import Any, get_args
 from tallybox.figures import vqa_evidence as figures
 from tallybox.runs import read_results, write_atomically
 from tallybox.vqa.configuration import ModelName
+from tallybox.vqa.preparing import official_files
+from tallybox.vqa.questions import read_pairs, read_questions, read_records
+from tallybox.vqa.scoring import score
 from tallybox.vqa.table import NAMES, markdown_table, mean_and_deviation
 
-EXPERIMENTS = {"photos": "A: real photos", "questions": "B: real questions"}
+EXPERIMENTS = {
+    "photos": "A: real photos",
+    "questions": "B: real questions",
+    "questions_human": "B, human questions alone",
+}
+DRAWN = ("photos", "questions")
 # The paper's second table, mean and sample deviation of four runs.
 PAPER = {
     "Baseline": "44.83±0.2 51.69±0.2 64.80±0.0 17.34±0.2 20.02±0.2 36.44±0.1",
@@ -139,6 +147,31 @@ def goals_of_questions(runs: Runs) -> list[tuple[str, str, str]]:
     ]
 
 
+def scores_on_unseen_photos(results: list[dict[str, Any]], data: Path) -> Runs:
+    """Return the scores of experiment B's counting questions about photos that no question to learn from is about."""
+    files = official_files(data)
+    seen = {question.image_id for question in read_questions(files["train"].questions)}
+    counting = [one for one in read_records(files["val"].questions, files["val"].annotations) if one.counts]
+    records = [one for one in counting if one.image_id not in seen]
+    asked = {one.question_id for one in records}
+    pairs = [] if files["val"].pairs is None else [pair for pair in read_pairs(files["val"].pairs) if asked >= {*pair}]
+    found: Runs = {}
+    for run in sorted(results, key=lambda run: get_args(ModelName).index(run["model"])):
+        answers = dict(zip((one.question_id for one in counting), run["count_answers"], strict=True))
+        kept = {question_id: answers[question_id] for question_id in asked}
+        found.setdefault(run["model"], []).append(dict(score(kept, records, pairs)))
+    return found
+
+
+def unseen_table(runs: Runs) -> str:
+    """Return the scores on photos that nobody learned from, in Markdown."""
+    lines = ["| Model | Count | Pair count |", "| --- | ---: | ---: |"]
+    for name, scores in runs.items():
+        cells = [mean_and_deviation([run[key] for run in scores]) for key in ("count", "pair_count")]
+        lines.append(f"| {NAMES[name]} | {' | '.join(f'{mean:.2f}±{spread or 0:.1f}' for mean, spread in cells)} |")
+    return "\n".join(lines)
+
+
 def goals_table(rows: list[tuple[str, str, str]]) -> str:
     """Return goals in Markdown."""
     lines = ["| goal | difference ± standard error | reached |", "|---|---:|---|"]
@@ -186,16 +219,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("toy", type=Path)
+    parser.add_argument("questions", type=Path, help="the questions of experiment B")
     given = parser.parse_args()
     results = {name: read_results(given.folder / name / "results.jsonl") for name in EXPERIMENTS}
     results = {name: runs for name, runs in results.items() if runs}
-    titled = {EXPERIMENTS[name]: runs for name, runs in results.items()}
+    titled = {EXPERIMENTS[name]: results[name] for name in DRAWN if name in results}
     texts = {"paper": paper_table(), "machine": machine(results), "attention": attention_table(results)}
-    for name, goals in (("photos", goals_of_photos), ("questions", goals_of_questions)):
+    for name, goals in (
+        ("photos", goals_of_photos),
+        ("questions", goals_of_questions),
+        ("questions_human", goals_of_questions),
+    ):
         if name in results:
             runs = scores_by_model(results[name])
             texts |= {f"{name} table": markdown_table(runs), f"{name} by count": by_true_count(runs)}
             texts[f"{name} goals"] = goals_table(goals(runs))
+    if "questions" in results:
+        unseen = scores_on_unseen_photos(results["questions"], given.questions)
+        texts |= {"unseen table": unseen_table(unseen), "unseen goals": goals_table(goals_of_questions(unseen))}
     page = given.folder / "README.md"
     write_atomically(page, filled(page.read_text(), texts))
     toy = read_results(given.toy / "results.jsonl")
