@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
@@ -91,6 +92,16 @@ def test_the_two_men_lie_in_the_interval(detected):
 @pytest.mark.xfail(reason="the estimator says 3: this detector draws a box between them, and faint ones on the crowd")
 def test_the_two_men_are_counted_right(detected):
     assert embedded_estimator().predict(detected[0], [PERSON])[PERSON].count == 2
+
+
+def test_convolutions_use_all_bits_whatever_is_allowed_elsewhere(samples):
+    allowed = []
+    detector = YoloV4Tiny(device="cpu")
+    detector.model.register_forward_pre_hook(lambda *_: allowed.append(torch.backends.cudnn.allow_tf32))
+    before = torch.backends.cudnn.allow_tf32
+    detector.propose(samples[:1])
+    assert allowed == [False]
+    assert torch.backends.cudnn.allow_tf32 == before
 
 
 @pytest.mark.parametrize("size", [(1, 1), (4000, 3), (3, 4000)])
