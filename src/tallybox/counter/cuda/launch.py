@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tallybox.counter.cuda import lanes, tiles
+from tallybox.counter.cuda import lanes, tiles, tiles_backward
 from tallybox.counter.cuda.parts import weight_gradient_kernel
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a
@@ -133,18 +133,18 @@ def count_backward_triton(
         used = images * (number + 2 * number * number + side * side * segments)
         scratch = attention.new_empty(used + counters * blocks * 8 * segments)
         sizes = (images, number, max_objects, a_counter)
-        all_of_it = (
-            (*given, *grads, scratch, *sizes, blocks, a_block, side),
-            (has_mask, has_count, segments, padded, TILE),
-        )
-        if side == 1:
-            launch(tiles.one_tile_gradient_kernel, counters * blocks, *all_of_it, GRADIENT_WARPS)
-        else:
+        if side > 1:
             first = ((*given, scratch, *sizes), (has_mask, has_count, segments, TILE))
             second = ((state, scratch, images, number, a_counter, side), (segments, padded, TILE))
-            launch(tiles.similarity_gradient_kernel, images, *first, GRADIENT_WARPS)
-            launch(tiles.row_gradient_kernel, images * side * side, *second, GRADIENT_WARPS)
-            launch(tiles.pair_gradient_kernel, counters * blocks, *all_of_it, GRADIENT_WARPS)
+            launch(tiles_backward.similarity_gradient_kernel, images, *first, GRADIENT_WARPS)
+            launch(tiles_backward.row_gradient_kernel, images * side * side, *second, GRADIENT_WARPS)
+        launch(
+            tiles_backward.pair_gradient_kernel,
+            counters * blocks,
+            (*given, *grads, scratch, *sizes, blocks, a_block, side),
+            (has_mask, has_count, side == 1, segments, padded, TILE),
+            GRADIENT_WARPS,
+        )
     partial = scratch[used:]
     launch(weight_gradient_kernel, counters * 8, (weight, partial, grad_weight, blocks), (segments, padded, 256), 4)
     return grad_attention, grad_boxes, grad_weight

@@ -14,7 +14,7 @@ from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.vqa.bottom_up import Photo, write_tsv
 from tallybox.vqa.questions import read_questions
-from tallybox.vqa.simulation.instances import general_name, write_questions
+from tallybox.vqa.simulation.annotated import general_name, write_questions
 from tallybox.vqa.simulation.proposals import Detector
 from tallybox.vqa.simulation.scenes import Places, Scene, Thing
 from tallybox.vqa.simulation.world import CLUTTER, SIZES, World, prototypes
