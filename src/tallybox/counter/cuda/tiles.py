@@ -32,6 +32,22 @@ def pair_distance(boxes, place_i, place_j, real_i, real_j):
     return tl.where(place_i[:, None] == place_j[None, :], 0.0, distance)
 
 
+@triton.jit
+def add_edges(
+    inner, times, i, real_i, a_i, of_image, attention, boxes, mask, scale, base, rise,
+    N, HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Add to boxes i [B] of a tile, so many times, their rows of Ã scaled by s_j: all boxes j that count with them."""
+    for j0 in range(0, N, B):
+        j = j0 + tl.arange(0, B)
+        real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+        a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)
+        d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
+        edge = value(a_i[:, None] * a_j[None, :], base, rise, S) * value(d, base + S, rise + S, S)
+        inner += times * tl.sum(edge * tl.load(scale + j, mask=real_j, other=0.0)[None, :], axis=1)
+    return inner
+
+
 @kernel("N")
 def count_forward_kernel(
     attention, boxes, mask, weight, features, count, state,
@@ -111,13 +127,9 @@ def count_forward_kernel(
         real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
         a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
         inner = value(a_i * a_i, base, rise, S)
-        for j0 in range(0, N, B):
-            j = j0 + tile
-            real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
-            a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)
-            d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
-            edge = value(a_i[:, None] * a_j[None, :], base, rise, S) * value(d, base + S, rise + S, S)
-            inner += tl.sum(edge * tl.load(scale + j, mask=real_j, other=0.0)[None, :], axis=1)
+        inner = add_edges(
+            inner, 1.0, i, real_i, a_i, of_image, attention, boxes, mask, scale, base, rise, N, HAS_MASK, S, B
+        )
         total += tl.sum(inner * tl.load(scale + i, mask=real_i, other=0.0), axis=0)
         sure = tl.abs(value(a_i, base + 5 * S, rise + 5 * S, S) - 0.5)
         from_attention += tl.sum(tl.where(real_i, sure, 0.0), axis=0)

@@ -17,7 +17,7 @@ from tallybox.counter.cuda.parts import (
     sign,
     value,
 )
-from tallybox.counter.cuda.tiles import pair_distance
+from tallybox.counter.cuda.tiles import add_edges
 
 
 @triton.jit
@@ -77,13 +77,9 @@ def similarity_gradient(
         a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
         s_i = tl.load(scale + i, mask=real_i, other=0.0)
         inner = value(a_i * a_i, base, rise, S)
-        for j0 in range(0, N, B):
-            j = j0 + tile
-            real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
-            a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)
-            d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
-            edge = value(a_i[:, None] * a_j[None, :], base, rise, S) * value(d, base + S, rise + S, S)
-            inner += 2.0 * tl.sum(edge * tl.load(scale + j, mask=real_j, other=0.0)[None, :], axis=1)
+        inner = add_edges(
+            inner, 2.0, i, real_i, a_i, of_image, attention, boxes, mask, scale, base, rise, N, HAS_MASK, S, B
+        )
         tl.store(grad_alike + i, -grad_total * inner * s_i * s_i, mask=i < N)
     tl.debug_barrier()
     for i0 in range(0, N, B):
