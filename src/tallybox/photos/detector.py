@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import torch
@@ -32,6 +33,17 @@ class Detector(Protocol):
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the detections of each photo: boxes in its pixels, ``image_id`` its name."""
         ...
+
+
+@contextmanager
+def exact_convolutions() -> Iterator[None]:
+    """Let a GPU's convolutions use all bits of a float32: ten, as by default, change scores by 0.001."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 class DarknetDetector:
@@ -68,8 +80,7 @@ class DarknetDetector:
         """Return everything the model proposes, on the squares that the photos are fitted into."""
         squares = letterbox(photos, self.size).to(self.device)
         at_once = len(photos) if self.device.type == "cuda" else PHOTOS_AT_ONCE
-        # Half of the bits of a float32 would do for a GPU's convolutions, and change scores by 0.001.
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        with exact_convolutions():
             found = [self.model(some.float().div_(255)) for some in squares.split(at_once)]
         return RawProposals(*(torch.cat(parts) for parts in zip(*found, strict=True)))
 
