@@ -42,6 +42,7 @@ BY_COUNT = {
     "count_2_or_more": "2 or more",
     "count_mae": "mean absolute error",
 }
+UNSEEN = {"count": "Count", "pair_count": "Pair count"}
 END = "<!-- end -->"
 OTHERS = ("yes/no", "other")
 TOY_SIDE_LENGTH = 0.5  # of the committed sweep; the paper has 0.2
@@ -62,12 +63,12 @@ def paper_table() -> str:
     return "\n".join((header, rule, *rows))
 
 
-def by_true_count(runs: Runs) -> str:
-    """Return accuracies by true count and the mean error in Markdown."""
-    lines = [["Model", *BY_COUNT.values()], ["---", *["---:"] * len(BY_COUNT)]]
+def table_of(runs: Runs, columns: Mapping[str, str]) -> str:
+    """Return some scores in Markdown: ``columns`` says which, and what they are called."""
+    lines = [["Model", *columns.values()], ["---", *["---:"] * len(columns)]]
     for name, scores in runs.items():
-        cells = [mean_and_deviation([run[key] for run in scores if key in run]) for key in BY_COUNT]
-        digits = [3 if key == "count_mae" else 2 for key in BY_COUNT]
+        cells = [mean_and_deviation([run[key] for run in scores if key in run]) for key in columns]
+        digits = [3 if key == "count_mae" else 2 for key in columns]
         lines.append(
             [
                 NAMES[name],
@@ -154,22 +155,14 @@ def scores_on_unseen_photos(results: list[dict[str, Any]], data: Path) -> Runs:
     counting = [one for one in read_records(files["val"].questions, files["val"].annotations) if one.counts]
     records = [one for one in counting if one.image_id not in seen]
     asked = {one.question_id for one in records}
-    pairs = [] if files["val"].pairs is None else [pair for pair in read_pairs(files["val"].pairs) if asked >= {*pair}]
-    found: Runs = {}
-    for run in sorted(results, key=lambda run: get_args(ModelName).index(run["model"])):
-        answers = dict(zip((one.question_id for one in counting), run["count_answers"], strict=True))
-        kept = {question_id: answers[question_id] for question_id in asked}
-        found.setdefault(run["model"], []).append(dict(score(kept, records, pairs)))
-    return found
+    pairs = [pair for pair in read_pairs(files["val"].pairs) if asked >= {*pair}]
 
+    def rescored(run: dict[str, Any]) -> dict[str, Any]:
+        answers = zip((one.question_id for one in counting), run["count_answers"], strict=True)
+        kept = {question_id: answer for question_id, answer in answers if question_id in asked}
+        return run | {"scores": dict(score(kept, records, pairs))}
 
-def unseen_table(runs: Runs) -> str:
-    """Return the scores on photos that nobody learned from, in Markdown."""
-    lines = ["| Model | Count | Pair count |", "| --- | ---: | ---: |"]
-    for name, scores in runs.items():
-        cells = [mean_and_deviation([run[key] for run in scores]) for key in ("count", "pair_count")]
-        lines.append(f"| {NAMES[name]} | {' | '.join(f'{mean:.2f}±{spread or 0:.1f}' for mean, spread in cells)} |")
-    return "\n".join(lines)
+    return scores_by_model([rescored(run) for run in results])
 
 
 def goals_table(rows: list[tuple[str, str, str]]) -> str:
@@ -225,18 +218,14 @@ def main() -> None:
     results = {name: runs for name, runs in results.items() if runs}
     titled = {EXPERIMENTS[name]: results[name] for name in DRAWN if name in results}
     texts = {"paper": paper_table(), "machine": machine(results), "attention": attention_table(results)}
-    for name, goals in (
-        ("photos", goals_of_photos),
-        ("questions", goals_of_questions),
-        ("questions_human", goals_of_questions),
-    ):
-        if name in results:
-            runs = scores_by_model(results[name])
-            texts |= {f"{name} table": markdown_table(runs), f"{name} by count": by_true_count(runs)}
-            texts[f"{name} goals"] = goals_table(goals(runs))
+    for name in results:
+        runs = scores_by_model(results[name])
+        goals = goals_of_photos(runs) if name == "photos" else goals_of_questions(runs)
+        texts |= {f"{name} table": markdown_table(runs), f"{name} by count": table_of(runs, BY_COUNT)}
+        texts[f"{name} goals"] = goals_table(goals)
     if "questions" in results:
         unseen = scores_on_unseen_photos(results["questions"], given.questions)
-        texts |= {"unseen table": unseen_table(unseen), "unseen goals": goals_table(goals_of_questions(unseen))}
+        texts |= {"unseen table": table_of(unseen, UNSEEN), "unseen goals": goals_table(goals_of_questions(unseen))}
     page = given.folder / "README.md"
     write_atomically(page, filled(page.read_text(), texts))
     toy = read_results(given.toy / "results.jsonl")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
 
+from tallybox.detections.compressed import open_plain
 from tallybox.vqa.simulation.writing import YEARS, write_json
 
 # The two sets number their questions alike; those that were written get ids of their own.
@@ -26,4 +26,5 @@ def join(given: Path, written: Path, out: Path, split: str) -> None:
 
 
 def _read(path: Path) -> Any:
-    return json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+    with open_plain(path) as file:
+        return json.load(file)
