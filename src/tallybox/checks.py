@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tallybox.errors import InputError, InputTypeError
-from tallybox.shapes import common_shape
+from tallybox.shapes import common_shape, is_symbolic
 
 ValueCheckMode = Literal["auto", "always", "never"]
 
@@ -54,12 +54,9 @@ class check_values:  # noqa: N801 - read as a verb, like torch.no_grad
         _mode = self._previous
 
 
-def _values_are_checked(*tensors: Tensor) -> bool:
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
-        return False
-    if _mode == "auto":
-        return all(tensor.device.type == "cpu" for tensor in tensors)
-    return _mode == "always"
+def _values_are_checked(attention: Tensor, boxes: Tensor) -> bool:
+    wanted = _mode == "always" or (_mode == "auto" and attention.is_cpu and boxes.is_cpu)
+    return wanted and not is_symbolic()
 
 
 def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, weight_leading: torch.Size) -> None:

@@ -1,11 +1,56 @@
-"""Leading dimensions that broadcast."""
+"""Leading dimensions that broadcast, and what shapes alone decide."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from itertools import zip_longest
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
+
+Decided = TypeVar("Decided")
+
+MOST_REMEMBERED = 4096  # a model asks for the same shapes again and again; files of photos, for ever new ones
+
+
+def by_shape(decide: Callable[..., Decided]) -> Callable[..., Decided]:
+    """Remember what a function decides from the shapes, dtypes and devices of tensors, and from other plain values.
+
+    Working it out in Python takes as long as a GPU takes for a small batch. An error is not remembered.
+
+    >>> @by_shape
+    ... def number(boxes):
+    ...     print("works it out")
+    ...     return boxes.shape[-2]
+    >>> number(torch.zeros(3, 4)), number(torch.ones(3, 4))
+    works it out
+    (3, 3)
+    """
+    remembered: dict[tuple[Any, ...], Decided] = {}
+
+    @wraps(decide)
+    def decided(*arguments: Any) -> Decided:
+        if is_symbolic():
+            return decide(*arguments)
+        key = tuple([(a.shape, a.dtype, a.device) if isinstance(a, Tensor) else a for a in arguments])
+        try:
+            known = remembered.get(key)
+        except TypeError:  # what cannot be looked up is not what was expected, as is for the function to say
+            return decide(*arguments)
+        if known is None:
+            if len(remembered) >= MOST_REMEMBERED:
+                remembered.clear()
+            known = remembered[key] = decide(*arguments)
+        return known
+
+    return decided
+
+
+def is_symbolic() -> bool:
+    """Tell whether a graph is being made, where looking at a size or at values would pin them down."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
 
 
 def common_shape(*shapes: torch.Size) -> torch.Size:
@@ -17,8 +62,8 @@ def common_shape(*shapes: torch.Size) -> torch.Size:
     >>> common_shape(torch.Size([3, 1]), torch.Size([4]))
     torch.Size([3, 4])
     """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
-        shape: torch.Size = torch.broadcast_shapes(*shapes)  # looking at a graph's symbolic sizes would pin them down
+    if is_symbolic():
+        shape: torch.Size = torch.broadcast_shapes(*shapes)
         return shape
     return _known_common_shape(*shapes)
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from tallybox.counter.functional import count_and_features, count_features
-from tallybox.counter.proposals import prepare_proposals
 from tests.support.backends import FUSED, device_of
 from tests.support.problems import assert_same_in_scale, grid, square_boxes
 from tests.support.tolerances import tolerance
@@ -105,10 +104,8 @@ def results(backend: str, dtype: torch.dtype, case: tuple[Tensor, ...]) -> dict[
     device = device_of(backend)
     attention, boxes, weight, mask = case
     inputs = [t.to(device, dtype, copy=True).requires_grad_() for t in (attention, boxes.contiguous(), weight)]
-    proposals = prepare_proposals(
-        inputs[0], inputs[1], None if mask is None else mask.to(device), max_objects=32, logits=False
-    )
-    count, features = count_and_features(proposals, inputs[2], max_objects=32, backend=backend)
+    mask = None if mask is None else mask.to(device)
+    count, features = count_and_features(*inputs, mask, max_objects=32, logits=False, backend=backend)
     mixture = torch.linspace(-1, 1, 33, dtype=dtype, device=device)
     gradients = torch.autograd.grad((features * mixture).sum() + 0.1 * count.sum(), inputs)
     named = zip(("grad_attention", "grad_boxes", "grad_weight"), gradients, strict=True)
@@ -151,13 +148,27 @@ in_lanes_or_blocks = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture
+def change_the_launches(monkeypatch):
+    """Set a constant that launches are planned by, for one test; plans are remembered by sizes alone."""
+    launch = pytest.importorskip("tallybox.counter.cuda.launch")
+
+    def change(**constants: float) -> None:
+        for name, value in constants.items():
+            monkeypatch.setattr(launch, name, value)
+        launch.plan_forward.cache_clear()
+        launch.plan_backward.cache_clear()
+
+    yield change
+    change()
+
+
 @pytest.mark.usefixtures("poisoned_memory")
 @in_lanes_or_blocks
 @pytest.mark.parametrize("fused", ["triton"])
 @pytest.mark.parametrize("case", ["one box", "factors of zero", "a mask with nothing left", "17 images", "a mask"])
-def test_both_kernels_in_triton_are_right_for_few_boxes(monkeypatch, fused, least_images, case):
-    launch = pytest.importorskip("tallybox.counter.cuda.launch")
-    monkeypatch.setattr(launch, "LEAST_IMAGES_FOR_LANES", least_images)
+def test_both_kernels_in_triton_are_right_for_few_boxes(change_the_launches, fused, least_images, case):
+    change_the_launches(LEAST_IMAGES_FOR_LANES=least_images)
     drawn = CASES[case]()
     expected = results("reference", torch.float64, drawn)
     assert_same_in_scale(results(fused, torch.float32, drawn), expected, tolerance(fused, torch.float32))
@@ -165,10 +176,9 @@ def test_both_kernels_in_triton_are_right_for_few_boxes(monkeypatch, fused, leas
 
 @in_lanes_or_blocks
 @pytest.mark.parametrize("fused", ["triton"])
-def test_blocks_of_several_images_keep_counters_apart(monkeypatch, fused, least_images):
-    launch = pytest.importorskip("tallybox.counter.cuda.launch")
-    monkeypatch.setattr(launch, "LEAST_IMAGES_FOR_LANES", least_images)
-    monkeypatch.setattr(launch, "BLOCKS_WANTED", 5)  # of 15 images: three to a block, the last of a counter has two
+def test_blocks_of_several_images_keep_counters_apart(change_the_launches, fused, least_images):
+    # Of 15 images three come to a block; the last of a counter has two.
+    change_the_launches(LEAST_IMAGES_FOR_LANES=least_images, BLOCKS_WANTED=5)
     assert_counters_stay_apart(fused, images=5)
 
 

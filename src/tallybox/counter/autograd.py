@@ -6,6 +6,8 @@ than a small call (0.3 ms a call was measured beside an H200), so it is used in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,17 +18,23 @@ from tallybox.counter.once import differentiable_once
 from tallybox.counter.proposals import Proposals, as_dtype
 
 
+@cache
+def launchers(backend: str) -> tuple[Callable[..., tuple[Tensor, Tensor, Tensor]], ...]:
+    """Return the forward and the backward function of a backend, which need packages that others do not."""
+    if backend == "cpu":
+        from tallybox.counter.cpu.launch import count_backward_cpu, count_forward_cpu
+
+        return count_forward_cpu, count_backward_cpu
+    from tallybox.counter.cuda.launch import count_backward_triton, count_forward_triton
+
+    return count_forward_triton, count_backward_triton
+
+
 def count_forward(
     attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int, backend: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return features, count, and the state that the backward pass needs, of images ``[M * R, N]``."""
-    if backend == "cpu":
-        from tallybox.counter.cpu.launch import count_forward_cpu
-
-        return count_forward_cpu(attention, boxes, weight, mask, max_objects)
-    from tallybox.counter.cuda.launch import count_forward_triton
-
-    return count_forward_triton(attention, boxes, weight, mask, max_objects)
+    return launchers(backend)[0](attention, boxes, weight, mask, max_objects)
 
 
 def count_backward(
@@ -45,14 +53,9 @@ def count_backward(
 
     ``grad_count`` is None where nothing was made of the count.
     """
-    given = (attention, boxes, weight, mask, count, state, grad_features, grad_count)
-    if backend == "cpu":
-        from tallybox.counter.cpu.launch import count_backward_cpu
-
-        return count_backward_cpu(*given, boxes_need_grad=boxes_need_grad)
-    from tallybox.counter.cuda.launch import count_backward_triton
-
-    return count_backward_triton(*given)
+    return launchers(backend)[1](
+        attention, boxes, weight, mask, count, state, grad_features, grad_count, boxes_need_grad
+    )
 
 
 count_forward_operator = torch.library.custom_op("tallybox::count_forward", count_forward, mutates_args=())
@@ -113,23 +116,19 @@ class CountFunction(torch.autograd.Function):
 
 
 def fused_count_and_features(
-    proposals: Proposals, weight: Tensor, max_objects: int, backend: str
+    proposals: Proposals, weight: Tensor, max_objects: int, layout: Layout | None, backend: str
 ) -> tuple[Tensor, Tensor]:
     """Return the count ``[...]`` and features ``[..., max_objects + 1]`` by a fused backend."""
     attention, boxes, mask, _ = proposals
-    weight = as_dtype(weight, attention.dtype).contiguous()
-    layout = Layout.of(
-        weight.shape[:-2], attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]])
-    )
-    if weight.dim() > 3:
-        weight = weight.flatten(0, -3)
+    weight = as_dtype(weight, attention.dtype)
     apply: Any = CountFunction.apply  # torch leaves it untyped
-    features, count = apply(
-        layout.to_list(attention, 1),
-        layout.to_list(boxes, 2),
-        weight,
-        None if mask is None else layout.to_list(mask, 1),
-        max_objects,
-        backend,
-    )
+    if layout is None:
+        masked = None if mask is None else mask.contiguous()
+        given = (attention.contiguous(), boxes.contiguous(), weight.contiguous(), masked)
+        features, count = apply(*given, max_objects, backend)
+        return count, features
+    weight = weight.flatten(0, -3) if weight.dim() > 3 else weight
+    masked = None if mask is None else layout.to_list(mask, 1)
+    given = (layout.to_list(attention, 1), layout.to_list(boxes, 2), weight.contiguous(), masked)
+    features, count = apply(*given, max_objects, backend)
     return layout.from_list(count), layout.from_list(features)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
 from tallybox.counter.autograd import fused_count_and_features
 from tallybox.counter.dispatch import Backend, choose_backend
-from tallybox.counter.proposals import Proposals, prepare_proposals
+from tallybox.counter.layout import Layout
+from tallybox.counter.proposals import Proposals, computed_in, prepare_proposals
 from tallybox.counter.reference import Quantities, count_quantities
 from tallybox.counter.trace import CountTrace
 from tallybox.geometry import box_iou
+from tallybox.shapes import by_shape
 
 
 def count_features(
@@ -35,22 +39,55 @@ def count_features(
     >>> count_features(torch.ones(3), boxes, torch.ones(8, 16), max_objects=3)  # two objects, one seen twice
     tensor([0., 0., 1., 0.])
     """
-    check_count("max_objects", max_objects)
-    check_weight(weight, attention)
-    proposals = checked_proposals(
-        attention, boxes, mask, max_objects=max_objects, logits=logits, weight_leading=weight.shape[:-2]
-    )
-    return count_and_features(proposals, weight, max_objects=max_objects, backend=backend)[1]
+    return count_and_features(attention, boxes, weight, mask, max_objects=max_objects, logits=logits, backend=backend)[
+        1
+    ]
 
 
 def count_and_features(
-    proposals: Proposals, weight: Tensor, *, max_objects: int, backend: Backend
+    attention: Tensor,
+    boxes: Tensor,
+    weight: Tensor,
+    mask: Tensor | None,
+    *,
+    max_objects: int,
+    logits: bool,
+    backend: Backend,
 ) -> tuple[Tensor, Tensor]:
+    """Return the count c ``[...]`` and the features ``[..., max_objects + 1]`` of one call."""
+    check_count("max_objects", max_objects)
+    plan = plan_count(attention, boxes, weight, mask, max_objects, backend)
+    check_proposal_values(attention, boxes, mask, logits=logits)
+    proposals = prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
+    return count_as_planned(plan, proposals, weight, max_objects)
+
+
+class Plan(NamedTuple):
+    """What the shapes, dtypes and devices of a call decide."""
+
+    backend: str
+    layout: Layout | None  # for a fused backend; None where the inputs are one plain list of images already
+
+
+@by_shape
+def plan_count(
+    attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int, backend: Backend
+) -> Plan:
+    """Check that inputs fit together, and choose who counts them."""
+    check_weight(weight, attention)
+    of_weights = weight.shape[:-2]
+    check_proposal_shapes(attention, boxes, mask, weight_leading=of_weights)
+    number = min(attention.shape[-1], max_objects)
+    choice = choose_backend(backend, device=attention.device, dtype=computed_in(attention.dtype), boxes=number)
+    leading = [attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]])]
+    plain = of_weights in ((), (1,)) and len(leading[0]) == 1 and all(shape == leading[0] for shape in leading)
+    return Plan(choice.backend, None if plain else Layout.of(of_weights, *leading))
+
+
+def count_as_planned(plan: Plan, proposals: Proposals, weight: Tensor, max_objects: int) -> tuple[Tensor, Tensor]:
     """Return the count c ``[...]`` and the features ``[..., max_objects + 1]`` of prepared proposals."""
-    attention = proposals.attention
-    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=attention.shape[-1])
-    if choice.backend != "reference":
-        return fused_count_and_features(proposals, weight, max_objects, choice.backend)
+    if plan.backend != "reference":
+        return fused_count_and_features(proposals, weight, max_objects, plan.layout, plan.backend)
     quantities = reference_quantities(proposals, weight, max_objects)
     return quantities.count.squeeze((-2, -1)), quantities.features
 
@@ -62,10 +99,9 @@ def checked_proposals(
     *,
     max_objects: int,
     logits: bool,
-    weight_leading: torch.Size | None = None,
 ) -> Proposals:
-    """Check the inputs of a call and prepare its proposals."""
-    check_proposal_shapes(attention, boxes, mask, weight_leading=weight_leading or torch.Size())
+    """Check the inputs of a call for several heads, and prepare their proposals."""
+    check_proposal_shapes(attention, boxes, mask, weight_leading=torch.Size())
     check_proposal_values(attention, boxes, mask, logits=logits)
     return prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
 

@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from tallybox.checks import check_count
 from tallybox.counter.dispatch import Backend, check_backend
-from tallybox.counter.functional import checked_proposals, count_and_features, count_trace, for_every_head
+from tallybox.counter.functional import (
+    checked_proposals,
+    count_and_features,
+    count_as_planned,
+    count_trace,
+    for_every_head,
+    plan_count,
+)
 from tallybox.counter.published import read_published_weight
 from tallybox.counter.trace import CountTrace
 
@@ -63,13 +70,18 @@ class Counter(nn.Module):
 
     def _count_and_features(self, attention: Tensor, boxes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return count and features, with a dimension for the heads where there are several."""
-        proposals = checked_proposals(attention, boxes, mask, max_objects=self.max_objects, logits=self.logits)
-        weight: Tensor = self.weight
-        if weight.shape[0] == 1:
-            weight = weight.squeeze(0)
-        else:
-            proposals = for_every_head(proposals)
-        return count_and_features(proposals, weight, max_objects=self.max_objects, backend=self.backend)
+        weight, max_objects = self.weight, self.max_objects
+        if weight.shape[0] > 1:
+            shared = checked_proposals(attention, boxes, mask, max_objects=max_objects, logits=self.logits)
+            proposals = for_every_head(shared)
+            plan = plan_count(proposals.attention, proposals.boxes, weight, proposals.mask, max_objects, self.backend)
+            return count_as_planned(plan, proposals, weight, max_objects)
+        results = count_and_features(
+            attention, boxes, weight, mask, max_objects=max_objects, logits=self.logits, backend=self.backend
+        )
+        # A single head broadcasts along whatever leading dimensions there are; where there are none, it is one.
+        alone = attention.dim() == 1 and boxes.dim() == 2 and (mask is None or mask.dim() == 1)
+        return (results[0].squeeze(0), results[1].squeeze(0)) if alone else results
 
     @classmethod
     def from_published(

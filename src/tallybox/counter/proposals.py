@@ -24,11 +24,10 @@ def prepare_proposals(
 ) -> Proposals:
     """Keep the ``max_objects`` largest weights and bring them into [0, 1].
 
-    float64 stays float64; everything else is computed in float32, since areas of boxes in pixels
-    overflow half precision. Selection is on the weights as given, before the logistic, which
-    could make distinct large weights equal; among equal weights the first proposal is kept.
+    Selection is on the weights as given, before the logistic, which could make distinct large weights equal;
+    among equal weights the first proposal is kept.
     """
-    dtype = torch.float64 if attention.dtype == torch.float64 else torch.float32
+    dtype = computed_in(attention.dtype)
     attention, boxes = as_dtype(attention, dtype), as_dtype(boxes, dtype)
     indices = None
     if attention.shape[-1] > max_objects:
@@ -53,6 +52,15 @@ def prepare_proposals(
         if mask is not None:
             attention = torch.where(mask, attention, 0)
     return Proposals(attention, boxes, mask, indices)
+
+
+def computed_in(dtype: torch.dtype) -> torch.dtype:
+    """Return what is computed in: float64 for float64, else float32. Areas in pixels overflow half precision.
+
+    >>> computed_in(torch.float16)
+    torch.float32
+    """
+    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -69,7 +69,6 @@ def count_backward_cpu(
     state: Tensor,
     grad_features: Tensor,
     grad_count: Tensor | None,
-    *,
     boxes_need_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of attention, boxes and weight; that of boxes is 0 where nobody needs it."""

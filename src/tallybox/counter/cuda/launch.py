@@ -1,13 +1,15 @@
-"""Launchers: allocate, choose the kernels for the number of boxes, launch."""
+"""Launchers: choose the kernels for the number of images and boxes, allocate, launch."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from tallybox.counter.cuda import lanes, tiles, tiles_backward
+from tallybox.counter.cuda.launching import Launch, divided_up, power_of_two
 from tallybox.counter.cuda.parts import weight_gradient_kernel
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a
@@ -24,45 +26,86 @@ MOST_IMAGES_A_BLOCK = 16
 BLOCKS_WANTED = 4096
 
 
-# Compiled kernels by what they were compiled for. Triton's own look-up inspects every argument of every
-# launch, 25 µs beside an H200; our kernels assume nothing of their arguments but their types, which
-# are always the same.
-_compiled: dict[tuple[Any, ...], Any] = {}
-
-
-def divided_up(number: int, share: int) -> int:
-    """Return how many shares hold so many; Triton's own function takes 5 µs for it.
-
-    >>> divided_up(33, 32)
-    2
-    """
-    return -(-number // share)
-
-
-def power_of_two(number: int) -> int:
-    """Return the smallest power of two that is not below the number; likewise.
-
-    >>> power_of_two(17)
-    32
-    """
-    return 1 << (number - 1).bit_length()
-
-
 def fits_lanes(images: int, number: int) -> bool:
     """Whether there are images enough, and boxes few enough, for a lane to count each of them."""
     return number <= MOST_BOXES_IN_A_LANE and images >= LEAST_IMAGES_FOR_LANES * number**3
 
 
-def launch(kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[int | bool, ...], warps: int) -> None:
-    """Launch so many blocks of a kernel that `parts.kernel` made; compile it where it has not been."""
-    # A kernel's own hash is that of its source, which takes 4 µs to ask for; kernels live as long as their module.
-    key = (id(kernel), constants, warps, arguments[0].device.index)
-    compiled = _compiled.get(key)
-    if compiled is None:
-        # Interpreted kernels are not compiled: nothing comes back.
-        _compiled[key] = kernel[(blocks,)](*arguments, *constants, num_warps=warps)
+class Forward(NamedTuple):
+    """What the sizes of a call decide of its forward pass."""
+
+    state: int  # how many numbers: certainty [I], scale [I, N], X and products [I, N, N], base and rise [M, 8, S]
+    launch: Launch
+
+
+class Backward(NamedTuple):
+    """What they decide of its backward pass."""
+
+    scratch: int  # how many numbers
+    similarity: Launch | None  # the first two steps, where the third does not take them along
+    rows: Launch | None
+    pairs: Launch
+    weights: Launch
+
+
+@lru_cache(maxsize=1024)
+def plan_forward(images: int, number: int, counters: int, segments: int, max_objects: int, has_mask: bool) -> Forward:
+    """Choose the kernel that counts ``images`` of ``number`` boxes, those of each counter together."""
+    a_counter, padded = images // counters, power_of_two(segments)
+    if fits_lanes(images, number):
+        blocks = divided_up(a_counter, LANES)
+        sizes = (images, max_objects, a_counter, blocks)
+        constants = (has_mask, number, segments, padded, LANES)
+        launch = Launch(lanes.count_forward_kernel, counters * blocks, sizes, constants, 1)
     else:
-        compiled[(blocks, 1, 1)](*arguments, *constants)
+        sizes = (images, number, max_objects, a_counter)
+        constants = (has_mask, segments, padded, TILE, power_of_two(max_objects + 1))
+        launch = Launch(tiles.count_forward_kernel, images, sizes, constants, FORWARD_WARPS)
+    return Forward(images * (1 + number + 2 * number * number) + counters * 16 * segments, launch)
+
+
+@lru_cache(maxsize=1024)
+def plan_backward(
+    images: int, number: int, counters: int, segments: int, max_objects: int, has_mask: bool, has_count: bool
+) -> Backward:
+    """Choose the kernels for the way back, with or without a gradient of the count itself."""
+    a_counter, padded = images // counters, power_of_two(segments)
+    similarity = rows = None
+    # Scratch: gradients of row sums of Sim, and of X, and last, from `partial` on, of weights, [M, blocks, 8, S].
+    partial = images * (number + number * number)
+    if fits_lanes(images, number):
+        blocks = divided_up(a_counter, LANES)
+        sizes = (images, max_objects, a_counter, blocks)
+        constants = (has_mask, has_count, number, segments, padded, LANES)
+        pairs = Launch(lanes.count_backward_kernel, counters * blocks, sizes, constants, 1)
+    else:
+        side = divided_up(number, TILE)
+        # Here also gradients of row products, and what each tile of X owes.
+        partial += images * (number * number + side * side * segments)
+        a_block = min(max(images // BLOCKS_WANTED, 1), MOST_IMAGES_A_BLOCK)
+        blocks = divided_up(a_counter, a_block)
+        sizes = (images, number, max_objects, a_counter)
+        given = (has_mask, has_count)
+        if side > 1:
+            similarity = Launch(
+                tiles_backward.similarity_gradient_kernel, images, sizes, (*given, segments, TILE), GRADIENT_WARPS
+            )
+            rows = Launch(
+                tiles_backward.row_gradient_kernel,
+                images * side * side,
+                (images, number, a_counter, side),
+                (segments, padded, TILE),
+                GRADIENT_WARPS,
+            )
+        pairs = Launch(
+            tiles_backward.pair_gradient_kernel,
+            counters * blocks,
+            (*sizes, blocks, a_block, side),
+            (*given, side == 1, segments, padded, TILE),
+            GRADIENT_WARPS,
+        )
+    weights = Launch(weight_gradient_kernel, counters * 8, (partial, blocks), (segments, padded, 256), 4)
+    return Backward(partial + counters * blocks * 8 * segments, similarity, rows, pairs, weights)
 
 
 def count_forward_triton(
@@ -75,24 +118,12 @@ def count_forward_triton(
     images, number = attention.shape
     segments = weight.shape[-1]
     counters = weight.numel() // (8 * segments)
+    plan = plan_forward(images, number, counters, segments, max_objects, mask is not None)
     features = attention.new_empty(images, max_objects + 1)
     count = attention.new_empty(images)
-    # Certainty [I], scale [I, N], X and products [I, N, N], base and rise [M, 8, S].
-    state = attention.new_empty(images * (1 + number + 2 * number * number) + counters * 16 * segments)
-    if not images:
-        return features, count, state
-    a_counter = images // counters
-    padded = power_of_two(segments)
-    given = (attention, boxes, mask, weight, features, count, state)
-    if fits_lanes(images, number):
-        blocks = divided_up(a_counter, LANES)
-        sizes = (images, max_objects, a_counter, blocks)
-        constants = (mask is not None, number, segments, padded, LANES)
-        launch(lanes.count_forward_kernel, counters * blocks, (*given, *sizes), constants, 1)
-    else:
-        sizes = (images, number, max_objects, a_counter)
-        constants = (mask is not None, segments, padded, TILE, power_of_two(max_objects + 1))
-        launch(tiles.count_forward_kernel, images, (*given, *sizes), constants, FORWARD_WARPS)
+    state = attention.new_empty(plan.state)
+    if images:
+        plan.launch(attention, boxes, mask, weight, features, count, state)
     return features, count, state
 
 
@@ -105,46 +136,22 @@ def count_backward_triton(
     state: Tensor,
     grad_features: Tensor,
     grad_count: Tensor | None,
+    boxes_need_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and weight."""
+    """Return the gradients of attention, boxes and weight, all of them needed or not: they share their work."""
     images, number = attention.shape
     segments = weight.shape[-1]
-    counters = weight.numel() // (8 * segments)
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
     if not images:
         return grad_attention, grad_boxes, torch.zeros_like(weight)
     grad_weight = torch.empty_like(weight)
-    a_counter, max_objects = images // counters, grad_features.shape[1] - 1
-    padded, has_mask, has_count = power_of_two(segments), mask is not None, grad_count is not None
+    sizes = (images, number, weight.numel() // (8 * segments), segments, grad_features.shape[1] - 1)
+    plan = plan_backward(*sizes, mask is not None, grad_count is not None)
+    scratch = attention.new_empty(plan.scratch)
     given = (attention, boxes, mask, count, state, grad_features, grad_count)
-    grads = (grad_attention, grad_boxes)
-    if fits_lanes(images, number):
-        blocks = divided_up(a_counter, LANES)
-        used = images * (number + number * number)  # gradients of row sums of Sim, and of X
-        scratch = attention.new_empty(used + counters * blocks * 8 * segments)
-        sizes = (images, max_objects, a_counter, blocks)
-        constants = (has_mask, has_count, number, segments, padded, LANES)
-        launch(lanes.count_backward_kernel, counters * blocks, (*given, *grads, scratch, *sizes), constants, 1)
-    else:
-        side = divided_up(number, TILE)
-        a_block = min(max(images // BLOCKS_WANTED, 1), MOST_IMAGES_A_BLOCK)
-        blocks = divided_up(a_counter, a_block)
-        # As above, and gradients of row products, and what each tile of X owes.
-        used = images * (number + 2 * number * number + side * side * segments)
-        scratch = attention.new_empty(used + counters * blocks * 8 * segments)
-        sizes = (images, number, max_objects, a_counter)
-        if side > 1:
-            first = ((*given, scratch, *sizes), (has_mask, has_count, segments, TILE))
-            second = ((state, scratch, images, number, a_counter, side), (segments, padded, TILE))
-            launch(tiles_backward.similarity_gradient_kernel, images, *first, GRADIENT_WARPS)
-            launch(tiles_backward.row_gradient_kernel, images * side * side, *second, GRADIENT_WARPS)
-        launch(
-            tiles_backward.pair_gradient_kernel,
-            counters * blocks,
-            (*given, *grads, scratch, *sizes, blocks, a_block, side),
-            (has_mask, has_count, side == 1, segments, padded, TILE),
-            GRADIENT_WARPS,
-        )
-    partial = scratch[used:]
-    launch(weight_gradient_kernel, counters * 8, (weight, partial, grad_weight, blocks), (segments, padded, 256), 4)
+    if plan.similarity is not None and plan.rows is not None:
+        plan.similarity(*given, scratch)
+        plan.rows(state, scratch)
+    plan.pairs(*given, grad_attention, grad_boxes, scratch)
+    plan.weights(weight, scratch, grad_weight)
     return grad_attention, grad_boxes, grad_weight

@@ -17,10 +17,13 @@ HAS_PTX = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1" and torch.versi
 TINY = tl.constexpr(2.0**-60)
 
 
-SIZES = ("IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK", "TILES", "BLOCKS")
+SIZES = (
+    "IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK", "TILES", "BLOCKS",
+    "PARTIAL",
+)  # fmt: skip
 TENSORS = (
     "attention", "boxes", "mask", "weight", "features", "count", "state", "grad_features", "grad_count",
-    "grad_attention", "grad_boxes", "grad_weight", "scratch", "partial", "tables", "presence", "distribution",
+    "grad_attention", "grad_boxes", "grad_weight", "scratch", "tables", "presence", "distribution",
     "grad_presence", "grad_distribution", "owed", "slope", "shift", "calibration", "evidence", "overlap", "headroom",
     "order", "step", "sharpness", "grad_slope", "grad_shift", "grad_calibration", "grad_evidence", "grad_overlap",
     "grad_headroom", "grad_order", "grad_step", "grad_sharpness",
@@ -138,9 +141,11 @@ def normalise(weight, base, rise, S: tl.constexpr, SP: tl.constexpr):
 
 @kernel()
 def weight_gradient_kernel(
-    weight, partial, grad_weight, BLOCKS, S: tl.constexpr, SP: tl.constexpr, CHUNK: tl.constexpr
+    weight, scratch, grad_weight, PARTIAL, BLOCKS, S: tl.constexpr, SP: tl.constexpr, CHUNK: tl.constexpr
 ):  # fmt: skip
     """Sum what a counter's blocks [BLOCKS, 8, S] say its segments are owed, and carry it on to its weights.
+
+    They say so in scratch, from PARTIAL on.
 
     The rise is |w| / Σ|w|. One program for each activation of each counter.
     """
@@ -148,7 +153,7 @@ def weight_gradient_kernel(
     s = tl.arange(0, SP)
     block = tl.arange(0, CHUNK)
     total = tl.zeros((CHUNK, SP), tl.float32)
-    of_row = partial + (row // 8 * BLOCKS * 8 + row % 8) * S
+    of_row = scratch + PARTIAL + (row // 8 * BLOCKS * 8 + row % 8) * S
     for first in range(0, BLOCKS, CHUNK):
         inside = (first + block < BLOCKS)[:, None] & (s < S)[None, :]
         total += tl.load(of_row + (first + block)[:, None] * 8 * S + s[None, :], mask=inside, other=0.0)

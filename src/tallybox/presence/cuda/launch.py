@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from tallybox.counter.cuda.launch import launch, power_of_two
+from tallybox.counter.cuda.launching import Launch, power_of_two
 from tallybox.presence.cuda.backward import presence_backward_kernel
 from tallybox.presence.cuda.forward import presence_forward_kernel
 from tallybox.presence.cuda.owed import owed_kernel
@@ -20,6 +23,63 @@ LANES = 32
 WARPS_WANTED = 4096
 
 
+class Forward(NamedTuple):
+    """What the sizes of a call decide of its forward pass."""
+
+    tables: Launch
+    images: Launch
+
+
+class Backward(NamedTuple):
+    """What they decide of its backward pass."""
+
+    blocks: int  # that sum what is owed to a counter
+    images: Launch
+    owed: Launch
+    tables: Launch
+
+
+@lru_cache(maxsize=1024)
+def plan_forward(
+    images: int, number: int, counters: int, segments: int, max_objects: int, has_mask: bool, logits: bool
+) -> Forward:
+    """Prepare to count ``images`` of ``number`` boxes, those of each counter together."""
+    sizes = (number, max_objects, images // counters)
+    constants = (has_mask, logits, segments, TILE, power_of_two(max_objects + 1))
+    return Forward(
+        Launch(fill_tables_kernel, counters, (), _table_constants(segments), 1),
+        Launch(presence_forward_kernel, images, sizes, constants, 1),
+    )
+
+
+@lru_cache(maxsize=1024)
+def plan_backward(
+    images: int,
+    number: int,
+    counters: int,
+    segments: int,
+    max_objects: int,
+    has_mask: bool,
+    logits: bool,
+    used: tuple[bool, bool],
+) -> Backward:
+    """Prepare for the way back; ``used`` says whether presence and distribution themselves have gradients."""
+    a_counter = images // counters
+    blocks = min(max(WARPS_WANTED // counters, 1), a_counter)
+    sizes, constants = (number, max_objects, a_counter), (has_mask, logits, segments)
+    of_count = (*constants, *used, TILE, power_of_two(max_objects + 1))
+    return Backward(
+        blocks,
+        Launch(presence_backward_kernel, images, sizes, of_count, 1),
+        Launch(owed_kernel, counters * blocks, (*sizes, blocks), (*constants, LANES), 1),
+        Launch(tables_backward_kernel, counters, (), _table_constants(segments), 1),
+    )
+
+
+def _table_constants(segments: int) -> tuple[int, ...]:
+    return segments, power_of_two(segments + 1), CELLS, power_of_two(CELLS + 1)
+
+
 def presence_forward_triton(
     attention: Tensor, boxes: Tensor, weights: list[Tensor], mask: Tensor | None, max_objects: int, logits: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -31,11 +91,9 @@ def presence_forward_triton(
     presence = torch.empty_like(attention)
     state = attention.new_empty(images, state_size_cuda(number, max_objects))
     if images:
-        launch(fill_tables_kernel, counters, (*weights, tables), _table_constants(segments), 1)
-        given = (attention, boxes, mask, tables, features, presence, distribution, state)
-        sizes = (number, max_objects, images // counters)
-        constants = (mask is not None, logits, segments, TILE, power_of_two(max_objects + 1))
-        launch(presence_forward_kernel, images, (*given, *sizes), constants, 1)
+        plan = plan_forward(images, number, counters, segments, max_objects, mask is not None, logits)
+        plan.tables(*weights, tables)
+        plan.images(attention, boxes, mask, tables, features, presence, distribution, state)
     return features, presence, distribution, tables, state
 
 
@@ -53,26 +111,18 @@ def presence_backward_triton(
     images, number = attention.shape
     w = PresenceWeights(*weights)
     counters, segments = counters_and_segments(weights)
-    classes = grads[0].shape[1] - 1
+    max_objects = grads[0].shape[1] - 2
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
     if not images:
         return grad_attention, grad_boxes, [torch.zeros_like(weight) for weight in weights]
     grad_weights = [torch.empty_like(weight) for weight in weights]
-    a_counter = images // counters
-    blocks = min(max(WARPS_WANTED // counters, 1), a_counter)
-    owed = tables.new_empty(counters, blocks, tables.shape[1], LANES)
-    scratch = attention.new_empty(images, 4 * number + 2 * classes)
+    used = (grads[1] is not None, grads[2] is not None)
+    plan = plan_backward(images, number, counters, segments, max_objects, mask is not None, logits, used)
+    owed = tables.new_empty(counters, plan.blocks, tables.shape[1], LANES)
+    scratch = attention.new_empty(images, 4 * number + 2 * (max_objects + 1))
     given = (attention, boxes, mask, tables, state)
-    sizes = (number, classes - 1, a_counter)
-    arguments = (*given, *grads, grad_attention, grad_boxes, scratch, *sizes)
-    constants = (mask is not None, logits, segments)
-    used = tuple(grad is not None for grad in grads[1:])
-    launch(presence_backward_kernel, images, arguments, (*constants, *used, TILE, power_of_two(classes)), 1)
-    launch(owed_kernel, counters * blocks, (*given, scratch, owed, *sizes, blocks), (*constants, LANES), 1)
+    plan.images(*given, *grads, grad_attention, grad_boxes, scratch)
+    plan.owed(*given, scratch, owed)
     shaped = (w.calibration, w.overlap, w.headroom, w.order, w.step, owed.sum((1, 3)))
-    launch(tables_backward_kernel, counters, (*shaped, *grad_weights), _table_constants(segments), 1)
+    plan.tables(*shaped, *grad_weights)
     return grad_attention, grad_boxes, grad_weights
-
-
-def _table_constants(segments: int) -> tuple[int, ...]:
-    return segments, power_of_two(segments + 1), CELLS, power_of_two(CELLS + 1)
