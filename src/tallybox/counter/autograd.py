@@ -70,7 +70,8 @@ def _(
     if backend == "cpu":
         state = attention.new_empty(images, 1 + number + number * number)
     else:
-        state = attention.new_empty(images * (1 + number + 2 * number * number) + 2 * weight.numel())
+        counters, segments = weight.numel() // (8 * weight.shape[-1]), weight.shape[-1]
+        state = attention.new_empty(images * (1 + number + 2 * number * number) + counters * (16 * segments + 1))
     return attention.new_empty(images, max_objects + 1), attention.new_empty(images), state
 
 
@@ -116,19 +117,28 @@ class CountFunction(torch.autograd.Function):
 
 
 def fused_count_and_features(
-    proposals: Proposals, weight: Tensor, max_objects: int, layout: Layout | None, backend: str
+    attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int, backend: str
 ) -> tuple[Tensor, Tensor]:
-    """Return the count ``[...]`` and features ``[..., max_objects + 1]`` by a fused backend."""
+    """Return the count ``[M * R]`` and features ``[M * R, max_objects + 1]`` of a plain list of images."""
+    apply: Any = CountFunction.apply  # torch leaves it untyped
+    mask = None if mask is None else mask.contiguous()
+    given = (attention.contiguous(), boxes.contiguous(), weight.contiguous(), mask)
+    features, count = apply(*given, max_objects, backend)
+    return count, features
+
+
+def fused_in_layout(
+    proposals: Proposals, weight: Tensor, max_objects: int, layout: Layout, backend: str
+) -> tuple[Tensor, Tensor]:
+    """Return the count ``[...]`` and features ``[..., max_objects + 1]`` of proposals in any layout."""
     attention, boxes, mask, _ = proposals
     weight = as_dtype(weight, attention.dtype)
-    apply: Any = CountFunction.apply  # torch leaves it untyped
-    if layout is None:
-        masked = None if mask is None else mask.contiguous()
-        given = (attention.contiguous(), boxes.contiguous(), weight.contiguous(), masked)
-        features, count = apply(*given, max_objects, backend)
-        return count, features
-    weight = weight.flatten(0, -3) if weight.dim() > 3 else weight
-    masked = None if mask is None else layout.to_list(mask, 1)
-    given = (layout.to_list(attention, 1), layout.to_list(boxes, 2), weight.contiguous(), masked)
-    features, count = apply(*given, max_objects, backend)
+    count, features = fused_count_and_features(
+        layout.to_list(attention, 1),
+        layout.to_list(boxes, 2),
+        weight.flatten(0, -3) if weight.dim() > 3 else weight,
+        None if mask is None else layout.to_list(mask, 1),
+        max_objects,
+        backend,
+    )
     return layout.from_list(count), layout.from_list(features)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
-from tallybox.counter.autograd import fused_count_and_features
+from tallybox.counter.autograd import fused_count_and_features, fused_in_layout
 from tallybox.counter.dispatch import Backend, choose_backend
 from tallybox.counter.layout import Layout
 from tallybox.counter.proposals import Proposals, computed_in, prepare_proposals
@@ -58,6 +58,9 @@ def count_and_features(
     check_count("max_objects", max_objects)
     plan = plan_count(attention, boxes, weight, mask, max_objects, backend)
     check_proposal_values(attention, boxes, mask, logits=logits)
+    if plan.as_given:
+        attention = attention.sigmoid() if logits else attention
+        return fused_count_and_features(attention, boxes, weight, None, max_objects, plan.backend)
     proposals = prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
     return count_as_planned(plan, proposals, weight, max_objects)
 
@@ -66,7 +69,8 @@ class Plan(NamedTuple):
     """What the shapes, dtypes and devices of a call decide."""
 
     backend: str
-    layout: Layout | None  # for a fused backend; None where the inputs are one plain list of images already
+    layout: Layout  # of a fused backend
+    as_given: bool  # whether it takes the inputs as they are: float32, one list of images, every proposal of them
 
 
 @by_shape
@@ -78,16 +82,24 @@ def plan_count(
     of_weights = weight.shape[:-2]
     check_proposal_shapes(attention, boxes, mask, weight_leading=of_weights)
     number = min(attention.shape[-1], max_objects)
-    choice = choose_backend(backend, device=attention.device, dtype=computed_in(attention.dtype), boxes=number)
+    dtype = computed_in(attention.dtype)
+    choice = choose_backend(backend, device=attention.device, dtype=dtype, boxes=number)
     leading = [attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]])]
-    plain = of_weights in ((), (1,)) and len(leading[0]) == 1 and all(shape == leading[0] for shape in leading)
-    return Plan(choice.backend, None if plain else Layout.of(of_weights, *leading))
+    as_given = (
+        choice.backend != "reference"
+        and attention.dtype == boxes.dtype == weight.dtype == dtype
+        and len(leading[0]) == 1
+        and leading == [leading[0], leading[0]]
+        and of_weights in ((), (1,))
+        and number == attention.shape[-1]
+    )
+    return Plan(choice.backend, Layout.of(of_weights, *leading), as_given)
 
 
 def count_as_planned(plan: Plan, proposals: Proposals, weight: Tensor, max_objects: int) -> tuple[Tensor, Tensor]:
     """Return the count c ``[...]`` and the features ``[..., max_objects + 1]`` of prepared proposals."""
     if plan.backend != "reference":
-        return fused_count_and_features(proposals, weight, max_objects, plan.layout, plan.backend)
+        return fused_in_layout(proposals, weight, max_objects, plan.layout, plan.backend)
     quantities = reference_quantities(proposals, weight, max_objects)
     return quantities.count.squeeze((-2, -1)), quantities.features
 

@@ -122,8 +122,8 @@ def count_forward_kernel(
 
 @kernel()
 def count_backward_kernel(
-    attention, boxes, mask, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, scratch,
+    attention, boxes, mask, weight, count, state, grad_features, grad_count,
+    grad_attention, grad_boxes, grad_weight, scratch,
     IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
     HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr,
     N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,

@@ -24,6 +24,7 @@ GRADIENT_WARPS = 4
 # A block that sums weight gradients over several images writes fewer partial sums.
 MOST_IMAGES_A_BLOCK = 16
 BLOCKS_WANTED = 4096
+PARTIAL_SUMS_AT_ONCE = 256  # are added up by four warps, or the like number of all eight activations
 
 
 def fits_lanes(images: int, number: int) -> bool:
@@ -34,7 +35,9 @@ def fits_lanes(images: int, number: int) -> bool:
 class Forward(NamedTuple):
     """What the sizes of a call decide of its forward pass."""
 
-    state: int  # how many numbers: certainty [I], scale [I, N], X and products [I, N, N], base and rise [M, 8, S]
+    # How many numbers: certainty [I], scale [I, N], X and products [I, N, N]; of counters base and rise [M, 8, S],
+    # and a place for their blocks to count themselves [M].
+    state: int
     launch: Launch
 
 
@@ -42,10 +45,7 @@ class Backward(NamedTuple):
     """What they decide of its backward pass."""
 
     scratch: int  # how many numbers
-    similarity: Launch | None  # the first two steps, where the third does not take them along
-    rows: Launch | None
-    pairs: Launch
-    weights: Launch
+    steps: tuple[Launch, ...]  # kernels that all take the same tensors
 
 
 @lru_cache(maxsize=1024)
@@ -61,7 +61,7 @@ def plan_forward(images: int, number: int, counters: int, segments: int, max_obj
         sizes = (images, number, max_objects, a_counter)
         constants = (has_mask, segments, padded, TILE, power_of_two(max_objects + 1))
         launch = Launch(tiles.count_forward_kernel, images, sizes, constants, FORWARD_WARPS)
-    return Forward(images * (1 + number + 2 * number * number) + counters * 16 * segments, launch)
+    return Forward(images * (1 + number + 2 * number * number) + counters * (16 * segments + 1), launch)
 
 
 @lru_cache(maxsize=1024)
@@ -69,43 +69,45 @@ def plan_backward(
     images: int, number: int, counters: int, segments: int, max_objects: int, has_mask: bool, has_count: bool
 ) -> Backward:
     """Choose the kernels for the way back, with or without a gradient of the count itself."""
-    a_counter, padded = images // counters, power_of_two(segments)
-    similarity = rows = None
-    # Scratch: gradients of row sums of Sim, and of X, and last, from `partial` on, of weights, [M, blocks, 8, S].
-    partial = images * (number + number * number)
+    a_counter, padded, given = images // counters, power_of_two(segments), (has_mask, has_count)
+    # Scratch: gradients of row sums of Sim, and of X, ...
+    used = images * (number + number * number)
     if fits_lanes(images, number):
         blocks = divided_up(a_counter, LANES)
         sizes = (images, max_objects, a_counter, blocks)
-        constants = (has_mask, has_count, number, segments, padded, LANES)
-        pairs = Launch(lanes.count_backward_kernel, counters * blocks, sizes, constants, 1)
+        constants = (*given, number, segments, padded, LANES)
+        steps = [Launch(lanes.count_backward_kernel, counters * blocks, sizes, constants, 1)]
     else:
         side = divided_up(number, TILE)
-        # Here also gradients of row products, and what each tile of X owes.
-        partial += images * (number * number + side * side * segments)
+        # ... in blocks also those of row products, and what each tile of X owes, ...
+        used += images * (number * number + side * side * segments)
         a_block = min(max(images // BLOCKS_WANTED, 1), MOST_IMAGES_A_BLOCK)
         blocks = divided_up(a_counter, a_block)
         sizes = (images, number, max_objects, a_counter)
-        given = (has_mask, has_count)
-        if side > 1:
-            similarity = Launch(
-                tiles_backward.similarity_gradient_kernel, images, sizes, (*given, segments, TILE), GRADIENT_WARPS
-            )
-            rows = Launch(
-                tiles_backward.row_gradient_kernel,
-                images * side * side,
-                (images, number, a_counter, side),
-                (segments, padded, TILE),
-                GRADIENT_WARPS,
-            )
         pairs = Launch(
             tiles_backward.pair_gradient_kernel,
             counters * blocks,
             (*sizes, blocks, a_block, side),
-            (*given, side == 1, segments, padded, TILE),
+            (*given, side == 1, segments, padded, TILE, PARTIAL_SUMS_AT_ONCE // 8),
             GRADIENT_WARPS,
         )
-    weights = Launch(weight_gradient_kernel, counters * 8, (partial, blocks), (segments, padded, 256), 4)
-    return Backward(partial + counters * blocks * 8 * segments, similarity, rows, pairs, weights)
+        if side == 1:  # that is all of it
+            return Backward(used + counters * blocks * 8 * segments, (pairs,))
+        similarity = Launch(
+            tiles_backward.similarity_gradient_kernel, images, sizes, (*given, segments, TILE), GRADIENT_WARPS
+        )
+        rows = Launch(
+            tiles_backward.row_gradient_kernel,
+            images * side * side,
+            (images, number, a_counter, side),
+            (segments, padded, TILE),
+            GRADIENT_WARPS,
+        )
+        steps = [similarity, rows, pairs]
+    # ... and last what each block owes to its counter's segments.
+    at_once = (segments, padded, PARTIAL_SUMS_AT_ONCE)
+    weights = Launch(weight_gradient_kernel, counters * 8, (used, blocks), at_once, 4)
+    return Backward(used + counters * blocks * 8 * segments, (*steps, weights))
 
 
 def count_forward_triton(
@@ -117,8 +119,7 @@ def count_forward_triton(
     """
     images, number = attention.shape
     segments = weight.shape[-1]
-    counters = weight.numel() // (8 * segments)
-    plan = plan_forward(images, number, counters, segments, max_objects, mask is not None)
+    plan = plan_forward(images, number, weight.numel() // (8 * segments), segments, max_objects, mask is not None)
     features = attention.new_empty(images, max_objects + 1)
     count = attention.new_empty(images)
     state = attention.new_empty(plan.state)
@@ -138,7 +139,7 @@ def count_backward_triton(
     grad_count: Tensor | None,
     boxes_need_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and weight, all of them needed or not: they share their work."""
+    """Return the gradients of attention, boxes and weight; they share their work, so boxes always get theirs."""
     images, number = attention.shape
     segments = weight.shape[-1]
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
@@ -148,10 +149,7 @@ def count_backward_triton(
     sizes = (images, number, weight.numel() // (8 * segments), segments, grad_features.shape[1] - 1)
     plan = plan_backward(*sizes, mask is not None, grad_count is not None)
     scratch = attention.new_empty(plan.scratch)
-    given = (attention, boxes, mask, count, state, grad_features, grad_count)
-    if plan.similarity is not None and plan.rows is not None:
-        plan.similarity(*given, scratch)
-        plan.rows(state, scratch)
-    plan.pairs(*given, grad_attention, grad_boxes, scratch)
-    plan.weights(weight, scratch, grad_weight)
+    given = (attention, boxes, mask, weight, count, state, grad_features, grad_count)
+    for step in plan.steps:
+        step(*given, grad_attention, grad_boxes, grad_weight, scratch)
     return grad_attention, grad_boxes, grad_weight

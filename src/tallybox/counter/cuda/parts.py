@@ -139,27 +139,40 @@ def normalise(weight, base, rise, S: tl.constexpr, SP: tl.constexpr):
     tl.debug_barrier()
 
 
+@triton.jit
+def weight_gradient(
+    first, weight, partial, grad_weight, BLOCKS, ROWS: tl.constexpr, S: tl.constexpr, SP: tl.constexpr,
+    CHUNK: tl.constexpr,
+):  # fmt: skip
+    """Sum what a counter's blocks [BLOCKS, 8, S] say its segments are owed, and carry it on to its weights [8, S].
+
+    So for ROWS of its activations, from the first on. The rise is |w| / Σ|w|.
+    """
+    place = (first + tl.arange(0, ROWS))[:, None] * S + tl.arange(0, SP)[None, :]
+    real = (tl.arange(0, SP) < S)[None, :]
+    total = tl.zeros((CHUNK, ROWS, SP), tl.float32)
+    for start in range(0, BLOCKS, CHUNK):
+        block = start + tl.arange(0, CHUNK)
+        inside = (block < BLOCKS)[:, None, None] & real[None, :, :]
+        total += tl.load(partial + block[:, None, None] * 8 * S + place[None, :, :], mask=inside, other=0.0)
+    grad = tl.sum(total, axis=0)
+    w = tl.load(weight + place, mask=real, other=0.0)
+    size = tl.sum(tl.abs(w), axis=1)[:, None]
+    size = tl.where(size > 0, size, 1.0)
+    grad -= tl.sum(grad * tl.abs(w) / size, axis=1)[:, None]
+    tl.store(grad_weight + place, sign(w) * grad / size, mask=real)
+
+
 @kernel()
 def weight_gradient_kernel(
-    weight, scratch, grad_weight, PARTIAL, BLOCKS, S: tl.constexpr, SP: tl.constexpr, CHUNK: tl.constexpr
+    attention, boxes, mask, weight, count, state, grad_features, grad_count,
+    grad_attention, grad_boxes, grad_weight, scratch,
+    PARTIAL, BLOCKS, S: tl.constexpr, SP: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Sum what a counter's blocks [BLOCKS, 8, S] say its segments are owed, and carry it on to its weights.
-
-    They say so in scratch, from PARTIAL on.
-
-    The rise is |w| / Σ|w|. One program for each activation of each counter.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    s = tl.arange(0, SP)
-    block = tl.arange(0, CHUNK)
-    total = tl.zeros((CHUNK, SP), tl.float32)
-    of_row = scratch + PARTIAL + (row // 8 * BLOCKS * 8 + row % 8) * S
-    for first in range(0, BLOCKS, CHUNK):
-        inside = (first + block < BLOCKS)[:, None] & (s < S)[None, :]
-        total += tl.load(of_row + (first + block)[:, None] * 8 * S + s[None, :], mask=inside, other=0.0)
-    grad = tl.sum(total, axis=0)
-    w = tl.load(weight + row * S + s, mask=s < S, other=0.0)
-    size = tl.sum(tl.abs(w), axis=0)
-    size = tl.where(size > 0, size, 1.0)
-    grad -= tl.sum(grad * tl.abs(w) / size, axis=0)
-    tl.store(grad_weight + row * S + s, sign(w) * grad / size, mask=s < S)
+    """The last step back: one program for each activation of each counter. Blocks have summed from PARTIAL on."""
+    counter = (tl.program_id(0) // 8).to(tl.int64)
+    partial = scratch + PARTIAL + counter * BLOCKS * 8 * S
+    of_counter = counter * 8 * S
+    weight_gradient(
+        tl.program_id(0) % 8, weight + of_counter, partial, grad_weight + of_counter, BLOCKS, 1, S, SP, CHUNK
+    )

@@ -48,6 +48,12 @@ def add_edges(
     return inner
 
 
+@triton.jit
+def blocks_ended(state, images, N, counter, IMAGES_PER_COUNTER, S: tl.constexpr):
+    """Where the blocks of a counter that end on the way back count themselves, at the end of the state."""
+    return state + images * (1 + N + 2 * N * N) + images // IMAGES_PER_COUNTER * 16 * S + counter
+
+
 @kernel("N")
 def count_forward_kernel(
     attention, boxes, mask, weight, features, count, state,
@@ -65,6 +71,7 @@ def count_forward_kernel(
     base = state + images * (1 + N + 2 * N * N) + counter * 16 * S
     rise = base + 8 * S
     normalise(weight + counter * 8 * S, base, rise, S, SP)
+    tl.store(blocks_ended(state, images, N, counter, IMAGES_PER_COUNTER, S), 0.0)
     tile = tl.arange(0, B)
 
     # X = f4(A) f5(D), for all threads of this block to read, and the certainty of distances.

@@ -16,8 +16,9 @@ from tallybox.counter.cuda.parts import (
     share,
     sign,
     value,
+    weight_gradient,
 )
-from tallybox.counter.cuda.tiles import add_edges
+from tallybox.counter.cuda.tiles import add_edges, blocks_ended
 
 
 @triton.jit
@@ -138,7 +139,8 @@ def row_gradient(
 
 @kernel("N")
 def similarity_gradient_kernel(
-    attention, boxes, mask, count, state, grad_features, grad_count, scratch,
+    attention, boxes, mask, weight, count, state, grad_features, grad_count,
+    grad_attention, grad_boxes, grad_weight, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
     HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -151,7 +153,8 @@ def similarity_gradient_kernel(
 
 @kernel("N")
 def row_gradient_kernel(
-    state, scratch,
+    attention, boxes, mask, weight, count, state, grad_features, grad_count,
+    grad_attention, grad_boxes, grad_weight, scratch,
     IMAGES, N, IMAGES_PER_COUNTER, TILES,
     S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -163,15 +166,16 @@ def row_gradient_kernel(
 
 @kernel("N")
 def pair_gradient_kernel(
-    attention, boxes, mask, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, scratch,
+    attention, boxes, mask, weight, count, state, grad_features, grad_count,
+    grad_attention, grad_boxes, grad_weight, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
     HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, ONE_TILE: tl.constexpr,
-    S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+    S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Carry everything on to the weights and boxes of a block's images, and sum what they owe to their counter.
 
-    The third step back. Where an image is ONE_TILE, this block takes the two before as well, with no other launch.
+    The third step back. Where an image is ONE_TILE, this block takes the two before as well, and the last block of
+    a counter to end the one after, with no other launch: launches are then what takes longest.
     """
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
     first = tl.program_id(0) % BLOCKS_PER_COUNTER * IMAGES_PER_BLOCK
@@ -285,7 +289,8 @@ def pair_gradient_kernel(
             tl.store(corner + 2, grad_x2, mask=i < N)
             tl.store(corner + 3, grad_y2, mask=i < N)
 
-    out = scratch + images * (N + 2 * N * N + TILES * TILES * S) + tl.program_id(0).to(tl.int64) * 8 * S + segment
+    partial = scratch + images * (N + 2 * N * N + TILES * TILES * S) + counter * BLOCKS_PER_COUNTER * 8 * S
+    out = partial + tl.program_id(0) % BLOCKS_PER_COUNTER * 8 * S + segment
     tl.store(out, owed1, mask=segment < S)
     tl.store(out + S, owed2, mask=segment < S)
     tl.store(out + 2 * S, owed3, mask=segment < S)
@@ -294,3 +299,12 @@ def pair_gradient_kernel(
     tl.store(out + 5 * S, owed6, mask=segment < S)
     tl.store(out + 6 * S, owed7, mask=segment < S)
     tl.store(out + 7 * S, owed8, mask=segment < S)
+    if ONE_TILE:
+        tl.debug_barrier()  # all threads have written before one of them says so, and the last to say so reads
+        ended = blocks_ended(state, images, N, counter, IMAGES_PER_COUNTER, S)
+        if tl.atomic_add(ended, 1.0, sem="acq_rel") == BLOCKS_PER_COUNTER - 1:
+            of_counter = counter * 8 * S
+            weight_gradient(
+                0, weight + of_counter, partial, grad_weight + of_counter, BLOCKS_PER_COUNTER, 8, S, SP, CHUNK
+            )
+            tl.store(ended, 0.0)  # another backward pass may follow
