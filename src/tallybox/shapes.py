@@ -8,10 +8,10 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
 Decided = TypeVar("Decided")
 
+PLAIN = {int, str, bool, type(None)}
 MOST_REMEMBERED = 4096  # a model asks for the same shapes again and again; files of photos, for ever new ones
 
 
@@ -34,10 +34,10 @@ def by_shape(decide: Callable[..., Decided]) -> Callable[..., Decided]:
     def decided(*arguments: Any) -> Decided:
         if is_symbolic():
             return decide(*arguments)
-        key = tuple([(a.shape, a.dtype, a.device) if isinstance(a, Tensor) else a for a in arguments])
         try:
+            key = tuple([a if type(a) in PLAIN else (a.shape, a.dtype, a.device) for a in arguments])
             known = remembered.get(key)
-        except TypeError:  # what cannot be looked up is not what was expected, as is for the function to say
+        except (AttributeError, TypeError):  # neither plain nor a tensor, as is for the function to say
             return decide(*arguments)
         if known is None:
             if len(remembered) >= MOST_REMEMBERED:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tallybox.counter.functional import count_and_features, count_features
+from tallybox.counter.functional import count_features, count_result
 from tests.support.backends import FUSED, device_of
 from tests.support.problems import assert_same_in_scale, grid, square_boxes
 from tests.support.tolerances import tolerance
@@ -105,7 +105,8 @@ def results(backend: str, dtype: torch.dtype, case: tuple[Tensor, ...]) -> dict[
     attention, boxes, weight, mask = case
     inputs = [t.to(device, dtype, copy=True).requires_grad_() for t in (attention, boxes.contiguous(), weight)]
     mask = None if mask is None else mask.to(device)
-    count, features = count_and_features(*inputs, mask, max_objects=32, logits=False, backend=backend)
+    count = count_result(*inputs, mask, 32, False, backend, of_count=True)
+    features = count_features(*inputs, max_objects=32, mask=mask, backend=backend)
     mixture = torch.linspace(-1, 1, 33, dtype=dtype, device=device)
     gradients = torch.autograd.grad((features * mixture).sum() + 0.1 * count.sum(), inputs)
     named = zip(("grad_attention", "grad_boxes", "grad_weight"), gradients, strict=True)
@@ -156,8 +157,7 @@ def change_the_launches(monkeypatch):
     def change(**constants: float) -> None:
         for name, value in constants.items():
             monkeypatch.setattr(launch, name, value)
-        launch.plan_forward.cache_clear()
-        launch.plan_backward.cache_clear()
+        launch.plan_count_triton.cache_clear()
 
     yield change
     change()

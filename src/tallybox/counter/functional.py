@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
-from tallybox.counter.autograd import fused_count_and_features, fused_in_layout
+from tallybox.counter.autograd import fused_result, fused_result_in_layout
 from tallybox.counter.dispatch import Backend, choose_backend
 from tallybox.counter.layout import Layout
 from tallybox.counter.proposals import Proposals, computed_in, prepare_proposals
@@ -39,30 +39,29 @@ def count_features(
     >>> count_features(torch.ones(3), boxes, torch.ones(8, 16), max_objects=3)  # two objects, one seen twice
     tensor([0., 0., 1., 0.])
     """
-    return count_and_features(attention, boxes, weight, mask, max_objects=max_objects, logits=logits, backend=backend)[
-        1
-    ]
+    return count_result(attention, boxes, weight, mask, max_objects, logits, backend, of_count=False)
 
 
-def count_and_features(
+def count_result(
     attention: Tensor,
     boxes: Tensor,
     weight: Tensor,
     mask: Tensor | None,
-    *,
     max_objects: int,
     logits: bool,
     backend: Backend,
-) -> tuple[Tensor, Tensor]:
-    """Return the count c ``[...]`` and the features ``[..., max_objects + 1]`` of one call."""
+    *,
+    of_count: bool,
+) -> Tensor:
+    """Return the count c ``[...]`` or the features ``[..., max_objects + 1]`` of one call."""
     check_count("max_objects", max_objects)
     plan = plan_count(attention, boxes, weight, mask, max_objects, backend)
     check_proposal_values(attention, boxes, mask, logits=logits)
     if plan.as_given:
         attention = attention.sigmoid() if logits else attention
-        return fused_count_and_features(attention, boxes, weight, None, max_objects, plan.backend)
+        return fused_result(attention, boxes, weight, None, max_objects, of_count, plan.backend)
     proposals = prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
-    return count_as_planned(plan, proposals, weight, max_objects)
+    return planned_result(plan, proposals, weight, max_objects, of_count=of_count)
 
 
 class Plan(NamedTuple):
@@ -96,12 +95,12 @@ def plan_count(
     return Plan(choice.backend, Layout.of(of_weights, *leading), as_given)
 
 
-def count_as_planned(plan: Plan, proposals: Proposals, weight: Tensor, max_objects: int) -> tuple[Tensor, Tensor]:
-    """Return the count c ``[...]`` and the features ``[..., max_objects + 1]`` of prepared proposals."""
+def planned_result(plan: Plan, proposals: Proposals, weight: Tensor, max_objects: int, *, of_count: bool) -> Tensor:
+    """Return the count c ``[...]`` or the features ``[..., max_objects + 1]`` of prepared proposals."""
     if plan.backend != "reference":
-        return fused_in_layout(proposals, weight, max_objects, plan.layout, plan.backend)
+        return fused_result_in_layout(proposals, weight, max_objects, of_count, plan.layout, plan.backend)
     quantities = reference_quantities(proposals, weight, max_objects)
-    return quantities.count.squeeze((-2, -1)), quantities.features
+    return quantities.count.squeeze((-2, -1)) if of_count else quantities.features
 
 
 def checked_proposals(

@@ -11,11 +11,11 @@ from tallybox.checks import check_count
 from tallybox.counter.dispatch import Backend, check_backend
 from tallybox.counter.functional import (
     checked_proposals,
-    count_and_features,
-    count_as_planned,
+    count_result,
     count_trace,
     for_every_head,
     plan_count,
+    planned_result,
 )
 from tallybox.counter.published import read_published_weight
 from tallybox.counter.trace import CountTrace
@@ -57,31 +57,29 @@ class Counter(nn.Module):
 
         ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
         """
-        features = self._count_and_features(attention, boxes, mask)[1]
+        features = self._result(attention, boxes, mask, of_count=False)
         return features if self.weight.shape[0] == 1 else features.flatten(-2)
 
     def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the scalar c of the paper: ``[...]``, or ``[..., heads]`` with several heads."""
-        return self._count_and_features(attention, boxes, mask)[0]
+        return self._result(attention, boxes, mask, of_count=True)
 
     def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> CountTrace:
         """Return every intermediate quantity of one call."""
         return count_trace(attention, boxes, self.weight, max_objects=self.max_objects, mask=mask, logits=self.logits)
 
-    def _count_and_features(self, attention: Tensor, boxes: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return count and features, with a dimension for the heads where there are several."""
-        weight, max_objects = self.weight, self.max_objects
+    def _result(self, attention: Tensor, boxes: Tensor, mask: Tensor | None, *, of_count: bool) -> Tensor:
+        """Return count or features, with a dimension for the heads where there are several."""
+        weight, max_objects, logits, backend = self.weight, self.max_objects, self.logits, self.backend
         if weight.shape[0] > 1:
-            shared = checked_proposals(attention, boxes, mask, max_objects=max_objects, logits=self.logits)
+            shared = checked_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
             proposals = for_every_head(shared)
-            plan = plan_count(proposals.attention, proposals.boxes, weight, proposals.mask, max_objects, self.backend)
-            return count_as_planned(plan, proposals, weight, max_objects)
-        results = count_and_features(
-            attention, boxes, weight, mask, max_objects=max_objects, logits=self.logits, backend=self.backend
-        )
+            plan = plan_count(proposals.attention, proposals.boxes, weight, proposals.mask, max_objects, backend)
+            return planned_result(plan, proposals, weight, max_objects, of_count=of_count)
+        result = count_result(attention, boxes, weight, mask, max_objects, logits, backend, of_count=of_count)
         # A single head broadcasts along whatever leading dimensions there are; where there are none, it is one.
         alone = attention.dim() == 1 and boxes.dim() == 2 and (mask is None or mask.dim() == 1)
-        return (results[0].squeeze(0), results[1].squeeze(0)) if alone else results
+        return result.squeeze(0) if alone else result
 
     @classmethod
     def from_published(

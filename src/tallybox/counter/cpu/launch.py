@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,42 +41,57 @@ def _counters(weight: Tensor) -> Tensor:
     return weight.detach().view(-1, *weight.shape[-2:])
 
 
-def count_forward_cpu(
-    attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Count ``attention [M * R, N]`` with ``weight [M, 8, S]`` or ``[8, S]``.
+class Plan(NamedTuple):
+    """What is known of a call before it runs; kernels are chosen then, by as many threads as there are."""
 
-    Return features, count, and the state that the backward pass needs.
-    """
+    max_objects: int
+    of_count: bool  # whether the way back starts from the count, or from the features
+
+
+def plan_count_cpu(attention: torch.Size, weight: torch.Size, has_mask: bool, max_objects: int, of_count: bool) -> Plan:
+    """Prepare to count ``attention [M * R, N]`` with ``weight [M, 8, S]`` or ``[8, S]``."""
+    return Plan(max_objects, of_count)
+
+
+def _count_and_rest(state: Tensor, images: int) -> tuple[Tensor, Tensor]:
+    """Split the state into counts ``[images]`` and all else that backward needs, ``[images, 1 + N + N * N]``."""
+    return state[:images], state[images:].view(images, -1) if images else state.view(0, 0)
+
+
+def count_forward_cpu(
+    plan: Plan, attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return features, and the state that the backward pass needs, with the counts at its beginning."""
     images, number = attention.shape
-    features = attention.new_empty(images, max_objects + 1)
-    count = attention.new_empty(images)
-    state = attention.new_empty(images, 1 + number + number * number)
+    features = attention.new_empty(images, plan.max_objects + 1)
+    state = attention.new_empty(images * (2 + number + number * number))
     counters = _counters(weight)
-    arrays = [_array(tensor) for tensor in (attention, boxes, mask, counters, features, count, state)]
+    given = (attention, boxes, mask, counters, features, *_count_and_rest(state, images))
+    arrays = [_array(tensor) for tensor in given]
     at_once = _images_at_once(images, number, len(counters))
     kernel: Any = rows_forward_kernel if at_once == 1 else lanes_forward_kernel
     run_chunks(chunks_of(images, _steps(number), at_once), lambda _, first, stop: kernel(*arrays, first, stop))
-    return features, count, state
+    return features, state
 
 
 def count_backward_cpu(
+    plan: Plan,
     attention: Tensor,
     boxes: Tensor,
     weight: Tensor,
     mask: Tensor | None,
-    count: Tensor,
     state: Tensor,
-    grad_features: Tensor,
-    grad_count: Tensor | None,
+    grad: Tensor,
     boxes_need_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of attention, boxes and weight; that of boxes is 0 where nobody needs it."""
     images, number = attention.shape
     counters = _counters(weight)
     grad_attention, grad_boxes, grad_weight = (torch.empty_like(t) for t in (attention, boxes, weight))
-    grad_count = torch.zeros_like(count) if grad_count is None else grad_count
-    given = (attention, boxes, mask, counters, count, state, grad_features, grad_count, grad_attention, grad_boxes)
+    grad_features = attention.new_zeros(images, plan.max_objects + 1) if plan.of_count else grad
+    grad_count = grad if plan.of_count else attention.new_zeros(images)
+    of_results = (*_count_and_rest(state, images), grad_features, grad_count)
+    given = (attention, boxes, mask, counters, *of_results, grad_attention, grad_boxes)
     arrays = [_array(tensor) for tensor in given]
     at_once = _images_at_once(images, number, len(counters))
     chunks = chunks_of(images, _steps(number), at_once)

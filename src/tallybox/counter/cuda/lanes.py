@@ -25,7 +25,7 @@ from tallybox.counter.cuda.parts import (
 
 @kernel()
 def count_forward_kernel(
-    attention, boxes, mask, weight, features, count, state,
+    attention, boxes, mask, weight, features, state,
     IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
     HAS_MASK: tl.constexpr, N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
@@ -35,10 +35,10 @@ def count_forward_kernel(
     here = of_counter < IMAGES_PER_COUNTER
     image = counter * IMAGES_PER_COUNTER + of_counter
     images = IMAGES.to(tl.int64)
-    certainty, scale = state + image, state + images + image
-    rows = state + images * (1 + N) + image
-    products = state + images * (1 + N + N * N) + image
-    base = state + images * (1 + N + 2 * N * N) + counter * 16 * S
+    count, certainty, scale = state + image, state + images + image, state + images * 2 + image
+    rows = state + images * (2 + N) + image
+    products = state + images * (2 + N + N * N) + image
+    base = state + images * (2 + N + 2 * N * N) + counter * 16 * S
     rise = base + 8 * S
     normalise(weight + counter * 8 * S, base, rise, S, SP)
 
@@ -116,16 +116,15 @@ def count_forward_kernel(
             tl.where(lower == objects, 1.0 - (c - lower), 0.0) + tl.where(upper == objects, c - lower, 0.0) + (c - c)
         )
         tl.store(features + image * (MAX_OBJECTS + 1) + objects, confidence * one_hot, mask=here)
-    tl.store(count + image, c, mask=here)
+    tl.store(count, c, mask=here)
     tl.store(certainty, mean, mask=here)
 
 
 @kernel()
 def count_backward_kernel(
-    attention, boxes, mask, weight, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, grad_weight, scratch,
+    attention, boxes, mask, weight, state, grad_result, grad_attention, grad_boxes, grad_weight, scratch,
     IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
-    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr,
+    HAS_MASK: tl.constexpr, OF_COUNT: tl.constexpr,
     N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of a block's images, and what they owe to their counter's segments."""
@@ -134,10 +133,10 @@ def count_backward_kernel(
     here = of_counter < IMAGES_PER_COUNTER
     image = counter * IMAGES_PER_COUNTER + of_counter
     images = IMAGES.to(tl.int64)
-    scale = state + images + image
-    rows = state + images * (1 + N) + image
-    products = state + images * (1 + N + N * N) + image
-    base = state + images * (1 + N + 2 * N * N) + counter * 16 * S
+    count, certainty, scale = state + image, state + images + image, state + images * 2 + image
+    rows = state + images * (2 + N) + image
+    products = state + images * (2 + N + N * N) + image
+    base = state + images * (2 + N + 2 * N * N) + counter * 16 * S
     rise = base + 8 * S
     grad_alike = scratch + image
     grad_rows = scratch + images * N + image
@@ -145,18 +144,20 @@ def count_backward_kernel(
     s = segment.to(tl.float32)[:, None]
     out = scratch + images * (N + N * N) + tl.program_id(0).to(tl.int64) * 8 * S + segment
 
-    # From the features to the sum of C and the confidence.
-    c, mean = tl.load(count + image, mask=here, other=1.0), tl.load(state + image, mask=here, other=0.0)
+    # From the count or the features to the sum of C and the confidence.
+    c, mean = tl.load(count, mask=here, other=1.0), tl.load(certainty, mask=here, other=0.0)
     confidence, mean_rise, position = look_up(mean, base + 7 * S, rise + 7 * S, S)
     lower = tl.floor(c)
     upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
-    grad_lower = tl.load(grad_features + image * (MAX_OBJECTS + 1) + lower.to(tl.int32), mask=here, other=0.0)
-    grad_upper = tl.load(grad_features + image * (MAX_OBJECTS + 1) + upper.to(tl.int32), mask=here, other=0.0)
-    grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
-    grad_total = confidence * (grad_upper - grad_lower)
-    if HAS_GRAD_COUNT:
-        grad_total += tl.load(grad_count + image, mask=here, other=0.0)
-    grad_total /= 2.0 * c
+    if OF_COUNT:
+        grad_c = tl.load(grad_result + image, mask=here, other=0.0)
+        grad_confidence = tl.zeros((LANES,), tl.float32)
+    else:
+        grad_lower = tl.load(grad_result + image * (MAX_OBJECTS + 1) + lower.to(tl.int32), mask=here, other=0.0)
+        grad_upper = tl.load(grad_result + image * (MAX_OBJECTS + 1) + upper.to(tl.int32), mask=here, other=0.0)
+        grad_c = confidence * (grad_upper - grad_lower)
+        grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
+    grad_total = grad_c / (2.0 * c)
     grad_mean = grad_confidence * mean_rise * S
     owed = tl.sum(share(position[None, :], s) * grad_confidence[None, :], axis=1)
     tl.store(out + 7 * S, owed, mask=segment < S)

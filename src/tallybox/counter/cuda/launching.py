@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from triton.runtime import driver
 
+SEVERAL_DEVICES = torch.cuda.device_count() > 1
+
 
 class Launch:
     """So many blocks of a kernel, with all that it is given besides tensors; call it with these.
@@ -28,7 +30,7 @@ class Launch:
         """Launch on tensors, all on the device of the first."""
         device = first.get_device()
         compiled = self._compiled.get(device)
-        if compiled is None or device != torch.cuda.current_device():
+        if compiled is None or (SEVERAL_DEVICES and device != torch.cuda.current_device()):
             self._launch_through_triton(device, first, *others)
             return
         run, current_stream, function, metadata = compiled

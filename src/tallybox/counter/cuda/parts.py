@@ -22,8 +22,8 @@ SIZES = (
     "PARTIAL",
 )  # fmt: skip
 TENSORS = (
-    "attention", "boxes", "mask", "weight", "features", "count", "state", "grad_features", "grad_count",
-    "grad_attention", "grad_boxes", "grad_weight", "scratch", "tables", "presence", "distribution",
+    "attention", "boxes", "mask", "weight", "features", "state", "grad_result", "grad_features", "grad_attention",
+     "grad_boxes", "grad_weight", "scratch", "tables", "presence", "distribution",
     "grad_presence", "grad_distribution", "owed", "slope", "shift", "calibration", "evidence", "overlap", "headroom",
     "order", "step", "sharpness", "grad_slope", "grad_shift", "grad_calibration", "grad_evidence", "grad_overlap",
     "grad_headroom", "grad_order", "grad_step", "grad_sharpness",
@@ -165,8 +165,7 @@ def weight_gradient(
 
 @kernel()
 def weight_gradient_kernel(
-    attention, boxes, mask, weight, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, grad_weight, scratch,
+    attention, boxes, mask, weight, state, grad_result, grad_attention, grad_boxes, grad_weight, scratch,
     PARTIAL, BLOCKS, S: tl.constexpr, SP: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """The last step back: one program for each activation of each counter. Blocks have summed from PARTIAL on."""

@@ -51,12 +51,12 @@ def add_edges(
 @triton.jit
 def blocks_ended(state, images, N, counter, IMAGES_PER_COUNTER, S: tl.constexpr):
     """Where the blocks of a counter that end on the way back count themselves, at the end of the state."""
-    return state + images * (1 + N + 2 * N * N) + images // IMAGES_PER_COUNTER * 16 * S + counter
+    return state + images * (2 + N + 2 * N * N) + images // IMAGES_PER_COUNTER * 16 * S + counter
 
 
 @kernel("N")
 def count_forward_kernel(
-    attention, boxes, mask, weight, features, count, state,
+    attention, boxes, mask, weight, features, state,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
     HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
@@ -65,10 +65,10 @@ def count_forward_kernel(
     counter = image // IMAGES_PER_COUNTER
     images = IMAGES.to(tl.int64)
     of_image = image * N
-    scale = state + images + of_image
-    rows = state + images * (1 + N) + of_image * N
-    products = state + images * (1 + N + N * N) + of_image * N
-    base = state + images * (1 + N + 2 * N * N) + counter * 16 * S
+    scale = state + images * 2 + of_image
+    rows = state + images * (2 + N) + of_image * N
+    products = state + images * (2 + N + N * N) + of_image * N
+    base = state + images * (2 + N + 2 * N * N) + counter * 16 * S
     rise = base + 8 * S
     normalise(weight + counter * 8 * S, base, rise, S, SP)
     tl.store(blocks_ended(state, images, N, counter, IMAGES_PER_COUNTER, S), 0.0)
@@ -153,5 +153,5 @@ def count_forward_kernel(
     objects = tl.arange(0, CLASSES)
     one_hot = tl.where(objects == lower, 1.0 - (c - lower), 0.0) + tl.where(objects == upper, c - lower, 0.0) + (c - c)
     tl.store(features + image * (MAX_OBJECTS + 1) + objects, confidence * one_hot, mask=objects <= MAX_OBJECTS)
-    tl.store(count + image, c)
-    tl.store(state + image, mean)
+    tl.store(state + image, c)
+    tl.store(state + images + image, mean)

@@ -34,44 +34,42 @@ def owed_by_row(position, grad, s):
 
 
 @triton.jit
-def feature_gradients(
-    image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS,
-    HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr,
+def result_gradients(
+    image, state, grad_result, base, rise, images, MAX_OBJECTS, OF_COUNT: tl.constexpr, S: tl.constexpr
 ):  # fmt: skip
     """Return an image's gradients of the sum of C, the confidence and the mean certainty, and where that lies."""
-    c, mean = tl.load(count + image), tl.load(state + image)
+    c, mean = tl.load(state + image), tl.load(state + images + image)
     confidence, mean_rise, position = look_up(mean, base + 7 * S, rise + 7 * S, S)
     lower = tl.floor(c)
     upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
-    grad_lower = tl.load(grad_features + image * (MAX_OBJECTS + 1) + lower.to(tl.int32))
-    grad_upper = tl.load(grad_features + image * (MAX_OBJECTS + 1) + upper.to(tl.int32))
-    grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
-    grad_total = confidence * (grad_upper - grad_lower)
-    if HAS_GRAD_COUNT:
-        grad_total += tl.load(grad_count + image)
-    grad_total /= 2.0 * c
-    return grad_total, grad_confidence, grad_confidence * mean_rise * S, position
+    if OF_COUNT:
+        grad_c = tl.load(grad_result + image)
+        grad_confidence = 0.0
+    else:
+        grad_lower = tl.load(grad_result + image * (MAX_OBJECTS + 1) + lower.to(tl.int32))
+        grad_upper = tl.load(grad_result + image * (MAX_OBJECTS + 1) + upper.to(tl.int32))
+        grad_c = confidence * (grad_upper - grad_lower)
+        grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
+    return grad_c / (2.0 * c), grad_confidence, grad_confidence * mean_rise * S, position
 
 
 @triton.jit
 def similarity_gradient(
-    image, attention, boxes, mask, count, state, grad_features, grad_count, scratch,
+    image, attention, boxes, mask, state, grad_result, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+    HAS_MASK: tl.constexpr, OF_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Write one image's gradients of the row sums of Sim, and of its row products times themselves."""
     images = IMAGES.to(tl.int64)
     of_image = image * N
-    scale = state + images + of_image
-    products = state + images * (1 + N + N * N) + of_image * N
-    base = state + images * (1 + N + 2 * N * N) + image // IMAGES_PER_COUNTER * 16 * S
+    scale = state + images * 2 + of_image
+    products = state + images * (2 + N + N * N) + of_image * N
+    base = state + images * (2 + N + 2 * N * N) + image // IMAGES_PER_COUNTER * 16 * S
     rise = base + 8 * S
     grad_alike = scratch + of_image
     grad_products = scratch + images * (N + N * N) + of_image * N
     tile = tl.arange(0, B)
-    grad_total = feature_gradients(
-        image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, HAS_GRAD_COUNT, S
-    )[0]
+    grad_total = result_gradients(image, state, grad_result, base, rise, images, MAX_OBJECTS, OF_COUNT, S)[0]
     for i0 in range(0, N, B):
         i = i0 + tile
         real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
@@ -112,8 +110,8 @@ def row_gradient(
     i = first + tl.arange(0, B)
     k = tile % TILES * B + tl.arange(0, B)
     images = IMAGES.to(tl.int64)
-    rows = state + images * (1 + N) + image * N * N
-    base = state + images * (1 + N + 2 * N * N) + image // IMAGES_PER_COUNTER * 16 * S + 2 * S
+    rows = state + images * (2 + N) + image * N * N
+    base = state + images * (2 + N + 2 * N * N) + image // IMAGES_PER_COUNTER * 16 * S + 2 * S
     rise = base + 8 * S
     grad_rows = scratch + images * N + image * N * N
     grad_products = scratch + images * (N + N * N) + image * N * N
@@ -139,22 +137,20 @@ def row_gradient(
 
 @kernel("N")
 def similarity_gradient_kernel(
-    attention, boxes, mask, weight, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, grad_weight, scratch,
+    attention, boxes, mask, weight, state, grad_result, grad_attention, grad_boxes, grad_weight, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+    HAS_MASK: tl.constexpr, OF_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The first step back: a block for each image."""
     similarity_gradient(
-        tl.program_id(0).to(tl.int64), attention, boxes, mask, count, state, grad_features, grad_count, scratch,
-        IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, HAS_MASK, HAS_GRAD_COUNT, S, B,
+        tl.program_id(0).to(tl.int64), attention, boxes, mask, state, grad_result, scratch,
+        IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, HAS_MASK, OF_COUNT, S, B,
     )  # fmt: skip
 
 
 @kernel("N")
 def row_gradient_kernel(
-    attention, boxes, mask, weight, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, grad_weight, scratch,
+    attention, boxes, mask, weight, state, grad_result, grad_attention, grad_boxes, grad_weight, scratch,
     IMAGES, N, IMAGES_PER_COUNTER, TILES,
     S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -166,10 +162,9 @@ def row_gradient_kernel(
 
 @kernel("N")
 def pair_gradient_kernel(
-    attention, boxes, mask, weight, count, state, grad_features, grad_count,
-    grad_attention, grad_boxes, grad_weight, scratch,
+    attention, boxes, mask, weight, state, grad_result, grad_attention, grad_boxes, grad_weight, scratch,
     IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
-    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, ONE_TILE: tl.constexpr,
+    HAS_MASK: tl.constexpr, OF_COUNT: tl.constexpr, ONE_TILE: tl.constexpr,
     S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Carry everything on to the weights and boxes of a block's images, and sum what they owe to their counter.
@@ -184,13 +179,13 @@ def pair_gradient_kernel(
         for of_counter in range(first, tl.minimum(first + IMAGES_PER_BLOCK, IMAGES_PER_COUNTER)):
             image = counter * IMAGES_PER_COUNTER + of_counter
             similarity_gradient(
-                image, attention, boxes, mask, count, state, grad_features, grad_count, scratch,
-                IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, HAS_MASK, HAS_GRAD_COUNT, S, B,
+                image, attention, boxes, mask, state, grad_result, scratch,
+                IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, HAS_MASK, OF_COUNT, S, B,
             )  # fmt: skip
             tl.debug_barrier()
             row_gradient(image, state, scratch, IMAGES, N, IMAGES_PER_COUNTER, TILES, S, SP, B)
         tl.debug_barrier()
-    base = state + images * (1 + N + 2 * N * N) + counter * 16 * S
+    base = state + images * (2 + N + 2 * N * N) + counter * 16 * S
     rise = base + 8 * S
     tile = tl.arange(0, B)
     segment = tl.arange(0, SP)
@@ -206,12 +201,12 @@ def pair_gradient_kernel(
     for of_counter in range(first, tl.minimum(first + IMAGES_PER_BLOCK, IMAGES_PER_COUNTER)):
         image = counter * IMAGES_PER_COUNTER + of_counter
         of_image = image * N
-        scale = state + images + of_image
-        products = state + images * (1 + N + N * N) + of_image * N
+        scale = state + images * 2 + of_image
+        products = state + images * (2 + N + N * N) + of_image * N
         grad_alike = scratch + of_image
         grad_rows = scratch + images * N + of_image * N
-        grad_total, grad_confidence, grad_mean, position = feature_gradients(
-            image, count, state, grad_features, grad_count, base, rise, MAX_OBJECTS, HAS_GRAD_COUNT, S
+        grad_total, grad_confidence, grad_mean, position = result_gradients(
+            image, state, grad_result, base, rise, images, MAX_OBJECTS, OF_COUNT, S
         )
         owed8 += tl.minimum(tl.maximum(position - s, 0.0), 1.0) * grad_confidence
         for t in range(0, TILES * TILES):
@@ -303,8 +298,6 @@ def pair_gradient_kernel(
         tl.debug_barrier()  # all threads have written before one of them says so, and the last to say so reads
         ended = blocks_ended(state, images, N, counter, IMAGES_PER_COUNTER, S)
         if tl.atomic_add(ended, 1.0, sem="acq_rel") == BLOCKS_PER_COUNTER - 1:
-            of_counter = counter * 8 * S
-            weight_gradient(
-                0, weight + of_counter, partial, grad_weight + of_counter, BLOCKS_PER_COUNTER, 8, S, SP, CHUNK
-            )
+            own = counter * 8 * S
+            weight_gradient(0, weight + own, partial, grad_weight + own, BLOCKS_PER_COUNTER, 8, S, SP, CHUNK)
             tl.store(ended, 0.0)  # another backward pass may follow
