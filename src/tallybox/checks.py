@@ -54,11 +54,6 @@ class check_values:  # noqa: N801 - read as a verb, like torch.no_grad
         _mode = self._previous
 
 
-def _values_are_checked(attention: Tensor, boxes: Tensor) -> bool:
-    wanted = _mode == "always" or (_mode == "auto" and attention.is_cpu and boxes.is_cpu)
-    return wanted and not is_symbolic()
-
-
 def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, weight_leading: torch.Size) -> None:
     """Raise unless ``attention [..., N]``, ``boxes [..., N, 4]``, ``mask [..., N]`` and the weights fit together.
 
@@ -93,7 +88,8 @@ def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None,
 
 def check_proposal_values(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, logits: bool) -> None:
     """Raise if a real proposal has a weight out of range, or corners that are not finite or out of order."""
-    if _values_are_checked(attention, boxes):
+    wanted = _mode == "always" or (_mode == "auto" and attention.is_cpu and boxes.is_cpu)
+    if wanted and not is_symbolic():
         _check_attention_values(attention, mask, logits=logits)
         _check_box_values(boxes, mask)
 

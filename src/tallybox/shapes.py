@@ -11,7 +11,7 @@ import torch
 
 Decided = TypeVar("Decided")
 
-PLAIN = {int, str, bool, type(None)}
+PLAIN = {int, str, type(None)}  # a bool would pass for the number it equals
 MOST_REMEMBERED = 4096  # a model asks for the same shapes again and again; files of photos, for ever new ones
 
 
@@ -37,7 +37,7 @@ def by_shape(decide: Callable[..., Decided]) -> Callable[..., Decided]:
         try:
             key = tuple([a if type(a) in PLAIN else (a.shape, a.dtype, a.device) for a in arguments])
             known = remembered.get(key)
-        except (AttributeError, TypeError):  # neither plain nor a tensor, as is for the function to say
+        except (AttributeError, TypeError):  # neither plain nor a tensor, which is for the function to say
             return decide(*arguments)
         if known is None:
             if len(remembered) >= MOST_REMEMBERED:

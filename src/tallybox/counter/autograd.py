@@ -6,8 +6,7 @@ than a small call (0.3 ms a call was measured beside an H200), so it is used in 
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,39 +16,89 @@ from tallybox.counter.once import differentiable_once
 from tallybox.counter.proposals import Proposals, as_dtype
 
 
-class Launchers(NamedTuple):
-    """The functions of a backend."""
+class FusedPlan(Protocol):
+    """What the sizes of a call by a fused backend decide; images are ``[M * R, N]``, weights ``[M, 8, S]``."""
 
-    plan: Any  # (attention's shape, weight's shape, has mask, max_objects, of count): what these decide
-    forward: Any  # (plan, attention, boxes, weight, mask): features, state
-    backward: Any  # (plan, attention, boxes, weight, mask, state, gradient, boxes need one): gradients
+    @property
+    def of_count(self) -> bool:
+        """Whether the count is asked for, or the features."""
+
+    def forward(self, attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the features, and the state that `backward` needs, which begins with the counts ``[M * R]``."""
+
+    def backward(
+        self,
+        attention: Tensor,
+        boxes: Tensor,
+        weight: Tensor,
+        mask: Tensor | None,
+        state: Tensor,
+        grad: Tensor,
+        boxes_need_grad: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients of attention, boxes and weight; boxes may get 0 where they need none.
+
+        ``grad`` is that of the count or of the features.
+        """
 
 
-@cache
-def launchers(backend: str) -> Launchers:
-    """Return the functions of a backend, which need packages that others do not."""
+def plan_fused(
+    attention: torch.Size, weight: torch.Size, has_mask: bool, max_objects: int, of_count: bool, backend: str
+) -> FusedPlan:
+    """Plan a call by a backend, whose package others do not need."""
     if backend == "cpu":
-        from tallybox.counter.cpu.launch import count_backward_cpu, count_forward_cpu, plan_count_cpu
+        from tallybox.counter.cpu.launch import CpuPlan
 
-        return Launchers(plan_count_cpu, count_forward_cpu, count_backward_cpu)
-    from tallybox.counter.cuda.launch import count_backward_triton, count_forward_triton, plan_count_triton
+        return CpuPlan(max_objects, of_count)
+    from tallybox.counter.cuda.launch import plan_triton
 
-    return Launchers(plan_count_triton, count_forward_triton, count_backward_triton)
+    return plan_triton(attention, weight, has_mask, max_objects, of_count)
 
 
+def result_and_state(plan: FusedPlan, given: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    """Run a plan forward, and pick what is asked for."""
+    features, state = plan.forward(*given)
+    # The state is much larger than the counts, and they may be kept for longer.
+    return (state[: len(features)].clone() if plan.of_count else features), state
+
+
+class CountFunction(torch.autograd.Function):
+    """The count or the features of images ``[M * R, N]`` as planned; differentiable once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, plan: FusedPlan
+    ) -> Tensor:
+        """Count, and keep what the gradient needs."""
+        result, state = result_and_state(plan, (attention, boxes, weight, mask))
+        ctx.save_for_backward(attention, boxes, weight, mask, state)
+        ctx.plan = plan
+        return result
+
+    @staticmethod
+    @differentiable_once
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients of attention, boxes and weight."""
+        gradients = ctx.plan.backward(*ctx.saved_tensors, grad.contiguous(), ctx.needs_input_grad[1])
+        return (*gradients, None, None)
+
+
+@torch.library.custom_op("tallybox::count_forward", mutates_args=())
 def count_forward(
-    attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int, backend: str
+    attention: Tensor,
+    boxes: Tensor,
+    weight: Tensor,
+    mask: Tensor | None,
+    max_objects: int,
+    of_count: bool,
+    backend: str,
 ) -> tuple[Tensor, Tensor]:
-    """Return features of images ``[M * R, N]``, and the state that the backward pass needs.
-
-    The state begins with the counts ``[M * R]``.
-    """
-    launch = launchers(backend)
-    plan = launch.plan(attention.shape, weight.shape, mask is not None, max_objects, False)
-    results: tuple[Tensor, Tensor] = launch.forward(plan, attention, boxes, weight, mask)
-    return results
+    """Return the count or the features of images ``[M * R, N]``, and the state that the backward pass needs."""
+    plan = plan_fused(attention.shape, weight.shape, mask is not None, max_objects, of_count, backend)
+    return result_and_state(plan, (attention, boxes, weight, mask))
 
 
+@torch.library.custom_op("tallybox::count_backward", mutates_args=())
 def count_backward(
     attention: Tensor,
     boxes: Tensor,
@@ -62,81 +111,13 @@ def count_backward(
     of_count: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and weight; that of boxes is 0 where a backend may leave it out.
-
-    ``grad`` is that of the features, or that of the count.
-    """
-    launch = launchers(backend)
-    plan = launch.plan(attention.shape, weight.shape, mask is not None, max_objects, of_count)
-    given = (attention, boxes, weight, mask, state, grad, boxes_need_grad)
-    gradients: tuple[Tensor, Tensor, Tensor] = launch.backward(plan, *given)
-    return gradients
+    """Return the gradients of attention, boxes and weight."""
+    plan = plan_fused(attention.shape, weight.shape, mask is not None, max_objects, of_count, backend)
+    return plan.backward(attention, boxes, weight, mask, state, grad.contiguous(), boxes_need_grad)
 
 
-count_forward_operator = torch.library.custom_op("tallybox::count_forward", count_forward, mutates_args=())
-count_backward_operator = torch.library.custom_op("tallybox::count_backward", count_backward, mutates_args=())
-
-
-@count_forward_operator.register_fake
+@count_forward.register_fake
 def _(
-    attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int, backend: str
-) -> tuple[Tensor, Tensor]:
-    images, number = attention.shape
-    size = images * (2 + number + number * number)
-    if backend == "triton":
-        segments = weight.shape[-1]
-        counters = weight.numel() // (8 * segments)
-        size += images * number * number + counters * (16 * segments + 1)
-    return attention.new_empty(images, max_objects + 1), attention.new_empty(size)
-
-
-@count_backward_operator.register_fake
-def _(attention: Tensor, boxes: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(attention), torch.empty_like(boxes), torch.empty_like(weight)
-
-
-class CountFunction(torch.autograd.Function):
-    """The count or the features of images ``[M * R, N]`` by a fused backend; differentiable once."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        attention: Tensor,
-        boxes: Tensor,
-        weight: Tensor,
-        mask: Tensor | None,
-        max_objects: int,
-        of_count: bool,
-        backend: str,
-    ) -> Tensor:
-        """Count, and keep what the gradient needs."""
-        if torch.compiler.is_compiling():
-            ctx.plan = None
-            ctx.settings = (max_objects, of_count, backend)
-            features, state = count_forward_operator(attention, boxes, weight, mask, max_objects, backend)
-        else:
-            # Backward runs in a thread of its own, where whatever is left to work out takes longest.
-            plan, forward, ctx.backward_by = launchers(backend)
-            ctx.plan = plan(attention.shape, weight.shape, mask is not None, max_objects, of_count)
-            features, state = forward(ctx.plan, attention, boxes, weight, mask)
-        ctx.save_for_backward(attention, boxes, weight, mask, state)
-        # The state is much larger than the counts, and they may be kept for longer.
-        result: Tensor = state[: len(features)].clone() if of_count else features
-        return result
-
-    @staticmethod
-    @differentiable_once
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of attention, boxes and weight."""
-        given = (*ctx.saved_tensors, grad.contiguous(), ctx.needs_input_grad[1])
-        if ctx.plan is None:
-            gradients = count_backward_operator(*given, *ctx.settings)
-        else:
-            gradients = ctx.backward_by(ctx.plan, *given)
-        return (*gradients, None, None, None, None)
-
-
-def fused_result(
     attention: Tensor,
     boxes: Tensor,
     weight: Tensor,
@@ -144,12 +125,40 @@ def fused_result(
     max_objects: int,
     of_count: bool,
     backend: str,
-) -> Tensor:
-    """Return the count ``[M * R]`` or the features ``[M * R, max_objects + 1]`` of a plain list of images."""
+) -> tuple[Tensor, Tensor]:
+    images, number = attention.shape
+    size = images * (2 + number + number * number)
+    if backend == "triton":
+        segments = weight.shape[-1]
+        counters = weight.numel() // (8 * segments)
+        size += images * number * number + counters * (16 * segments + 1)
+    result = attention.new_empty(images) if of_count else attention.new_empty(images, max_objects + 1)
+    return result, attention.new_empty(size)
+
+
+@count_backward.register_fake
+def _(attention: Tensor, boxes: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(attention), torch.empty_like(boxes), torch.empty_like(weight)
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    attention, boxes, weight, mask, *ctx.settings = inputs
+    ctx.save_for_backward(attention, boxes, weight, mask, output[1])
+
+
+def _operator_backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    gradients = count_backward(*ctx.saved_tensors, grad, ctx.needs_input_grad[1], *ctx.settings)
+    return (*gradients, None, None, None, None)
+
+
+count_forward.register_autograd(_operator_backward, setup_context=_keep_for_backward)
+
+
+def fused_result(attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, plan: FusedPlan) -> Tensor:
+    """Return the count ``[M * R]`` or the features ``[M * R, max_objects + 1]`` as planned."""
     apply: Any = CountFunction.apply  # torch leaves it untyped
     mask = None if mask is None else mask.contiguous()
-    given = (attention.contiguous(), boxes.contiguous(), weight.contiguous(), mask)
-    result: Tensor = apply(*given, max_objects, of_count, backend)
+    result: Tensor = apply(attention.contiguous(), boxes.contiguous(), weight.contiguous(), mask, plan)
     return result
 
 
@@ -157,15 +166,13 @@ def fused_result_in_layout(
     proposals: Proposals, weight: Tensor, max_objects: int, of_count: bool, layout: Layout, backend: str
 ) -> Tensor:
     """Return the count ``[...]`` or the features ``[..., max_objects + 1]`` of proposals in any layout."""
-    attention, boxes, mask, _ = proposals
-    weight = as_dtype(weight, attention.dtype)
-    result = fused_result(
-        layout.to_list(attention, 1),
-        layout.to_list(boxes, 2),
-        weight.flatten(0, -3) if weight.dim() > 3 else weight,
-        None if mask is None else layout.to_list(mask, 1),
-        max_objects,
-        of_count,
-        backend,
-    )
+    weight = as_dtype(weight, proposals.attention.dtype)
+    attention, boxes = layout.to_list(proposals.attention, 1), layout.to_list(proposals.boxes, 2)
+    weight = weight.flatten(0, -3) if weight.dim() > 3 else weight
+    mask = None if proposals.mask is None else layout.to_list(proposals.mask, 1)
+    if torch.compiler.is_compiling():
+        result = count_forward(attention, boxes, weight.contiguous(), mask, max_objects, of_count, backend)[0]
+    else:
+        plan = plan_fused(attention.shape, weight.shape, mask is not None, max_objects, of_count, backend)
+        result = fused_result(attention, boxes, weight, mask, plan)
     return layout.from_list(result)

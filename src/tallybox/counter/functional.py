@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
-from tallybox.counter.autograd import fused_result, fused_result_in_layout
+from tallybox.counter.autograd import FusedPlan, fused_result, fused_result_in_layout, plan_fused
 from tallybox.counter.dispatch import Backend, choose_backend
 from tallybox.counter.layout import Layout
 from tallybox.counter.proposals import Proposals, computed_in, prepare_proposals
 from tallybox.counter.reference import Quantities, count_quantities
 from tallybox.counter.trace import CountTrace
 from tallybox.geometry import box_iou
-from tallybox.shapes import by_shape
+from tallybox.shapes import by_shape, is_symbolic
+
+Result = Literal["features", "count"]
 
 
 def count_features(
@@ -39,7 +41,7 @@ def count_features(
     >>> count_features(torch.ones(3), boxes, torch.ones(8, 16), max_objects=3)  # two objects, one seen twice
     tensor([0., 0., 1., 0.])
     """
-    return count_result(attention, boxes, weight, mask, max_objects, logits, backend, of_count=False)
+    return count_result(attention, boxes, weight, mask, max_objects, logits, backend, "features")
 
 
 def count_result(
@@ -50,33 +52,39 @@ def count_result(
     max_objects: int,
     logits: bool,
     backend: Backend,
-    *,
-    of_count: bool,
+    asked_for: Result,
 ) -> Tensor:
     """Return the count c ``[...]`` or the features ``[..., max_objects + 1]`` of one call."""
-    check_count("max_objects", max_objects)
-    plan = plan_count(attention, boxes, weight, mask, max_objects, backend)
+    plan = plan_count(attention, boxes, weight, mask, max_objects, backend, asked_for)
     check_proposal_values(attention, boxes, mask, logits=logits)
-    if plan.as_given:
-        attention = attention.sigmoid() if logits else attention
-        return fused_result(attention, boxes, weight, None, max_objects, of_count, plan.backend)
+    if plan.as_given is not None:
+        return fused_result(attention.sigmoid() if logits else attention, boxes, weight, None, plan.as_given)
     proposals = prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
-    return planned_result(plan, proposals, weight, max_objects, of_count=of_count)
+    return planned_result(plan, proposals, weight)
 
 
 class Plan(NamedTuple):
     """What the shapes, dtypes and devices of a call decide."""
 
+    max_objects: int
+    of_count: bool
     backend: str
-    layout: Layout  # of a fused backend
-    as_given: bool  # whether it takes the inputs as they are: float32, one list of images, every proposal of them
+    layout: Layout  # for a fused backend
+    as_given: FusedPlan | None  # where it takes the inputs as they are: one list of images, every proposal of them
 
 
 @by_shape
 def plan_count(
-    attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int, backend: Backend
+    attention: Tensor,
+    boxes: Tensor,
+    weight: Tensor,
+    mask: Tensor | None,
+    max_objects: int,
+    backend: Backend,
+    asked_for: Result,
 ) -> Plan:
     """Check that inputs fit together, and choose who counts them."""
+    check_count("max_objects", max_objects)
     check_weight(weight, attention)
     of_weights = weight.shape[:-2]
     check_proposal_shapes(attention, boxes, mask, weight_leading=of_weights)
@@ -84,21 +92,26 @@ def plan_count(
     dtype = computed_in(attention.dtype)
     choice = choose_backend(backend, device=attention.device, dtype=dtype, boxes=number)
     leading = [attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]])]
-    as_given = (
+    is_plain = (
         choice.backend != "reference"
+        and not is_symbolic()
         and attention.dtype == boxes.dtype == weight.dtype == dtype
         and len(leading[0]) == 1
         and leading == [leading[0], leading[0]]
         and of_weights in ((), (1,))
         and number == attention.shape[-1]
     )
-    return Plan(choice.backend, Layout.of(of_weights, *leading), as_given)
+    of_count = asked_for == "count"
+    shapes = (attention.shape, weight.shape)
+    as_given = plan_fused(*shapes, False, max_objects, of_count, choice.backend) if is_plain else None
+    return Plan(max_objects, of_count, choice.backend, Layout.of(of_weights, *leading), as_given)
 
 
-def planned_result(plan: Plan, proposals: Proposals, weight: Tensor, max_objects: int, *, of_count: bool) -> Tensor:
+def planned_result(plan: Plan, proposals: Proposals, weight: Tensor) -> Tensor:
     """Return the count c ``[...]`` or the features ``[..., max_objects + 1]`` of prepared proposals."""
-    if plan.backend != "reference":
-        return fused_result_in_layout(proposals, weight, max_objects, of_count, plan.layout, plan.backend)
+    max_objects, of_count, backend, layout, _ = plan
+    if backend != "reference":
+        return fused_result_in_layout(proposals, weight, max_objects, of_count, layout, backend)
     quantities = reference_quantities(proposals, weight, max_objects)
     return quantities.count.squeeze((-2, -1)) if of_count else quantities.features
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tallybox.checks import check_count
 from tallybox.counter.dispatch import Backend, check_backend
 from tallybox.counter.functional import (
+    Result,
     checked_proposals,
     count_result,
     count_trace,
@@ -57,26 +58,27 @@ class Counter(nn.Module):
 
         ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
         """
-        features = self._result(attention, boxes, mask, of_count=False)
+        features = self._result(attention, boxes, mask, "features")
         return features if self.weight.shape[0] == 1 else features.flatten(-2)
 
     def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the scalar c of the paper: ``[...]``, or ``[..., heads]`` with several heads."""
-        return self._result(attention, boxes, mask, of_count=True)
+        return self._result(attention, boxes, mask, "count")
 
     def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> CountTrace:
         """Return every intermediate quantity of one call."""
         return count_trace(attention, boxes, self.weight, max_objects=self.max_objects, mask=mask, logits=self.logits)
 
-    def _result(self, attention: Tensor, boxes: Tensor, mask: Tensor | None, *, of_count: bool) -> Tensor:
+    def _result(self, attention: Tensor, boxes: Tensor, mask: Tensor | None, asked_for: Result) -> Tensor:
         """Return count or features, with a dimension for the heads where there are several."""
         weight, max_objects, logits, backend = self.weight, self.max_objects, self.logits, self.backend
         if weight.shape[0] > 1:
             shared = checked_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
             proposals = for_every_head(shared)
-            plan = plan_count(proposals.attention, proposals.boxes, weight, proposals.mask, max_objects, backend)
-            return planned_result(plan, proposals, weight, max_objects, of_count=of_count)
-        result = count_result(attention, boxes, weight, mask, max_objects, logits, backend, of_count=of_count)
+            given = (proposals.attention, proposals.boxes, weight, proposals.mask)
+            plan = plan_count(*given, max_objects, backend, asked_for)
+            return planned_result(plan, proposals, weight)
+        result = count_result(attention, boxes, weight, mask, max_objects, logits, backend, asked_for)
         # A single head broadcasts along whatever leading dimensions there are; where there are none, it is one.
         alone = attention.dim() == 1 and boxes.dim() == 2 and (mask is None or mask.dim() == 1)
         return result.squeeze(0) if alone else result

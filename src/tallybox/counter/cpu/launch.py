@@ -41,62 +41,53 @@ def _counters(weight: Tensor) -> Tensor:
     return weight.detach().view(-1, *weight.shape[-2:])
 
 
-class Plan(NamedTuple):
-    """What is known of a call before it runs; kernels are chosen then, by as many threads as there are."""
-
-    max_objects: int
-    of_count: bool  # whether the way back starts from the count, or from the features
-
-
-def plan_count_cpu(attention: torch.Size, weight: torch.Size, has_mask: bool, max_objects: int, of_count: bool) -> Plan:
-    """Prepare to count ``attention [M * R, N]`` with ``weight [M, 8, S]`` or ``[8, S]``."""
-    return Plan(max_objects, of_count)
-
-
 def _count_and_rest(state: Tensor, images: int) -> tuple[Tensor, Tensor]:
     """Split the state into counts ``[images]`` and all else that backward needs, ``[images, 1 + N + N * N]``."""
     return state[:images], state[images:].view(images, -1) if images else state.view(0, 0)
 
 
-def count_forward_cpu(
-    plan: Plan, attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return features, and the state that the backward pass needs, with the counts at its beginning."""
-    images, number = attention.shape
-    features = attention.new_empty(images, plan.max_objects + 1)
-    state = attention.new_empty(images * (2 + number + number * number))
-    counters = _counters(weight)
-    given = (attention, boxes, mask, counters, features, *_count_and_rest(state, images))
-    arrays = [_array(tensor) for tensor in given]
-    at_once = _images_at_once(images, number, len(counters))
-    kernel: Any = rows_forward_kernel if at_once == 1 else lanes_forward_kernel
-    run_chunks(chunks_of(images, _steps(number), at_once), lambda _, first, stop: kernel(*arrays, first, stop))
-    return features, state
+class CpuPlan(NamedTuple):
+    """What is known of a call before it runs; kernels are chosen then, by as many threads as there are."""
 
+    max_objects: int
+    of_count: bool
 
-def count_backward_cpu(
-    plan: Plan,
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    state: Tensor,
-    grad: Tensor,
-    boxes_need_grad: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and weight; that of boxes is 0 where nobody needs it."""
-    images, number = attention.shape
-    counters = _counters(weight)
-    grad_attention, grad_boxes, grad_weight = (torch.empty_like(t) for t in (attention, boxes, weight))
-    grad_features = attention.new_zeros(images, plan.max_objects + 1) if plan.of_count else grad
-    grad_count = grad if plan.of_count else attention.new_zeros(images)
-    of_results = (*_count_and_rest(state, images), grad_features, grad_count)
-    given = (attention, boxes, mask, counters, *of_results, grad_attention, grad_boxes)
-    arrays = [_array(tensor) for tensor in given]
-    at_once = _images_at_once(images, number, len(counters))
-    chunks = chunks_of(images, _steps(number), at_once)
-    grad_rise = np.zeros((len(chunks), *counters.shape))
-    kernel: Any = rows_backward_kernel if at_once == 1 else lanes_backward_kernel
-    run_chunks(chunks, lambda chunk, *ends: kernel(*arrays, grad_rise[chunk], boxes_need_grad, *ends))
-    weight_gradient(_array(counters), grad_rise.sum(0), _array(_counters(grad_weight)))
-    return grad_attention, grad_boxes, grad_weight
+    def forward(self, attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return features, and the state that the backward pass needs, with the counts at its beginning."""
+        images, number = attention.shape
+        features = attention.new_empty(images, self.max_objects + 1)
+        state = attention.new_empty(images * (2 + number + number * number))
+        counters = _counters(weight)
+        given = (attention, boxes, mask, counters, features, *_count_and_rest(state, images))
+        arrays = [_array(tensor) for tensor in given]
+        at_once = _images_at_once(images, number, len(counters))
+        kernel: Any = rows_forward_kernel if at_once == 1 else lanes_forward_kernel
+        run_chunks(chunks_of(images, _steps(number), at_once), lambda _, first, stop: kernel(*arrays, first, stop))
+        return features, state
+
+    def backward(
+        self,
+        attention: Tensor,
+        boxes: Tensor,
+        weight: Tensor,
+        mask: Tensor | None,
+        state: Tensor,
+        grad: Tensor,
+        boxes_need_grad: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients of attention, boxes and weight; that of boxes is 0 where nobody needs it."""
+        images, number = attention.shape
+        counters = _counters(weight)
+        grad_attention, grad_boxes, grad_weight = (torch.empty_like(t) for t in (attention, boxes, weight))
+        grad_features = attention.new_zeros(images, self.max_objects + 1) if self.of_count else grad
+        grad_count = grad if self.of_count else attention.new_zeros(images)
+        of_results = (*_count_and_rest(state, images), grad_features, grad_count)
+        given = (attention, boxes, mask, counters, *of_results, grad_attention, grad_boxes)
+        arrays = [_array(tensor) for tensor in given]
+        at_once = _images_at_once(images, number, len(counters))
+        chunks = chunks_of(images, _steps(number), at_once)
+        grad_rise = np.zeros((len(chunks), *counters.shape))
+        kernel: Any = rows_backward_kernel if at_once == 1 else lanes_backward_kernel
+        run_chunks(chunks, lambda chunk, *ends: kernel(*arrays, grad_rise[chunk], boxes_need_grad, *ends))
+        weight_gradient(_array(counters), grad_rise.sum(0), _array(_counters(grad_weight)))
+        return grad_attention, grad_boxes, grad_weight

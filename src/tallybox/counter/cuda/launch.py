@@ -40,24 +40,52 @@ def fits_lanes(images: int, number: int) -> bool:
     return number <= MOST_BOXES_IN_A_LANE and images >= LEAST_IMAGES_FOR_LANES * number**3
 
 
-class Plan(NamedTuple):
+class TritonPlan(NamedTuple):
     """What the sizes of a call decide: the kernels, and how many numbers they keep."""
 
+    of_count: bool
     classes: int
     # Count and certainty [I], scale [I, N], X and products [I, N, N]; of counters base and rise [M, 8, S], and a
     # place for their blocks to count themselves [M].
     state: int
-    forward: Launch
+    way_there: Launch
     # Gradients of row sums of Sim [I, N], and of X [I, N, N]; where blocks walk images also of row products [I, N, N],
     # and what each tile of X owes; last what each block owes to the segments of its counter [M, blocks, 8, S].
     scratch: int
-    backward: tuple[Launch, ...]  # these kernels all take the same tensors
+    way_back: tuple[Launch, ...]  # these kernels all take the same tensors
+
+    def forward(self, attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return features, and the state that the backward pass needs, with the counts at its beginning."""
+        images = len(attention)
+        features, state = attention.new_empty(images, self.classes), attention.new_empty(self.state)
+        if images:
+            self.way_there(attention, boxes, mask, weight, features, state)
+        return features, state
+
+    def backward(
+        self,
+        attention: Tensor,
+        boxes: Tensor,
+        weight: Tensor,
+        mask: Tensor | None,
+        state: Tensor,
+        grad: Tensor,
+        boxes_need_grad: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients of attention, boxes and weight; they share their work, so boxes always get theirs."""
+        grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
+        if not self.scratch:
+            return grad_attention, grad_boxes, torch.zeros_like(weight)
+        grad_weight, scratch = torch.empty_like(weight), attention.new_empty(self.scratch)
+        for launch in self.way_back:
+            launch(attention, boxes, mask, weight, state, grad, grad_attention, grad_boxes, grad_weight, scratch)
+        return grad_attention, grad_boxes, grad_weight
 
 
 @lru_cache(maxsize=1024)
-def plan_count_triton(
+def plan_triton(
     attention: torch.Size, weight: torch.Size, has_mask: bool, max_objects: int, of_count: bool
-) -> Plan:
+) -> TritonPlan:
     """Choose kernels for ``attention [M * R, N]`` and ``weight [M, 8, S]`` or ``[8, S]``.
 
     The way back starts from the count or from the features.
@@ -97,41 +125,11 @@ def plan_count_triton(
     backward.append(Launch(weight_gradient_kernel, counters * 8, (used, blocks), of_weights, GRADIENT_WARPS))
     if side == 1 and not in_lanes:  # the kernel for pairs takes the others along
         backward = backward[2:3]
-    return Plan(
+    return TritonPlan(
+        of_count,
         classes=max_objects + 1,
         state=images * (2 + number + 2 * number * number) + counters * (16 * segments + 1),
-        forward=forward,
+        way_there=forward,
         scratch=used + counters * blocks * 8 * segments,
-        backward=tuple(backward),
+        way_back=tuple(backward),
     )
-
-
-def count_forward_triton(
-    plan: Plan, attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return features, and the state that the backward pass needs, with the counts at its beginning."""
-    images = len(attention)
-    features, state = attention.new_empty(images, plan.classes), attention.new_empty(plan.state)
-    if images:
-        plan.forward(attention, boxes, mask, weight, features, state)
-    return features, state
-
-
-def count_backward_triton(
-    plan: Plan,
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    state: Tensor,
-    grad: Tensor,
-    boxes_need_grad: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and weight; they share their work, so boxes always get theirs."""
-    grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
-    if not plan.scratch:
-        return grad_attention, grad_boxes, torch.zeros_like(weight)
-    grad_weight, scratch = torch.empty_like(weight), attention.new_empty(plan.scratch)
-    for launch in plan.backward:
-        launch(attention, boxes, mask, weight, state, grad, grad_attention, grad_boxes, grad_weight, scratch)
-    return grad_attention, grad_boxes, grad_weight

@@ -20,10 +20,10 @@ class Launch:
     """
 
     def __init__(self, kernel: Any, blocks: int, sizes: tuple[int, ...], constants: tuple[int, ...], warps: int):
-        self._kernel = kernel
-        self._blocks = blocks
-        self._rest = (*sizes, *constants)
-        self._warps = warps
+        self.kernel = kernel
+        self.blocks = blocks
+        self.rest = (*sizes, *constants)
+        self.warps = warps
         self._compiled: dict[int, tuple[Any, ...]] = {}  # by device
 
     def __call__(self, first: Tensor, *others: Tensor | None) -> None:
@@ -36,11 +36,11 @@ class Launch:
         run, current_stream, function, metadata = compiled
         addresses = [None if tensor is None else tensor.data_ptr() for tensor in (first, *others)]
         # Three times None: nobody is told about the launch, before or after.
-        run(self._blocks, 1, 1, current_stream(device), function, metadata, None, None, None, *addresses, *self._rest)
+        run(self.blocks, 1, 1, current_stream(device), function, metadata, None, None, None, *addresses, *self.rest)
 
     def _launch_through_triton(self, device: int, *tensors: Tensor | None) -> None:
         with torch.cuda.device(device):  # where it is not the current one; Triton knows no other
-            kernel = self._kernel[(self._blocks,)](*tensors, *self._rest, num_warps=self._warps)
+            kernel = self.kernel[(self.blocks,)](*tensors, *self.rest, num_warps=self.warps)
         if kernel is not None:  # an interpreted kernel is not compiled
             current_stream = driver.active.get_current_stream
             self._compiled[device] = (kernel.run, current_stream, kernel.function, kernel.packed_metadata)
