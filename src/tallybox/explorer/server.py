@@ -35,6 +35,20 @@ def serve(settings: ServiceSettings, host: str, port: int, *, on_start: Callable
         timeout_graceful_shutdown=int(2 * settings.limits.seconds) + 5,
     )
     shown = f"[{host}]" if ":" in host else host
-    on_start(f"http://{shown}:{listening.getsockname()[1]}")
+    address = f"http://{shown}:{listening.getsockname()[1]}"
     with listening:
-        uvicorn.Server(config).run(sockets=[listening])
+        AnnouncingServer(config, lambda: on_start(address)).run(sockets=[listening])
+
+
+class AnnouncingServer(uvicorn.Server):
+    """A server that says when it takes connections, and signals: whoever hears of it earlier may stop it too early."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets=sockets)
+        if not self.should_exit:
+            self._on_start()
