@@ -14,6 +14,7 @@ from torch import Tensor
 from tallybox.counter.layout import Layout
 from tallybox.counter.once import differentiable_once
 from tallybox.counter.proposals import Proposals, as_dtype
+from tallybox.counter.state import state_size_cpu, state_size_cuda
 
 
 class FusedPlan(Protocol):
@@ -127,11 +128,11 @@ def _(
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     images, number = attention.shape
-    size = images * (2 + number + number * number)
-    if backend == "triton":
-        segments = weight.shape[-1]
-        counters = weight.numel() // (8 * segments)
-        size += images * number * number + counters * (16 * segments + 1)
+    segments = weight.shape[-1]
+    if backend == "cpu":
+        size = state_size_cpu(images, number)
+    else:
+        size = state_size_cuda(images, number, weight.numel() // (8 * segments), segments)
     result = attention.new_empty(images) if of_count else attention.new_empty(images, max_objects + 1)
     return result, attention.new_empty(size)
 

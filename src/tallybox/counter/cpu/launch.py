@@ -15,6 +15,7 @@ from tallybox.counter.cpu.rows_backward import rows_backward_kernel
 from tallybox.counter.cpu.rows_forward import rows_forward_kernel
 from tallybox.counter.cpu.threads import chunks_of, run_chunks
 from tallybox.counter.cpu.vectors import LANES
+from tallybox.counter.state import state_size_cpu
 
 # Eight images at once for at least so many images of a counter: with fewer most lanes run empty (at 36 boxes 3 images
 # take 1.3 times as long as one by one, 8 take 0.6 times). And for up to so many boxes: 8 images of 100 would still be
@@ -56,7 +57,7 @@ class CpuPlan(NamedTuple):
         """Return features, and the state that the backward pass needs, with the counts at its beginning."""
         images, number = attention.shape
         features = attention.new_empty(images, self.max_objects + 1)
-        state = attention.new_empty(images * (2 + number + number * number))
+        state = attention.new_empty(state_size_cpu(images, number))
         counters = _counters(weight)
         given = (attention, boxes, mask, counters, features, *_count_and_rest(state, images))
         arrays = [_array(tensor) for tensor in given]

@@ -16,6 +16,7 @@ from tallybox.counter.cuda.tiles_backward import (
     row_gradient_kernel,
     similarity_gradient_kernel,
 )
+from tallybox.counter.state import state_size_cuda
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a
 # block of threads. On an H200 lanes won from 4,096 images of 10 boxes on, not at 1,024, and not at 8,192 of 16.
@@ -45,8 +46,6 @@ class TritonPlan(NamedTuple):
 
     of_count: bool
     classes: int
-    # Count and certainty [I], scale [I, N], X and products [I, N, N]; of counters base and rise [M, 8, S], and a
-    # place for their blocks to count themselves [M].
     state: int
     way_there: Launch
     # Gradients of row sums of Sim [I, N], and of X [I, N, N]; where blocks walk images also of row products [I, N, N],
@@ -110,25 +109,22 @@ def plan_triton(
         constants = (segments, padded, TILE, power_of_two(max_objects + 1))
         forward = Launch(tiles.count_forward_kernel, images, sizes, (has_mask, *constants), FORWARD_WARPS)
         of_pairs = (*given, side == 1, segments, padded, TILE, BLOCKS_SUMMED_AT_THE_END)
-        backward = [
-            Launch(similarity_gradient_kernel, images, sizes, (*given, segments, TILE), GRADIENT_WARPS),
-            Launch(
-                row_gradient_kernel,
-                images * side * side,
-                (images, number, a_counter, side),
-                (segments, padded, TILE),
-                GRADIENT_WARPS,
-            ),
-            Launch(pair_gradient_kernel, counters * blocks, (*sizes, blocks, a_block, side), of_pairs, GRADIENT_WARPS),
-        ]
-    of_weights = (segments, padded, BLOCKS_SUMMED)
-    backward.append(Launch(weight_gradient_kernel, counters * 8, (used, blocks), of_weights, GRADIENT_WARPS))
-    if side == 1 and not in_lanes:  # the kernel for pairs takes the others along
-        backward = backward[2:3]
+        backward = []
+        if side > 1:
+            of_tiles = (images, number, a_counter, side)
+            backward = [
+                Launch(similarity_gradient_kernel, images, sizes, (*given, segments, TILE), GRADIENT_WARPS),
+                Launch(row_gradient_kernel, images * side * side, of_tiles, (segments, padded, TILE), GRADIENT_WARPS),
+            ]
+        sizes_of_pairs = (*sizes, blocks, a_block, side)
+        backward.append(Launch(pair_gradient_kernel, counters * blocks, sizes_of_pairs, of_pairs, GRADIENT_WARPS))
+    if in_lanes or side > 1:  # else the kernel for pairs takes the others along
+        of_weights = (segments, padded, BLOCKS_SUMMED)
+        backward.append(Launch(weight_gradient_kernel, counters * 8, (used, blocks), of_weights, GRADIENT_WARPS))
     return TritonPlan(
         of_count,
         classes=max_objects + 1,
-        state=images * (2 + number + 2 * number * number) + counters * (16 * segments + 1),
+        state=state_size_cuda(images, number, counters, segments),
         way_there=forward,
         scratch=used + counters * blocks * 8 * segments,
         way_back=tuple(backward),
