@@ -183,8 +183,8 @@ class _Counting:
             self.estimator = shipped_estimator()
             click.echo(
                 f"{path}: counting with the estimator that ships with tallybox, which is right only for boxes of "
-                "PicoDet-S at 640 px; for another detector, learn one with 'tallybox fit DETECTIONS LABELS --out FILE' and give it "
-                "with --estimator FILE.",
+                "PicoDet-S at 640 px; for another detector, learn one with 'tallybox fit DETECTIONS LABELS --out FILE' "
+                "and give it with --estimator FILE.",
                 err=True,
             )
         return self.estimator

@@ -17,7 +17,7 @@ from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
 
 BATCH = 8  # photos that are detected together on a GPU, or by a detector that is not ours
-PHOTOS_PER_TASK = 2  # photos of one task on a CPU, where each thread reads and detects photos of its own
+PHOTOS_PER_TASK = 2  # likewise on a CPU, where each thread reads and detects photos of its own
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,12 @@ def detect_each(paths: Iterable[Path], detector: Detector, *, batch: int = BATCH
 
     Memory is bounded whatever the number of photos.
     """
-    if isinstance(detector, PicoDet) and detector.device.type == "cpu":
-        # One thread a photo: layers that share one photo between threads wait for each other at every layer.
-        batches = _batches(paths, PHOTOS_PER_TASK)
-        yield from map_in_order(lambda some: detect_batch([_read(path, detector) for path in some], detector), batches)
+    if isinstance(detector, PicoDet):
+        # Each thread reads and detects photos of its own: layers that share a photo between threads wait for each
+        # other at every layer, and a GPU has work while other threads decode and thin.
+        photos_per_task = PHOTOS_PER_TASK if detector.device.type == "cpu" else batch
+        tasks = _batches(paths, photos_per_task)
+        yield from map_in_order(lambda some: detect_batch([_read(path, detector) for path in some], detector), tasks)
         return
     with ThreadPoolExecutor(max_workers=min(batch, os.cpu_count() or 1)) as threads:
         ahead = []
