@@ -28,9 +28,9 @@ def photos_of(arrays: Path) -> Iterator[Photo]:
     with np.load(arrays) as file:
         ends = file["num_boxes"].cumsum()
         every = zip(file["image_ids"].tolist(), file["sizes_wh"].tolist(), ends - file["num_boxes"], ends, strict=True)
-        boxes, features = file["boxes_xyxy"], file["features"]
+        boxes, scores = file["boxes_xyxy"], file["scores"]
         for image_id, (width, height), first, stop in every:
-            yield Photo(image_id, (width, height), boxes[first:stop], evidence(features[first:stop]))
+            yield Photo(image_id, (width, height), boxes[first:stop], evidence(scores[first:stop]))
 
 
 def main() -> None:
@@ -43,7 +43,7 @@ def main() -> None:
     for split in SPLITS:
         simulate_from_instances(given.data / "coco-count" / f"instances_{split}.json.gz", written, split=split)
         join(given.data / "coco-vqa", written, given.out, split)
-    arrays = [given.data / "coco-vqa" / f"features_yolov4tiny_{split}.npz" for split in SPLITS]
+    arrays = [given.data / "coco-vqa" / f"features_picodet_{split}.npz" for split in SPLITS]
     write_tsv(given.out / "features.tsv.gz", (photo for path in arrays for photo in photos_of(path)))
 
 

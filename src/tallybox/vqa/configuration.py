@@ -54,6 +54,7 @@ class TrainingConfig:
     count_rate: float = (
         2.0  # times the learning rate for the count component; the published code's, the paper is silent
     )
+    attention_supervision: float = 0.0  # weight of the loss on the first glimpse; needs `vqa prepare --instances`
     seed: int = 0
     precision: Precision = "auto"  # auto: bfloat16 for products of matrices on a GPU, else float32; float64 throughout
     fast: bool = True  # on a GPU: layers compiled, and a whole step replayed as one CUDA graph
@@ -66,6 +67,8 @@ class TrainingConfig:
         for name in ("learning_rate", "count_rate"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0, but got {getattr(self, name)}")
+        if not 0 <= self.attention_supervision < math.inf:
+            raise InputError(f"attention_supervision must be 0 or more, but got {self.attention_supervision}")
 
 
 @dataclass(frozen=True)
