@@ -1,0 +1,205 @@
+"""The embedded detector: PicoDet-S for the 80 categories of COCO, on a CPU or a GPU.
+
+A photo is resized so that its longer side has 640 pixels and padded with grey to multiples of 64. Every cell of four
+grids proposes a box with a score for each category; what scores more than 0.05 is kept, thinned within its category.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL.Image import Resampling
+from torch import Tensor
+
+from tallybox.detections.category_names import COCO_CATEGORY_IDS
+from tallybox.detections.container import Detections
+from tallybox.detections.suppression import pairwise_iou
+from tallybox.errors import InputError
+from tallybox.photos.images import Photo
+from tallybox.photos.picodet_network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network
+
+DEFAULT_SIZE = 640  # AP on 128 photos of COCO: 42.0, against 40.9 at 512 and 38.9 at 768 px
+MULTIPLE = STRIDES[-1]  # sides of the network's input are multiples of it
+GREY = 114
+CHANNEL_MEAN, CHANNEL_DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of pixels in [0, 1], RGB
+
+# As in the detections that the shipped estimator learned from.
+MIN_SCORE = 0.05
+THINNING_IOU = 0.8  # a box that overlaps a better one of its category by more is left out
+MAX_PER_CATEGORY = 60
+MAX_DETECTIONS = 200
+FIRST_CANDIDATES = 512  # thinned at first; overlaps grow with the square
+
+PHOTOS_AT_ONCE = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone: the cache
+
+
+class RawDetections(NamedTuple):
+    """What PicoDet proposes for one photo before any suppression: P cells of its grids, 80 categories."""
+
+    boxes_xyxy: NDArray[np.float32]  # [P, 4] pixels of the photo, cut at its edges
+    scores: NDArray[np.float32]  # [P, 80] in COCO's order of categories; the best of each row is above MIN_SCORE
+
+
+class PicoDet:
+    """PicoDet-S with its weights; ``device`` is the GPU where there is one.
+
+    ``size`` is the longer side in pixels that photos are resized to; the shipped estimator was fitted to 640.
+
+    >>> from tallybox.photos import read_photo, sample_photos
+    >>> riders = PicoDet().detect([read_photo(sample_photos()[1])])[0]
+    >>> bool(riders.best_scores()[19] > 0.7)  # category 19 is a horse
+    True
+    """
+
+    def __init__(self, *, size: int = DEFAULT_SIZE, device: str | torch.device | None = None) -> None:
+        if isinstance(size, bool) or not isinstance(size, int) or not MULTIPLE <= size <= 4096:
+            raise InputError(f"size must be a whole number of pixels from {MULTIPLE} to 4096, but got {size!r}")
+        self.size = size
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.network = load_picodet_network().to(self.device)
+
+    def detect(self, photos: Sequence[Photo]) -> list[Detections]:
+        """Return the boxes of each photo, up to 200, a box once for each category that scores above 0.05."""
+        return [
+            _detections(raw, photo) for raw, photo in zip(self.propose(photos), photos, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
+        """Return every cell of each photo that scores above 0.05 in some category."""
+        # The network averages over its whole input, so that padding a photo further would change its scores:
+        # only photos of the same size go through it together.
+        by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for index, photo in enumerate(photos):
+            by_size[_resized_wh(photo.size_wh, self.size)].append(index)
+        at_once = PHOTOS_AT_ONCE.get(self.device.type, 1)
+        proposed: dict[int, RawDetections] = {}
+        for resized_wh, indices in by_size.items():
+            for first in range(0, len(indices), at_once):
+                some = indices[first : first + at_once]
+                inputs = torch.stack([_input(photos[index], resized_wh) for index in some])
+                found = self._propose(inputs.permute(0, 3, 1, 2), resized_wh)
+                for index, (boxes_xyxy, scores) in zip(some, found, strict=True):
+                    proposed[index] = _in_photo(boxes_xyxy, scores, resized_wh, photos[index].size_wh)
+        return [proposed[index] for index in range(len(photos))]
+
+    def _propose(self, pixels: Tensor, resized_wh: tuple[int, int]) -> list[tuple[Tensor, Tensor]]:
+        """Run the network on bytes ``[B, 3, H, W]``; return boxes in its pixels and scores for each image."""
+        mean, deviation = (
+            torch.tensor(values, device=self.device).view(3, 1, 1) for values in (CHANNEL_MEAN, CHANNEL_DEVIATION)
+        )
+        images = (pixels.to(self.device).float() - 255 * mean) / (255 * deviation)
+        with _exact_convolutions():
+            maps = self.network(images)
+        return list(_cells_above(maps, resized_wh))
+
+
+def _resized_wh(size_wh: tuple[int, int], longer_side: int) -> tuple[int, int]:
+    """Return the width and height of a photo whose longer side is resized, at least one pixel each.
+
+    >>> _resized_wh((640, 480), 640), _resized_wh((333, 500), 640), _resized_wh((10_000, 3), 640)
+    ((640, 480), (426, 640), (640, 1))
+    """
+    scale = longer_side / max(size_wh)
+    return max(1, round(size_wh[0] * scale)), max(1, round(size_wh[1] * scale))
+
+
+def _input(photo: Photo, resized_wh: tuple[int, int]) -> Tensor:
+    """Return the photo's bytes at the top left of a grey image ``[H, W, 3]`` whose sides are multiples of 64."""
+    width, height = resized_wh
+    image = photo.image if photo.image.size == resized_wh else photo.image.resize(resized_wh, Resampling.BICUBIC)
+    padded = torch.full((-(-height // MULTIPLE) * MULTIPLE, -(-width // MULTIPLE) * MULTIPLE, 3), GREY, dtype=torch.uint8)
+    padded[:height, :width] = torch.from_numpy(np.array(image))
+    return padded
+
+
+def _cells_above(maps: Sequence[HeadMaps], resized_wh: tuple[int, int]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield for each image the boxes ``[P, 4]`` and scores ``[P, C]`` of cells in the photo that score enough."""
+    class_logits, quality_logits, distance_logits = (
+        torch.cat([part.flatten(2) for part in parts], 2).mT for parts in zip(*maps, strict=True)
+    )  # each [B, cells, channels]
+    centres, strides = _grid(maps)
+    in_photo = (centres < torch.tensor(resized_wh, device=centres.device)).all(1)
+    best = (class_logits.amax(2).sigmoid() * quality_logits[..., 0].sigmoid()).sqrt()  # [B, cells]
+    bins = torch.arange(BINS, device=centres.device, dtype=torch.float32)
+    for image, enough in enumerate((best > MIN_SCORE) & in_photo):
+        chosen = enough.nonzero().flatten()
+        scores = (class_logits[image, chosen].sigmoid() * quality_logits[image, chosen].sigmoid()).sqrt()
+        distance = distance_logits[image, chosen].unflatten(1, (SIDES, BINS)).softmax(2) @ bins * strides[chosen]
+        yield torch.cat((centres[chosen] - distance[:, :2], centres[chosen] + distance[:, 2:]), 1), scores
+
+
+def _grid(maps: Sequence[HeadMaps]) -> tuple[Tensor, Tensor]:
+    """Return the centre of each cell ``[cells, 2]`` in pixels of the input, and its stride ``[cells, 1]``."""
+    centres, strides = [], []
+    for stride, (class_logits, _, _) in zip(STRIDES, maps, strict=True):
+        height, width = class_logits.shape[2:]
+        device = class_logits.device
+        y, x = torch.meshgrid(torch.arange(height, device=device), torch.arange(width, device=device), indexing="ij")
+        centres.append((torch.stack((x, y), -1).reshape(-1, 2) + 0.5) * stride)
+        strides.append(torch.full((height * width, 1), float(stride), device=device))
+    return torch.cat(centres), torch.cat(strides)
+
+
+def _in_photo(
+    boxes_xyxy: Tensor, scores: Tensor, resized_wh: tuple[int, int], size_wh: tuple[int, int]
+) -> RawDetections:
+    """Scale boxes from the resized photo's pixels to the photo's own, and cut them at its edges."""
+    boxes = boxes_xyxy.float().cpu().numpy()
+    boxes *= np.tile(np.array(size_wh, np.float32) / np.array(resized_wh, np.float32), 2)
+    return RawDetections(boxes.clip(0, np.tile(np.array(size_wh, np.float32), 2)), scores.float().cpu().numpy())
+
+
+def _detections(raw: RawDetections, photo: Photo) -> Detections:
+    """Keep the best boxes of each category, none of which overlaps a better one too much."""
+    cells, categories = np.nonzero(raw.scores > MIN_SCORE)
+    scores = raw.scores[cells, categories]
+    order = np.argsort(-scores, kind="stable")
+    # A box is left out because of better ones only, so that the best candidates give the first detections exactly.
+    candidates = FIRST_CANDIDATES
+    while True:
+        some = order[:candidates]
+        kept = some[_thinned(raw.boxes_xyxy[cells[some]], categories[some])]
+        if len(kept) >= MAX_DETECTIONS or candidates >= len(order):
+            break
+        candidates *= 2
+    kept = kept[:MAX_DETECTIONS]
+    return Detections(
+        raw.boxes_xyxy[cells[kept]],
+        scores[kept],
+        np.array(COCO_CATEGORY_IDS, np.int64)[categories[kept]],
+        photo.size_wh,
+        photo.name,
+    )
+
+
+def _thinned(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return which boxes ``[N, 4]``, in order of their scores, are kept within their categories ``[N]``."""
+    covers = (pairwise_iou(boxes_xyxy) > THINNING_IOU) & (categories[:, None] == categories)  # [N, N]
+    removed = np.zeros(len(boxes_xyxy), np.bool_)
+    for best in np.flatnonzero(np.triu(covers, 1).any(1)).tolist():  # the others remove nothing
+        if not removed[best]:
+            removed[best + 1 :] |= covers[best, best + 1 :]
+    kept = np.flatnonzero(~removed)
+    rank = np.zeros(len(kept), np.int64)  # of each among those kept in its category
+    for category in np.unique(categories[kept]).tolist():
+        own = categories[kept] == category
+        rank[own] = np.arange(own.sum())
+    return kept[rank < MAX_PER_CATEGORY]
+
+
+@contextmanager
+def _exact_convolutions() -> Iterator[None]:
+    """Let a GPU's convolutions use all bits of float32: TensorFloat-32, the default, changes scores by 0.001."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
