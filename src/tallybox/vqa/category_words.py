@@ -71,7 +71,7 @@ KINDS = {
     "boat": ("sailboat",),
     "chair": ("armchair",),
 }
-OTHER_PLURALS = {"person": "persons"}
+OTHER_PLURALS = {"person": "persons", "skis": "ski"}
 # Words for several categories; how many there are is the sum.
 UNIONS = {
     "vehicle": ("bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat"),

@@ -91,7 +91,7 @@ def relevance_of(
             continue
         key = record.image_id, named
         if key not in known:
-            proposals = np.asarray(store.boxes_xyxy[store.offsets[row] : store.offsets[row + 1]])
+            proposals = np.array(store.boxes_xyxy[store.offsets[row] : store.offsets[row + 1]])
             boxes = true_boxes.of(record.image_id, named)
             known[key] = None if boxes is None else overlapping(proposals, boxes)
         overlaps = known[key]

@@ -45,8 +45,8 @@ def other_plurals(name: str) -> tuple[str, ...]:
     >>> other_plurals("dog"), other_plurals("bicycle"), other_plurals("zebra")
     (('puppies',), ('bikes',), ())
     """
-    words = (*SYNONYMS.get(name, ()), *KINDS.get(name, ()))
-    return (*([OTHER_PLURALS[name]] if name in OTHER_PLURALS else []), *map(plural, words))
+    spelled = [OTHER_PLURALS[name]] if name in OTHER_PLURALS else []
+    return (*spelled, *map(plural, (*SYNONYMS.get(name, ()), *KINDS.get(name, ()))))
 
 
 def synonyms(name: str) -> tuple[Noun, ...]:
