@@ -24,8 +24,8 @@ def main(detections: Path, counts: Path) -> None:
     print(f"right counts: {figures['estimator']['exact']:.0%}, with tuned NMS: {figures['nms']['exact']:.0%}")
     unseen = [image for image in read_detections(detections) if image.image_id in others.counts]
     for image, predictions in estimator.predict_each(unseen[:3]):
-        said = [f"{p.said} {estimator.category_name(key)} ({p.low} to {p.high})" for key, p in predictions.items()]
-        print(f"image {image.image_id}: {', '.join(said)}")
+        counted = [f"{p} {name} ({p.low} to {p.high})" for name, p in predictions.by_name().items()]
+        print(f"image {image.image_id}: {', '.join(counted)}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tallybox.errors import TallyboxError as TallyboxError
     from tallybox.estimator.estimator import CountEstimator as CountEstimator
     from tallybox.geometry import box_iou as box_iou
+    from tallybox.photos.counter import PhotoCounter as PhotoCounter
     from tallybox.presence.functional import presence_features as presence_features
     from tallybox.presence.module import PresenceCounter as PresenceCounter
     from tallybox.presence.trace import PresenceTrace as PresenceTrace
@@ -30,6 +31,7 @@ _HOMES = {
     "CountTrace": "tallybox.counter.trace",
     "Counter": "tallybox.counter.module",
     "Detections": "tallybox.detections.container",
+    "PhotoCounter": "tallybox.photos.counter",
     "PiecewiseLinear": "tallybox.activation",
     "PresenceCounter": "tallybox.presence.module",
     "PresenceTrace": "tallybox.presence.trace",

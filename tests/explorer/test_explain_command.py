@@ -4,10 +4,10 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from tallybox.photos.packaged import sample_photos
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
-from tallybox.photos.packaged import sample_photos
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 

@@ -6,12 +6,12 @@ import runpy
 import numpy as np
 import pytest
 import torch
+from tallybox.photos.packaged import sample_photos
 
 from tallybox import Counter, PresenceCounter
 from tallybox.explorer.weights import paper_component, presence_component, weight_sets
 from tallybox.photos.detector import YoloV4Tiny
 from tallybox.photos.images import read_photo
-from tallybox.photos.packaged import sample_photos
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.scenes import cats
 from tests.explorer.conftest import start_service, stop_service

@@ -4,12 +4,12 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from tallybox.photos.packaged import sample_photos
 
 from tallybox import Counter, PresenceCounter
 from tallybox.bench.photos import made_up_photos
 from tallybox.photos.detector import YoloV4Tiny
 from tallybox.photos.images import read_photo
-from tallybox.photos.packaged import sample_photos
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.scenes import cats
 

@@ -64,7 +64,7 @@ def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
 
 def check_answers(estimator: CountEstimator, photos: Sequence[Detections]) -> None:
     """Raise unless images give the same answers together as each alone."""
-    together = estimator.predict(photos)
+    together = estimator.predict_many(photos)
     for photo, expected in zip(photos, together, strict=True):
         alone = estimator.predict(photo)
         assert isinstance(alone, dict)

@@ -6,46 +6,43 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from PIL import Image
 
 from tallybox.bench.measure import Row, median_ms, peak_bytes
 from tallybox.detections.container import Detections
-from tallybox.errors import InputError, TallyboxError
-from tallybox.estimator.estimator import CountEstimator
-from tallybox.photos.detector import YoloV4Tiny
+from tallybox.errors import TallyboxError
+from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import Photo, read_photo
-from tallybox.photos.packaged import sample_photos
-from tallybox.photos.reading import BATCH, detect_in_batches
-from tallybox.photos.shipped import shipped_estimator
+from tallybox.photos.picodet import PicoDet
+from tallybox.photos.reading import BATCH, detect_each
+from tallybox.photos.samples import sample_photos
 
-PHOTOS = 16
+PHOTOS = 32
 SIZE_WH = (640, 480)
 AGREEMENT = 1e-3  # of scores: a batch is summed in another order than a photo alone
 
 
 def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
     """Yield milliseconds a photo for each stage and for all of them; the reference takes photos one at a time."""
-    detector, estimator = YoloV4Tiny(device=device), shipped_estimator()
+    detector = PicoDet(device=device)
+    counter = PhotoCounter(detector)
     with tempfile.TemporaryDirectory() as folder:
         paths = made_from_samples(Path(folder), PHOTOS)
         photos = [read_photo(path) for path in paths]
         check_batch(detector, photos[:BATCH])
-        detections = _detect(detector, photos, BATCH)
+        detections = detector.detect(photos)
         stages: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
             "read": (lambda: _read(paths), lambda: _read(paths)),  # in one thread; end to end it runs ahead in several
-            "detect": (lambda: _detect(detector, photos, BATCH), lambda: _detect(detector, photos, 1)),
-            "count": (lambda: _count(estimator, detections, BATCH), lambda: _count(estimator, detections, 1)),
-            "end to end": (
-                lambda: _whole(paths, detector, estimator, BATCH),
-                lambda: _whole(paths, detector, estimator, 1),
-            ),
+            "read and detect": (lambda: _detect(detector, paths, BATCH), lambda: _detect_singly(detector, photos)),
+            "count": (lambda: counter.estimator.predict_many(detections), lambda: _count_singly(counter, detections)),
+            "end to end": (lambda: counter.count_many(paths), lambda: [counter.count(path) for path in paths]),
         }
+        width, height = SIZE_WH
         for stage, (ours, one_by_one) in stages.items():
-            width, height = SIZE_WH
-            yield _row(
-                f"{stage}, a photo of {width} x {height} at {detector.size} px", ours, one_by_one, device, seconds
-            )
+            case = f"{stage}, a photo of {width} x {height} at {detector.size} px"
+            yield _row(case, ours, one_by_one, device, seconds)
 
 
 def made_from_samples(folder: Path, number: int) -> list[Path]:
@@ -61,16 +58,14 @@ def made_from_samples(folder: Path, number: int) -> list[Path]:
     return paths
 
 
-def check_batch(detector: YoloV4Tiny, photos: Sequence[Photo]) -> None:
-    """Raise unless a photo alone gives the scores it gives among others."""
-    together = detector.propose(photos)
-    for index, photo in enumerate(photos):
-        alone = detector.propose([photo])
-        error = (together.objectness[index].sigmoid() - alone.objectness[0].sigmoid()).abs().max().item()
-        if not error < AGREEMENT:
+def check_batch(detector: PicoDet, photos: Sequence[Photo]) -> None:
+    """Raise unless a photo alone gives the scores that it gives among others."""
+    for photo, together in zip(photos, detector.detect(photos), strict=True):
+        alone = detector.detect([photo])[0]
+        if len(alone) != len(together) or not np.allclose(alone.scores, together.scores, rtol=0, atol=AGREEMENT):
             raise TallyboxError(
-                f"a photo alone must be seen as among others before that is timed, but {photo.name} differs by "
-                f"{error:.1e}"
+                f"a photo alone must give the scores that it gives among others before that is timed, but {photo.name} "
+                "does not"
             )
 
 
@@ -79,23 +74,19 @@ def _read(paths: Sequence[Path]) -> None:
         read_photo(path)
 
 
-def _detect(detector: YoloV4Tiny, photos: Sequence[Photo], batch: int) -> list[Detections]:
-    starts = range(0, len(photos), batch)
-    return [image for start in starts for image in detector.detect(photos[start : start + batch])]
+def _detect(detector: PicoDet, paths: Sequence[Path], batch: int) -> None:
+    for _ in detect_each(paths, detector, batch=batch):
+        pass
 
 
-def _count(estimator: CountEstimator, images: Sequence[Detections], batch: int) -> None:
-    for start in range(0, len(images), batch):
-        estimator.predict(images[start : start + batch])
+def _detect_singly(detector: PicoDet, photos: Sequence[Photo]) -> None:
+    for photo in photos:
+        detector.detect([photo])
 
 
-def _whole(paths: Sequence[Path], detector: YoloV4Tiny, estimator: CountEstimator, batch: int) -> None:
-    for images in detect_in_batches(paths, detector, on_failure=_fail, batch=batch):
-        list(estimator.predict_each(images))
-
-
-def _fail(path: Path, error: InputError) -> None:
-    raise error
+def _count_singly(counter: PhotoCounter, images: Sequence[Detections]) -> None:
+    for image in images:
+        counter.estimator.predict(image)
 
 
 def _row(

@@ -12,7 +12,7 @@ from tallybox.errors import TallyboxError
 
 # Each command's room, imported when the command is used: `tallybox --help` stays instant.
 COMMANDS = {
-    "demo": ("tallybox.cli.demo", "Show how the component counts, then count in two real photos; no files needed."),
+    "demo": ("tallybox.cli.demo", "Show how the component counts, then count in three real photos; no files needed."),
     "toy": ("tallybox.cli.toy", "Train and draw the paper's toy task."),
     "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),

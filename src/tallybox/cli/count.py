@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tallybox.cli.count_output import CountedImage, CsvOutput, JsonOutput, Output, PictureOutput, TextOutput
+from tallybox.cli.detector_options import detector_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.standard_output import reserved_standard_output
 from tallybox.detections.files import read_detections
 from tallybox.errors import InputError
-from tallybox.estimator.estimator import CountEstimator
-from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import Source, find_sources
 
-Counted = Iterator[CountedImage]
+if TYPE_CHECKING:
+    from tallybox.detections.container import Detections
+    from tallybox.estimator.estimator import CountEstimator
+    from tallybox.estimator.prediction import ImagePredictions
+    from tallybox.photos.counter import PhotoCounter
+
 OnFailure = Callable[[InputError], None]
 
 
@@ -28,10 +33,7 @@ OnFailure = Callable[[InputError], None]
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
 @click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
-@click.option(
-    "--engine", type=click.Choice(["local", "ray"]), help="Where: here, or on a Ray cluster.  [default: local]"
-)
-@click.option("--size", type=int, help="Pixels the detector sees of a photo's longer side.  [default: 416]")
+@detector_options
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help='Write a CSV; "-" prints it.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -39,8 +41,9 @@ def count(
     paths: tuple[str, ...],
     categories: tuple[str, ...],
     file: Path | None,
+    detector: str | None,
+    texts: tuple[str, ...],
     engine: str | None,
-    size: int | None,
     folder: Path | None,
     table: Path | None,
     as_json: bool,
@@ -48,9 +51,9 @@ def count(
     """Count the objects in photos, folders of photos, patterns ("*.jpg") and files of detections.
 
     Detections are .json, .json.gz, .csv, .csv.gz or .parquet, as `tallybox fit` takes them. Without --category, every
-    category with a box that scores more than 0.05 is listed; the others count 0. A file that cannot be read is
-    reported and the others are counted; the exit status is then 1. With --engine ray, Parquet data sets are counted on
-    the cluster that RAY_ADDRESS names, else on all cores here.
+    category is listed that is there with a probability of more than 0.1; the others count 0. A file that cannot be
+    read is reported and the others are counted; the exit status is then 1. With --engine ray, photos and Parquet data
+    sets are counted on the cluster that RAY_ADDRESS names, else on all cores here.
     """
     if as_json and table == Path("-"):
         raise click.UsageError("--json and --csv - both print on standard output; name a file for --csv")
@@ -60,113 +63,128 @@ def count(
         raise click.UsageError(str(error)) from error
     if folder is not None and not any(source.is_photo for source in sources):
         raise click.UsageError("--save draws on photos, but there is none among the paths")
-    if engine == "ray" and any(source.is_photo for source in sources):
-        raise click.UsageError("--engine ray counts Parquet data sets, but there is a photo among the paths")
-    estimator = _chosen_estimator(file, sources)
-    ids = [estimator.category_id(name) for name in categories] or None
     failures: list[InputError] = []
 
     def report(error: InputError) -> None:
         failures.append(error)
         click.echo(f"Error: {error}", err=True)
 
+    counting = _Counting(sources, file, detector, texts, categories, engine, report)
     with ExitStack() as stack:
         stack.enter_context(reserved_standard_output())
         outputs: list[Output] = []
         if as_json:
-            outputs.append(stack.enter_context(JsonOutput(estimator)))
+            outputs.append(stack.enter_context(JsonOutput()))
         if table is not None:
-            outputs.append(stack.enter_context(CsvOutput(estimator, table)))
+            outputs.append(stack.enter_context(CsvOutput(table)))
         if folder is not None:
-            outputs.append(stack.enter_context(PictureOutput(estimator, folder, ids, report)))
+            outputs.append(stack.enter_context(PictureOutput(folder, counting.photo_counter().estimator, report)))
         if not as_json and table != Path("-"):
-            outputs.append(stack.enter_context(TextOutput(estimator, every=ids is not None)))
-        for counted in _count_sources(sources, estimator, ids, engine, size, report):
+            outputs.append(stack.enter_context(TextOutput(every=bool(categories))))
+        for counted in counting.each():
             for output in outputs:
                 output.write(counted)
     if failures:
         sys.exit(1)
 
 
-def _chosen_estimator(file: Path | None, sources: list[Source]) -> CountEstimator:
-    if file is not None:
-        return CountEstimator.load(file)
-    click.echo(
-        "Counting with the estimator that comes with tallybox, fitted to YOLOv4-tiny at 416 px "
-        "(docs/estimator-card.md).",
-        err=True,
-    )
-    if not all(source.is_photo for source in sources):
-        click.echo(
-            "It is right only for that detector's boxes; for another, learn one with "
-            "'tallybox fit DETECTIONS LABELS --out FILE' and give it with --estimator FILE.",
-            err=True,
-        )
-    return shipped_estimator()
+class _Counting:
+    """The images of one command, counted in the order given."""
 
+    def __init__(
+        self,
+        sources: list[Source],
+        file: Path | None,
+        detector: str | None,
+        texts: Sequence[str],
+        categories: Sequence[str],
+        engine: str | None,
+        report: OnFailure,
+    ) -> None:
+        from tallybox.estimator.estimator import CountEstimator
 
-def _count_sources(
-    sources: list[Source],
-    estimator: CountEstimator,
-    ids: list[int] | None,
-    engine: str | None,
-    size: int | None,
-    report: OnFailure,
-) -> Counted:
-    """Count photos in batches and files of detections as they stream, in the order given."""
-    done = 0
+        self.sources, self.engine, self.report = sources, engine, report
+        self.detector, self.texts = detector, texts
+        self.categories = list(categories) or None
+        self.estimator = None if file is None else CountEstimator.load(file)
+        self._photo_counter: PhotoCounter | None = None
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
 
-    def advance(number: int) -> None:
-        nonlocal done
-        done += number
-        show(done, len(sources))
+    def each(self) -> Iterator[CountedImage]:
+        """Yield photos as batches of them are counted, and images of files as these are read."""
+        done = 0
+        with progress_bar("counting") as show:
+            for is_photo, group in groupby(self.sources, key=lambda source: source.is_photo):
+                paths = [source.path for source in group]
+                counted = self._count_photos(paths) if is_photo else self._count_files(paths)
+                for image in counted:
+                    if image is not None:
+                        yield image
+                    else:  # a photo or a file is done
+                        done += 1
+                        show(done, len(self.sources))
 
-    with progress_bar("counting") as show:
-        for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
-            paths = [source.path for source in group]
-            if is_photo:
-                yield from _count_photos(paths, estimator, ids, size, report, advance)
-                continue
-            for path in paths:
-                yield from _count_detections(path, estimator, ids, engine, report)
-                advance(1)
+    def photo_counter(self) -> PhotoCounter:
+        """Return what counts photos, made on first use: detectors take a while to load."""
+        if self._photo_counter is None:
+            from tallybox.photos.counter import PhotoCounter
+            from tallybox.photos.specs import DEFAULT_SPEC, detector_of
 
+            spec = self.detector or DEFAULT_SPEC
+            self._photo_counter = PhotoCounter(detector_of(spec, texts=self.texts), self.estimator)
+            if not self._photo_counter.estimator.is_calibrated:
+                click.echo(
+                    f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they "
+                    "are. To calibrate them, label some photos, run 'tallybox detect' and 'tallybox fit', and count "
+                    "with --estimator FILE.",
+                    err=True,
+                )
+        return self._photo_counter
 
-def _count_detections(
-    path: Path, estimator: CountEstimator, ids: list[int] | None, engine: str | None, report: OnFailure
-) -> Counted:
-    try:
-        if engine == "ray":
+    def _count_photos(self, paths: list[Path]) -> Iterator[CountedImage | None]:
+        counter = self.photo_counter()
+        if self.engine == "ray":
+            from tallybox.photos.ray_engine import count_each_with_ray
+
+            counted_photos = count_each_with_ray(counter, paths, self.categories)
+        else:
+            counted_photos = counter.count_each(paths, self.categories)
+        for counted in counted_photos:
+            if counted.predictions is None:
+                if counted.error is not None:
+                    self.report(counted.error)
+            else:
+                size = None if counted.detections is None else counted.detections.image_size
+                yield CountedImage(str(counted.path), counted.predictions, size, counted.path, counted.detections)
+            yield None
+
+    def _count_files(self, paths: list[Path]) -> Iterator[CountedImage | None]:
+        for path in paths:
+            try:
+                for image, predictions in self._predict_file(path):
+                    yield CountedImage(image.image_id, predictions, image.image_size)
+            except InputError as error:
+                self.report(error)
+            yield None
+
+    def _predict_file(self, path: Path) -> Iterator[tuple[Detections, ImagePredictions]]:
+        estimator = self._estimator_of_files(path)
+        if self.engine == "ray":
             from tallybox.estimator.ray_engine import predict_each_with_ray
 
-            answered = predict_each_with_ray(estimator, path, ids)
-        else:
-            answered = estimator.predict_each(read_detections(path), ids)
-        for image, predictions in answered:
-            yield CountedImage(image, predictions)
-    except InputError as error:
-        report(error)
+            return predict_each_with_ray(estimator, path, self.categories)
+        return estimator.predict_each(read_detections(path), self.categories)
 
+    def _estimator_of_files(self, path: Path) -> CountEstimator:
+        """Return the estimator given, or the shipped one with a warning: files do not name their detector."""
+        if self.estimator is None:
+            from tallybox.photos.shipped import shipped_estimator
 
-def _count_photos(
-    paths: list[Path],
-    estimator: CountEstimator,
-    ids: list[int] | None,
-    size: int | None,
-    report: OnFailure,
-    advance: Callable[[int], None],
-) -> Counted:
-    from tallybox.photos.detector import YoloV4Tiny
-    from tallybox.photos.reading import detect_in_batches
-
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported, in one line
-    detector = YoloV4Tiny() if size is None else YoloV4Tiny(size=size)
-
-    def failure(path: Path, error: InputError) -> None:
-        report(error)
-        advance(1)
-
-    for images in detect_in_batches(paths, detector, on_failure=failure):
-        for image, predictions in estimator.predict_each(images, ids):
-            yield CountedImage(image, predictions, Path(str(image.image_id)))
-        advance(len(images))
+            self.estimator = shipped_estimator()
+            click.echo(
+                f"{path}: counting with the estimator that ships with tallybox, which is right only for boxes of "
+                "PicoDet-S at 640 px; for another detector, learn one with 'tallybox fit DETECTIONS LABELS --out FILE' and give it "
+                "with --estimator FILE.",
+                err=True,
+            )
+        return self.estimator

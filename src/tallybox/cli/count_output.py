@@ -15,25 +15,26 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tallybox.detections.container import Detections
+from tallybox.detections.container import Detections, ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+
+CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least")
 
 
 class CountedImage(NamedTuple):
-    """One image, its counts by category id, and where it lies if it is a photo."""
+    """One image and its counts; where it lies and what was detected if it is a photo."""
 
-    detections: Detections
-    predictions: dict[int, CountPrediction]
+    image_id: ImageId | None
+    predictions: ImagePredictions
+    size_wh: tuple[int, int] | None = None
     photo: Path | None = None
+    detections: Detections | None = None
 
 
 class Output:
     """Takes images one by one as they are counted; what it writes is finished when its block ends."""
-
-    def __init__(self, estimator: CountEstimator) -> None:
-        self.estimator = estimator
 
     def __enter__(self) -> Self:
         return self
@@ -61,8 +62,8 @@ class JsonOutput(Output):
 
     def write(self, counted: CountedImage) -> None:
         """Write one image."""
-        said = {self.estimator.category_name(key): p.to_dict() for key, p in counted.predictions.items()}
-        text = json.dumps({"image": counted.detections.image_id, "counts": said})
+        counts = {name: prediction.to_dict() for name, prediction in counted.predictions.by_name().items()}
+        text = json.dumps({"image": counted.image_id, "counts": counts})
         sys.stdout.write((",\n" if self.begun else '{"images": [\n') + text)
         self.begun = True
 
@@ -75,10 +76,9 @@ class JsonOutput(Output):
 
 
 class CsvOutput(Output):
-    """A table ``image,category,count,expected,low,high,at_least``; a file is there whole or not at all."""
+    """A table with the columns of `CSV_COLUMNS`; a file is there whole or not at all."""
 
-    def __init__(self, estimator: CountEstimator, path: Path) -> None:
-        super().__init__(estimator)
+    def __init__(self, path: Path) -> None:
         self.path = None if path == Path("-") else path
         self.unfinished = path.with_name(path.name + ".unfinished")
         self.file: TextIO = sys.stdout
@@ -86,14 +86,13 @@ class CsvOutput(Output):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.file = self.unfinished.open("w", newline="")
         self.rows = csv.writer(self.file, lineterminator="\n")
-        self.rows.writerow(("image", "category", "count", "expected", "low", "high", "at_least"))
+        self.rows.writerow(CSV_COLUMNS)
 
     def write(self, counted: CountedImage) -> None:
         """Write a row for each category."""
-        for key, p in counted.predictions.items():
-            name = self.estimator.category_name(key)
-            row = (name, p.count, round(p.expected, 4), p.low, p.high, p.at_least)
-            self.rows.writerow((counted.detections.image_id, *row))
+        for name, p in counted.predictions.by_name().items():
+            row = (name, p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
+            self.rows.writerow((counted.image_id, *row))
 
     def finish(self, error: BaseException | None) -> None:
         """Put the file in its place."""
@@ -109,72 +108,64 @@ class CsvOutput(Output):
 class TextOutput(Output):
     """A table for each photo, a line for each image of a file of detections."""
 
-    def __init__(self, estimator: CountEstimator, *, every: bool) -> None:
-        super().__init__(estimator)
+    def __init__(self, *, every: bool) -> None:
         self.every = every  # categories that were asked for are shown though there are none
         self.console = Console(highlight=False)
 
     def write(self, counted: CountedImage) -> None:
         """Print one image."""
+        predictions = counted.predictions.by_name()
         if counted.photo is None:
-            sys.stdout.write(f"{counted.detections.image_id}: {self._line(counted.predictions)}\n")
+            sys.stdout.write(f"{counted.image_id}: {_line(predictions)}\n")
         else:
-            self._table(counted)
+            self._table(counted.photo, counted.size_wh, predictions)
 
-    def _line(self, predictions: dict[int, CountPrediction]) -> str:
-        shown = {key: p for key, p in predictions.items() if p.high > 0}
-        said = [f"{p.said} {self.estimator.category_name(key)} ({_interval(p)})" for key, p in shown.items()]
-        return ", ".join(said) or "nothing"
-
-    def _table(self, counted: CountedImage) -> None:
-        predictions = counted.predictions
-        width, height = counted.detections.image_size or (0, 0)
-        title = Text.assemble((str(counted.photo), "bold"), (f"  {width} x {height}", "dim"))
-        self.console.print(title, soft_wrap=True)
-        shown = {key: p for key, p in predictions.items() if self.every or p.count > 0}
-        perhaps = {key: p for key, p in predictions.items() if key not in shown and p.high > 0}
+    def _table(self, photo: Path, size_wh: tuple[int, int] | None, predictions: dict[str, CountPrediction]) -> None:
+        size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"
+        self.console.print(Text.assemble((str(photo), "bold"), (size, "dim")), soft_wrap=True)
+        shown = {name: p for name, p in predictions.items() if self.every or p.count > 0}
+        perhaps = {name: p for name, p in predictions.items() if name not in shown}
         if shown:
+            calibrated = all(p.calibrated for p in shown.values())
             table = Table("category", box=None, padding=(0, 3, 0, 2), header_style="dim")
             table.add_column("count", justify="right")
-            table.add_column("90 % interval")
-            for key, p in sorted(shown.items(), key=lambda pair: -pair[1].count):
-                table.add_row(self.estimator.category_name(key), p.said, _interval(p))
+            table.add_column("90 % interval" if calibrated else "interval (uncalibrated)")
+            for name, p in sorted(shown.items(), key=lambda pair: -pair[1].count):
+                table.add_row(name, str(p), _interval(p))
             self.console.print(table)
         else:
             self.console.print("  nothing counted")
         if perhaps:
-            said = ", ".join(f"{self.estimator.category_name(key)} ({_interval(p)})" for key, p in perhaps.items())
-            self.console.print(Text(f"  perhaps: {said}", "dim"), soft_wrap=True)
+            likely = sorted(perhaps.items(), key=lambda pair: -pair[1].probability_of_any)
+            listed = ", ".join(f"{name} ({100 * p.probability_of_any:.0f} %)" for name, p in likely)
+            self.console.print(Text(f"  perhaps: {listed}", "dim"), soft_wrap=True)
         self.console.print()
 
 
 class PictureOutput(Output):
     """Each photo with its counted objects outlined, as ``NAME_counted.jpg`` in a folder."""
 
-    def __init__(
-        self, estimator: CountEstimator, folder: Path, ids: list[int] | None, report: Callable[[InputError], None]
-    ) -> None:
-        super().__init__(estimator)
-        self.folder, self.ids, self.report = folder, ids, report
+    def __init__(self, folder: Path, estimator: CountEstimator, report: Callable[[InputError], None]) -> None:
+        self.folder, self.estimator, self.report = folder, estimator, report
         self.written: set[str] = set()
 
     def write(self, counted: CountedImage) -> None:
         """Draw one photo; images of files have none."""
-        if counted.photo is None:
+        if counted.photo is None or counted.detections is None:
             return
         from tallybox.photos.images import read_photo
         from tallybox.photos.outlines import draw_counts, save_picture
 
-        path, image = counted.photo, counted.detections
-        explanations = self.estimator.explain(image, self.ids)
+        explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
         named = {self.estimator.category_name(key): explanation for key, explanation in explanations.items()}
         try:
-            save_picture(draw_counts(read_photo(path), image, named), self.folder / self._name(path))
+            picture = draw_counts(read_photo(counted.photo), counted.detections, named)
+            save_picture(picture, self.folder / self._name(counted.photo))
         except InputError as error:
             self.report(error)
 
     def finish(self, error: BaseException | None) -> None:
-        """Say where the pictures are."""
+        """Name the folder of the pictures."""
         number = len(self.written)
         click.echo(f"Wrote {number} {'picture' if number == 1 else 'pictures'} to {self.folder}", err=True)
 
@@ -185,6 +176,11 @@ class PictureOutput(Output):
             name, number = f"{path.stem}_counted-{number}.jpg", number + 1
         self.written.add(name)
         return name
+
+
+def _line(predictions: dict[str, CountPrediction]) -> str:
+    counted = [f"{p} {name} ({_interval(p)})" for name, p in predictions.items() if p.high > 0]
+    return ", ".join(counted) or "nothing"
 
 
 def _interval(p: CountPrediction) -> str:

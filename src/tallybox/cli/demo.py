@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from tallybox.cli.demo_photos import tell_photos
+from tallybox.cli.demo_photos import show_photos
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
 from tallybox.scenes import Scene, cats
@@ -26,7 +26,7 @@ SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every t
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/demo"), help="For the counted photos."
 )
 def demo(figure: Path | None, out: Path) -> None:
-    """Show how the component counts, then count in two real photos; no files needed."""
+    """Show how the component counts, then count in three real photos; no files needed."""
     console = Console(highlight=False)
     scene = cats()
     counter = Counter(max_objects=4)
@@ -40,7 +40,7 @@ def demo(figure: Path | None, out: Path) -> None:
 
         draw_story(figure)
         console.print(f"Picture written to {figure}\n")
-    tell_photos(console, out)
+    show_photos(console, out)
 
 
 def tell_photo(console: Console, scene: Scene) -> None:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Explain these only; may be repeated.")
 @click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
 @click.option("--image", "image_id", metavar="ID", help="Which image of a file of detections.")
-@click.option("--size", type=int, help="Pixels the detector sees of a photo's longer side.  [default: 416]")
 @click.option(
     "--component",
     type=click.Choice(["paper", "presence"]),
@@ -35,7 +34,6 @@ def explain(
     categories: tuple[str, ...],
     file: Path | None,
     image_id: str | None,
-    size: int | None,
     component: Any,
 ) -> None:
     """Write one static page that shows how the count of an image came about.
@@ -55,7 +53,7 @@ def explain(
     if len(sources) != 1:
         raise InputError(f"{path} must be one photo or one file of detections, but it is a folder; a page explains one")
     is_photo = sources[0].is_photo
-    image, names, href = _photo(path, size) if is_photo else _stored(path, image_id)
+    image, names, href = _photo(path) if is_photo else _stored(path, image_id)
     shown = path.name if is_photo else f"image {image.image_id} of {path.name}"
     if component is not None:
         countings = explained_untrained(component, image, _category_ids(categories, names), names)
@@ -64,27 +62,26 @@ def explain(
         estimator = shipped_estimator() if file is None else CountEstimator.load(file)
         if file is None and not is_photo:
             click.echo(
-                "Explaining with the estimator that comes with tallybox; it is right only for boxes of YOLOv4-tiny at "
-                "416 px. For another detector give its own with --estimator FILE.",
+                "Explaining with the estimator that ships with tallybox; it is right only for boxes of PicoDet-S at "
+                "640 px. For another detector give its own with --estimator FILE.",
                 err=True,
             )
         countings = explained_by_estimator(estimator, image, list(categories) or None)
-        how = "counted with the estimator that comes with tallybox" if file is None else f"counted with {file.name}"
+        how = "counted with the estimator that ships with tallybox" if file is None else f"counted with {file.name}"
     write_atomically(out, explanation_page(f"How many in {shown}?", how, image, countings, href))
     said = ", ".join(f"{counting['count']:g} {counting['name']}" for counting in countings)
     click.echo(f"{out}: {said}", err=True)
 
 
-def _photo(path: Path, size: int | None) -> tuple[Detections, Mapping[int, str], str]:
+def _photo(path: Path) -> tuple[Detections, Mapping[int, str], str]:
     """Return what the embedded detector sees in a photo, the names of its categories, and the photo as a data URL."""
     from tallybox.detections.category_names import COCO_CATEGORIES
     from tallybox.explorer.photo_data import photo_href
-    from tallybox.photos.detector import YoloV4Tiny
     from tallybox.photos.images import read_photo
+    from tallybox.photos.picodet import PicoDet
 
-    detector = YoloV4Tiny() if size is None else YoloV4Tiny(size=size)
     photo = read_photo(path)
-    return detector.detect([photo])[0], COCO_CATEGORIES, photo_href(photo)
+    return PicoDet().detect([photo])[0], COCO_CATEGORIES, photo_href(photo)
 
 
 def _stored(path: Path, image_id: str | None) -> tuple[Detections, Mapping[int, str], None]:

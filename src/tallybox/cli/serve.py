@@ -67,10 +67,9 @@ def _say_where(address: str) -> None:
 
 def _detector() -> Detector | None:
     """Return the embedded detector, or None where it is not installed: detections are counted all the same."""
-    from tallybox.photos.detector import YoloV4Tiny
-
     try:
-        return YoloV4Tiny()
-    except TallyboxError as error:
-        click.echo(f"Photos are not counted: {error}", err=True)
+        from tallybox.photos.picodet import PicoDet
+    except ModuleNotFoundError as error:
+        click.echo(f"Photos are not counted: {error}; pip install 'tallybox[photos]'", err=True)
         return None
+    return PicoDet()

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallybox.errors import InputError
 
-# True counts are told apart as these groups: smallest, largest, name.
+# Groups of counts that figures are given for: smallest, largest, name.
 COUNT_GROUPS = ((0, 0, "0"), (1, 1, "1"), (2, 4, "2-4"), (5, None, "5+"))
 
 
@@ -135,42 +135,55 @@ class CategorySums:
 
 @dataclass(frozen=True)
 class CoverageSums:
-    """How often intervals hold the true count, by groups of true counts.
+    """How often intervals hold the true count and how wide they are, by groups of true or of predicted counts.
 
-    >>> CoverageSums.of(lows=[1, 0], highs=[2, 0], true_counts=[2, 7]).compute()
-    {'all': 0.5, '2-4': 1.0, '5+': 0.0}
+    >>> sums = CoverageSums.of(lows=[1, 0], highs=[2, 0], true_counts=[2, 7], grouped_by=[1, 0])
+    >>> sums.coverage(), sums.coverage_by_group(), sums.width_by_group()
+    (0.5, {'0': 0.0, '1': 1.0}, {'0': 0.0, '1': 1.0})
     """
 
     pairs: tuple[int, ...] = (0,) * len(COUNT_GROUPS)
     held: tuple[int, ...] = (0,) * len(COUNT_GROUPS)
+    widths: tuple[int, ...] = (0,) * len(COUNT_GROUPS)  # largest minus smallest count of each interval
 
     @classmethod
-    def of(cls, lows: ArrayLike, highs: ArrayLike, true_counts: ArrayLike) -> Self:
-        """Sum over pairs: both ends of each interval, which belong to it, and the true counts, all [P]."""
+    def of(cls, lows: ArrayLike, highs: ArrayLike, true_counts: ArrayLike, *, grouped_by: ArrayLike) -> Self:
+        """Sum over pairs, all [P]: both ends of each interval, the true counts, and the counts that form groups."""
         truth = _vector("true_counts", true_counts)
         low, high = _vector("lows", lows, len(truth)), _vector("highs", highs, len(truth))
+        counts = _vector("grouped_by", grouped_by, len(truth))
         inside = (low <= truth) & (truth <= high)
         groups = [
-            (truth >= smallest) & (truth <= (np.inf if largest is None else largest))
+            (counts >= smallest) & (counts <= (np.inf if largest is None else largest))
             for smallest, largest, _ in COUNT_GROUPS
         ]
-        return cls(tuple(int(g.sum()) for g in groups), tuple(int((g & inside).sum()) for g in groups))
-
-    def __add__(self, other: CoverageSums) -> CoverageSums:
-        return CoverageSums(
-            tuple(a + b for a, b in zip(self.pairs, other.pairs, strict=True)),
-            tuple(a + b for a, b in zip(self.held, other.held, strict=True)),
+        return cls(
+            tuple(int(group.sum()) for group in groups),
+            tuple(int((group & inside).sum()) for group in groups),
+            tuple(int((high - low)[group].sum()) for group in groups),
         )
 
-    def compute(self) -> dict[str, float]:
-        """Return the share of intervals that hold the true count, over all pairs and for each group that occurs."""
-        if not sum(self.pairs):
-            return {"all": float("nan")}
-        shares = {"all": sum(self.held) / sum(self.pairs)}
-        for (_, _, name), pairs, held in zip(COUNT_GROUPS, self.pairs, self.held, strict=True):
-            if pairs:
-                shares[name] = held / pairs
-        return shares
+    def __add__(self, other: CoverageSums) -> CoverageSums:
+        mine, others = (self.pairs, self.held, self.widths), (other.pairs, other.held, other.widths)
+        return CoverageSums(
+            *(tuple(a + b for a, b in zip(one, two, strict=True)) for one, two in zip(mine, others, strict=True))
+        )
+
+    def coverage(self) -> float:
+        """Return the share of intervals that hold the true count; NaN of no pairs."""
+        return sum(self.held) / sum(self.pairs) if sum(self.pairs) else float("nan")
+
+    def coverage_by_group(self) -> dict[str, float]:
+        """Return that share for each group that occurs."""
+        return self._means(self.held)
+
+    def width_by_group(self) -> dict[str, float]:
+        """Return the mean width of intervals for each group that occurs."""
+        return self._means(self.widths)
+
+    def _means(self, sums: tuple[int, ...]) -> dict[str, float]:
+        groups = zip(COUNT_GROUPS, self.pairs, sums, strict=True)
+        return {name: total / pairs for (_, _, name), pairs, total in groups if pairs}
 
 
 def count_metrics(counts: ArrayLike, true_counts: ArrayLike) -> dict[str, float]:

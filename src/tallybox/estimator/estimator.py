@@ -15,11 +15,18 @@ from tallybox.counter.cpu.threads import map_in_order
 from tallybox.counter.trace import CountTrace
 from tallybox.detections.category_names import category_id_of, category_name_of
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.labels import ABSENT_SCORE_ABOVE, TrueCounts
+from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
+from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.configuration import Component, EstimatorConfig
-from tallybox.estimator.fitting import FitReport, Fitted, OnProgress, category_rows, fit
-from tallybox.estimator.prediction import Answered, CountPrediction, beyond, read_off
+from tallybox.estimator.fitting import FitReport, Fitted, OnProgress, category_rows, fit, untrained
+from tallybox.estimator.prediction import (
+    CountPrediction,
+    ImagePredictions,
+    PredictionArrays,
+    mean_beyond,
+    summarise,
+)
 from tallybox.estimator.questions import ask, in_batches
 from tallybox.estimator.training import answer
 from tallybox.presence.trace import PresenceTrace
@@ -100,20 +107,30 @@ class CountEstimator:
         return self
 
     def predict(
+        self, detections: Detections, categories: Sequence[int | str] | None = None, *, prior: Prior = "every"
+    ) -> ImagePredictions:
+        """Count the categories of an image: predictions by category id, or by name.
+
+        By default those categories that are there with a probability of more than 0.1; the others count 0. Categories
+        that are named, by id or by name, are all predicted, 0 with an interval where nothing was detected.
+        ``prior="scored"`` takes a question itself as a sign that the category is there, as among the pairs that
+        fitting and evaluating score.
+        """
+        if not isinstance(detections, Detections):
+            raise InputTypeError(
+                f"predict takes the Detections of one image, but got {type(detections).__name__}; "
+                "call predict_many for several"
+            )
+        return next(self.predict_each([detections], categories, prior=prior))[1]
+
+    def predict_many(
         self,
-        detections: Detections | Iterable[Detections],
+        detections: Iterable[Detections],
         categories: Sequence[int | str] | None = None,
         *,
         prior: Prior = "every",
-    ) -> dict[int, CountPrediction] | list[dict[int, CountPrediction]]:
-        """Count the categories of an image, or of each of several: predictions by category id.
-
-        By default all categories with a box that scores more than 0.05; others count 0. Categories that are named,
-        by id or by name, are all answered, 0 with an interval where nothing was detected. ``prior="scored"`` takes a
-        question itself as a sign that the category is there, as among the pairs that fitting and evaluating score.
-        """
-        if isinstance(detections, Detections):
-            return next(self.predict_each([detections], categories, prior=prior))[1]
+    ) -> list[ImagePredictions]:
+        """Count the categories of each of several images, as `predict` does for one."""
         return [predictions for _, predictions in self.predict_each(detections, categories, prior=prior)]
 
     def predict_each(
@@ -122,33 +139,41 @@ class CountEstimator:
         categories: Sequence[int | str] | None = None,
         *,
         prior: Prior = "every",
-    ) -> Iterator[tuple[Detections, dict[int, CountPrediction]]]:
+    ) -> Iterator[tuple[Detections, ImagePredictions]]:
         """Yield each image with its predictions, as `predict` gives them, holding only some images at a time."""
-        for images, asked, answered in self.answer_each(detections, categories, prior=prior):
-            yield from zip(images, answered.by_image(asked), strict=True)
+        for images, category_ids, arrays in self.predict_batches(detections, categories, prior=prior):
+            names, calibrated = self.fitted.categories, self.is_calibrated
+            yield from zip(images, arrays.by_image(category_ids, names, calibrated=calibrated), strict=True)
 
-    def answer_each(
+    def predict_batches(
         self,
         detections: Iterable[Detections],
         categories: Sequence[int | str] | None = None,
         *,
         prior: Prior = "every",
-    ) -> Iterator[tuple[list[Detections], list[list[int]], Answered]]:
-        """Yield some images at a time, the categories asked of each, and the answers to all of these as arrays."""
+    ) -> Iterator[tuple[list[Detections], list[list[int]], PredictionArrays]]:
+        """Yield some images at a time, the categories predicted for each, and the predictions of all as arrays."""
+        if isinstance(detections, Detections):
+            raise InputTypeError("several images are expected, but got the Detections of one; call predict")
         wanted = None if categories is None else [self.category_id(category) for category in categories]
 
-        def answer_some(images: list[Detections]) -> tuple[list[Detections], list[list[int]], Answered]:
-            asked = [_likely(image) if wanted is None else wanted for image in images]
-            index = np.repeat(np.arange(len(images)), [len(ids) for ids in asked])
-            flat = np.array([category_id for ids in asked for category_id in ids], np.int64)
-            return images, asked, self.answer(images, index, flat, prior=prior)
+        def predict_some(images: list[Detections]) -> tuple[list[Detections], list[list[int]], PredictionArrays]:
+            category_ids = [sorted(image.best_scores()) if wanted is None else wanted for image in images]
+            index = np.repeat(np.arange(len(images)), [len(ids) for ids in category_ids])
+            flat = np.array([category_id for ids in category_ids for category_id in ids], np.int64)
+            arrays = self.predict_arrays(images, index, flat, prior=prior)
+            if wanted is not None:
+                return images, category_ids, arrays
+            listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
+            by_image = [flat[listed & (index == place)].tolist() for place in range(len(images))]
+            return images, by_image, arrays.at(listed)
 
-        return map_in_order(answer_some, in_batches(detections))
+        return map_in_order(predict_some, in_batches(detections))
 
-    def answer(
+    def predict_arrays(
         self, images: Sequence[Detections], index: NDArray[np.int64], category_ids: NDArray[np.int64], *, prior: Prior
-    ) -> Answered:
-        """Answer questions q about ``category_ids[q]`` in ``images[index[q]]``, as arrays."""
+    ) -> PredictionArrays:
+        """Predict ``category_ids[q]`` in ``images[index[q]]`` for each question q, as arrays."""
         if prior not in ("every", "scored"):
             raise InputError(f'prior must be "every" or "scored", but got {prior!r}')
         f = self.fitted
@@ -162,17 +187,23 @@ class CountEstimator:
             expected += answers.expected.double().numpy() / len(f.members)
         if prior == "every":
             best = np.where(questions.mask[:, 0].numpy(), questions.scores[:, 0].numpy(), 0)
-            probabilities = f.prevalence.apply(probabilities, best)
-        levels = f.levels_of_listed if prior == "every" else f.levels
-        return read_off(probabilities, beyond(f.excess, expected, f.config.max_objects), levels)
+            probabilities = f.prevalence.apply(probabilities, best, questions.summary.double().numpy())
+        masses = f.masses_listed if prior == "every" else f.masses
+        return summarise(probabilities, mean_beyond(f.excess, expected, f.config.max_objects), masses)
 
     def explain(
-        self, detections: Detections, categories: Sequence[int | str] | None = None
+        self,
+        detections: Detections,
+        categories: Sequence[int | str] | None = None,
+        *,
+        predictions: ImagePredictions | None = None,
     ) -> dict[int, CountExplanation]:
-        """Say for categories of an image, chosen as `predict` does, which boxes count and why."""
+        """Return which boxes of an image count and why, for categories that are chosen as `predict` does.
+
+        ``predictions`` are those of this image, if `predict` was called before.
+        """
         f = self.fitted
-        predictions = self.predict(detections, categories)
-        assert isinstance(predictions, dict)
+        predictions = self.predict(detections, categories) if predictions is None else predictions
         explanations = {}
         for category_id, prediction in predictions.items():
             asked = np.array([category_id], np.int64)
@@ -207,9 +238,32 @@ class CountEstimator:
 
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file: safetensors with a JSON header."""
+        if not self.is_calibrated:
+            raise TallyboxError("an untrained estimator must learn before it is saved; call fit")
         from tallybox.estimator.storage import save_fitted
 
         save_fitted(self.fitted, Path(path))
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether it learned from labelled images; an untrained one only adds up what the scores say."""
+        return bool(self.fitted.category_ids)
+
+    @classmethod
+    def untrained(cls, categories: Mapping[int, str]) -> Self:
+        """Return an estimator that counts with the untrained presence counter, for a detector without labels.
+
+        It takes scores for probabilities, which those of few detectors are: its predictions are marked
+        ``calibrated=False``, and its intervals hold what they hold. ``categories`` names the detector's categories.
+
+        >>> estimator = CountEstimator.untrained({0: "apple"})
+        >>> two = Detections([[0, 0, 9, 9], [0, 0, 9, 9], [20, 0, 29, 9]], [0.99, 0.98, 0.97], [0, 0, 0])
+        >>> estimator.predict(two)["apple"].to_dict()
+        {'count': 2, 'most_probable': 2, 'expected': 1.97, 'low': 2, 'high': 2, 'calibrated': False}
+        """
+        self = cls(heads=1)
+        self._fitted = untrained(self._config, categories)
+        return self
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -220,10 +274,6 @@ class CountEstimator:
         self = cls(fitted.config.component)
         self._config, self._max_objects, self._fitted = fitted.config, fitted.config.max_objects, fitted
         return self
-
-
-def _likely(image: Detections) -> list[int]:
-    return sorted(key for key, score in image.best_scores().items() if score > ABSENT_SCORE_ABOVE)
 
 
 def _presence(trace: PresenceTrace | CountTrace, number: int) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator, Prior
 from tallybox.estimator.fitting import FitReport
-from tallybox.estimator.prediction import Answered
+from tallybox.estimator.prediction import PredictionArrays
 from tallybox.estimator.questions import in_batches
 
 
@@ -26,24 +26,26 @@ class Evaluation:
 
     estimator: CountSums
     baselines: dict[str, dict[Metric, CountSums]]
-    coverage: CoverageSums
+    by_true_count: CoverageSums
+    by_predicted_count: CoverageSums
     categories: CategorySums  # over every category of every image
     images: int
     category_ids: frozenset[int]
 
     def compute(self) -> dict[str, Any]:
-        """Return the figures of the contract, and mRMSE and coverage by true count; each metric tuned for itself."""
+        """Return the figures of the contract, mRMSE and coverage by true count; NMS is tuned anew for each metric."""
         baselines = {
             name: {metric: sums.compute()[metric] for metric, sums in tuned.items()}
             for name, tuned in self.baselines.items()
         }
-        coverage = self.coverage.compute()
         return {
             "pairs": self.estimator.pairs,
             "estimator": self.estimator.compute(),
             **baselines,
-            "coverage90": coverage["all"],
-            "coverage90_by_true_count": {name: share for name, share in coverage.items() if name != "all"},
+            "coverage90": self.by_predicted_count.coverage(),
+            "coverage90_by_predicted_count": self.by_predicted_count.coverage_by_group(),
+            "width90_by_predicted_count": self.by_predicted_count.width_by_group(),
+            "coverage90_by_true_count": self.by_true_count.coverage_by_group(),
             **self.categories.compute(self.images, self.category_ids),
         }
 
@@ -51,33 +53,35 @@ class Evaluation:
 def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels: TrueCounts) -> Evaluation:
     """Score an estimator on images that it did not learn from."""
     fitted = estimator.fitted
-    sums, coverage, categories, images = CountSums(), CoverageSums(), CategorySums(), 0
+    sums, categories, images = CountSums(), CategorySums(), 0
+    by_true_count, by_predicted_count = CoverageSums(), CoverageSums()
     baselines = {name: {metric: CountSums() for metric in get_args(Metric)} for name in fitted.baselines}
     met = set(labels.categories)
     for batch in in_batches(labelled_detections(detections, labels)):
         images += len(batch)
         pairs, truth = _with_truth(counting_pairs(batch, labels))
         if pairs:
-            answered = answer_pairs(estimator, batch, pairs, "scored")
-            sums += sums_of(answered, truth)
-            coverage += CoverageSums.of(answered.lows, answered.highs, truth)
+            found = predict_pairs(estimator, batch, pairs, "scored")
+            sums += sums_of(found, truth)
+            by_true_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=truth)
+            by_predicted_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=found.counts)
             for name, tuned in fitted.baselines.items():
                 for metric, counter in tuned.items():
                     baselines[name][metric] += CountSums.of(counter.counts(pairs), truth)
         pairs, truth = _with_truth(every_pair(batch, labels))
         if pairs:
-            answered = answer_pairs(estimator, batch, pairs, "every")
+            found = predict_pairs(estimator, batch, pairs, "every")
             category_ids = [pair.category_id for pair in pairs]
             met.update(category_ids)
-            categories += CategorySums.of(category_ids, answered.expected, truth)
+            categories += CategorySums.of(category_ids, found.expected, truth)
     if not sums.pairs:
         raise InputError("there must be a pair to score, but no labelled image has an object or a box above 0.05")
-    return Evaluation(sums, baselines, coverage, categories, images, frozenset(met))
+    return Evaluation(sums, baselines, by_true_count, by_predicted_count, categories, images, frozenset(met))
 
 
-def sums_of(answered: Answered, true_counts: NDArray[np.int64]) -> CountSums:
+def sums_of(found: PredictionArrays, true_counts: NDArray[np.int64]) -> CountSums:
     """Sum up predictions: exact by the most probable count, MAE by the median, RMSE by the mean."""
-    return CountSums.of(answered.counts, true_counts, medians=answered.medians, means=answered.expected)
+    return CountSums.of(found.most_probable, true_counts, medians=found.counts, means=found.expected)
 
 
 def train_metrics(estimator: CountEstimator, images: list[Detections], labels: TrueCounts) -> dict[str, float]:
@@ -86,7 +90,7 @@ def train_metrics(estimator: CountEstimator, images: list[Detections], labels: T
     for batch in in_batches(labelled_detections(images, labels)):
         pairs, truth = _with_truth(counting_pairs(batch, labels))
         if pairs:
-            sums += sums_of(answer_pairs(estimator, batch, pairs, "scored"), truth)
+            sums += sums_of(predict_pairs(estimator, batch, pairs, "scored"), truth)
     return sums.compute()
 
 
@@ -95,14 +99,14 @@ def held_out_metrics(report: FitReport) -> dict[str, float]:
     return sums_of(report.held_out, report.true_counts).compute()
 
 
-def answer_pairs(
+def predict_pairs(
     estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior
-) -> Answered:
-    """Answer pairs of a batch of images, as arrays."""
+) -> PredictionArrays:
+    """Predict pairs of a batch of images, as arrays."""
     where = {image.image_id: index for index, image in enumerate(batch)}
     index = np.array([where[pair.detections.image_id] for pair in pairs], np.int64)
     category_ids = np.array([pair.category_id for pair in pairs], np.int64)
-    return estimator.answer(batch, index, category_ids, prior=prior)
+    return estimator.predict_arrays(batch, index, category_ids, prior=prior)
 
 
 def _with_truth(pairs: Iterator[CountingPair]) -> tuple[list[CountingPair], NDArray[np.int64]]:

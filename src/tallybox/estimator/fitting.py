@@ -15,7 +15,6 @@ from tallybox.detections.baselines import Metric, ThresholdCounter, tabulate, tu
 from tallybox.detections.category_names import category_name_of
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import (
-    ABSENT_SCORE_ABOVE,
     CountingPair,
     TrueCounts,
     counting_pairs,
@@ -23,10 +22,17 @@ from tallybox.detections.labels import (
     labelled_detections,
 )
 from tallybox.errors import InputError
-from tallybox.estimator.calibration import Prevalence, interval_levels, learn_prevalence
+from tallybox.estimator.calibration import (
+    AS_PREDICTED,
+    COVERAGE,
+    LISTED_PROBABILITY,
+    Prevalence,
+    interval_masses,
+    learn_prevalence,
+)
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
 from tallybox.estimator.model import CountModel
-from tallybox.estimator.prediction import Answered, Floats, IntervalLevels, beyond, read_off
+from tallybox.estimator.prediction import Floats, IntervalMasses, PredictionArrays, mean_beyond, summarise
 from tallybox.estimator.questions import IMAGES_AT_ONCE, Questions, ask, join
 from tallybox.estimator.training import EPOCHS, Examples, answer, epochs_for, held_out_loss, least_steps, train_member
 
@@ -53,8 +59,8 @@ class Fitted:
     categories: Mapping[int, str]
     members: tuple[CountModel, ...]
     baselines: Baselines
-    levels: IntervalLevels  # for the pairs of the contract
-    levels_of_listed: IntervalLevels  # for every category with a likely box, however rare it is
+    masses: IntervalMasses  # for the pairs of the contract
+    masses_listed: IntervalMasses  # for every category that may be there, however rare it is
     prevalence: Prevalence
     excess: float  # mean count beyond max_objects of pairs that have more
 
@@ -66,7 +72,7 @@ class FitReport:
     pairs: int
     photos: int
     true_counts: NDArray[np.int64]  # [P]
-    held_out: Answered  # each pair by the one member that did not learn from its photo
+    held_out: PredictionArrays  # each pair by the one member that did not learn from its photo
 
 
 def fit(
@@ -117,12 +123,28 @@ def fit(
     above = truth[truth >= config.max_objects] - config.max_objects
     excess = float((above.sum() + 0.5) / (len(above) + 1))
     probabilities, expected = held_out_answers(members, examples)
-    more = beyond(excess, expected, config.max_objects)
-    levels = interval_levels(probabilities, more, truth)
-    prevalence, levels_of_listed = _over_every_category(config, members, images, labels, category_ids, parts, excess)
+    beyond = mean_beyond(excess, expected, config.max_objects)
+    masses = interval_masses(probabilities, beyond, truth)
+    prevalence, masses_listed = _over_every_category(config, members, images, labels, category_ids, parts, excess)
     names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
-    fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_of_listed, prevalence, excess)
-    return fitted, FitReport(len(pairs), len(images), truth, read_off(probabilities, more, levels))
+    fitted = Fitted(config, category_ids, names, members, baselines, masses, masses_listed, prevalence, excess)
+    return fitted, FitReport(len(pairs), len(images), truth, summarise(probabilities, beyond, masses))
+
+
+def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:
+    """Return what there is before anything is learned: the component, which takes scores for probabilities."""
+    masses = IntervalMasses(*[COVERAGE] * len(IntervalMasses._fields))
+    return Fitted(
+        config=config,
+        category_ids=(),
+        categories=categories,
+        members=(CountModel(config, 0).eval(),),
+        baselines={},
+        masses=masses,
+        masses_listed=masses,
+        prevalence=AS_PREDICTED,
+        excess=0.5,
+    )
 
 
 def _show(on_progress: OnProgress, member: int, members: int, done: int, epochs: int) -> None:
@@ -132,6 +154,8 @@ def _show(on_progress: OnProgress, member: int, members: int, done: int, epochs:
 def category_rows(category_ids: tuple[int, ...], asked: NDArray[np.int64]) -> torch.Tensor:
     """Return the rows of a model's tables for categories [Q]; 0 for those without labels."""
     known = np.array(category_ids, np.int64)
+    if not len(known):
+        return torch.zeros(len(asked), dtype=torch.int64)
     place = np.searchsorted(known, asked).clip(max=len(known) - 1)
     return torch.from_numpy(np.where(known[place] == asked, place + 1, 0))
 
@@ -222,7 +246,7 @@ def _over_every_category(
     category_ids: tuple[int, ...],
     parts: Mapping[ImageId | None, int],
     excess: float,
-) -> tuple[Prevalence, IntervalLevels]:
+) -> tuple[Prevalence, IntervalMasses]:
     """Learn how often a category is there over all categories of all photos, and how wide intervals are then."""
     pairs = list(every_pair(images, labels))
     truth = np.array([pair.true_count for pair in pairs], np.int64)
@@ -233,11 +257,11 @@ def _over_every_category(
     looked_for = max(len(labels.categories), len(category_ids))
     undetected = len(images) * looked_for - int(detected.sum())
     unseen = (int((~detected).sum()) + 0.5) / (undetected + 1)
-    prevalence = learn_prevalence(probabilities[detected], best[detected], truth[detected] > 0, min(unseen, 0.5))
-    listed = best > ABSENT_SCORE_ABOVE
-    levels = interval_levels(
-        prevalence.apply(probabilities[listed], best[listed]),
-        beyond(excess, expected[listed], config.max_objects),
-        truth[listed],
+    summary = examples.questions.summary.double().numpy()
+    prevalence = learn_prevalence(
+        probabilities[detected], best[detected], summary[detected], truth[detected] > 0, min(unseen, 0.5)
     )
-    return prevalence, levels
+    corrected = prevalence.apply(probabilities, best, summary)
+    listed = detected & (corrected[:, 0] < 1 - LISTED_PROBABILITY)
+    beyond = mean_beyond(excess, expected[listed], config.max_objects)
+    return prevalence, interval_masses(corrected[listed], beyond, truth[listed])

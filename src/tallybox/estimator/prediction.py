@@ -1,129 +1,243 @@
-"""What an estimator answers: a distribution, and the numbers people take from it."""
+"""What an estimator predicts: a distribution of counts, and the numbers people take from it.
+
+Legend: Q questions (one category of one image each), K ``max_objects``, T counts with the tail written out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.detections.category_names import category_id_of
+
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
-# Counts beyond ``max_objects`` of which the tail is written out; what lies further adds to the last.
+# Counts beyond ``max_objects`` that get a probability of their own; what lies further adds to the last.
 TAIL = 200
+ROUNDING_SLACK = 1e-12  # of sums of probabilities
 
 
-class IntervalLevels(NamedTuple):
-    """How probable a count must be to belong to an interval, as a share of the most probable one's probability.
-
-    Large counts need less: a detector overlooks objects, so that they are never as clear as small ones.
-    """
+class IntervalMasses(NamedTuple):
+    """How much probability an interval must hold, by the predicted count."""
 
     zero: float
     one: float
     few: float  # 2 to 4
     many: float  # 5 or more
 
-    def by_count(self, counts: int) -> Floats:
-        """Return the level of each count from 0 on, ``[counts]``."""
-        return np.array([self.zero, self.one, *[self.few] * 3, *[self.many] * max(counts - 5, 0)])[:counts]
+    def by_count(self, counts: Integers) -> Floats:
+        """Return the mass for each predicted count, ``[Q]``."""
+        return np.array(self)[groups_of(counts)]
+
+
+def groups_of(counts: Integers) -> Integers:
+    """Return which field of `IntervalMasses` is for each count: 0 for 0, 1 for 1, 2 for 2 to 4, 3 for 5 and more.
+
+    >>> groups_of(np.array([0, 1, 2, 4, 5, 30])).tolist()
+    [0, 1, 2, 2, 3, 3]
+    """
+    groups: Integers = np.searchsorted([1, 2, 5], counts, side="right")
+    return groups
 
 
 @dataclass(frozen=True)
 class CountPrediction:
     """How many there are of one category in one image.
 
-    ``low`` and ``high`` belong to the interval, which holds nine of ten true counts. Counts from ``max_objects`` on are
-    not told apart: where the most probable answer is "so many or more", ``at_least`` is that number, and ``count`` what
-    the expected count suggests beyond it.
+    ``count`` is the median of the distribution, which has the smallest expected absolute error. ``low`` and ``high``
+    are the ends of a 90 % interval: of all predictions with such a count, nine of ten intervals hold the true count.
+    Counts from ``max_objects`` on have no probabilities of their own: where the median is that large, ``at_least`` is
+    ``max_objects``, and ``count`` goes by the boxes beyond it.
     """
 
-    count: int  # the most probable
+    count: int
+    most_probable: int
     expected: float
-    median: int
     low: int
     high: int
-    at_least: int  # 0 where the count is told apart from all others
-    probabilities: Floats  # [max_objects + 1]; the last is "max_objects or more"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; ``at_least`` only where it says something."""
-        said = {"count": self.count, "expected": round(self.expected, 4), "low": self.low, "high": self.high}
-        return {**said, "at_least": self.at_least} if self.at_least else said
+    at_least: int  # 0 where the count has a probability of its own
+    probabilities: Floats  # [K + 1]; the last is "max_objects or more"
+    calibrated: bool = True  # False where nothing was learned for this detector: the interval promises nothing
 
     @property
-    def said(self) -> str:
-        """The count for people: ``3``, or ``at least 14, about 17``."""
+    def probability_of_any(self) -> float:
+        """How probable it is that there is at least one."""
+        return 1 - float(self.probabilities[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; ``at_least`` only where it is not 0, ``calibrated`` only where it is false."""
+        return {
+            "count": self.count,
+            "most_probable": self.most_probable,
+            "expected": round(self.expected, 4),
+            "low": self.low,
+            "high": self.high,
+            **({"at_least": self.at_least} if self.at_least else {}),
+            **({} if self.calibrated else {"calibrated": False}),
+        }
+
+    def __str__(self) -> str:
+        """Return the count for people: ``3``, or ``at least 14, about 17``."""
         return f"at least {self.at_least}, about {self.count}" if self.at_least else str(self.count)
 
 
-class Answered(NamedTuple):
-    """Predictions of many questions as arrays, all ``[Q]``."""
+class ImagePredictions(Mapping[int, CountPrediction]):
+    """The predictions of one image by category id; a category's name works as a key, too.
 
-    counts: NDArray[np.int64]
+    >>> dog = CountPrediction(2, 2, 2.1, 1, 3, 0, np.array([0.0, 0.1, 0.8, 0.1]))
+    >>> predictions = ImagePredictions({18: dog}, {18: "dog"})
+    >>> predictions["dog"] is predictions[18], [*predictions], [*predictions.by_name()]
+    (True, [18], ['dog'])
+    """
+
+    def __init__(self, by_id: Mapping[int, CountPrediction], names: Mapping[int, str]) -> None:
+        self._by_id = by_id
+        self._names = names
+
+    def __getitem__(self, category: int | str) -> CountPrediction:
+        return self._by_id[category_id_of(category, self._names) if isinstance(category, str) else category]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}: {p} ({p.low} to {p.high})" for name, p in self.by_name().items())
+        return f"ImagePredictions({shown})"
+
+    def by_name(self) -> dict[str, CountPrediction]:
+        """Return the predictions by the categories' names (by the id as text where it has none)."""
+        return {self._names.get(key, str(key)): prediction for key, prediction in self._by_id.items()}
+
+
+class PredictionArrays(NamedTuple):
+    """Predictions of many questions as arrays, all ``[Q]`` but the last."""
+
+    counts: Integers  # medians
+    most_probable: Integers
     expected: Floats
-    medians: NDArray[np.int64]
-    lows: NDArray[np.int64]
-    highs: NDArray[np.int64]
-    at_least: NDArray[np.int64]
-    probabilities: Floats  # [Q, max_objects + 1]
+    lows: Integers
+    highs: Integers
+    at_least: Integers
+    probabilities: Floats  # [Q, K + 1]
 
-    def each(self) -> list[CountPrediction]:
+    def at(self, rows: Any) -> PredictionArrays:
+        """Return the predictions of some questions."""
+        return PredictionArrays(*(array[rows] for array in self))
+
+    def each(self, *, calibrated: bool = True) -> list[CountPrediction]:
         """Return the predictions one by one."""
         columns = [column.tolist() for column in self[:-1]]
-        return [CountPrediction(*row) for row in zip(*columns, self.probabilities, strict=True)]
+        return [CountPrediction(*row, calibrated=calibrated) for row in zip(*columns, self.probabilities, strict=True)]
 
-    def by_image(self, asked: Sequence[Sequence[int]]) -> Iterator[dict[int, CountPrediction]]:
-        """Yield the predictions of each image by category id, of which each was asked its own."""
-        each = iter(self.each())
-        for category_ids in asked:
-            yield {category_id: next(each) for category_id in category_ids}
+    def by_image(
+        self, category_ids: Sequence[Sequence[int]], names: Mapping[int, str], *, calibrated: bool = True
+    ) -> Iterator[ImagePredictions]:
+        """Yield the predictions of each image, whose categories are ``category_ids[image]``."""
+        each = iter(self.each(calibrated=calibrated))
+        for of_image in category_ids:
+            yield ImagePredictions({category_id: next(each) for category_id in of_image}, names)
 
 
-def beyond(excess: float, expected: Floats, max_objects: int) -> Floats:
+def mean_beyond(excess: float, expected: Floats, max_objects: int) -> Floats:
     """Return the mean count beyond ``max_objects`` where there are more, ``[Q]``, from the component's own counts."""
     return excess + np.maximum(expected - max_objects, 0)
 
 
-def read_off(probabilities: Floats, excess: Floats, levels: IntervalLevels) -> Answered:
-    """Take counts from distributions ``[Q, K + 1]``; ``excess [Q]`` is the mean count beyond K where there are more.
+def summarise(probabilities: Floats, beyond: Floats, masses: IntervalMasses) -> PredictionArrays:
+    """Take counts and intervals from distributions ``[Q, K + 1]``; ``beyond [Q]`` is the mean count beyond K.
 
-    >>> levels = IntervalLevels(0.2, 0.2, 0.2, 0.2)
-    >>> read_off(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), levels).each()[0].to_dict()
-    {'count': 1, 'expected': 1.1, 'low': 1, 'high': 2}
+    >>> masses = IntervalMasses(0.85, 0.85, 0.85, 0.85)
+    >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), masses).each()[0].to_dict()
+    {'count': 1, 'most_probable': 1, 'expected': 1.1, 'low': 1, 'high': 2}
     """
     last = probabilities.shape[1] - 1
     best = probabilities.argmax(1)
-    written_out = with_tail(probabilities, excess)
-    lows, highs = interval(written_out, levels)
-    return Answered(
-        counts=np.where(best == last, last + np.floor(excess + 0.5).astype(np.int64), best),
-        expected=probabilities @ np.arange(last + 1) + probabilities[:, last] * excess,
-        medians=(written_out.cumsum(1) < 0.5 - 1e-12).sum(1).clip(max=written_out.shape[1] - 1),
+    with_tail = write_out_tail(probabilities, beyond)
+    medians = medians_of(with_tail)
+    lows, highs = intervals(with_tail, medians, masses.by_count(medians))
+    return PredictionArrays(
+        counts=medians,
+        most_probable=np.where(best == last, last + np.floor(beyond + 0.5).astype(np.int64), best),
+        expected=probabilities @ np.arange(last + 1) + probabilities[:, last] * beyond,
         lows=lows,
         highs=highs,
-        at_least=np.where(best == last, last, 0),
+        at_least=np.where(medians >= last, last, 0),
         probabilities=probabilities,
     )
 
 
-def with_tail(probabilities: Floats, excess: Floats) -> Floats:
-    """Write "K or more" out as a geometric distribution with the mean ``excess``: ``[Q, K + 1]`` to ``[Q, K + TAIL]``.
+def write_out_tail(probabilities: Floats, beyond: Floats) -> Floats:
+    """Write "K or more" out as a geometric distribution with mean ``beyond``: ``[Q, K + 1]`` to ``[Q, T]``.
 
     Where all means are small, so is the tail that is written out.
     """
     last = probabilities.shape[1] - 1
-    steps = np.arange(min(TAIL, 2 + int(10 * excess.max(initial=0))))
-    ratio = (excess / (1 + excess))[:, None]
+    steps = np.arange(min(TAIL, 2 + int(10 * beyond.max(initial=0))))
+    ratio = (beyond / (1 + beyond))[:, None]
     tail = probabilities[:, last:] * (1 - ratio) * ratio**steps
     tail[:, -1] += probabilities[:, last] - tail.sum(1)
     return np.concatenate((probabilities[:, :last], tail), axis=1)
 
 
-def interval(probabilities: Floats, levels: IntervalLevels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the smallest and the largest count, [Q], that is probable enough in ``[Q, counts]``."""
-    share = probabilities / probabilities.max(1, keepdims=True)
-    enough = (share >= levels.by_count(probabilities.shape[1])) | (share >= 1)
-    return enough.argmax(1), probabilities.shape[1] - 1 - enough[:, ::-1].argmax(1)
+def medians_of(probabilities: Floats) -> Integers:
+    """Return the medians ``[Q]`` of distributions ``[Q, T]``."""
+    medians: Integers = (probabilities.cumsum(1) < 0.5 - ROUNDING_SLACK).sum(1)
+    return medians.clip(max=probabilities.shape[1] - 1)
+
+
+def intervals(probabilities: Floats, medians: Integers, masses: Floats) -> tuple[Integers, Integers]:
+    """Return the ends ``[Q]`` of intervals around the medians that hold at least ``masses [Q]`` of ``[Q, T]``.
+
+    An interval begins as the median alone and takes in the more probable of its two neighbours until it holds enough.
+    """
+    growing = _GrowingIntervals(probabilities, medians)
+    while (too_small := growing.mass < masses - ROUNDING_SLACK).any():
+        if not growing.grow(too_small):
+            break
+    return growing.lows, growing.highs
+
+
+def masses_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:
+    """Return how much an interval must hold at least to hold the true count, ``[Q]``.
+
+    0 where that is the median; infinite where it lies beyond all counts of the distribution.
+    """
+    growing = _GrowingIntervals(probabilities, medians)
+    needed = np.where(true_counts < probabilities.shape[1], 0.0, np.inf)
+    while (outside := np.isfinite(needed) & ~growing.hold(true_counts)).any():
+        needed[outside] = growing.mass[outside]  # an interval that must hold more than this takes in another count
+        growing.grow(outside)
+    return needed
+
+
+class _GrowingIntervals:
+    """Intervals of counts, one for each of Q distributions, that grow by one count at a time."""
+
+    def __init__(self, probabilities: Floats, medians: Integers) -> None:
+        # A border of impossible counts on both sides: nothing grows beyond them while there are others.
+        self.padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-1)
+        self.lows, self.highs = medians.copy(), medians.copy()
+        self.mass = probabilities[np.arange(len(medians)), medians]
+
+    def hold(self, counts: Integers) -> NDArray[np.bool_]:
+        """Return which intervals hold a count, ``[Q]``."""
+        return (self.lows <= counts) & (counts <= self.highs)
+
+    def grow(self, chosen: NDArray[np.bool_]) -> bool:
+        """Take the more probable neighbour into each chosen interval, the larger of two equal ones."""
+        rows = np.flatnonzero(chosen)
+        below, above = self.padded[rows, self.lows[rows]], self.padded[rows, self.highs[rows] + 2]
+        grows = np.maximum(below, above) >= 0
+        downwards = grows & (below > above)
+        self.lows[rows] -= downwards
+        self.highs[rows] += grows & ~downwards
+        self.mass[rows] += np.where(grows, np.maximum(below, above), 0)
+        return bool(grows.any())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -24,13 +24,13 @@ from tallybox.detections.files import is_parquet
 from tallybox.detections.parquet import ParquetPiece, SeenImages, parquet_pieces, read_parquet_piece
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import Answered, CountPrediction
+from tallybox.estimator.prediction import ImagePredictions, PredictionArrays
 
 # A row is an image, with as many values in each list as categories were asked; or what went wrong.
 ANSWERS = {
     "counts": pa.int64(),
+    "most_probable": pa.int64(),
     "expected": pa.float64(),
-    "medians": pa.int64(),
     "lows": pa.int64(),
     "highs": pa.int64(),
     "at_least": pa.int64(),
@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
 
 def predict_each_with_ray(
     estimator: CountEstimator, path: Path, categories: Sequence[int | str] | None = None
-) -> Iterator[tuple[Detections, dict[int, CountPrediction]]]:
+) -> Iterator[tuple[Detections, ImagePredictions]]:
     """Yield what `CountEstimator.predict_each` yields for a Parquet data set, in the same order, from many machines.
 
     The boxes stay where they were read: the images that come back have only their ids. Runs on the cluster that Ray is
@@ -76,7 +76,7 @@ def predict_each_with_ray(
         )
     seen = SeenImages()
     for table in answered.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1):
-        yield from _unpacked(table, seen)
+        yield from _unpacked(table, seen, estimator.fitted.categories)
 
 
 def _answer_piece(row: pa.Table, estimator: Any, wanted: list[int] | None) -> Iterator[pa.Table]:
@@ -84,7 +84,7 @@ def _answer_piece(row: pa.Table, estimator: Any, wanted: list[int] | None) -> It
     ((part, first, stop),) = zip(*(row.column(name).to_pylist() for name in ("part", "first", "stop")), strict=True)
     images = read_parquet_piece(ParquetPiece(Path(part), first, stop))
     try:
-        for batch, asked, answered in _received(estimator).answer_each(images, wanted):
+        for batch, asked, answered in _received(estimator).predict_batches(images, wanted):
             yield _packed(part, [image.image_id for image in batch], asked, answered)
     except TallyboxError as error:
         columns = {"part": [part], "error": [str(error)]}
@@ -100,7 +100,7 @@ def _received(reference: Any) -> CountEstimator:
     return estimator
 
 
-def _packed(part: str, image_ids: list[ImageId | None], asked: list[list[int]], answered: Answered) -> pa.Table:
+def _packed(part: str, image_ids: list[ImageId | None], asked: list[list[int]], answered: PredictionArrays) -> pa.Table:
     offsets = np.concatenate(([0], np.cumsum([len(ids) for ids in asked])))
     counts = answered.probabilities.shape[1]
     columns: dict[str, Any] = {
@@ -117,7 +117,9 @@ def _packed(part: str, image_ids: list[ImageId | None], asked: list[list[int]], 
     return pa.table(columns, SCHEMA)
 
 
-def _unpacked(table: pa.Table, seen: SeenImages) -> Iterator[tuple[Detections, dict[int, CountPrediction]]]:
+def _unpacked(
+    table: pa.Table, seen: SeenImages, names: Mapping[int, str]
+) -> Iterator[tuple[Detections, ImagePredictions]]:
     if not table.num_rows:
         return
     rows = table.select(["part", "number", "text", "error", "category_ids"]).to_pydict()
@@ -127,7 +129,7 @@ def _unpacked(table: pa.Table, seen: SeenImages) -> Iterator[tuple[Detections, d
     questions = len(arrays["counts"])
     if questions:
         arrays["probabilities"] = arrays["probabilities"].reshape(questions, -1)
-    answers = Answered(**arrays).by_image(rows["category_ids"][:wrong])
+    answers = PredictionArrays(**arrays).by_image(rows["category_ids"][:wrong], names)
     for row, predictions in enumerate(answers):
         number = rows["number"][row]
         image_id = rows["text"][row] if number is None else number

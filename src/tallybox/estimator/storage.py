@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,14 +17,14 @@ from torch import Tensor
 from tallybox import __version__
 from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.errors import InputError, TallyboxError
-from tallybox.estimator.calibration import Prevalence
+from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.fitting import Fitted
 from tallybox.estimator.model import CountModel
-from tallybox.estimator.prediction import IntervalLevels
+from tallybox.estimator.prediction import IntervalMasses
 
 KIND = "tallybox.CountEstimator"
-VERSION = 1
+VERSION = 2
 LARGEST_SIZE = 4096  # of anything in a configuration: a file must not make us allocate what it likes
 
 
@@ -45,8 +46,8 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
             name: {metric: counter.to_dict() for metric, counter in tuned.items()}
             for name, tuned in fitted.baselines.items()
         },
-        "levels": list(fitted.levels),
-        "levels_of_listed": list(fitted.levels_of_listed),
+        "interval_masses": list(fitted.masses),
+        "interval_masses_listed": list(fitted.masses_listed),
         "prevalence": asdict(fitted.prevalence),
         "excess": fitted.excess,
     }
@@ -102,18 +103,25 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
             name: {metric: ThresholdCounter.from_dict(header["baselines"][name][metric]) for metric in get_args(Metric)}
             for name in ("nms", "nms_per_category")
         },
-        _levels(header["levels"]),
-        _levels(header.get("levels_of_listed", header["levels"])),  # files of before have one for all
-        Prevalence(**{name: float(value) for name, value in header["prevalence"].items()}),
+        _masses(header["interval_masses"]),
+        _masses(header["interval_masses_listed"]),
+        _prevalence(header["prevalence"]),
         max(float(header["excess"]), 0.0),
     )
 
 
-def _levels(stored: Any) -> IntervalLevels:
-    levels = IntervalLevels(*(float(level) for level in stored))
-    if not all(0 <= level <= 1 for level in levels):
-        raise ValueError(f"its interval levels are {list(levels)}")
-    return levels
+def _prevalence(stored: Any) -> Prevalence:
+    weights = tuple(float(weight) for weight in stored["weights"])
+    if len(weights) != len(AS_PREDICTED.weights) or not all(map(isfinite, weights)):
+        raise ValueError(f"its prevalence must have {len(AS_PREDICTED.weights)} weights, but it has {len(weights)}")
+    return Prevalence(weights, undetected=float(stored["undetected"]))
+
+
+def _masses(stored: Any) -> IntervalMasses:
+    masses = IntervalMasses(*(float(mass) for mass in stored))
+    if not all(0 <= mass <= 1 for mass in masses):
+        raise ValueError(f"its interval masses are {list(masses)}")
+    return masses
 
 
 def _member(config: EstimatorConfig, categories: int, index: int, tensors: Mapping[str, Tensor]) -> CountModel:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from tallybox.counter.cpu.threads import small_operations
 from tallybox.detections.container import Detections
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.estimator.prediction import ImagePredictions
 from tallybox.explorer.limits import Refused
 
-Predictions = list[dict[int, CountPrediction]]  # one for each image of a job
+Predictions = list[ImagePredictions]  # one for each image of a job
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def _merged(trace: CountTrace | PresenceTrace, presence: list[float], count: flo
     if not presence:
         return []
     whole = int(count + 0.5)
-    said = CountPrediction(whole, count, whole, whole, whole, False, np.zeros(1))
+    said = CountPrediction(whole, whole, count, whole, whole, 0, np.zeros(1))
     explanation = CountExplanation(said, np.arange(len(presence)), np.array(presence, np.float32), (trace,))
     return [int(into) for into in merged_into(explanation)]
 

@@ -93,7 +93,7 @@ def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
     for name, explanation in explanations.items():
         p = explanation.prediction
         if p.count > 0:
-            said.append(f"{name}: {p.said} ({p.low} to {p.high})")
+            said.append(f"{name}: {p} ({p.low} to {p.high})")
     return said or ["nothing counted"]
 
 

@@ -1,82 +1,73 @@
-"""Many photos through a detector, some at a time; a bad file is left out with its reason."""
+"""Many photos through a detector, some at a time and in order; a bad file is an item with its error."""
 
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from tallybox.counter.cpu.threads import map_in_order
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
-from tallybox.photos.detector import DarknetDetector, Detector
+from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo, read_photo
+from tallybox.photos.picodet import PicoDet
 
-BATCH = 8  # photos detected together on a GPU, or by a detector of which nothing is known
-PHOTOS_OF_A_THREAD = 2  # likewise on a CPU, where each thread reads and detects photos of its own
-
-OnFailure = Callable[[Path, InputError], None]
+BATCH = 8  # photos that are detected together on a GPU, or by a detector that is not ours
+PHOTOS_PER_TASK = 2  # photos of one task on a CPU, where each thread reads and detects photos of its own
 
 
-def detect_in_batches(
-    paths: Iterable[Path], detector: Detector, *, on_failure: OnFailure, batch: int = BATCH
-) -> Iterator[list[Detections]]:
-    """Yield the detections of photos some at a time, in order; ``on_failure`` hears of each that cannot be read.
+@dataclass(frozen=True)
+class DetectedPhoto:
+    """What was detected in one file, or why it could not be read."""
+
+    path: Path
+    detections: Detections | None
+    error: InputError | None = None
+
+
+def detect_each(paths: Iterable[Path], detector: Detector, *, batch: int = BATCH) -> Iterator[list[DetectedPhoto]]:
+    """Yield what is detected in photos, a batch at a time, in order.
 
     Memory is bounded whatever the number of photos.
     """
-    if isinstance(detector, DarknetDetector) and detector.device.type == "cpu":
-        yield from _detect_on_threads(paths, detector, on_failure, batch)
+    if isinstance(detector, PicoDet) and detector.device.type == "cpu":
+        # One thread a photo: layers that share one photo between threads wait for each other at every layer.
+        batches = _batches(paths, PHOTOS_PER_TASK)
+        yield from map_in_order(lambda some: detect_batch([_read(path, detector) for path in some], detector), batches)
         return
-    reduced_to = 2 * detector.size if isinstance(detector, DarknetDetector) else None
-    remaining = iter(paths)
     with ThreadPoolExecutor(max_workers=min(batch, os.cpu_count() or 1)) as threads:
-        ahead: deque[tuple[Path, Future[Photo]]] = deque()
-
-        def read_ahead(number: int) -> None:
-            for path in islice(remaining, number):
-                ahead.append((path, threads.submit(read_photo, path, reduced_to=reduced_to)))
-
-        read_ahead(2 * batch)
-        while ahead:
-            photos = []
-            for _ in range(min(batch, len(ahead))):
-                path, photo = ahead.popleft()
-                try:
-                    photos.append(photo.result())
-                except InputError as error:
-                    on_failure(path, error)
-            read_ahead(batch)
-            if photos:
-                yield detector.detect(photos)
+        ahead = []
+        for some in _batches(paths, batch):
+            ahead.append([threads.submit(_read, path, detector) for path in some])
+            if len(ahead) > 1:  # one batch is read while the other is detected
+                yield detect_batch([read.result() for read in ahead.pop(0)], detector)
+        for futures in ahead:
+            yield detect_batch([read.result() for read in futures], detector)
 
 
-def _detect_on_threads(
-    paths: Iterable[Path], detector: DarknetDetector, on_failure: OnFailure, batch: int
-) -> Iterator[list[Detections]]:
-    """Share photos out among threads: one photo's layers on two of them wait for each other at every layer."""
+def detect_batch(read: Sequence[tuple[Path, Photo | InputError]], detector: Detector) -> list[DetectedPhoto]:
+    """Detect in the photos that could be read, and keep the others in their places."""
+    photos = [photo for _, photo in read if isinstance(photo, Photo)]
+    detected = iter(detector.detect(photos) if photos else [])
+    return [
+        DetectedPhoto(path, next(detected)) if isinstance(photo, Photo) else DetectedPhoto(path, None, photo)
+        for path, photo in read
+    ]
 
-    def read_and_detect(some: list[Path]) -> tuple[list[Detections], list[tuple[Path, InputError]]]:
-        photos, failures = [], []
-        for path in some:
-            try:
-                photos.append(read_photo(path, reduced_to=2 * detector.size))
-            except InputError as error:
-                failures.append((path, error))
-        return detector.detect(photos), failures
 
+def _read(path: Path, detector: Detector) -> tuple[Path, Photo | InputError]:
+    reduced_to = 2 * detector.size if isinstance(detector, PicoDet) else None
+    try:
+        return path, read_photo(path, reduced_to=reduced_to)
+    except InputError as error:
+        return path, error
+
+
+def _batches(paths: Iterable[Path], number: int) -> Iterator[list[Path]]:
     remaining = iter(paths)
-    shares = iter(lambda: list(islice(remaining, PHOTOS_OF_A_THREAD)), [])
-    detected: list[Detections] = []
-    for images, failures in map_in_order(read_and_detect, shares):
-        for path, error in failures:
-            on_failure(path, error)
-        detected += images
-        if len(detected) >= batch:
-            yield detected
-            detected = []
-    if detected:
-        yield detected
+    while some := list(islice(remaining, number)):
+        yield some

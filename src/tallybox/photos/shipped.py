@@ -1,4 +1,4 @@
-"""The estimator that comes with the package: fitted to the embedded YOLOv4-tiny. See docs/estimator-card.md."""
+"""The estimator that ships with the package: fitted to the embedded PicoDet-S. See docs/estimator-card.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tallybox.estimator.estimator import CountEstimator
 
-SHIPPED_ESTIMATOR = Path(__file__).parent / "data" / "yolov4tiny.safetensors"
+SHIPPED_ESTIMATOR = Path(__file__).parent / "data" / "picodet_estimator.safetensors"
 
 
 def shipped_estimator() -> CountEstimator:

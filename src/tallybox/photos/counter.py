@@ -1,0 +1,106 @@
+"""`PhotoCounter`: from photos to counts, with the embedded detector or another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from tallybox.detections.container import Detections
+from tallybox.errors import InputError
+from tallybox.estimator.estimator import CountEstimator, CountExplanation
+from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.photos.detector import Detector, categories_of
+from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
+from tallybox.photos.reading import DetectedPhoto, detect_each
+from tallybox.photos.shipped import shipped_estimator
+from tallybox.photos.specs import detector_of
+
+
+@dataclass(frozen=True)
+class CountedPhoto:
+    """What was counted in one photo, or why it could not be read."""
+
+    path: Path
+    detections: Detections | None = None
+    predictions: ImagePredictions | None = None
+    error: InputError | None = None
+
+    @property
+    def counts(self) -> dict[str, CountPrediction]:
+        """The predictions by the names of categories; empty where the photo could not be read."""
+        return {} if self.predictions is None else self.predictions.by_name()
+
+
+class PhotoCounter:
+    """Count the objects in photos.
+
+    ``detector`` is a name as `tallybox count --detector` takes it (``"picodet"``, ``"transformers:MODEL"``,
+    ``"onnx:FILE"`` …) or any object with ``detect(photos)``. ``estimator`` is a `CountEstimator`, or the file of one,
+    that was fitted to this detector; by default the one that ships with tallybox for PicoDet at 640 px. For another
+    detector the untrained presence counter counts: its predictions are marked ``calibrated=False``.
+
+    >>> from tallybox.photos import sample_photos
+    >>> counts = PhotoCounter().count(sample_photos()[1])
+    >>> counts["horse"].count, counts["person"].count
+    (2, 2)
+    """
+
+    def __init__(
+        self,
+        detector: str | Detector = "picodet",
+        estimator: CountEstimator | str | Path | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        self.detector: Detector = detector_of(detector, device=device) if isinstance(detector, str) else detector
+        if isinstance(estimator, CountEstimator):
+            self.estimator = estimator
+        elif estimator is not None:
+            self.estimator = CountEstimator.load(estimator)
+        elif isinstance(self.detector, PicoDet) and self.detector.size == DEFAULT_SIZE:
+            self.estimator = shipped_estimator()
+        else:
+            self.estimator = CountEstimator.untrained(categories_of(self.detector))
+
+    def count(self, path: str | Path, categories: Sequence[int | str] | None = None) -> dict[str, CountPrediction]:
+        """Return how many objects of each category a photo shows, by the category's name.
+
+        By default of all categories that are there with a probability of more than 0.1; those that are named are all
+        counted, 0 with an interval where nothing was detected.
+        """
+        counted = next(self.count_each([path], categories))
+        if counted.error is not None:
+            raise counted.error
+        return counted.counts
+
+    def count_many(
+        self, paths: Iterable[str | Path], categories: Sequence[int | str] | None = None
+    ) -> list[CountedPhoto]:
+        """Count in several photos, in order; a file that cannot be read is an item with its ``error``."""
+        return list(self.count_each(paths, categories))
+
+    def count_each(
+        self, paths: Iterable[str | Path], categories: Sequence[int | str] | None = None
+    ) -> Iterator[CountedPhoto]:
+        """Yield what `count_many` returns as it is counted, holding only some photos at a time."""
+        for batch in detect_each((Path(path) for path in paths), self.detector):
+            yield from self._counted(batch, categories)
+
+    def explain(self, path: str | Path, categories: Sequence[int | str] | None = None) -> dict[str, CountExplanation]:
+        """Return which boxes of a photo were counted and why, by the category's name."""
+        (detected,) = next(detect_each([Path(path)], self.detector))
+        if detected.detections is None:
+            raise detected.error or InputError(f"{path} must be a photo")
+        explanations = self.estimator.explain(detected.detections, categories)
+        return {self.estimator.category_name(key): found for key, found in explanations.items()}
+
+    def _counted(self, batch: list[DetectedPhoto], categories: Sequence[int | str] | None) -> Iterator[CountedPhoto]:
+        images = [photo.detections for photo in batch if photo.detections is not None]
+        predictions = iter(self.estimator.predict_many(images, categories))
+        for photo in batch:
+            if photo.detections is None:
+                yield CountedPhoto(photo.path, error=photo.error)
+            else:
+                yield CountedPhoto(photo.path, photo.detections, next(predictions))
