@@ -1,8 +1,8 @@
 """Experiment A's data: real photos with a small detector's features, human, template and written questions.
 
     python research/vqa_photos.py ../shared/data runs/vqa-photos       # about a minute on two cores
-    tallybox vqa prepare runs/vqa-photos --features runs/vqa-photos/features.tsv.gz --out runs/vqa-photos/prepared \\
-        --instances ../shared/data/coco-count/instances_train.json.gz
+    tallybox vqa prepare runs/vqa-photos --features runs/vqa-photos/features.tsv.gz --out runs/vqa-photos/prepared
+        --instances ../shared/data/coco-count/instances_train.json.gz      # the same line
 
 The folder given holds `coco-vqa` (features as arrays, questions of VQA v2 and GVTBench) and `coco-count` (COCO
 instances, from which `tallybox vqa simulate --instances` writes questions with balanced pairs). Two photos that the

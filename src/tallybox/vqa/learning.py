@@ -101,7 +101,9 @@ class Learner:
         processes = current_processes()
         self.answering: nn.Module = WithGlimpses(self.model)
         if processes.number > 1:
-            self.answering = nn.parallel.DistributedDataParallel(self.answering, device_ids=[device] if on_gpu else None)
+            self.answering = nn.parallel.DistributedDataParallel(
+                self.answering, device_ids=[device] if on_gpu else None
+            )
 
     def _rate(self, factor: float) -> Any:
         """Return a rate that a captured step can see change."""

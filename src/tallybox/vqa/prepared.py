@@ -21,9 +21,9 @@ class Questions:
     answers: (
         NDArray[np.int64] | None
     )  # [Q, 10] places of ten people's answers, -1 outside the vocabulary; None for a test
-    relevance: (
-        NDArray[np.int8] | None
-    ) = None  # [Q, N] 1 where a proposal shows what the question names, 0 where not, -1 not known, or padding
+    relevance: NDArray[np.int8] | None = (
+        None  # [Q, N] 1 where a proposal shows what the question names, 0 where not, -1 not known, or padding
+    )
 
     def __len__(self) -> int:
         return len(self.question_ids)

@@ -10,7 +10,7 @@ import numpy as np
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.vqa.category_words import UNIONS
-from tallybox.vqa.simulation.asking import Query, ask
+from tallybox.vqa.simulation.asking import Query, Words, ask
 from tallybox.vqa.simulation.nouns import Noun, noun, other_plurals, synonyms
 from tallybox.vqa.simulation.writing import write_split
 
@@ -105,10 +105,10 @@ def facts_of_photo(
         count = labels.count(image_id, category_id)
         words = noun(name)
         if not crowded:
-            others = tuple((("plural", other),) for other in other_plurals(name)) if other_words else ()
-            facts[Query("count", (("plural", words.plural),), others)] = str(count)
-        others = tuple(map(_some, synonyms(name))) if other_words else ()
-        facts[Query("exists", _some(words), others)] = "yes" if count or crowded else "no"
+            plurals: tuple[Words, ...] = tuple((("plural", other),) for other in other_plurals(name))
+            facts[Query("count", (("plural", words.plural),), plurals if other_words else ())] = str(count)
+        same = tuple(map(_some, synonyms(name)))
+        facts[Query("exists", _some(words), same if other_words else ())] = "yes" if count or crowded else "no"
         if count or crowded:
             present.setdefault(generals.get(category_id, ""), []).append(name)
     for general, names in present.items():
@@ -131,7 +131,7 @@ def _facts_of_unions(labels: TrueCounts, image_id: int, generals: Mapping[int, s
     return facts
 
 
-def _some(words: Noun) -> tuple[tuple[str, str], ...]:
+def _some(words: Noun) -> Words:
     return (("be", words.be), ("some", words.some))
 
 
