@@ -83,9 +83,8 @@ def print_scores(
         some = [record for record, is_chosen in zip(records, chosen, strict=True) if is_chosen]
         ids = [record.question_id for record in some]
         found = all_figures({one: predictions[one] for one in ids}, some, pairs[np.isin(pairs, ids).all(1)])
-        print(
-            f"| {name} ({len(some):,}) | {' | '.join(f'{found[key]:.2f}' if key in found else '–' for key in FIGURES)} |"
-        )
+        cells = " | ".join(f"{found[key]:.2f}" if key in found else "–" for key in FIGURES)
+        print(f"| {name} ({len(some):,}) | {cells} |")
     counting = all_figures(predictions, records, pairs)
     print({key: round(value, 1) for key, value in counting.items() if key.startswith("count_")})
 
