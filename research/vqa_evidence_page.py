@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -54,6 +55,7 @@ SUPERVISION = {
 }
 UNSEEN = {"count": "Count", "pair_count": "Pair count"}
 END = "<!-- end -->"
+LINE = 128  # letters of a page's line
 OTHERS = ("yes/no", "other")
 TOY_SIDE_LENGTH = 0.5  # of the committed sweep; the paper has 0.2
 
@@ -177,12 +179,13 @@ def summary_of_photos(runs: Runs) -> str:
         return f"{gain:.1f} points of count accuracy and {less:.0f} % of the mean error"
 
     from_two = {model: f"{mean(model, 'count_2_or_more'):.0f} %" for model in runs}
-    return (
-        f"On real photos the paper's component is ahead of the baseline by {ahead('counting')}, presence counting by\n"
-        f"{ahead('presence')}; the paper has 5.3 points on its own data. From two objects on, where counting should\n"
+    text = (
+        f"On real photos the paper's component is ahead of the baseline by {ahead('counting')}, presence counting by "
+        f"{ahead('presence')}; the paper has 5.3 points on its own data. From two objects on, where counting should "
         f"show, the baseline has {from_two['baseline']} right, the paper's component {from_two['counting']}, "
         f"presence counting {from_two['presence']}."
     )
+    return textwrap.fill(text, LINE)
 
 
 def scores_on_unseen_photos(results: list[dict[str, Any]], data: Path) -> Runs:
