@@ -2,62 +2,96 @@
 
     python research/ask_confidence.py runs/vqa-photos/prepared       # what research/vqa_photos.py and vqa prepare wrote
 
-Prints the table of docs/ask.md, from the questions about the 1,000 validation photos: half a minute on one core.
+Prints the tables of docs/ask.md, from the questions about the 1,000 validation photos: half a minute on one core.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from written_questions import WRITTEN_FROM
 
 from tallybox.asking import SHIPPED_MODEL
 from tallybox.vqa.batches import place_examples
+from tallybox.vqa.calibration import calibration_error
 from tallybox.vqa.checkpoints import load_model
+from tallybox.vqa.evaluation import all_figures
 from tallybox.vqa.preparing import PHOTOS
-from tallybox.vqa.splits import open_questions, open_records
+from tallybox.vqa.questions import Record
+from tallybox.vqa.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.store import FeatureStore
 from tallybox.vqa.vocabulary import Vocabulary
 
 EDGES = (0, 0.25, 0.5, 0.75, 1)
 AGREEING = 3  # people, for an answer to be right
+FIGURES = ("yes/no", "number", "other", "all", "count", "pair_count", "count_mae")
 
 
 def main() -> None:
     """Print how often answers of each probability are right."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prepared", type=Path)
-    prepared = parser.parse_args().prepared
-    model, checkpoint = load_model(SHIPPED_MODEL)
+    parser.add_argument("--model", type=Path, default=SHIPPED_MODEL, help="other than the shipped one")
+    given = parser.parse_args()
+    prepared = given.prepared
+    model, checkpoint = load_model(given.model)
     questions, records = open_questions(prepared, "val"), open_records(prepared, "val")
     store = FeatureStore.open(prepared / PHOTOS)
-    examples = place_examples(
-        questions, store, torch.device("cpu"), torch.float32, checkpoint.config.model.feature_length
-    )
-    probable, right = [], []
+    length = checkpoint.config.model.feature_length
+    examples = place_examples(questions, store, torch.device("cpu"), torch.float32, length)
+    rows = np.array_split(np.arange(len(records)), -(-len(records) // 512))
     with torch.inference_mode():
-        for rows in np.array_split(np.arange(len(records)), -(-len(records) // 512)):
-            best = model(next(iter(examples.batches([rows]))).batch).softmax(-1).max(-1)
-            probable += best.values.tolist()
-            said = (checkpoint.answers[place] for place in best.indices)
-            right += [
-                (records[row].answers or ()).count(answer) >= AGREEING for row, answer in zip(rows, said, strict=True)
-            ]
+        logits = torch.cat([model(labelled.batch) for labelled in examples.batches(rows)])
+    best = (logits / checkpoint.temperature).softmax(-1).max(-1)
+    probable = best.values.numpy()
+    said = [checkpoint.answers[place] for place in best.indices]
+    right = np.array([(one.answers or ()).count(answer) >= AGREEING for one, answer in zip(records, said, strict=True)])
+    is_written = questions.question_ids >= WRITTEN_FROM
+    groups = {
+        "all": np.ones(len(records), bool),
+        "of people and templates": ~is_written,
+        "written": is_written,
+        "counting": np.array([record.counts for record in records]),
+    }
+    predictions = {one.question_id: answer for one, answer in zip(records, said, strict=True)}
+    print_scores(groups, records, predictions, open_pairs(prepared, "val"))
     which = np.digitize(probable, EDGES[1:-1])
-    print("| said to be probable | answers | mean probability | right |\n|---|---|---|---|")
+    print("\n| probability | answers | mean probability | right | calibration error |\n|---|---:|---:|---:|---:|")
     for place, (low, high) in enumerate(pairwise(EDGES)):
-        print(f"| {low:.0%} to {high:.0%} | {_row(which == place, probable, right)}".replace("%", " %"))
-    print(f"| all | {_row(which >= 0, probable, right)}")
+        print(f"| {low:.0%} to {high:.0%} | {_row(which == place, probable, right)} |".replace("%", " %"))
     vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
     unknown = np.array([not all(vocabulary.encode_question(record.text)) for record in records])
-    print(f"| with a word that it does not know | {_row(unknown, probable, right)}")
+    for name, chosen in (*groups.items(), ("with a word that it does not know", unknown)):
+        print(f"| {name} | {_row(chosen, probable, right)} |")
 
 
-def _row(chosen: np.ndarray, probable: list[float], right: list[bool]) -> str:
-    return f"{chosen.sum():,} | {np.mean(np.array(probable)[chosen]):.3f} | {np.mean(np.array(right)[chosen]):.3f} |"
+def print_scores(
+    groups: Mapping[str, NDArray[np.bool_]],
+    records: list[Record],
+    predictions: dict[int, str],
+    pairs: NDArray[np.int64],
+) -> None:
+    """Print the scores of each group of questions."""
+    print(f"| questions | {' | '.join(FIGURES)} |\n|---|{'---:|' * len(FIGURES)}")
+    for name, chosen in groups.items():
+        some = [record for record, is_chosen in zip(records, chosen, strict=True) if is_chosen]
+        ids = [record.question_id for record in some]
+        found = all_figures({one: predictions[one] for one in ids}, some, pairs[np.isin(pairs, ids).all(1)])
+        cells = " | ".join(f"{found[key]:.2f}" if key in found else "–" for key in FIGURES)
+        print(f"| {name} ({len(some):,}) | {cells} |")
+    counting = all_figures(predictions, records, pairs)
+    print({key: round(value, 1) for key, value in counting.items() if key.startswith("count_")})
+
+
+def _row(chosen: NDArray[np.bool_], probable: NDArray[np.float32], right: NDArray[np.bool_]) -> str:
+    error = calibration_error(torch.from_numpy(probable[chosen]), torch.from_numpy(right[chosen]))
+    return f"{chosen.sum():,} | {probable[chosen].mean():.3f} | {right[chosen].mean():.3f} | {error:.3f}"
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
     python research/vqa_photos.py ...  and  python research/vqa_questions.py ...       # the data, see there
     python research/vqa_evidence.py photos PREPARED docs/results/vqa/photos --device cuda --at-once 16
+    python research/vqa_evidence.py photos_unsupervised PREPARED docs/results/vqa/photos_unsupervised --device cuda
     python research/vqa_evidence.py questions PREPARED docs/results/vqa/questions --device cuda --at-once 16
     python research/vqa_evidence.py questions_human PREPARED docs/results/vqa/questions_human --device cuda --at-once 16
 
 Each run is a line of results.jsonl when it ends; the same command again makes the runs that are missing. `photos` also
 writes the checkpoint that `tallybox ask` answers with (presence, seed 0). With `--on held-out` a fifth of the training
-photos takes the place of the validation photos, to choose by. research/vqa_evidence_page.py writes the page.
+photos takes the place of the validation photos, to choose by; then the logits are written too, for
+research/ask_calibration.py. research/vqa_evidence_page.py writes the page.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ from tallybox.presence.module import PresenceCounter
 from tallybox.presence.weights import PresenceFunctions
 from tallybox.runs import RunFolder, versions
 from tallybox.toy.training import rounded
-from tallybox.vqa.batches import Examples
+from tallybox.vqa.batches import Examples, place_examples
 from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
 from tallybox.vqa.configuration import ModelName, VqaConfig, read_configuration
 from tallybox.vqa.count_errors import true_count
 from tallybox.vqa.counting_components import FirstGlimpse
 from tallybox.vqa.evaluation import all_figures
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import predict
+from tallybox.vqa.prediction import QUESTIONS_AT_ONCE, predict
 from tallybox.vqa.prepared import Questions
 from tallybox.vqa.questions import Record
 from tallybox.vqa.splits import open_pairs, open_questions, open_records
@@ -121,7 +123,9 @@ class Run:
                 result["count_answers"] = [predictions[one.question_id] for one in asked.records if one.counts]
                 result["learned"] = learned(model)
                 result["examples"] = list(examples(model, data, asked, predictions, explain=self.seed == 0))
-                if (self.experiment, self.model, self.seed) == SHIPPED:
+                if self.on == "held-out":
+                    write_logits(out / f"logits_{self.model}_{self.seed}.npz", model, data, asked, device)
+                elif (self.experiment, self.model, self.seed) == SHIPPED:
                     write_checkpoint(out, state, half_precision(model))
 
         with tempfile.TemporaryDirectory() as folder:
@@ -209,6 +213,16 @@ def traced(counter: Counter | PresenceCounter, log_odds: Tensor, boxes: Tensor, 
     return told | {"presence": rounded(found.presence[0, 0].tolist(), 4), "count": round(float(found.count[0]), 3)}
 
 
+def write_logits(path: Path, model: VqaModel, data: TrainingData, asked: Asked, device: torch.device) -> None:
+    """Write the logits of the answers ``[Q, K]``, in the order of the questions, and their ids."""
+    examples = place_examples(asked.questions, data.store, device, torch.float32, model.config.feature_length)
+    rows = np.array_split(np.arange(len(asked.records)), -(-len(asked.records) // QUESTIONS_AT_ONCE))
+    model.eval()
+    with torch.inference_mode():
+        logits = torch.cat([model(labelled.batch).float().cpu() for labelled in examples.batches(rows)])
+    np.savez(path, logits=logits.numpy(), question_ids=asked.questions.question_ids, answers=asked.questions.answers)
+
+
 def half_precision(model: VqaModel) -> Iterator[tuple[str, Tensor]]:
     """Yield a model's tensors for a small checkpoint: its large matrices halved, the count component as it is."""
     for name, value in model.state_dict().items():
@@ -219,7 +233,7 @@ def half_precision(model: VqaModel) -> Iterator[tuple[str, Tensor]]:
 def main() -> None:
     """Make the runs that are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiment", choices=("photos", "questions", "questions_human"))
+    parser.add_argument("experiment", choices=("photos", "photos_unsupervised", "questions", "questions_human"))
     parser.add_argument("prepared", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -2,9 +2,11 @@
 
     python research/vqa_photos.py ../shared/data runs/vqa-photos       # about a minute on two cores
     tallybox vqa prepare runs/vqa-photos --features runs/vqa-photos/features.tsv.gz --out runs/vqa-photos/prepared
+        --instances ../shared/data/coco-count/instances_train.json.gz      # the same line
 
 The folder given holds `coco-vqa` (features as arrays, questions of VQA v2 and GVTBench) and `coco-count` (COCO
-instances, from which `tallybox vqa simulate --instances` writes questions with balanced pairs).
+instances, from which `tallybox vqa simulate --instances` writes questions with balanced pairs). Two photos that the
+documentation shows answers about, samples of the package, are not learned from.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from pathlib import Path
 import numpy as np
 from written_questions import join
 
-from tallybox.photos.features import evidence
 from tallybox.vqa.bottom_up import Photo, write_tsv
 from tallybox.vqa.simulation.instances import simulate_from_instances
 
 SPLITS = ("train", "val")
+SAMPLES = frozenset({423617, 475678})  # buses in the rain, a lobby with suitcases; the third is not in the data
 
 
 def photos_of(arrays: Path) -> Iterator[Photo]:
@@ -28,9 +30,9 @@ def photos_of(arrays: Path) -> Iterator[Photo]:
     with np.load(arrays) as file:
         ends = file["num_boxes"].cumsum()
         every = zip(file["image_ids"].tolist(), file["sizes_wh"].tolist(), ends - file["num_boxes"], ends, strict=True)
-        boxes, features = file["boxes_xyxy"], file["features"]
+        boxes, scores = file["boxes_xyxy"], file["scores"]
         for image_id, (width, height), first, stop in every:
-            yield Photo(image_id, (width, height), boxes[first:stop], evidence(features[first:stop]))
+            yield Photo(image_id, (width, height), boxes[first:stop], scores[first:stop].astype(np.float32))
 
 
 def main() -> None:
@@ -42,8 +44,8 @@ def main() -> None:
     written = given.out / "written"
     for split in SPLITS:
         simulate_from_instances(given.data / "coco-count" / f"instances_{split}.json.gz", written, split=split)
-        join(given.data / "coco-vqa", written, given.out, split)
-    arrays = [given.data / "coco-vqa" / f"features_yolov4tiny_{split}.npz" for split in SPLITS]
+        join(given.data / "coco-vqa", written, given.out, split, without_photos=SAMPLES)
+    arrays = [given.data / "coco-vqa" / f"features_picodet_{split}.npz" for split in SPLITS]
     write_tsv(given.out / "features.tsv.gz", (photo for path in arrays for photo in photos_of(path)))
 
 

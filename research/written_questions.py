@@ -13,16 +13,23 @@ from tallybox.vqa.simulation.writing import YEARS, write_json
 WRITTEN_FROM = 10**12
 
 
-def join(given: Path, written: Path, out: Path, split: str) -> None:
-    """Write a split's questions and answers of both folders, and the written ones' pairs."""
+def join(given: Path, written: Path, out: Path, split: str, *, without_photos: frozenset[int] = frozenset()) -> None:
+    """Write a split's questions and answers of both folders, and the written ones' pairs.
+
+    Questions about some photos may be left out.
+    """
+    left_out: set[int] = set()
     for name, records in (("OpenEnded_mscoco_{}_questions", "questions"), ("mscoco_{}_annotations", "annotations")):
         file = f"v2_{name.format(YEARS[split])}.json.gz"
         asked, more = _read(given / file), _read(written / file)
         for record in more[records]:
             record["question_id"] += WRITTEN_FROM
-        write_json(out / file, asked | {records: asked[records] + more[records]})
+        joined = asked[records] + more[records]
+        left_out |= {one["question_id"] for one in joined if one["image_id"] in without_photos}
+        write_json(out / file, asked | {records: [one for one in joined if one["question_id"] not in left_out]})
     pairs = f"v2_mscoco_{YEARS[split]}_complementary_pairs.json"
-    write_json(out / pairs, [[one + WRITTEN_FROM for one in pair] for pair in _read(written / pairs)])
+    numbered = ([one + WRITTEN_FROM for one in pair] for pair in _read(written / pairs))
+    write_json(out / pairs, [pair for pair in numbered if left_out.isdisjoint(pair)])
 
 
 def _read(path: Path) -> Any:

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from tallybox.cli import cli
 from tests.support.shared_data import data_folder
-from tests.support.vqa_files import small_set
+from tests.support.vqa_files import small_set, write_json
 
 
 def run(*arguments: object):
@@ -33,6 +33,19 @@ def test_prepare_says_what_it_did(tmp_path):
     assert "val: 40 questions" in done.stdout
     assert "40 photos with" in done.stdout
     assert "ready" in done.stdout
+
+
+def test_prepare_says_how_many_questions_have_true_boxes(tmp_path):
+    official = small_set(tmp_path / "official")
+    annotations = [{"id": 1, "image_id": 1, "category_id": 18, "bbox": [0, 0, 9, 9], "iscrowd": 0}]
+    content = {"images": [{"id": 1}], "annotations": annotations, "categories": [{"id": 18, "name": "dog"}]}
+    instances = write_json(tmp_path / "instances.json", content)
+    options = ("--features", official / "features.tsv", "--instances", instances, "--out", tmp_path / "p")
+    done = run("prepare", official, *options)
+    assert done.exit_code == 0, done.output
+    again = json.loads(run("prepare", official, *options, "--json").stdout)
+    assert again["supervised"]["train"] >= 1
+    assert f"; the true boxes of {again['supervised']['train']} are known" in done.stdout
 
 
 def test_files_one_by_one_and_a_vocabulary_from_before(tmp_path):

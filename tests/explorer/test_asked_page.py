@@ -6,18 +6,18 @@ import torch
 from tallybox import Counter, PresenceCounter
 from tallybox.explorer.asked import asked_page, counting_of_answer, region_labels
 from tests.explorer.test_report import HOSTILE
-from tests.support.asking import sample_photo, shipped_answerer
+from tests.support.asking import buses, riders, shipped_answerer
 
 
 @pytest.fixture(scope="module")
 def asked():
-    return shipped_answerer().ask(sample_photo("zidane.jpg"), "How many people are there?")
+    return shipped_answerer().ask(riders(), "How many people are there?")
 
 
 def test_regions_are_named_by_what_they_look_like(asked):
     labels = region_labels(asked.regions)
     assert len(labels) == len(asked.regions.scores)
-    assert labels[0] == "person"
+    assert {"person", "horse"} <= set(labels[:4])
 
 
 def test_the_count_is_that_of_the_first_glimpse(asked):
@@ -32,7 +32,7 @@ def test_the_count_is_that_of_the_first_glimpse(asked):
 
 
 def test_the_page_shows_the_answers_what_was_looked_at_and_the_count(asked, show):
-    shown = show(asked_page(asked, sample_photo("zidane.jpg"), shipped_answerer().counter))
+    shown = show(asked_page(asked, riders(), shipped_answerer().counter))
     page = shown.page
     assert page.locator("h1").text_content() == "How many people are there?"
     assert page.locator(".count").text_content() == asked.answer
@@ -50,14 +50,14 @@ def test_the_page_shows_the_answers_what_was_looked_at_and_the_count(asked, show
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("component", [Counter, PresenceCounter], ids=["paper", "presence"])
 def test_a_phone_shows_it_without_scrolling_sideways(asked, show, component, dark):
-    text = asked_page(asked, sample_photo("zidane.jpg"), component(10, logits=True))
+    text = asked_page(asked, riders(), component(10, logits=True))
     page = show(text, width=375, height=800, dark=dark).page
     assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
 def test_a_hostile_question_runs_nothing(show):
-    asked = shipped_answerer().ask(sample_photo("bus.jpg"), f"how many {HOSTILE}")
-    shown = show(asked_page(asked, sample_photo("bus.jpg"), shipped_answerer().counter))
+    asked = shipped_answerer().ask(buses(), f"how many {HOSTILE}")
+    shown = show(asked_page(asked, buses(), shipped_answerer().counter))
     assert shown.page.locator("h1").text_content() == asked.question
     assert shown.page.locator(".said").text_content().startswith(f"{asked.probability:.0%}".replace("%", " %"))
     assert shown.asked == [shown.page.url]

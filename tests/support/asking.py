@@ -5,17 +5,30 @@ from __future__ import annotations
 from functools import cache
 
 from tallybox.asking import Answerer
-from tallybox.photos import Photo, read_photo, sample_photos
-from tests.support.photos import embedded_detector
+from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
+
+BUSES, RIDERS, LOBBY = sample_photos()
 
 
 @cache
 def shipped_answerer() -> Answerer:
     """Return what `tallybox ask` answers with; do not change it."""
-    return Answerer(detector=embedded_detector())
+    return Answerer(detector=asking_detector())
 
 
 @cache
-def sample_photo(name: str) -> Photo:
-    """Return a sample photo: zidane.jpg shows two men, bus.jpg a bus and people."""
-    return read_photo(next(path for path in sample_photos() if path.name == name))
+def asking_detector() -> PicoDet:
+    """Return PicoDet on the CPU."""
+    return PicoDet(device="cpu")
+
+
+@cache
+def buses() -> Photo:
+    """Return a street in the rain with three buses and cars."""
+    return read_photo(BUSES)
+
+
+@cache
+def riders() -> Photo:
+    """Return two riders on their horses."""
+    return read_photo(RIDERS)

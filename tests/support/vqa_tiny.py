@@ -58,7 +58,11 @@ def tiny_data(questions: int = 21, seed: int = 0) -> TrainingData:
     answers = random.integers(0, ANSWERS, (questions, 1)).repeat(10, 1)
     answers[:, 7:] = random.integers(-1, ANSWERS, (questions, 3))
     answers[3] = -1  # nothing to learn from
-    asked = Questions(np.arange(questions) + 100, random.integers(0, PHOTOS, questions), words, lengths, answers)
+    images = random.integers(0, PHOTOS, questions)
+    relevance = random.integers(0, 2, (questions, 7)).astype(np.int8)
+    relevance[np.arange(7) >= np.diff(offsets)[images][:, None]] = -1
+    relevance[5:9] = -1  # what these name is not known
+    asked = Questions(np.arange(questions) + 100, images, words, lengths, answers, relevance)
     names = tuple(f"word{k}" for k in range(WORDS)), tuple(f"answer{k}" for k in range(ANSWERS))
     return TrainingData(asked, store, *names)
 
@@ -76,7 +80,13 @@ def tiny_config(
     return VqaConfig(
         ModelConfig(name=name, dropout=dropout, **sizes),
         TrainingConfig(
-            batch=batch, epochs=epochs, learning_rate=0.01, half_life=half_life, log_steps=2, precision=precision
+            batch=batch,
+            epochs=epochs,
+            learning_rate=0.01,
+            half_life=half_life,
+            attention_supervision=0.5,
+            log_steps=2,
+            precision=precision,
         ),
     )
 

@@ -20,7 +20,7 @@ def examples(request):
 
 def test_batches_hold_what_the_store_and_the_questions_hold(examples):
     data = tiny_data()
-    for rows, (batch, answers) in zip(ORDER, examples.batches(ORDER), strict=True):
+    for rows, (batch, answers, relevance) in zip(ORDER, examples.batches(ORDER), strict=True):
         read = data.store.read(data.questions.images[rows])
         assert torch.equal(batch.mask, torch.from_numpy(read.mask))
         raw = torch.from_numpy(read.features).float()
@@ -32,14 +32,18 @@ def test_batches_hold_what_the_store_and_the_questions_hold(examples):
         assert batch.words.tolist() == data.questions.words[rows, :longest].tolist()
         assert batch.lengths.tolist() == data.questions.lengths[rows].tolist()
         assert answers.tolist() == data.questions.answers[rows].tolist()
+        assert relevance.shape == batch.mask.shape
+        assert relevance.tolist() == data.questions.relevance[rows, : relevance.shape[1]].tolist()
+        assert (relevance[~batch.mask] == -1).all()
 
 
 def test_two_processes_get_the_halves_of_a_batch_padded_alike(examples):
     whole = list(examples.batches(ORDER))
     for rank in range(2):
-        for (batch, answers), half in zip(whole, examples.batches(ORDER, Processes(rank, 2)), strict=True):
+        for (batch, answers, relevance), half in zip(whole, examples.batches(ORDER, Processes(rank, 2)), strict=True):
             mine = slice(rank * 2, rank * 2 + 2)
             assert torch.equal(half.answers, answers[mine])
+            assert torch.equal(half.relevance, relevance[mine])
             for value, expected in zip(half.batch, batch, strict=True):
                 assert value.shape == expected[mine].shape
                 real = batch.mask[mine] if value.dim() > 1 and value.shape[:2] == batch.mask[mine].shape else ...
@@ -63,7 +67,9 @@ def test_questions_of_a_test_split_have_no_answers(examples):
     data = tiny_data()
     asked = type(data.questions)(*list(vars(data.questions).values())[:4], None)
     unanswered = type(examples)(asked, data.store, CPU, torch.float32, length=1)
-    assert (next(unanswered.batches(ORDER)).answers == -1).all()
+    first = next(unanswered.batches(ORDER))
+    assert (first.answers == -1).all()
+    assert first.relevance is None
 
 
 def test_photos_that_do_not_fit_are_streamed(monkeypatch):

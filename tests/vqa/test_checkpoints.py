@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from tallybox.errors import InputError
 from tallybox.vqa.checkpoints import FILE, Checkpoint, load_model, read_checkpoint, write_checkpoint
@@ -29,6 +34,25 @@ def test_a_model_comes_back_as_it_was(tmp_path, name):
     batch = batch._replace(features=batch.features.float(), boxes=batch.boxes.float())
     assert torch.equal(again(batch), model(batch))
     assert load_model(tmp_path / FILE)[1] == described
+
+
+def test_a_temperature_comes_back_and_is_1_in_older_files(tmp_path):
+    model = small_model("baseline")
+    write(tmp_path, model, replace(checkpoint("baseline"), temperature=1.5))
+    assert read_checkpoint(tmp_path)[0].temperature == 1.5
+    _change_header(tmp_path / FILE, lambda header: header.pop("temperature"))
+    assert read_checkpoint(tmp_path)[0].temperature == 1
+    _change_header(tmp_path / FILE, lambda header: header.update(temperature=-1))
+    with pytest.raises(InputError, match="its temperature is -1"):
+        read_checkpoint(tmp_path)
+
+
+def _change_header(path, change):
+    with safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["tallybox"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is a file, not a dict
+    change(header)
+    save_file(tensors, path, {"tallybox": json.dumps(header)})
 
 
 def test_a_write_that_fails_leaves_the_earlier_one(tmp_path):

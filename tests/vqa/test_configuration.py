@@ -25,6 +25,11 @@ def test_every_file_is_read(path):
     assert isinstance(read_configuration(path), VqaConfig)
 
 
+def test_the_attention_may_have_a_dropout_of_its_own():
+    assert VqaConfig.from_dict({"model": {"attention_dropout": 0}}).model.attention_dropout == 0
+    assert VqaConfig.from_dict(VqaConfig().to_dict()).model.attention_dropout is None
+
+
 def test_values_are_overruled_one_by_one(tmp_path):
     path = tmp_path / "own.toml"
     path.write_text('[model]\nname = "nms"\nquestion = 7\n[training]\nlearning_rate = 1\n')
@@ -43,6 +48,9 @@ def test_values_are_overruled_one_by_one(tmp_path):
         ("[training]\nepochs = true", "must be a whole number"),
         ("[model]\nname = 'count'", "name must be one of baseline, nms, counting, presence, but got 'count'"),
         ("[model]\ndropout = 1.0", r"dropout must be in \[0, 1\)"),
+        ("[model]\nattention_dropout = -0.1", r"attention_dropout must be in \[0, 1\), but got -0.1"),
+        ("[model]\nattention_dropout = 'none'", "attention_dropout of .* must be a number"),
+        ("[training]\nattention_supervision = -1", "attention_supervision must be 0 or more, but got -1"),
         ("[training]\nbatch = 0", "batch must be at least 1"),
         ("[training]\nlearning_rate = 0.0", "learning_rate must be above 0"),
         ("[training]\nprecision = 'half'", "precision must be one of"),

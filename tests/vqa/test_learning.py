@@ -8,7 +8,7 @@ import torch
 from tallybox.errors import InputError
 from tallybox.vqa.batches import LabelledBatch
 from tallybox.vqa.configuration import TrainingConfig
-from tallybox.vqa.learning import Learner, computing_dtype, people_agreeing, soft_cross_entropy
+from tallybox.vqa.learning import Learner, attention_loss, computing_dtype, people_agreeing, soft_cross_entropy
 from tests.support.vqa_batches import SIZES, random_batch, small_model
 
 CPU = torch.device("cpu")
@@ -33,6 +33,57 @@ def test_accuracy_counts_people_who_agree():
     answers = torch.tensor([[1] * 2 + [0] * 8, [2] * 10, [-1] * 10])
     logits = torch.eye(3)[[1, 2, 0]]
     assert people_agreeing(logits, answers).item() == pytest.approx((0.6 + 1 + 0) / 3)
+
+
+def test_the_attention_loss_is_the_mean_over_questions_of_the_mean_over_known_proposals():
+    glimpse = torch.tensor([[2.0, -1.0, 5.0], [0.5, 3.0, -2.0], [1.0, 1.0, 1.0]])
+    relevance = torch.tensor([[1, 0, -1], [0, 1, 1], [-1, -1, -1]], dtype=torch.int8)
+
+    def log1pexp(value: float) -> float:
+        return math.log1p(math.exp(value))
+
+    first = (log1pexp(-2) + log1pexp(-1)) / 2
+    second = (log1pexp(0.5) + log1pexp(-3) + log1pexp(2)) / 3
+    assert attention_loss(glimpse, relevance).item() == pytest.approx((first + second + 0) / 3, rel=1e-6)
+
+
+def test_the_attention_loss_moves_known_proposals_alone():
+    glimpse = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    attention_loss(glimpse, torch.tensor([[1, 0, -1], [-1, -1, -1]], dtype=torch.int8)).backward()
+    assert glimpse.grad.tolist() == [[-0.125, 0.125, 0], [0, 0, 0]]
+
+
+def supervised(relevance: torch.Tensor | None, weight: float) -> Learner:
+    """Return a learner after one step whose answers say nothing, so that it learns from the attention loss alone."""
+    config = TrainingConfig(batch=8, precision="float64", attention_supervision=weight)
+    learner = Learner(small_model("baseline", dropout=0.0), config, CPU)
+    unanswered = torch.full((8, 10), -1)
+    learner.learn(LabelledBatch(random_batch(8), unanswered, relevance))
+    return learner
+
+
+def test_supervision_reaches_the_first_glimpse_and_nothing_behind_it():
+    batch = random_batch(8)
+    relevance = torch.where(batch.mask, 1, -1).to(torch.int8)
+    learner = supervised(relevance, weight=3.0)
+    grads = {name: value.grad for name, value in learner.model.named_parameters()}
+    to_glimpses = grads["attention.to_glimpses.weight"]
+    assert to_glimpses[0].abs().max() > 0
+    assert not to_glimpses[1].any()
+    assert grads["question.gru.weight_ih_l0"].abs().max() > 0
+    assert not grads["classifier.to_answers.weight"].any()
+    plain = small_model("baseline", dropout=0.0)
+    loss = 3 * attention_loss(plain.answer(batch)[1][..., 0], relevance)
+    assert learner.take_totals()[0] == pytest.approx(loss.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(("known", "weight"), [(False, 3.0), (True, 0.0), (None, 3.0)])
+def test_without_targets_or_weight_nothing_is_added(known, weight):
+    batch = random_batch(8)
+    relevance = None if known is None else torch.where(batch.mask & known, 1, -1).to(torch.int8)
+    learner = supervised(relevance, weight)
+    assert learner.take_totals()[0] == 0
+    assert not any(value.grad.any() for value in learner.model.parameters())
 
 
 def test_steps_are_those_of_plain_adam_with_a_falling_rate_and_twice_the_rate_for_the_counter():
@@ -86,7 +137,7 @@ def test_half_precision_learns_nearly_the_same():
     for precision in ("float32", "bfloat16"):
         model = small_model("counting", dropout=0.0, dtype=torch.float32)
         learner = Learner(model, TrainingConfig(batch=8, precision=precision, learning_rate=0.01), CPU)
-        batch, answers = labelled()
+        batch, answers, _ = labelled()
         batch = batch._replace(features=batch.features.to(learner.dtype), boxes=batch.boxes.float())
         for _ in range(10):
             learner.learn(LabelledBatch(batch, answers))

@@ -12,7 +12,7 @@ from torch import nn
 from tallybox.distributed import SharedBatchNorm, SharedDropout
 from tallybox.vqa.configuration import ModelConfig
 from tallybox.vqa.model import Batch, DataSizes, VqaModel, scale_features
-from tests.support.vqa_batches import MODELS, SIZES, random_batch, small_model
+from tests.support.vqa_batches import MODELS, SIZES, SMALL, random_batch, small_model
 
 
 def logistic(x):
@@ -196,3 +196,10 @@ def test_initial_weights_follow_glorot_and_an_unknown_word_says_nothing():
     gate = model.question.gru.weight_hh_l0[:1024]
     assert gate.abs().max().item() == pytest.approx(math.sqrt(6 / 2048), rel=1e-3)
     assert isinstance(model.classifier.norm, SharedBatchNorm)
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, 0.3), (0.1, 0.1), (0.0, 0.0)])
+def test_dropout_of_the_attention_is_that_of_all_layers_unless_it_is_chosen(chosen, expected):
+    model = VqaModel(ModelConfig(dropout=0.3, attention_dropout=chosen, **SMALL), SIZES)
+    assert model.attention.dropout.probability == expected
+    assert model.classifier.dropout.probability == model.question.dropout.probability == 0.3

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,13 @@ def test_what_is_wrong_with_the_data_is_said(tmp_path):
     )
     with pytest.raises(InputError, match="must have answers to learn from"):
         Training(type(data)(unanswered, data.store, data.words, data.answers), tmp_path, tiny_config(), CPU, {})
+
+
+def test_supervision_needs_true_boxes(tmp_path):
+    data = tiny_data()
+    unknown = replace(data, questions=replace(data.questions, relevance=None))
+    config = tiny_config()
+    config = replace(config, training=replace(config.training, attention_supervision=2.0))
+    with pytest.raises(InputError, match=r"but got 2\.0; prepare the questions with --instances"):
+        train(unknown, tmp_path, config, device=CPU)
+    train(data, tmp_path, config, device=CPU, curves=False)

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tallybox.asking.reading import read_question
 from tallybox.asking.shipped import SHIPPED_MODEL
 from tallybox.counter.module import Counter
+from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.errors import InputError
-from tallybox.photos.detector import DarknetDetector, YoloV4Tiny
-from tallybox.photos.features import RegionFeatures, evidence, region_features
+from tallybox.photos.features import RegionFeatures, region_features
 from tallybox.photos.images import Photo
+from tallybox.photos.picodet import PicoDet
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.counting_components import FirstGlimpse
@@ -71,21 +71,22 @@ class Answerer:
     ``model`` is a run's folder or a checkpoint, by default the one that comes with the package.
 
     >>> from tallybox.photos import read_photo, sample_photos
-    >>> asked = Answerer().ask(read_photo(sample_photos()[1]), "How many buses are there?")
+    >>> asked = Answerer().ask(read_photo(sample_photos()[1]), "How many horses are there?")
     >>> asked.answer
-    '1'
+    '2'
     """
 
-    def __init__(self, model: str | Path | None = None, *, detector: DarknetDetector | None = None) -> None:
+    def __init__(self, model: str | Path | None = None, *, detector: PicoDet | None = None) -> None:
         path = SHIPPED_MODEL if model is None else Path(model)
         self.model, checkpoint = load_model(path)
         self.vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
-        self.detector = YoloV4Tiny() if detector is None else detector
-        seen = 1 + len(self.detector.category_ids)
-        if checkpoint.sizes.features != seen:
+        self.temperature = checkpoint.temperature
+        self.detector = PicoDet() if detector is None else detector
+        categories = len(COCO_CATEGORY_IDS)
+        if checkpoint.sizes.features != categories:
             raise InputError(
-                f"{path} must be a model of the {seen} features that the detector gives a region, "
-                f"but it learned from {checkpoint.sizes.features}"
+                f"{path} must be a model of the {categories} scores that the detector gives a region, "
+                f"but it learned from {checkpoint.sizes.features} features"
             )
         if isinstance(self.model.count, FirstGlimpse):
             # One photo is counted before a fused kernel would be compiled.
@@ -107,8 +108,7 @@ class Answerer:
         """Answer a question about a photo, or about regions that `look` gave."""
         read = read_question(question, self.vocabulary)
         regions = self.look(photo) if isinstance(photo, Photo) else photo
-        # Half precision, as the store that the model learned from has it.
-        features = torch.from_numpy(evidence(regions.features).astype(np.float16))
+        features = torch.from_numpy(regions.scores)  # half precision, as the store that the model learned from has it
         batch = Batch(
             features=scale_features(features, self.model.config.feature_length).unsqueeze(0),
             boxes=torch.from_numpy(regions.boxes_xyxy).unsqueeze(0),
@@ -118,7 +118,9 @@ class Answerer:
         )
         with torch.inference_mode():
             logits, glimpses = self.model.answer(batch)
-            probabilities, places = logits[0].softmax(-1).topk(min(1 + RUNNERS_UP, logits.shape[1]))
+            probabilities, places = (
+                (logits[0] / self.temperature).softmax(-1).topk(min(1 + RUNNERS_UP, logits.shape[1]))
+            )
         answers = zip((self.vocabulary.answers[place] for place in places), probabilities.tolist(), strict=True)
         count = self.model.count
         relevance = count.log_odds(glimpses) if isinstance(count, FirstGlimpse) else glimpses[..., 0]

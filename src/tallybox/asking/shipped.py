@@ -1,4 +1,4 @@
-"""The model that comes with the package: learned from photos that the embedded YOLOv4-tiny saw. See docs/ask.md."""
+"""The model that comes with the package: learned from photos that the embedded PicoDet saw. See docs/ask.md."""
 
 from __future__ import annotations
 

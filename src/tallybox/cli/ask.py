@@ -34,7 +34,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     """Answer an English QUESTION about a PHOTO, such as "How many dogs are there?".
 
     The model that comes with tallybox is small: it learned from 3,000 photos, knows about 1,000 words, and answers with
-    one of 136 numbers, words or yes and no. Words that it never saw are named.
+    one of 138 numbers, words or yes and no. Words that it never saw are named.
     """
     messages = Console(stderr=True, highlight=False)
     with messages.status("Looking at the photo"):

@@ -45,7 +45,7 @@ def counting_of_answer(asked: Asked, counter: Counter | PresenceCounter) -> Coun
 def region_labels(regions: RegionFeatures) -> list[str]:
     """Return the category that each region looks most like."""
     names = list(COCO_CATEGORIES.values())
-    return [names[place] for place in regions.features[:, 1:].argmax(1)]
+    return [names[place] for place in regions.scores.argmax(1)]
 
 
 def _reading(asked: Asked) -> Step:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from tallybox.distributed import Processes
 from tallybox.vqa.model import Batch, scale_features
-from tallybox.vqa.prepared import Proposals, Questions
+from tallybox.vqa.prepared import UNKNOWN_RELEVANCE, Proposals, Questions
 
 Rows = NDArray[np.int64]
 Item = TypeVar("Item")
@@ -52,6 +52,7 @@ class LabelledBatch(NamedTuple):
 
     batch: Batch
     answers: Tensor  # [B, 10], -1 outside the vocabulary
+    relevance: Tensor | None = None  # [B, N] int8 as of `Questions`; None where it is known of no question
 
 
 class ResidentPhotos:
@@ -105,12 +106,15 @@ class Examples:
             torch.from_numpy(values).to(device) for values in (questions.images, questions.words, questions.lengths)
         )
         self.answers = None if questions.answers is None else torch.from_numpy(questions.answers).to(device)
+        self.relevance = None if questions.relevance is None else torch.from_numpy(questions.relevance).to(device)
 
     def at(self, rows: Tensor, *, proposals: int, words: int) -> LabelledBatch:
         """Return the questions in ``rows [B]`` padded to given sizes; nothing waits for the device."""
         lengths = self.lengths[rows].clamp(max=words)  # a graph is captured with questions that may be longer
         batch = Batch(*self.photos.at(self.images[rows], proposals), self.words[rows, :words], lengths)
-        return LabelledBatch(batch, no_answers(rows) if self.answers is None else self.answers[rows])
+        answers = no_answers(rows) if self.answers is None else self.answers[rows]
+        relevance = None if self.relevance is None else fitted(self.relevance[rows], proposals)
+        return LabelledBatch(batch, answers, relevance)
 
     def batches(self, order: Iterable[Rows], processes: Processes = ALONE) -> Iterator[LabelledBatch]:
         """Yield this process's part of batches in order, padded to what is longest in the whole batch."""
@@ -136,11 +140,11 @@ class StreamedExamples:
     def batches(self, order: Iterable[Rows], processes: Processes = ALONE) -> Iterator[LabelledBatch]:
         """Yield this process's part of batches in order, padded to what is longest in the whole batch."""
         for host in read_ahead(order, lambda whole: self._read(whole, processes)):
-            features, boxes, mask, words, lengths, answers = (
+            features, boxes, mask, words, lengths, answers, *relevance = (
                 value.to(self.device, non_blocking=True) for value in host
             )
             batch = Batch(scale_features(features, self.length).to(self.dtype), boxes, mask, words, lengths)
-            yield LabelledBatch(batch, answers)
+            yield LabelledBatch(batch, answers, *relevance)
 
     def _read(self, whole: Rows, processes: Processes) -> list[Tensor]:
         questions, rows = self.questions, processes.share(whole)
@@ -156,12 +160,23 @@ class StreamedExamples:
             torch.from_numpy(questions.lengths[rows]),
             no_answers(words) if questions.answers is None else torch.from_numpy(questions.answers[rows]),
         ]
+        if questions.relevance is not None:
+            values.append(fitted(torch.from_numpy(questions.relevance[rows]), widest))
         return [value.pin_memory() for value in values] if self.device.type == "cuda" else values
 
 
 def photo_sizes(store: PhotoStore) -> Rows:
     """Return how many proposals each photo has, ``[I]``."""
     return store.offsets[1:] - store.offsets[:-1]
+
+
+def fitted(relevance: Tensor, proposals: int) -> Tensor:
+    """Return ``relevance [B, N]`` with another number of columns; a proposal that is not there is not known.
+
+    >>> fitted(torch.tensor([[1, 0, -1]]), 2), fitted(torch.tensor([[1]]), 2)
+    (tensor([[1, 0]]), tensor([[ 1, -1]]))
+    """
+    return nn.functional.pad(relevance, (0, proposals - relevance.shape[1]), value=UNKNOWN_RELEVANCE)
 
 
 def no_answers(rows: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -32,6 +33,7 @@ class Checkpoint:
     answers: tuple[str, ...]  # in order of index, from 0
     epoch: int  # how many are done
     steps: int  # likewise
+    temperature: float = 1.0  # that logits are divided by before they become probabilities
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint, tensors: Iterable[tuple[str, Tensor]]) -> None:
@@ -45,6 +47,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, tensors: Iterable[tup
         "answers": checkpoint.answers,
         "epoch": checkpoint.epoch,
         "steps": checkpoint.steps,
+        "temperature": checkpoint.temperature,
     }
     content = {name: value.detach().contiguous() for name, value in tensors}
     path = folder / FILE
@@ -117,7 +120,10 @@ def _checkpoint(header: dict[str, Any]) -> Checkpoint:
     if len(words) != sizes.words or len(answers) != sizes.answers or max(asdict(sizes).values()) > LARGEST_SIZE:
         raise ValueError("its vocabulary does not fit its sizes")
     config = VqaConfig.from_dict(header["config"])
-    return Checkpoint(config, sizes, words, answers, int(header["epoch"]), int(header["steps"]))
+    temperature = float(header.get("temperature", 1.0))
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"its temperature is {temperature}")
+    return Checkpoint(config, sizes, words, answers, int(header["epoch"]), int(header["steps"]), temperature)
 
 
 def _one_line(error: Exception) -> str:

@@ -27,6 +27,7 @@ class ModelConfig:
     glimpses: int = 2
     classifier: int = 1024  # hidden units before the answers
     dropout: float = 0.5  # before the GRU and every linear layer but the one after the count
+    attention_dropout: float | None = None  # before the layers of the attention, if other than dropout
     max_objects: int = 10  # the count component's, and how many proposals the paper's takes
     feature_length: float = 1.0  # L2, that each proposal's features are scaled to; 0 leaves them as they are
     presence_sharpness: float = 1.0  # times the first glimpse before softmax, as log-odds for the presence counter
@@ -35,8 +36,10 @@ class ModelConfig:
         _check_choice("name", self.name, get_args(ModelName))
         for name in ("embedding", "question", "attention", "glimpses", "classifier", "max_objects"):
             check_count(name, getattr(self, name))
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be in [0, 1), but got {self.dropout}")
+        for name in ("dropout", "attention_dropout"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share < 1:
+                raise InputError(f"{name} must be in [0, 1), but got {share}")
         if not 0 <= self.feature_length < math.inf:
             raise InputError(f"feature_length must be 0 or more, but got {self.feature_length}")
         if not 0 < self.presence_sharpness < math.inf:
@@ -54,6 +57,7 @@ class TrainingConfig:
     count_rate: float = (
         2.0  # times the learning rate for the count component; the published code's, the paper is silent
     )
+    attention_supervision: float = 0.0  # weight of the loss on the first glimpse; needs `vqa prepare --instances`
     seed: int = 0
     precision: Precision = "auto"  # auto: bfloat16 for products of matrices on a GPU, else float32; float64 throughout
     fast: bool = True  # on a GPU: layers compiled, and a whole step replayed as one CUDA graph
@@ -66,6 +70,8 @@ class TrainingConfig:
         for name in ("learning_rate", "count_rate"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0, but got {getattr(self, name)}")
+        if not 0 <= self.attention_supervision < math.inf:
+            raise InputError(f"attention_supervision must be 0 or more, but got {self.attention_supervision}")
 
 
 @dataclass(frozen=True)
@@ -125,10 +131,10 @@ def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
     for name, value in values.items():
         if name not in defaults:
             raise InputError(f"[{table}] has no {name}{_suggestion(name, list(defaults))}")
-        wanted = type(defaults[name])
+        wanted = float if defaults[name] is None else type(defaults[name])
         if wanted is float and type(value) is int:
             value = float(value)
-        if type(value) is not wanted:
+        if type(value) is not wanted and not (value is None and defaults[name] is None):
             kind = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[wanted]
             raise InputTypeError(f"{name} of [{table}] must be {kind}, but got {value!r}")
         checked[name] = value

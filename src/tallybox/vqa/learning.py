@@ -12,7 +12,7 @@ from tallybox.distributed import current_processes, mean_over_processes
 from tallybox.errors import InputError
 from tallybox.vqa.batches import Examples, LabelledBatch, Rows
 from tallybox.vqa.configuration import Precision, TrainingConfig
-from tallybox.vqa.model import VqaModel, at_least_float32
+from tallybox.vqa.model import Batch, VqaModel, at_least_float32
 
 PEOPLE = 10  # who answered each question
 WORDS_OF_A_GRAPH = 4  # questions are padded to multiples of this, so that a few graphs serve all
@@ -28,6 +28,31 @@ def soft_cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
     said = answers >= 0
     of_people = log_probability.gather(1, answers.clamp(min=0))
     return -(of_people * said).sum(1).mean() / PEOPLE
+
+
+def attention_loss(glimpse: Tensor, relevance: Tensor) -> Tensor:
+    """Return the mean over questions of the binary cross-entropy of their proposals.
+
+    ``glimpse [B, N]`` are log-odds, ``relevance [B, N]`` is 1, 0, or -1 for what is not known: such a proposal does not
+    count, and a question of which nothing is known adds 0 to the mean.
+    """
+    known = relevance >= 0
+    target = relevance.clamp(min=0).to(at_least_float32(glimpse).dtype)
+    of_proposals = nn.functional.binary_cross_entropy_with_logits(at_least_float32(glimpse), target, reduction="none")
+    of_questions = (of_proposals * known).sum(1) / known.sum(1).clamp(min=1)
+    return of_questions.mean()
+
+
+class WithGlimpses(nn.Module):
+    """A model that returns its glimpses too, as a module that processes can share."""
+
+    def __init__(self, model: VqaModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return what `VqaModel.answer` does."""
+        return self.model.answer(batch)
 
 
 def people_agreeing(logits: Tensor, answers: Tensor) -> Tensor:
@@ -74,9 +99,11 @@ class Learner:
             }
         self.totals = torch.zeros(2, device=device)  # of loss and accuracy, since they were last taken
         processes = current_processes()
-        self.answering: nn.Module = self.model
+        self.answering: nn.Module = WithGlimpses(self.model)
         if processes.number > 1:
-            self.answering = nn.parallel.DistributedDataParallel(self.model, device_ids=[device] if on_gpu else None)
+            self.answering = nn.parallel.DistributedDataParallel(
+                self.answering, device_ids=[device] if on_gpu else None
+            )
 
     def _rate(self, factor: float) -> Any:
         """Return a rate that a captured step can see change."""
@@ -108,8 +135,10 @@ class Learner:
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         with computing_in(self.dtype, self.device):
-            logits = self.answering(labelled.batch)
+            logits, glimpses = self.answering(labelled.batch)
         loss = soft_cross_entropy(logits, labelled.answers)
+        if self.config.attention_supervision and labelled.relevance is not None:
+            loss = loss + self.config.attention_supervision * attention_loss(glimpses[..., 0], labelled.relevance)
         loss.backward()
         self.optimiser.step()
         with torch.no_grad():

@@ -124,7 +124,7 @@ class Attention(nn.Module):
         self.from_features = nn.Linear(features, config.attention, bias=False)  # the question's has one
         self.from_question = nn.Linear(config.question, config.attention)
         self.to_glimpses = nn.Linear(config.attention, config.glimpses)
-        self.dropout = SharedDropout(config.dropout)
+        self.dropout = SharedDropout(config.dropout if config.attention_dropout is None else config.attention_dropout)
 
     def forward(self, features: Tensor, question: Tensor) -> Tensor:
         """Look at ``features [B, N, F]`` with ``question [B, question]`` in mind."""

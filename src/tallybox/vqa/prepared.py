@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+UNKNOWN_RELEVANCE = -1
+
 
 @dataclass(frozen=True)
 class Questions:
@@ -19,6 +21,9 @@ class Questions:
     answers: (
         NDArray[np.int64] | None
     )  # [Q, 10] places of ten people's answers, -1 outside the vocabulary; None for a test
+    relevance: NDArray[np.int8] | None = (
+        None  # [Q, N] 1 where a proposal shows what the question names, 0 where not, -1 not known, or padding
+    )
 
     def __len__(self) -> int:
         return len(self.question_ids)
@@ -26,7 +31,10 @@ class Questions:
     def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Questions:
         """Return some of the questions: those where a mask ``[Q]`` is True, or at given places."""
         answers = None if self.answers is None else self.answers[rows]
-        return Questions(self.question_ids[rows], self.images[rows], self.words[rows], self.lengths[rows], answers)
+        relevance = None if self.relevance is None else self.relevance[rows]
+        return Questions(
+            self.question_ids[rows], self.images[rows], self.words[rows], self.lengths[rows], answers, relevance
+        )
 
 
 @dataclass(frozen=True)

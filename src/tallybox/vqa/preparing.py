@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from tallybox.errors import InputError
 from tallybox.runs import RunFolder
 from tallybox.vqa.bottom_up import Place, read_tsv
+from tallybox.vqa.prepared import Questions
 from tallybox.vqa.questions import Record, check_pairs, read_pairs, read_records
-from tallybox.vqa.splits import SPLITS, has_split, write_split
+from tallybox.vqa.relevance import TrueBoxes, relevance_of
+from tallybox.vqa.splits import SPLITS, has_split, open_questions, write_split
 from tallybox.vqa.store import FeatureStore, StoreWriter, complete_store
 from tallybox.vqa.vocabulary import ANSWERS, Vocabulary
 
@@ -46,6 +48,7 @@ class Preparation:
 
     questions: Mapping[str, int]
     unanswerable: Mapping[str, int]  # questions none of whose answers is in the vocabulary: not trained on
+    supervised: Mapping[str, int]  # questions whose relevant proposals are known
     photos: int
     proposals: int
     repeated_photos: int  # came more than once; the first of each was kept
@@ -90,6 +93,7 @@ def prepare(
     features: Sequence[Path],
     out: Path,
     *,
+    instances: Sequence[Path] = (),
     vocabulary: Vocabulary | None = None,
     answers: int = ANSWERS,
     on_progress: Progress = lambda step, done, total: None,
@@ -97,7 +101,8 @@ def prepare(
     """Write vocabulary, feature store and questions to ``out``; the same call again goes on after an interruption.
 
     Words and answers are those of the training split, unless a vocabulary is given. Photos are stored in the order
-    of the files; of those that come more than once, the first.
+    of the files; of those that come more than once, the first. With the true boxes of COCO ``instances`` files, the
+    questions are written with the proposals that show what they name.
     """
     if not features:
         raise InputError("features must be at least one TSV file, but there is none")
@@ -106,19 +111,25 @@ def prepare(
             "splits must include train to make a vocabulary from, but got "
             f"{', '.join(splits) or 'none'}; or give the vocabulary of an earlier folder"
         )
-    RunFolder(out, _config(splits, features, vocabulary, answers))
+    RunFolder(out, _config(splits, features, instances, vocabulary, answers))
     records, pairs = _read_splits(splits, on_progress)
     known = vocabulary or Vocabulary.of(records["train"], answers)
     known.save(out / VOCABULARY)
     store = _prepare_photos(features, out / PHOTOS, on_progress)
+    true_boxes = TrueBoxes.read(instances) if instances else None
     for split, files in splits.items():
         _check_photos(files.questions, records[split], store)
         if not has_split(out, split):
+            relevance = None
+            if true_boxes is not None:
+                report = _named(on_progress, f"{split} true boxes")
+                relevance = relevance_of(records[split], store, true_boxes, report)
             report = _named(on_progress, f"{split} questions")
-            write_split(out, split, records[split], pairs[split], known, store, report)
+            write_split(out, split, records[split], pairs[split], known, store, report, relevance=relevance)
     return Preparation(
         {split: len(some) for split, some in records.items()},
         {split: sum(_unanswerable(record, known) for record in some) for split, some in records.items()},
+        {split: _supervised(open_questions(out, split)) for split in splits},
         len(store),
         int(store.offsets[-1]),
         store.header["repeated"],
@@ -178,11 +189,21 @@ def _unanswerable(record: Record, vocabulary: Vocabulary) -> bool:
     return record.answers is not None and max(vocabulary.encode_answers(record.answers)) < 0
 
 
+def _supervised(questions: Questions) -> int:
+    return 0 if questions.relevance is None else int((questions.relevance >= 0).any(1).sum())
+
+
 def _config(
-    splits: Mapping[str, SplitFiles], features: Sequence[Path], vocabulary: Vocabulary | None, answers: int
+    splits: Mapping[str, SplitFiles],
+    features: Sequence[Path],
+    instances: Sequence[Path],
+    vocabulary: Vocabulary | None,
+    answers: int,
 ) -> dict[str, Any]:
     """Describe the input so that another one is noticed: names, sizes and a sample of each file's content."""
     described: dict[str, Any] = {"features": [_described(path) for path in features]}
+    if instances:
+        described["instances"] = [_described(path) for path in instances]
     for split, files in splits.items():
         roles = {"questions": files.questions, "annotations": files.annotations, "pairs": files.pairs}
         described |= {f"{split} {role}": _described(path) for role, path in roles.items() if path is not None}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.vqa.prepared import Questions
+from tallybox.vqa.prepared import UNKNOWN_RELEVANCE, Questions
 from tallybox.vqa.questions import Record
 from tallybox.vqa.store import FeatureStore
 from tallybox.vqa.vocabulary import Vocabulary
@@ -34,6 +34,8 @@ def write_split(
     vocabulary: Vocabulary,
     store: FeatureStore,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    relevance: NDArray[np.int8] | None = None,
 ) -> None:
     """Write a split's questions as numbers beside their records; its folder appears when it is whole."""
     unfinished = folder / f"{split}.unfinished"
@@ -61,6 +63,8 @@ def write_split(
     if all(record.answers is not None for record in records):
         answered = [vocabulary.encode_answers(record.answers or ()) for record in records]
         arrays["answers"] = np.array(answered, np.int16 if len(vocabulary.answers) < 1 << 15 else np.int32)
+    if relevance is not None:
+        arrays["relevance"] = relevance
     for name, array in arrays.items():
         with (unfinished / f"{name}.npy").open("wb") as file:
             np.save(file, array)
@@ -82,12 +86,18 @@ def open_questions(folder: Path, split: str) -> Questions:
     length = max(part["words"].shape[1] for part in parts)
     padded = [np.pad(part["words"], ((0, 0), (0, length - part["words"].shape[1]))) for part in parts]
     answers = [part["answers"].astype(np.int64) for part in parts if "answers" in part]
+    relevance = [part["relevance"] for part in parts if "relevance" in part]
+    most = max((part.shape[1] for part in relevance), default=0)
+    relevance = [
+        np.pad(part, ((0, 0), (0, most - part.shape[1])), constant_values=UNKNOWN_RELEVANCE) for part in relevance
+    ]
     return Questions(
         np.concatenate([part["question_ids"] for part in parts]),
         np.concatenate([part["images"] for part in parts]),
         np.concatenate(padded).astype(np.int64),
         np.concatenate([part["lengths"] for part in parts]).astype(np.int64),
         np.concatenate(answers) if len(answers) == len(parts) else None,
+        np.concatenate(relevance) if len(relevance) == len(parts) else None,
     )
 
 

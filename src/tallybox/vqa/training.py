@@ -76,6 +76,11 @@ class Training:
             )
         if batch % self.processes.number:
             raise InputError(f"batch must divide evenly among {self.processes.number} processes, but got {batch}")
+        if config.training.attention_supervision and questions.relevance is None:
+            raise InputError(
+                "attention_supervision must be 0 where true boxes are not known, "
+                f"but got {config.training.attention_supervision}; prepare the questions with --instances"
+            )
         if self.processes.is_first:
             RunFolder(folder, config.to_dict() | described)
         torch.manual_seed(config.training.seed)

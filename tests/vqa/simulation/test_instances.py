@@ -65,6 +65,23 @@ def test_questions_have_the_true_answers(tmp_path):
         assert by_id[first].answers != by_id[second].answers
 
 
+def test_other_words_are_used_with_the_true_answers(tmp_path):
+    truth = {1: {18: 3}, 2: {17: 1, 18: 1}, 3: {87: 2}, 4: {17: 2}, 5: {}}
+    simulate_from_instances(instances(tmp_path / "i.json", truth), tmp_path / "out", questions_per_photo=40)
+    records, _ = written(tmp_path / "out")
+    about = {word: [one for one in records if f" {word} " in one.text] for word in ("puppies", "kittens", "animals")}
+    assert all(about.values())
+    for word, categories in (("puppies", (18,)), ("kittens", (17,)), ("animals", (17, 18))):
+        for record in about[word]:
+            there = sum(truth[record.image_id].get(category, 0) for category in categories)
+            assert (record.counts, record.answers[0]) == (True, str(there)), record
+    # Whether a dog is a puppy is not known, so that is not asked.
+    assert not any("a puppy" in record.text or "a kitten" in record.text for record in records)
+    existing = [record for record in records if "an animal" in record.text]
+    assert {record.answers[0] for record in existing} == {"yes", "no"}
+    assert all((record.answers[0] == "yes") == bool({17, 18} & {*truth[record.image_id]}) for record in existing)
+
+
 def test_crowds_are_there_but_not_counted(tmp_path):
     path = instances(tmp_path / "i.json", {1: {18: 1}, 2: {18: 2}, 3: {}}, crowds=((1, 18),))
     simulate_from_instances(path, tmp_path / "out", split="val", questions_per_photo=20)

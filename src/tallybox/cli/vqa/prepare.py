@@ -42,6 +42,9 @@ class SplitFile(click.ParamType[tuple[str, Path]]):
 @click.option("--questions", type=SplitFile(), multiple=True, help="Questions of train, val or test.")
 @click.option("--annotations", type=SplitFile(), multiple=True, help="Answers of train or val.")
 @click.option("--pairs", type=SplitFile(), multiple=True, help="Complementary pairs of train or val.")
+@click.option(
+    "--instances", type=existing_file, multiple=True, help="COCO instances with true boxes, to supervise attention."
+)
 @click.option("--vocabulary", type=existing, help="Of an earlier prepared folder, to prepare a test split alone.")
 @click.option("--answers", type=click.IntRange(min=1), help="How many answers a model can give.  [default: 3000]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -52,6 +55,7 @@ def prepare(
     questions: tuple[tuple[str, Path], ...],
     annotations: tuple[tuple[str, Path], ...],
     pairs: tuple[tuple[str, Path], ...],
+    instances: tuple[Path, ...],
     vocabulary: Path | None,
     answers: int | None,
     as_json: bool,
@@ -73,7 +77,7 @@ def prepare(
         options["vocabulary"] = Vocabulary.load(vocabulary)
     with progress_steps() as show:
         splits = with_explicit_files({} if folder is None else official_files(folder), given)
-        done = prepare_files(splits, features, out, on_progress=show, **options)
+        done = prepare_files(splits, features, out, instances=instances, on_progress=show, **options)
     seconds = round(time.perf_counter() - start, 2)
     if as_json:
         click.echo(json.dumps({**asdict(done), "seconds": seconds}))
@@ -81,6 +85,8 @@ def prepare(
     for split, number in done.questions.items():
         left_out = done.unanswerable[split]
         note = f"; {left_out} have no answer in the vocabulary: scored, not trained on" if left_out else ""
+        if instances:
+            note += f"; the true boxes of {done.supervised[split]} are known"
         click.echo(f"{split}: {number} questions{note}")
     click.echo(f"{done.words} words, {done.answers} answers")
     repeated = f"; {done.repeated_photos} came again and were passed over" if done.repeated_photos else ""

@@ -9,8 +9,9 @@ import numpy as np
 
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
-from tallybox.vqa.simulation.asking import Query, ask
-from tallybox.vqa.simulation.nouns import noun
+from tallybox.vqa.category_words import UNIONS
+from tallybox.vqa.simulation.asking import Query, Words, ask
+from tallybox.vqa.simulation.nouns import Noun, noun, other_plurals, synonyms
 from tallybox.vqa.simulation.writing import write_split
 
 WORDINGS = {
@@ -44,20 +45,17 @@ NOT_ASKED = frozenset({"", "outdoor", "indoor", "person"})
 COCO_GENERAL = {
     name: general
     for general, names in {
-        "vehicle": "bicycle car motorcycle airplane bus train truck boat",
-        "animal": "bird cat dog horse sheep cow elephant bear zebra giraffe",
-        "accessory": "backpack umbrella handbag tie suitcase",
-        "food": "banana apple sandwich orange broccoli carrot pizza donut cake",
-        "furniture": "chair couch bed toilet",
-        "electronic": "tv laptop mouse remote keyboard",
-        "appliance": "microwave oven toaster sink refrigerator",
+        **UNIONS,
+        "accessory": ("backpack", "umbrella", "handbag", "tie", "suitcase"),
+        "food": (
+            *("banana", "apple", "sandwich", "orange", "broccoli"),
+            *("carrot", "hot dog", "pizza", "donut", "cake"),
+        ),
+        "furniture": ("chair", "couch", "potted plant", "bed", "dining table", "toilet"),
+        "electronic": ("tv", "laptop", "mouse", "remote", "keyboard", "cell phone"),
+        "appliance": ("microwave", "oven", "toaster", "sink", "refrigerator"),
     }.items()
-    for name in names.split()
-} | {
-    "hot dog": "food",
-    "potted plant": "furniture",
-    "dining table": "furniture",
-    "cell phone": "electronic",
+    for name in names
 }
 DESCRIPTION = "written by tallybox from what photos show"
 
@@ -71,15 +69,17 @@ def write_questions(
     seed: int,
     *,
     source: Path,
+    other_words: bool = True,
 ) -> int:
     """Write a split's questions about all labelled photos and return how many there are.
 
-    ``generals`` says what a category is (`general_name`), ``source`` which file the labels are from.
+    ``generals`` says what a category is (`general_name`), ``source`` which file the labels are from. Without
+    ``other_words`` each category is called by its name.
     """
     image_ids = [image_id for image_id in labels.counts if isinstance(image_id, int)]
     if len(image_ids) < max(len(labels), 1):
         raise InputError(f"{source} must have photos with whole numbers as ids, as VQA's files do, but has others")
-    facts = [facts_of_photo(labels, image_id, generals) for image_id in image_ids]
+    facts = [facts_of_photo(labels, image_id, generals, other_words=other_words) for image_id in image_ids]
     random = np.random.default_rng(seed)
     questions, pairs = ask(image_ids, facts, WORDINGS, questions_per_photo, random)
     if not questions:
@@ -88,30 +88,51 @@ def write_questions(
     return len(questions)
 
 
-def facts_of_photo(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
+def facts_of_photo(
+    labels: TrueCounts, image_id: int, generals: Mapping[int, str], *, other_words: bool = True
+) -> dict[Query, str]:
     """Return what can be asked about a photo and the true answers; ``generals`` says what a category is.
 
     >>> labels = TrueCounts({7: {18: 3}}, categories={18: "dog", 17: "cat"})
     >>> facts = facts_of_photo(labels, 7, {18: "animal", 17: "animal"})
-    >>> [answer for query, answer in facts.items() if query.family != "exists"]
-    ['3', '0', 'dog']
+    >>> [(dict(query.words)["plural"], answer) for query, answer in facts.items() if query.family == "count"]
+    [('dogs', '3'), ('cats', '0'), ('animals', '3')]
     """
     facts: dict[Query, str] = {}
-    kinds: dict[str, list[str]] = {}
+    present: dict[str, list[str]] = {}
     for category_id, name in labels.categories.items():
         crowded = (image_id, category_id) in labels.unknown
         count = labels.count(image_id, category_id)
         words = noun(name)
         if not crowded:
-            facts[Query("count", (("plural", words.plural),))] = str(count)
-        exists = Query("exists", (("be", words.be), ("some", words.some)))
-        facts[exists] = "yes" if count or crowded else "no"
+            plurals: tuple[Words, ...] = tuple((("plural", other),) for other in other_plurals(name))
+            facts[Query("count", (("plural", words.plural),), plurals if other_words else ())] = str(count)
+        same = tuple(map(_some, synonyms(name)))
+        facts[Query("exists", _some(words), same if other_words else ())] = "yes" if count or crowded else "no"
         if count or crowded:
-            kinds.setdefault(generals.get(category_id, ""), []).append(name)
-    for general, names in kinds.items():
+            present.setdefault(generals.get(category_id, ""), []).append(name)
+    for general, names in present.items():
         if general and len(names) == 1:
             facts[Query("which", (("general", general),))] = names[0]
+    return facts | (_facts_of_unions(labels, image_id, generals) if other_words else {})
+
+
+def _facts_of_unions(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
+    """Return what can be asked about several categories together: "How many animals"."""
+    facts: dict[Query, str] = {}
+    for general in UNIONS:
+        members = [category_id for category_id in labels.categories if generals.get(category_id) == general]
+        crowded = any((image_id, category_id) in labels.unknown for category_id in members)
+        count = sum(labels.count(image_id, category_id) for category_id in members)
+        if members and not crowded:
+            facts[Query("count", (("plural", noun(general).plural),))] = str(count)
+        if members:
+            facts[Query("exists", _some(noun(general)))] = "yes" if count or crowded else "no"
     return facts
+
+
+def _some(words: Noun) -> Words:
+    return (("be", words.be), ("some", words.some))
 
 
 def general_name(category: str, supercategory: str = "") -> str:

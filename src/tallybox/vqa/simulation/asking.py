@@ -27,14 +27,19 @@ FAMILIES = {
     "support": (0.07, "other"),
     "which": (0.07, "other"),
 }
+OTHER_WORDS_SHARE = 0.5
 RARELY = {"0": 0.15}  # far more kinds are absent than there; they would make up nearly all answers
 
 
+Words = tuple[tuple[str, str], ...]  # what {plural} and the like of a wording stand for
+
+
 class Query(NamedTuple):
-    """Something that can be asked: a family and its words, {plural} and the like in its wordings."""
+    """Something that can be asked: a family and its words, or others that mean the same."""
 
     family: str
-    words: tuple[tuple[str, str], ...]
+    words: Words
+    other_words: tuple[Words, ...] = ()
 
 
 Facts = Mapping[Query, str]  # of one photo: what can be asked, and the answer
@@ -71,12 +76,11 @@ def ask(
     asked: dict[tuple[int, Query, str], Asked] = {}
     numbers: dict[int, int] = defaultdict(int)
 
-    def one(photo: int, query: Query, wording: str) -> int:
-        key = photo, query, wording
+    def one(photo: int, query: Query, text: str) -> int:
+        key = photo, query, text
         if key not in asked:
             question_id = image_ids[photo] * 1000 + numbers[photo]
             numbers[photo] += 1
-            text = wording.format(**dict(query.words))
             asked[key] = Asked(question_id, image_ids[photo], query, text, facts[photo][query])
         return asked[key].question_id
 
@@ -92,7 +96,8 @@ def ask(
             counterpart = there[int(random.integers(len(there)))]
             options = wordings[query.family]
             wording = options[int(random.integers(len(options)))]
-            first, second = sorted((one(photo, query, wording), one(counterpart, query, wording)))
+            text = wording.format(**dict(_words(query, random)))
+            first, second = sorted((one(photo, query, text), one(counterpart, query, text)))
             pairs.add((first, second))
     questions = list(asked.values())
     order = random.permutation(len(questions))
@@ -116,6 +121,13 @@ def _chosen(known: Facts, number: int, random: np.random.Generator) -> list[Quer
         if query not in chosen:
             chosen.append(query)
     return chosen
+
+
+def _words(query: Query, random: np.random.Generator) -> Words:
+    """Draw the words of a question: half of the time its own, else one of the others."""
+    if query.other_words and random.random() < OTHER_WORDS_SHARE:
+        return query.other_words[int(random.integers(len(query.other_words)))]
+    return query.words
 
 
 def _weights(photos: Mapping[str, Sequence[int]], answers: Sequence[str]) -> NDArray[np.float64]:

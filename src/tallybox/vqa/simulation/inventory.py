@@ -60,7 +60,10 @@ def ask_about_inventory(
     counts = read_inventory(inventory)
     labels = TrueCounts({image_id: counts.get(image_id, {}) for image_id in image_ids}, categories=COCO_CATEGORIES)
     generals = {category_id: general_name(name) for category_id, name in COCO_CATEGORIES.items()}
-    return write_questions(labels, generals, out, "train", questions_per_photo, seed, source=inventory)
+    # Called by their names alone: the human questions that these join have other words of their own.
+    return write_questions(
+        labels, generals, out, "train", questions_per_photo, seed, source=inventory, other_words=False
+    )
 
 
 def read_inventory(path: Path) -> dict[int, dict[int, int]]:

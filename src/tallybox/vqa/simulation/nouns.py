@@ -4,26 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-IRREGULAR = {
-    "person": "people",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "foot": "feet",
-    "tooth": "teeth",
-    "mouse": "mice",
-    "goose": "geese",
-    "wolf": "wolves",
-    "calf": "calves",
-    "knife": "knives",
-    "leaf": "leaves",
-    "loaf": "loaves",
-    "shelf": "shelves",
-    "tomato": "tomatoes",
-    "potato": "potatoes",
-    "tv": "TVs",
-    **dict.fromkeys(("sheep", "fish", "deer", "aircraft"), ""),  # one as many
-}
+from tallybox.vqa.category_words import KINDS, OTHER_PLURALS, SYNONYMS, plural
+
 PAIRED = frozenset(
     {"scissors", "skis", "glasses", "sunglasses", "trousers", "pants", "jeans", "binoculars", "headphones"}
 )
@@ -54,14 +36,23 @@ def noun(name: str) -> Noun:
         return Noun("Is", f"any {name}", f"pieces of {name}")
     singular = " ".join([*before, WRITTEN.get(last, last)])
     article = "an" if singular[0].lower() in "aeiou" else "a"
-    return Noun("Is", f"{article} {singular}", " ".join([*before, _plural(last)]))
+    return Noun("Is", f"{article} {singular}", plural(name))
 
 
-def _plural(word: str) -> str:
-    if word in IRREGULAR:
-        return IRREGULAR[word] or word
-    if word.endswith(("s", "x", "z", "ch", "sh")):
-        return f"{word}es"
-    if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
-        return f"{word[:-1]}ies"
-    return f"{word}s"
+def other_plurals(name: str) -> tuple[str, ...]:
+    """Return other words for many of a category, those for some of its things too.
+
+    >>> other_plurals("dog"), other_plurals("bicycle"), other_plurals("zebra")
+    (('puppies',), ('bikes',), ())
+    """
+    spelled = [OTHER_PLURALS[name]] if name in OTHER_PLURALS else []
+    return (*spelled, *map(plural, (*SYNONYMS.get(name, ()), *KINDS.get(name, ()))))
+
+
+def synonyms(name: str) -> tuple[Noun, ...]:
+    """Return other words for the same things.
+
+    >>> synonyms("bicycle")
+    (Noun(be='Is', some='a bike', plural='bikes'),)
+    """
+    return tuple(map(noun, SYNONYMS.get(name, ())))

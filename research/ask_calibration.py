@@ -1,0 +1,49 @@
+"""Write the temperature into the checkpoint of `tallybox ask`, so that its probabilities are how often it is right.
+
+    python research/vqa_evidence.py photos PREPARED runs/held-out --on held-out --models presence
+    python research/ask_calibration.py runs/held-out src/tallybox/asking/data/photos_presence.safetensors     # seconds
+
+The temperature is fitted to the logits of models of the same configuration that learned from four fifths of the
+training photos, on the questions about the other fifth. No validation photo takes part.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from tallybox.vqa.calibration import calibration_error, fit_temperature
+from tallybox.vqa.checkpoints import FILE, read_checkpoint, write_checkpoint
+from tallybox.vqa.learning import people_agreeing
+
+AGREEING = 3  # people, for an answer to be right
+
+
+def main() -> None:
+    """Fit the temperature and write it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("held_out", type=Path, help="what research/vqa_evidence.py --on held-out wrote")
+    parser.add_argument("checkpoint", type=Path)
+    given = parser.parse_args()
+    files = [np.load(path) for path in sorted(given.held_out.glob("logits_presence_*.npz"))]
+    logits = torch.from_numpy(np.concatenate([file["logits"] for file in files]))
+    answers = torch.from_numpy(np.concatenate([file["answers"] for file in files]))
+    temperature = round(fit_temperature(logits, answers), 3)
+    print(f"{len(files)} models, {len(logits)} answers, accuracy {100 * people_agreeing(logits, answers):.1f} %")
+    for name, divided_by in (("before", 1.0), ("after", temperature)):
+        best = (logits / divided_by).softmax(-1).max(-1)
+        right = (answers == best.indices[:, None]).sum(1) >= AGREEING
+        print(f"{name}: temperature {divided_by}, calibration error {calibration_error(best.values, right):.4f}")
+    checkpoint, tensors = read_checkpoint(given.checkpoint)
+    with TemporaryDirectory(dir=given.checkpoint.parent) as folder:
+        write_checkpoint(Path(folder), replace(checkpoint, temperature=temperature), tensors.items())
+        (Path(folder) / FILE).replace(given.checkpoint)
+
+
+if __name__ == "__main__":
+    main()
