@@ -33,7 +33,7 @@ def with_fewer_pixels(photo: Photo) -> Photo:
 def save_photos(folder: Path, number: int = 3) -> list[Path]:
     """Write some photos and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{index}.png" for index in range(number)]
+    paths = [folder / f"{index:02}.png" for index in range(number)]
     for index, path in enumerate(paths):
         small_image(SIZES_WH[index % len(SIZES_WH)], index).save(path)
     return paths
