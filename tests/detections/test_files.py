@@ -77,8 +77,8 @@ def test_labels_and_detections_are_read_under_the_same_categories(tmp_path):
     assert len(next(images)) == 2
     instances = {
         "images": [{"id": 5, "file_name": "a.jpg"}],
-        "annotations": [{"image_id": 5, "category_id": 1}] * 4,
-        "categories": [{"id": 1, "name": "person"}],
+        "annotations": [{"image_id": 5, "category_id": 9}] * 4,
+        "categories": [{"id": 9, "name": "person"}],
     }
     (tmp_path / "instances.json").write_text(json.dumps(instances))
     images, counts = read_labelled(found, tmp_path / "instances.json")
