@@ -100,6 +100,14 @@ def test_another_layout_is_one_line_with_what_the_file_has(tmp_path, options, sa
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_that_ultralytics_wrote_is_sent_there(tmp_path):
+    model = onnx.load(write_onnx(tmp_path / "yolo.onnx", output_names=("output0", "scores", "labels")))
+    del model.graph.output[1:]
+    onnx.save(model, tmp_path / "yolo.onnx")
+    with pytest.raises(InputError, match=r"output output0 .*; if ultralytics wrote it, use ultralytics:.*yolo\.onnx"):
+        detector_of(f"onnx:{tmp_path / 'yolo.onnx'}")
+
+
 def test_labels_beyond_the_names_are_one_line(tmp_path):
     detector = detector_of(f"onnx:{write_onnx(tmp_path / 'a.onnx', names='{}')}", device="cpu")
     with pytest.raises(TallyboxError, match="must be among the 0 that it names"):

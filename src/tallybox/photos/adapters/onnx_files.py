@@ -108,7 +108,7 @@ class OnnxDetector:
             len(inputs) == 1
             and len(inputs[0].shape) == 4
             and inputs[0].type == "tensor(float)"
-            and inputs[0].shape[1] in (3, None)
+            and _is_free_or(inputs[0].shape[1], 3)
             and _is_free_or(inputs[0].shape[0], 1)
             and isinstance(inputs[0].shape[2], int) == isinstance(inputs[0].shape[3], int)
             and {"boxes", "scores"} <= set(names)
@@ -118,7 +118,8 @@ class OnnxDetector:
             has = [
                 f"{kind} {_described(one)}" for kind, many in (("input", inputs), ("output", outputs)) for one in many
             ]
-            raise InputError(f"{self.file} must have {EXPECTED}, float32, but it has {', '.join(has)}")
+            remedy = f"; if ultralytics wrote it, use ultralytics:{self.file}" if names == ["output0"] else ""
+            raise InputError(f"{self.file} must have {EXPECTED}, float32, but it has {', '.join(has)}{remedy}")
         self._input = inputs[0].name
         self._batch, _, height, width = inputs[0].shape
         self._input_wh = (width, height) if isinstance(width, int) else None
