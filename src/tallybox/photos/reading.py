@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tallybox.counter.cpu.threads import map_in_order
 from tallybox.detections.container import Detections
-from tallybox.errors import InputError
+from tallybox.errors import InputError, TallyboxError
 from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
@@ -52,13 +52,40 @@ def detect_each(paths: Iterable[Path], detector: Detector, *, batch: int = BATCH
 
 
 def detect_batch(read: Sequence[tuple[Path, Photo | InputError]], detector: Detector) -> list[DetectedPhoto]:
-    """Detect in the photos that could be read, and keep the others in their places."""
+    """Detect in the photos that could be read, and keep the others in their places.
+
+    Where a detector cannot take one of several photos, each goes through it alone: the others are detected.
+    """
     photos = [photo for _, photo in read if isinstance(photo, Photo)]
-    detected = iter(detector.detect(photos) if photos else [])
+    try:
+        detected = iter(_detect(photos, detector))
+    except InputError as error:
+        if len(read) == 1:
+            return [DetectedPhoto(read[0][0], None, error)]
+        return [photo for one in read for photo in detect_batch([one], detector)]
     return [
         DetectedPhoto(path, next(detected)) if isinstance(photo, Photo) else DetectedPhoto(path, None, photo)
         for path, photo in read
     ]
+
+
+def _detect(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
+    """Return what a detector gives for photos; that it gives something else is an error of the detector."""
+    if not photos:
+        return []
+    detected = detector.detect(photos)
+    if not isinstance(detected, Sequence) or len(detected) != len(photos):
+        given = f"a list of {len(detected)}" if isinstance(detected, Sequence) else f"a {type(detected).__name__}"
+        raise TallyboxError(
+            f"{type(detector).__name__}.detect must return a list of Detections, one for each of {len(photos)} photos, "
+            f"but gave {given}"
+        )
+    for one in detected:
+        if not isinstance(one, Detections):
+            raise TallyboxError(
+                f"{type(detector).__name__}.detect must return tallybox.Detections, but gave {type(one).__name__}"
+            )
+    return list(detected)
 
 
 def _read(path: Path, detector: Detector) -> tuple[Path, Photo | InputError]:
