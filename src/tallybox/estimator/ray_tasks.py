@@ -84,7 +84,9 @@ class RayTasks(Generic[Item, Result]):
             result = pickle.loads(self._ray.get(reference))
         except (lost.WorkerCrashedError, lost.NodeDiedError, lost.OutOfMemoryError, lost.ObjectLostError) as error:
             said = str(error).strip().partition("\n")[0]
-            crash = TallyboxError(f"a task was lost with its worker {RETRIES + 1} times; Ray says: {said}")
+            crash = TallyboxError(
+                f"a task lost its worker in {RETRIES + 1} of {RETRIES + 1} attempts; Ray says: {said}"
+            )
             if on_crash is None:
                 raise crash from None
             return on_crash(item, crash)
