@@ -129,10 +129,10 @@ class _Counting:
         if self._photo_counter is None:
             from tallybox.photos.counter import PhotoCounter
             from tallybox.photos.detector import check_fitted_to
-            from tallybox.photos.specs import DEFAULT_SPEC, detector_of
+            from tallybox.photos.specs import DEFAULT_SPEC
 
             spec = self.detector or DEFAULT_SPEC
-            self._photo_counter = PhotoCounter(detector_of(spec, texts=self.texts), self.estimator)
+            self._photo_counter = PhotoCounter(spec, self.estimator, texts=self.texts)
             check_fitted_to(self._photo_counter.estimator.fitted.categories, self._photo_counter.detector)
             if not self._photo_counter.estimator.is_calibrated:
                 click.echo(
