@@ -32,7 +32,7 @@ FILES, IMAGES_IN_FILE = 12, 1000  # each file is a piece of work
 def _ray_is_installed():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("ray.data", reason="needs Ray; pip install 'tallybox[ray]'")
+        pytest.importorskip("ray", reason="needs Ray; pip install 'tallybox[ray]'")
 
 
 @pytest.fixture(scope="module")
