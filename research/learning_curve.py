@@ -4,10 +4,10 @@
     python research/learning_curve.py draw docs/results/estimator    # the pictures of docs/estimator.md
     python research/learning_curve.py table docs/results/estimator   # its tables
 
-The first command fits on the first 30, 100, 300, 1,000 and all 2,998 photos by ascending id (two of the 3,000 are sample
-photos of the package and left out), scores each estimator on the 1,000 validation photos, and fits once more on a random
-half of the training photos to score it on the other half: other photos than those of validation, but all of them served
-to choose sizes and rates. It goes on where it stopped. The last estimator of the curve is the one that ships:
+The first command fits on the first 30, 100, 300, 1,000 and all 2,998 photos by ascending id (two of the 3,000 are the
+package's sample photos and left out) and scores each estimator on the 1,000 validation photos. It fits once more on a
+random half of the training photos to score it on the other half: other photos than those of validation, but all of them
+served to choose sizes and rates. It goes on where it stopped. The last estimator of the curve is the one that ships:
 
     python research/learning_curve.py ship docs/results/estimator    # fits it again and writes it into the package
 """
@@ -34,8 +34,8 @@ from tallybox.detections.labels import (
     labelled_detections,
 )
 from tallybox.detections.metrics import CountSums, CoverageSums
-from tallybox.estimator.estimator import Prior
 from tallybox.estimator.calibration import LISTED_PROBABILITY
+from tallybox.estimator.estimator import Prior
 from tallybox.estimator.evaluation import evaluate, predict_pairs, sums_of
 from tallybox.estimator.questions import in_batches
 from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
@@ -170,9 +170,7 @@ def table(folder: Path) -> None:
         cells = " | ".join(f"{figure:.3f}" for figure in figures)
         print(f"| {known} | {cells} |")
     for kind in ("scored", "listed"):
-        print(
-            f"\n{kind}\n\n| labelled photos | all | 0 | 1 | 2 to 4 | 5 and more | width at 1 | at 2 to 4 | exact | MAE |"
-        )
+        print(f"\n{kind}\n\n| photos | all | 0 | 1 | 2 to 4 | 5 and more | width at 1 | at 2 to 4 | exact | MAE |")
         print("|---:|" + "---:|" * 9)
         for result in results:
             found = result[kind]
