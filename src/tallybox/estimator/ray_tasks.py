@@ -144,5 +144,12 @@ def _connected() -> Any:
             "counting on many machines needs the package ray, which is not installed; pip install 'tallybox[ray]'"
         ) from None
     if not ray.is_initialized():
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            said = str(error).partition("\n")[0]
+            raise TallyboxError(
+                f"Ray must reach the cluster that RAY_ADDRESS names, but it does not: {said}; check that it runs, and "
+                "that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same on all machines"
+            ) from None
     return ray
