@@ -11,6 +11,7 @@ from tallybox.detections.files import read_category_names, read_detections
 from tallybox.estimator import training
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos
+from tests.support.threads import one_thread
 
 FRUIT = {0: "pear", 1: "mug", 2: "fig"}
 PHRASES = ("a red apple", "a cup")
@@ -26,8 +27,10 @@ def spec(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
+def few_steps_on_one_thread(monkeypatch):
     monkeypatch.setattr(training, "LEAST_STEPS", 20)
+    with one_thread():
+        yield
 
 
 def write_counts(path, photos, names):

@@ -8,6 +8,7 @@ import pytest
 from tallybox.detections.container import Detections
 from tallybox.detections.files import read_category_names, read_detections
 from tallybox.errors import InputError, TallyboxError
+from tallybox.photos import ray_engine
 from tallybox.photos.detecting import detect_to_file, find_photos
 from tallybox.photos.images import read_photo
 from tallybox.photos.reading import detect_each
@@ -141,3 +142,16 @@ def test_a_detector_that_breaks_the_protocol_is_one_line(tmp_path, found, said):
     detector = type("Mine", (), {"detect": lambda self, photos: found(photos)})()
     with pytest.raises(TallyboxError, match=rf"Mine\.detect must return .*{said}"):
         list(detect_each(save_photos(tmp_path), detector))
+
+
+def test_photos_that_ray_detects_are_written_likewise(tmp_path, spec, monkeypatch):
+    def with_ray(spec, texts, paths):
+        assert texts == ()
+        for batch in detect_each(paths, detector_of(spec)):
+            yield from batch
+
+    monkeypatch.setattr(ray_engine, "detect_each_with_ray", with_ray, raising=False)
+    photos = find_photos(save_photos(tmp_path / "photos"))
+    for engine in ("local", "ray"):
+        detect_to_file(photos, tmp_path / f"{engine}.parquet", spec=spec, engine=engine)
+    assert (tmp_path / "ray.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import supervision
 import torch
 
 from tallybox.detections.category_names import COCO_CATEGORIES
@@ -99,6 +100,18 @@ def test_grounding_dino_scores_a_phrase_by_the_mean_of_its_tokens(models):
         # Its own post-processing keeps all queries here, and so must we.
         assert len(expected["boxes"]) == len(found) == len(by_phrase)
         np.testing.assert_allclose(found.boxes, boxes_in(photo, expected["boxes"]), rtol=1e-4, atol=1e-3)
+
+
+def test_results_of_transformers_are_taken_directly_and_through_supervision(models):
+    detector = detector_of(f"transformers:{models['rt_detr']}", device="cpu")
+    (photo,) = small_photos([(64, 48)])
+    (found,) = detector.detect([photo])
+    result, _, _ = directly(detector, photo)
+    supervised = supervision.Detections.from_transformers(result, id2label=detector.model.config.id2label)
+    for taken in (Detections.from_transformers(result), Detections.from_supervision(supervised)):
+        np.testing.assert_allclose(boxes_in(photo, taken.boxes), found.boxes, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(taken.scores, found.scores, rtol=1e-5)
+        np.testing.assert_array_equal(taken.category_ids, found.category_ids)
 
 
 def test_photos_do_not_change_each_other(models):
