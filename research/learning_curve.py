@@ -4,9 +4,12 @@
     python research/learning_curve.py draw docs/results/estimator    # the pictures of docs/estimator.md
     python research/learning_curve.py table docs/results/estimator   # its tables
 
-The first command fits on the first 30, 100, 300, 1,000 and all 3,000 photos by ascending id, scores each estimator on
-the 1,000 validation photos, and fits once more on a random half of the training photos to score it on the other half:
-other photos than those of validation, but some of them served to choose sizes and rates. It goes on where it stopped.
+The first command fits on the first 30, 100, 300, 1,000 and all 2,998 photos by ascending id (two of the 3,000 are sample
+photos of the package and left out), scores each estimator on the 1,000 validation photos, and fits once more on a random
+half of the training photos to score it on the other half: other photos than those of validation, but all of them served
+to choose sizes and rates. It goes on where it stopped. The last estimator of the curve is the one that ships:
+
+    python research/learning_curve.py ship docs/results/estimator    # fits it again and writes it into the package
 """
 
 from __future__ import annotations
@@ -24,7 +27,6 @@ from numpy.typing import NDArray
 from tallybox import CountEstimator, Detections
 from tallybox.detections.files import read_counts, read_detections
 from tallybox.detections.labels import (
-    ABSENT_SCORE_ABOVE,
     CountingPair,
     TrueCounts,
     counting_pairs,
@@ -33,21 +35,18 @@ from tallybox.detections.labels import (
 )
 from tallybox.detections.metrics import CountSums, CoverageSums
 from tallybox.estimator.estimator import Prior
-from tallybox.estimator.evaluation import answer_pairs, evaluate, sums_of
+from tallybox.estimator.calibration import LISTED_PROBABILITY
+from tallybox.estimator.evaluation import evaluate, predict_pairs, sums_of
 from tallybox.estimator.questions import in_batches
 from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
+from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.runs import RunFolder, read_results
 
-PHOTOS = (30, 100, 300, 1000, 3000)
+SAMPLE_PHOTOS = (423617, 475678)  # shown in the docs, so not learned from
+PHOTOS = (30, 100, 300, 1000, 2998)
 HALF = "half of the training photos"
+GROUPS = ("0", "1", "2-4", "5+")
 BINS = 10  # of the probability of the most probable count
-
-
-def listed_pairs(images: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
-    """Yield what `tallybox count` lists: every category with a box that scores more than 0.05."""
-    for pair in every_pair(images, labels):
-        if pair.detections.best_scores().get(pair.category_id, 0) > ABSENT_SCORE_ABOVE:
-            yield pair
 
 
 def reliability(
@@ -56,31 +55,43 @@ def reliability(
     labels: TrueCounts,
     pairs_of: Callable[[Iterable[Detections], TrueCounts], Iterator[CountingPair]],
     prior: Prior,
+    *,
+    listed: bool = False,
 ) -> dict[str, Any]:
-    """Return figures over pairs, and for each bin of what an estimator gave its count how often it was right."""
-    sums, coverage = CountSums(), CoverageSums()
-    number, said, right = np.zeros(BINS), np.zeros(BINS), np.zeros(BINS)
+    """Return figures over pairs, and for each bin of what an estimator gave its count how often it was right.
+
+    With ``listed`` only over what `tallybox count` lists: categories that are there with a probability of over 0.1.
+    """
+    sums, by_predicted, by_true = CountSums(), CoverageSums(), CoverageSums()
+    number, probability, right = np.zeros(BINS), np.zeros(BINS), np.zeros(BINS)
     widths = 0
     for batch in in_batches(labelled_detections(images, labels)):
         pairs = list(pairs_of(batch, labels))
         if not pairs:
             continue
         truth: NDArray[np.int64] = np.array([pair.true_count for pair in pairs], np.int64)
-        answered = answer_pairs(estimator, batch, pairs, prior)
-        sums += sums_of(answered, truth)
-        coverage += CoverageSums.of(answered.lows, answered.highs, truth)
-        widths += int((answered.highs - answered.lows).sum())
-        best = answered.probabilities.max(1)
+        found = predict_pairs(estimator, batch, pairs, prior)
+        if listed:
+            shown = found.probabilities[:, 0] < 1 - LISTED_PROBABILITY
+            found, truth = found.at(shown), truth[shown]
+        sums += sums_of(found, truth)
+        by_predicted += CoverageSums.of(found.lows, found.highs, truth, grouped_by=found.counts)
+        by_true += CoverageSums.of(found.lows, found.highs, truth, grouped_by=truth)
+        widths += int((found.highs - found.lows).sum())
+        best = found.probabilities.max(1)
         bins = (best * BINS).astype(int).clip(max=BINS - 1)
         number += np.bincount(bins, minlength=BINS)
-        said += np.bincount(bins, best, minlength=BINS)
-        right += np.bincount(bins, answered.counts == truth, minlength=BINS)
+        probability += np.bincount(bins, best, minlength=BINS)
+        right += np.bincount(bins, found.most_probable == truth, minlength=BINS)
     return {
         "pairs": sums.pairs,
         **sums.compute(),
-        "coverage90": coverage.compute(),
+        "coverage90": by_predicted.coverage(),
+        "coverage90_by_predicted_count": by_predicted.coverage_by_group(),
+        "width90_by_predicted_count": by_predicted.width_by_group(),
+        "coverage90_by_true_count": by_true.coverage_by_group(),
         "mean_width": widths / sums.pairs,
-        "bins": {"number": number.tolist(), "said": said.round(3).tolist(), "right": right.tolist()},
+        "bins": {"number": number.tolist(), "probability": probability.round(3).tolist(), "right": right.tolist()},
     }
 
 
@@ -94,7 +105,7 @@ def measure(learn: list[Detections], known: TrueCounts, unseen: list[Detections]
         **evaluate(estimator, unseen, truth).compute(),
         "scored": reliability(estimator, unseen, truth, counting_pairs, "scored"),
         "scored_every": reliability(estimator, unseen, truth, counting_pairs, "every"),
-        "listed": reliability(estimator, unseen, truth, listed_pairs, "every"),
+        "listed": reliability(estimator, unseen, truth, every_pair, "every", listed=True),
     }
 
 
@@ -102,9 +113,8 @@ def run(folder: Path, data: Path) -> None:
     """Measure what is not measured yet."""
     results = RunFolder(folder, {"data": data.name, "photos": list(PHOTOS), "seed": 0})
     there = {(result["learned_from"], result["photos"]) for result in results.results()}
-    labels = read_counts(data / "instances_train.json.gz")
-    train = list(read_detections(data / "detections_yolov4tiny_train.json.gz"))
-    validation = list(read_detections(data / "detections_yolov4tiny_val.json.gz"))
+    labels, train = training_part(data)
+    validation = list(read_detections(data / "detections_picodet_val.json.gz"))
     truth = read_counts(data / "instances_val.json.gz")
     for photos in PHOTOS:
         if ("first", photos) not in there:
@@ -116,6 +126,19 @@ def run(folder: Path, data: Path) -> None:
         print(f"learning from {HALF}", file=sys.stderr)
         found = measure(train, halves[0], train, halves[1])
         results.append([{"learned_from": HALF, "photos": len(halves[0]), **found}])
+
+
+def training_part(data: Path) -> tuple[TrueCounts, list[Detections]]:
+    """Return the labels and detections of the training photos without the package's sample photos."""
+    labels = read_counts(data / "instances_train.json.gz")
+    labels = labels.only(image_id for image_id in labels.counts if image_id not in SAMPLE_PHOTOS)
+    return labels, list(read_detections(data / "detections_picodet_train.json.gz"))
+
+
+def ship(data: Path) -> None:
+    """Fit the estimator that ships with the package."""
+    labels, train = training_part(data)
+    CountEstimator().fit(train, labels).save(SHIPPED_ESTIMATOR)
 
 
 def split(labels: TrueCounts) -> list[TrueCounts]:
@@ -147,12 +170,18 @@ def table(folder: Path) -> None:
         cells = " | ".join(f"{figure:.3f}" for figure in figures)
         print(f"| {known} | {cells} |")
     for kind in ("scored", "listed"):
-        print(f"\n{kind}\n\n| labelled photos | all | 0 | 1 | 2-4 | 5+ | mean width | exact | MAE |")
-        print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+        print(
+            f"\n{kind}\n\n| labelled photos | all | 0 | 1 | 2 to 4 | 5 and more | width at 1 | at 2 to 4 | exact | MAE |"
+        )
+        print("|---:|" + "---:|" * 9)
         for result in results:
             found = result[kind]
-            held = [found["coverage90"][group] for group in ("all", "0", "1", "2-4", "5+")]
-            cells = " | ".join(f"{figure:.3f}" for figure in (*held, found["mean_width"], found["exact"], found["mae"]))
+            held = [
+                found["coverage90"],
+                *(found["coverage90_by_predicted_count"].get(group, np.nan) for group in GROUPS),
+            ]
+            wide = [found["width90_by_predicted_count"].get(group, np.nan) for group in ("1", "2-4")]
+            cells = " | ".join(f"{figure:.3f}" for figure in (*held, *wide, found["exact"], found["mae"]))
             print(f"| {result['photos']:,} | {cells} |")
 
 
@@ -175,7 +204,7 @@ def draw_learning_curve(path: Path, results: list[dict[str, Any]]) -> None:
 
 
 def draw_reliability(path: Path, result: dict[str, Any]) -> None:
-    """Draw how often counts are right over what they were given, and what intervals hold by true count."""
+    """Draw how often counts are right over their probability, and what intervals hold by predicted count."""
     kinds = (("scored", "pairs of the benchmark", BLUE), ("listed", "all that tallybox count lists", GREEN))
     with picture(path, 9, 3.6) as figure:
         left, right = figure.subplots(1, 2)
@@ -183,30 +212,34 @@ def draw_reliability(path: Path, result: dict[str, Any]) -> None:
         for key, name, colour in kinds:
             bins = {name: np.array(values) for name, values in result[key]["bins"].items()}
             enough = bins["number"] >= 20
-            x, y = (bins[side][enough] / bins["number"][enough] for side in ("said", "right"))
+            x, y = (bins[side][enough] / bins["number"][enough] for side in ("probability", "right"))
             spread = np.sqrt(y * (1 - y) / bins["number"][enough])
             left.errorbar(x, y, spread, fmt="o-", color=colour, ms=4, lw=1, capsize=2, label=name)
         left.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the most probable count", ylabel="share right")
         left.legend(loc="lower right")
-        groups = ("all", "0", "1", "2-4", "5+")
         for shift, (key, _, colour) in zip((-0.18, 0.18), kinds, strict=True):
-            heights = [result[key]["coverage90"][group] for group in groups]
-            bars = right.bar(np.arange(len(groups)) + shift, heights, 0.34, color=colour)
+            by_count = result[key]["coverage90_by_predicted_count"]
+            heights = [result[key]["coverage90"], *(by_count[group] for group in GROUPS)]
+            bars = right.bar(np.arange(len(heights)) + shift, heights, 0.34, color=colour)
             right.bar_label(bars, fmt="%.2f", fontsize=7)
         right.axhline(0.9, color=PURPLE, lw=0.8)
-        right.set(ylim=(0.5, 1), xticks=range(len(groups)), xlabel="true count", ylabel="held by 90 % intervals")
-        right.set_xticklabels(groups)
+        right.set(
+            ylim=(0.5, 1), xticks=range(1 + len(GROUPS)), xlabel="predicted count", ylabel="held by 90 % intervals"
+        )
+        right.set_xticklabels(("all", *GROUPS))
 
 
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "draw", "table"])
+    parser.add_argument("what", choices=["run", "draw", "table", "ship"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-count"))
     given = parser.parse_args()
     if given.what == "run":
         run(given.folder, given.data)
+    elif given.what == "ship":
+        ship(given.data)
     elif given.what == "draw":
         draw(given.folder)
     else:

@@ -47,7 +47,7 @@ def estimator(tmp_path):
 
 
 def test_fit_then_evaluate_then_count(tmp_path, monkeypatch, detections, labels):
-    monkeypatch.setattr(training, "LEAST_STEPS", 20)
+    monkeypatch.setattr(training, "MIN_STEPS", 20)
     out = tmp_path / "new" / "own.estimator"
     fitted = run("fit", detections, labels, "--out", out, "--json")
     assert fitted.exit_code == 0, fitted.output

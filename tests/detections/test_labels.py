@@ -97,3 +97,42 @@ def test_the_first_images_are_those_with_the_lowest_ids():
     labels = TrueCounts({30: {1: 1}, 4: {1: 2}, "a": {}, 100: {}})
     assert list(labels.first_images(2).counts) == [4, 30]
     assert len(labels.first_images(9)) == 4
+
+
+def test_images_named_after_their_files_find_the_labels_of_these_files():
+    names = {1: "a.jpg", 2: "val/b.jpg", 3: "x/c.jpg", 4: "y/c.jpg"}
+    labels = TrueCounts({number: {18: number} for number in names}, file_names=names)
+    images = [image_with({18: 0.5}, name) for name in ("a.jpg", "b.jpg", "y/c.jpg", "c.jpg", "other/x/c.jpg")]
+    assert answers(counting_pairs(labelled_detections(images, labels), labels)) == [
+        (1, 18, 1),
+        (2, 18, 2),
+        (4, 18, 4),
+        (3, 18, 3),  # without boxes: c.jpg may be either, and so is no label of it
+    ]
+    below = [image_with({18: 0.5}, name) for name in ("photos/a.jpg", "photos/val/b.jpg")]
+    found = list(labelled_detections(below, labels))
+    assert [(image.image_id, len(image)) for image in found] == [(1, 1), (2, 1), (3, 0), (4, 0)]
+
+
+def test_the_same_photo_under_two_names_is_an_error():
+    labels = TrueCounts({1: {18: 1}}, file_names={1: "a.jpg"})
+    with pytest.raises(InputError, match="image 1 must come once, but came again"):
+        list(labelled_detections([image_with({18: 0.5}, "a.jpg"), image_with({18: 0.5}, "b/a.jpg")], labels))
+
+
+def test_labels_take_the_ids_that_a_detector_gives_to_their_names():
+    labels = TrueCounts(
+        {7: {1: 3, 2: 5}}, categories={1: "Apple", 2: "pear", 3: "fig"}, unknown=frozenset({(7, 3), (7, 2)})
+    )
+    found = labels.with_categories_of({0: "fig", 1: "cup", 2: "apple"})
+    assert found.counts == {7: {2: 3}}
+    assert found.categories == {0: "fig", 2: "apple"}
+    assert found.unknown == {(7, 0)}
+    with pytest.raises(InputError, match=r"such as 'cup', but got \['Apple', 'fig', 'pear'\]"):
+        labels.with_categories_of({0: "cup"})
+
+
+def test_labels_by_ids_get_the_detectors_names():
+    assert TrueCounts({7: {1: 3}}).with_categories_of({1: "cup", 2: "fig"}).categories == {1: "cup", 2: "fig"}
+    with pytest.raises(InputError, match="must be among the 1 of the detections, but got 1"):
+        TrueCounts({7: {1: 3}}).with_categories_of({0: "cup"})

@@ -37,8 +37,9 @@ def test_sums_of_parts_are_the_sums_of_the_whole(rows, cut):
     parts = [CategorySums.of(categories[s], counts[s], truth[s]) for s in (slice(cut), slice(cut, None))]
     assert parts[0] + parts[1] == CategorySums.of(categories, counts, truth)
     lows, highs = counts - 1, counts + 2
-    covered = [CoverageSums.of(lows[s], highs[s], truth[s]) for s in (slice(cut), slice(cut, None))]
-    assert covered[0] + covered[1] == CoverageSums.of(lows, highs, truth)
+    halves = (slice(cut), slice(cut, None))
+    covered = [CoverageSums.of(lows[s], highs[s], truth[s], grouped_by=counts[s]) for s in halves]
+    assert covered[0] + covered[1] == CoverageSums.of(lows, highs, truth, grouped_by=counts)
 
 
 @given(triples)
@@ -54,14 +55,20 @@ def test_mrmse_is_the_mean_over_categories_of_a_dense_table(rows):
     assert found["mrmse_nz"] == pytest.approx(np.mean(shown)) if shown else math.isnan(found["mrmse_nz"])
 
 
-def test_coverage_is_told_apart_by_the_true_count():
-    found = CoverageSums.of([0, 1, 2, 3, 9], [0, 1, 3, 3, 9], [0, 1, 2, 4, 8]).compute()
-    assert found == {"all": 0.6, "0": 1.0, "1": 1.0, "2-4": 0.5, "5+": 0.0}
+def test_coverage_and_width_are_told_apart_by_the_true_or_the_predicted_count():
+    lows, highs, truth = [0, 1, 2, 3, 9], [0, 1, 3, 3, 9], [0, 1, 2, 4, 8]
+    by_truth = CoverageSums.of(lows, highs, truth, grouped_by=truth)
+    assert by_truth.coverage() == 0.6
+    assert by_truth.coverage_by_group() == {"0": 1.0, "1": 1.0, "2-4": 0.5, "5+": 0.0}
+    by_prediction = CoverageSums.of(lows, highs, truth, grouped_by=[0, 0, 2, 3, 9])
+    assert by_prediction.coverage_by_group() == {"0": 1.0, "2-4": 0.5, "5+": 0.0}
+    assert by_prediction.width_by_group() == {"0": 0.0, "2-4": 0.5, "5+": 0.0}
 
 
 def test_no_pairs_have_no_figures():
     assert all(math.isnan(value) for value in CountSums().compute().values())
-    assert math.isnan(CoverageSums().compute()["all"])
+    assert math.isnan(CoverageSums().coverage())
+    assert CoverageSums().coverage_by_group() == CoverageSums().width_by_group() == {}
 
 
 @pytest.mark.parametrize(

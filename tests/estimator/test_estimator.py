@@ -19,7 +19,7 @@ def estimator() -> CountEstimator:
 
 @pytest.fixture
 def few_steps(monkeypatch):
-    monkeypatch.setattr(training, "LEAST_STEPS", 40)
+    monkeypatch.setattr(training, "MIN_STEPS", 40)
 
 
 @pytest.fixture(scope="module")
@@ -33,31 +33,61 @@ def test_it_counts_unseen_photos_better_than_the_nms_it_stores(estimator, unseen
     truth = np.array([pair.true_count for pair in pairs])
     index = np.array([pair.detections.image_id for pair in pairs])
     categories = np.array([pair.category_id for pair in pairs])
-    answered = estimator.answer(photos, index, categories, prior="scored")
+    found = estimator.predict_arrays(photos, index, categories, prior="scored")
     nms = estimator.fitted.baselines["nms"]["exact"].counts(pairs)
-    assert (answered.counts == truth).mean() > (nms == truth).mean() - 0.02
-    assert np.abs(answered.medians - truth).mean() < 1
-    held = (answered.lows <= truth) & (truth <= answered.highs)
+    assert (found.most_probable == truth).mean() > (nms == truth).mean() - 0.02
+    assert np.abs(found.counts - truth).mean() < 1
+    held = (found.lows <= truth) & (truth <= found.highs)
     assert held.mean() > 0.75
 
 
 def test_a_prediction_is_a_distribution_with_its_numbers(estimator, unseen):
-    for predictions in estimator.predict(unseen[0][:10]):
-        for said in predictions.values():
-            assert said.probabilities.sum() == pytest.approx(1)
-            assert said.low <= said.count <= said.high
-            assert said.count == said.probabilities.argmax() or said.at_least
+    for predictions in estimator.predict_many(unseen[0][:10]):
+        for found in predictions.values():
+            assert found.probabilities.sum() == pytest.approx(1)
+            assert found.low <= found.count <= found.high
+            assert found.most_probable == found.probabilities.argmax() or found.most_probable >= 6
+            assert found.at_least or found.probabilities[: found.count].sum() < 0.5
+            assert found.at_least or found.probabilities[: found.count + 1].sum() >= 0.5 - 1e-9
 
 
 def test_one_image_or_many_give_the_same(estimator, unseen):
     photos = unseen[0][:5]
-    many = estimator.predict(photos)
-    assert [list(said) for said in many] == [sorted(k for k, s in p.best_scores().items() if s > 0.05) for p in photos]
-    for photo, said in zip(photos, many, strict=True):
+    many = estimator.predict_many(photos)
+    for photo, found in zip(photos, many, strict=True):
         alone = estimator.predict(photo)
+        assert list(alone) == list(found)
         for category, one in alone.items():
-            np.testing.assert_allclose(one.probabilities, said[category].probabilities, atol=1e-5)
-    assert estimator.predict([]) == []
+            np.testing.assert_allclose(one.probabilities, found[category].probabilities, atol=1e-5)
+    assert estimator.predict_many([]) == []
+
+
+def test_listed_are_the_categories_that_are_there_with_a_probability_of_more_than_a_tenth(estimator, unseen):
+    for photo in unseen[0][:10]:
+        every = estimator.predict(photo, sorted(photo.best_scores()))
+        listed = estimator.predict(photo)
+        assert list(listed) == [key for key, found in every.items() if found.probability_of_any > 0.1]
+        assert {found.count for key, found in every.items() if key not in listed} <= {0}
+
+
+def test_one_image_and_several_have_methods_of_their_own(estimator, unseen):
+    with pytest.raises(InputTypeError, match="call predict_many for several"):
+        estimator.predict(unseen[0][:2])
+    with pytest.raises(InputTypeError, match="call predict"):
+        estimator.predict_many(unseen[0][0])
+
+
+def test_an_untrained_estimator_counts_what_the_scores_say_and_marks_it():
+    untrained = CountEstimator.untrained({7: "apple"})
+    boxes = [[0, 0, 10, 10], [0, 0, 10, 10], [50, 0, 60, 10], [90, 0, 99, 10]]
+    image = Detections(boxes, [0.99, 0.98, 0.97, 0.04], [7] * 4)
+    found = untrained.predict(image)["apple"]
+    assert (found.count, found.calibrated, found.to_dict()["calibrated"]) == (2, False, False)
+    assert found.expected == pytest.approx(2, abs=0.1)
+    assert not untrained.is_calibrated
+    assert untrained.predict(Detections.empty()) == {}
+    with pytest.raises(TallyboxError, match="must learn before it is saved"):
+        untrained.save("nowhere")
 
 
 def test_an_image_without_detections_counts_0_with_its_interval(estimator):
@@ -65,13 +95,17 @@ def test_an_image_without_detections_counts_0_with_its_interval(estimator):
     (said,) = estimator.predict(Detections.empty(), ["dog"]).values()
     assert (said.count, said.low) == (0, 0)
     assert said.expected < 0.5
-    assert estimator.predict([Detections.empty(), Detections.empty()], [18])[1][18].count == 0
+    assert estimator.predict_many([Detections.empty(), Detections.empty()], [18])[1][18].count == 0
 
 
 def test_a_category_is_asked_for_by_name_or_id(estimator, unseen):
     photo = unseen[0][0]
     by_name, by_id = estimator.predict(photo, ["dog"]), estimator.predict(photo, [18])
     assert list(by_name) == list(by_id) == [18]
+    assert by_name["dog"] is by_name[18]
+    assert list(by_name.by_name()) == ["dog"]
+    with pytest.raises(KeyError):
+        by_name["cat"]
     with pytest.raises(
         InputError, match=r"category must be one of the 6 known names, but got 'dogg'; did you mean 'dog'\?"
     ):

@@ -14,7 +14,7 @@ from tallybox.estimator.questions import ask
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch):
-    monkeypatch.setattr(training, "LEAST_STEPS", 10)
+    monkeypatch.setattr(training, "MIN_STEPS", 10)
 
 
 def fitted(proposals: int, max_objects: int | None = None):
@@ -46,7 +46,7 @@ def test_categories_without_labels_share_one_row():
     assert category_rows((2, 5, 9), np.array([5, 1, 9, 10, 2])).tolist() == [2, 0, 3, 0, 1]
 
 
-def trained(monkeypatch, untelling: int):
+def trained(monkeypatch, too_few_below: int):
     losses = iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0])
     seen = []
 
@@ -55,7 +55,7 @@ def trained(monkeypatch, untelling: int):
         return next(losses)
 
     monkeypatch.setattr(training, "held_out_loss", loss)
-    monkeypatch.setattr(training, "UNTELLING_PAIRS", untelling)
+    monkeypatch.setattr(training, "MIN_PAIRS_TO_STOP_EARLY", too_few_below)
     photos, labels = made_up_photos(8, seed=2)
     pairs = list(counting_pairs(photos, labels))
     questions = ask(
@@ -72,12 +72,12 @@ def trained(monkeypatch, untelling: int):
 
 
 def test_learning_stops_by_itself_and_keeps_the_best(monkeypatch):
-    model, seen = trained(monkeypatch, untelling=0)
+    model, seen = trained(monkeypatch, too_few_below=0)
     assert len(seen) == 6  # in the second half, a quarter of the epochs without a better one is enough
     assert torch.equal(model.from_component.weight, seen[1])
 
 
 def test_too_few_pairs_do_not_stop_the_learning(monkeypatch):
-    model, seen = trained(monkeypatch, untelling=1000)
+    model, seen = trained(monkeypatch, too_few_below=1000)
     assert len(seen) == 8
     assert torch.equal(model.from_component.weight, seen[-1])

@@ -44,13 +44,13 @@ def test_nothing_is_counted_where_the_count_is_0():
 
 
 def test_a_count_beyond_what_the_boxes_show_points_at_no_faint_box():
-    overlooked = CountPrediction(5, 5.0, 5, 2, 9, False, np.full(6, 1 / 6))
+    overlooked = CountPrediction(5, 5, 5.0, 2, 9, 0, np.full(6, 1 / 6))
     explanation = CountExplanation(overlooked, np.arange(3), np.array([0.9, 0.05, 0.6], np.float32), ())
     assert merged_into(explanation).tolist() == [0, -1, 2]
 
 
 def test_the_papers_component_is_grouped_by_overlap(monkeypatch):
-    monkeypatch.setattr(training, "LEAST_STEPS", 20)
+    monkeypatch.setattr(training, "MIN_STEPS", 20)
     estimator = CountEstimator("paper", members=2).fit(*made_up_photos(12, seed=3))
     explanation = estimator.explain(three_objects_found_twice())[18]
     assert standing_for(explanation).shape == (7, 7)

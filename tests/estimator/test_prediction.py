@@ -2,42 +2,86 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tallybox.estimator.calibration import interval_levels, learn_prevalence
-from tallybox.estimator.prediction import IntervalLevels, interval, read_off, with_tail
+from tallybox.estimator.calibration import interval_masses, learn_prevalence
+from tallybox.estimator.prediction import (
+    IntervalMasses,
+    groups_of,
+    intervals,
+    masses_needed,
+    medians_of,
+    summarise,
+    write_out_tail,
+)
+from tallybox.estimator.questions import SUMMARY
 
-EVEN = IntervalLevels(0.1, 0.1, 0.1, 0.1)
+EVEN = IntervalMasses(0.85, 0.85, 0.85, 0.85)
+NONE = np.zeros(1)
 
 
-def test_mode_median_mean_and_interval_of_a_distribution():
-    (said,) = read_off(np.array([[0.02, 0.4, 0.28, 0.3]]), np.array([0.0]), EVEN).each()
-    assert (said.count, said.median, said.low, said.high, said.at_least) == (1, 2, 1, 3, 0)
-    assert said.expected == pytest.approx(0.4 + 0.56 + 0.9)
+def test_median_mode_mean_and_interval_of_a_distribution():
+    (found,) = summarise(np.array([[0.02, 0.4, 0.28, 0.3]]), NONE, EVEN).each()
+    assert (found.count, found.most_probable, found.low, found.high, found.at_least) == (2, 1, 1, 3, 0)
+    assert found.expected == pytest.approx(0.4 + 0.56 + 0.9)
+    assert found.probability_of_any == pytest.approx(0.98)
 
 
-def test_counts_beyond_the_largest_are_counted_and_said_to_be_at_least():
-    (said,) = read_off(np.array([[0.0, 0.1, 0.9]]), np.array([5.3]), EVEN).each()
-    assert said.at_least == 2
-    assert said.count == 2 + 5
-    assert said.said == "at least 2, about 7"
-    assert said.expected == pytest.approx(0.1 + 0.9 * (2 + 5.3))
-    assert said.high > said.median >= 2
-    assert said.to_dict()["at_least"] == 2
+def test_the_median_is_the_answer_where_the_most_probable_count_is_far_from_the_mean():
+    """Two clear ties, one chance in three that none is a tie: 0 is the most probable count, and 2 the answer."""
+    (found,) = summarise(np.array([[0.34, 0.1, 0.3, 0.26]]), NONE, EVEN).each()
+    assert (found.most_probable, found.count) == (0, 2)
+
+
+def test_counts_beyond_the_largest_go_by_the_boxes_and_are_at_least_that():
+    (found,) = summarise(np.array([[0.0, 0.1, 0.9]]), np.array([5.3]), EVEN).each()
+    assert found.at_least == 2
+    assert found.most_probable == 2 + 5
+    assert 2 < found.count < 8
+    assert str(found) == f"at least 2, about {found.count}"
+    assert found.expected == pytest.approx(0.1 + 0.9 * (2 + 5.3))
+    assert found.high > found.count
+    assert found.to_dict()["at_least"] == 2
 
 
 def test_the_tail_keeps_all_probability_and_its_mean():
     probabilities = np.array([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])
-    tail = with_tail(probabilities, np.array([3.0, 0.2]))
+    tail = write_out_tail(probabilities, np.array([3.0, 0.2]))
     np.testing.assert_allclose(tail.sum(1), 1)
     assert tail[0, 2:] @ np.arange(tail.shape[1] - 2) == pytest.approx(0.5 * 3, rel=0.02)
 
 
-def test_an_interval_holds_the_most_probable_count_whatever_the_levels():
-    low, high = interval(np.array([[0.2, 0.5, 0.3]]), IntervalLevels(1, 1, 1, 1))
-    assert (low[0], high[0]) == (1, 1)
+distributions = st.lists(st.integers(0, 50), min_size=2, max_size=12).filter(any)
 
 
-def poisson_answers(random, pairs):
+@given(distributions, st.floats(0, 1))
+def test_an_interval_grows_from_the_median_until_it_holds_enough(weights, mass):
+    p = np.array([weights]) / sum(weights)
+    medians = medians_of(p)
+    (low,), (high,) = intervals(p, medians, np.array([mass]))
+    assert low <= medians[0] <= high
+    assert p[0, low : high + 1].sum() >= mass - 1e-9
+    if low < high:  # without the less probable of its ends it would hold too little
+        ends = [end for end in (low, high) if end != medians[0]]
+        shorter = p[0, low : high + 1].sum() - min(p[0, end] for end in ends)
+        assert shorter < mass + 1e-9
+
+
+@given(distributions, st.integers(0, 14))
+def test_the_mass_that_is_needed_is_where_the_interval_begins_to_hold_a_count(weights, count):
+    p = np.array([weights]) / sum(weights)
+    medians, truth = medians_of(p), np.array([count])
+    (needed,) = masses_needed(p, medians, truth)
+    if count >= p.shape[1]:
+        assert needed == np.inf
+        return
+    for mass, holds in ((needed - 1e-6, False), (needed + 1e-6, True)):
+        (low,), (high,) = intervals(p, medians, np.array([mass]))
+        assert (low <= count <= high) == (holds or count == medians[0])
+
+
+def poisson_predictions(random, pairs):
     """Distributions as they are, of counts drawn from them."""
     rates = random.choice([0.05, 0.5, 1.5, 4.0, 9.0], pairs, p=[0.35, 0.2, 0.2, 0.15, 0.1])
     counts = np.arange(21)
@@ -48,21 +92,45 @@ def poisson_answers(random, pairs):
     return table, truth
 
 
-def test_intervals_hold_nine_of_ten_on_unseen_pairs_and_enough_of_each_group():
+@pytest.mark.parametrize("sharper", [1.0, 2.0], ids=["calibrated", "overconfident"])
+def test_intervals_hold_nine_of_ten_unseen_pairs_whatever_is_predicted(sharper):
     random = np.random.default_rng(0)
-    table, truth = poisson_answers(random, 4000)
-    levels = interval_levels(table, np.zeros(len(table)), truth)
-    unseen, unseen_truth = poisson_answers(random, 4000)
-    low, high = interval(with_tail(unseen, np.zeros(len(unseen))), levels)
-    held = (low <= unseen_truth) & (unseen_truth <= high)
-    assert held.mean() == pytest.approx(0.9, abs=0.025)
-    for least, most in ((1, 1), (2, 4), (5, 99)):
-        assert held[(unseen_truth >= least) & (unseen_truth <= most)].mean() > 0.8
+
+    def predicted(pairs):
+        table, truth = poisson_predictions(random, pairs)
+        table = table**sharper
+        return table / table.sum(1, keepdims=True), truth
+
+    table, truth = predicted(6000)
+    masses = interval_masses(table, np.zeros(len(table)), truth)
+    unseen, unseen_truth = predicted(6000)
+    found = summarise(unseen, np.zeros(len(unseen)), masses)
+    held = (found.lows <= unseen_truth) & (unseen_truth <= found.highs)
+    assert held.mean() == pytest.approx(0.9, abs=0.06)  # whole counts: an interval may hold more than it must
+    for group in range(4):
+        assert 0.87 < held[groups_of(found.counts) == group].mean() < 0.99
+    if sharper > 1:  # an interval of 90 % of an overconfident distribution would hold too little
+        naive = summarise(unseen, np.zeros(len(unseen)), IntervalMasses(0.9, 0.9, 0.9, 0.9))
+        held = (naive.lows <= unseen_truth) & (unseen_truth <= naive.highs)
+        assert held[naive.counts >= 2].mean() < 0.87
 
 
-def test_few_pairs_still_give_levels():
-    levels = interval_levels(np.array([[0.5, 0.5], [0.1, 0.9]]), np.zeros(2), np.array([0, 1]))
-    assert all(0 <= level <= 1 for level in levels)
+def test_a_group_with_few_pairs_is_calibrated_with_all():
+    random = np.random.default_rng(3)
+    table, truth = poisson_predictions(random, 300)
+    few = medians_of(table) < 5
+    masses = interval_masses(table[few], np.zeros(few.sum()), truth[few])
+    needed = masses_needed(table[few], medians_of(table[few]), truth[few])
+    assert masses.many == pytest.approx(np.sort(needed)[int(np.ceil(0.9 * (len(needed) + 1))) - 1], abs=1e-6)
+    assert masses.many != pytest.approx(masses.zero, abs=1e-3)  # of which there are enough
+
+
+def test_without_enough_pairs_to_learn_from_intervals_are_as_wide_as_can_be():
+    for pairs in (0, 5):
+        table = np.full((pairs, 4), 0.25)
+        masses = interval_masses(table, np.zeros(pairs), np.zeros(pairs, np.int64))
+        (found,) = summarise(np.array([[0.9, 0.05, 0.04, 0.01]]), NONE, masses).each()
+        assert (found.low, found.high) == (0, 3)
 
 
 def test_prevalence_takes_back_what_choosing_pairs_by_the_truth_suggests():
@@ -70,23 +138,29 @@ def test_prevalence_takes_back_what_choosing_pairs_by_the_truth_suggests():
     score = random.uniform(0.01, 0.99, 2000)
     present = random.uniform(size=2000) < score**2
     believed = np.column_stack((1 - np.full(2000, 0.9), np.full(2000, 0.9)))  # always "there"
-    prevalence = learn_prevalence(believed, score, present, unseen=0.002)
-    mended = prevalence.apply(believed, score)
+    summary = np.zeros((2000, SUMMARY))
+    prevalence = learn_prevalence(believed, score, summary, present, unseen=0.002)
+    mended = prevalence.apply(believed, score, summary)
     np.testing.assert_allclose(mended.sum(1), 1)
     assert 1 - mended[score < 0.2, 0].mean() < 0.15
     assert 1 - mended[score > 0.9, 0].mean() > 0.75
-    assert prevalence.apply(believed[:1], np.zeros(1))[0, 0] == pytest.approx(0.998)
+    assert prevalence.apply(believed[:1], np.zeros(1), summary[:1])[0, 0] == pytest.approx(0.998)
 
 
 def test_prevalence_stays_finite_where_scores_separate_perfectly():
     score = np.array([0.1, 0.2, 0.8, 0.9])
     believed = np.column_stack((1 - score, score))
-    mended = learn_prevalence(believed, score, score > 0.5, unseen=0.01).apply(believed, score)
+    summary = np.zeros((4, SUMMARY))
+    mended = learn_prevalence(believed, score, summary, score > 0.5, unseen=0.01).apply(believed, score, summary)
     assert np.isfinite(mended).all()
     assert (mended >= 0).all()
 
 
-def test_without_a_pair_to_learn_from_intervals_are_as_wide_as_can_be():
-    levels = interval_levels(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
-    low, high = interval(np.array([[0.9, 0.05, 0.04, 0.01]]), levels)
-    assert (low[0], high[0]) == (0, 3)
+def test_prevalence_uses_what_the_summary_tells():
+    random = np.random.default_rng(2)
+    summary = random.normal(3, 2, (3000, SUMMARY))
+    present = summary[:, 5] + random.normal(0, 0.5, 3000) > 3
+    believed, score = np.full((3000, 2), 0.5), np.full(3000, 0.5)
+    prevalence = learn_prevalence(believed, score, summary, present, unseen=0.01)
+    chance = 1 - prevalence.apply(believed, score, summary)[:, 0]
+    assert ((chance > 0.5) == present).mean() > 0.85

@@ -33,7 +33,7 @@ def changed(path, change):
 def test_what_is_loaded_counts_exactly_as_what_was_saved(file):
     photos = made_up_photos(10, seed=8)[0]
     loaded = CountEstimator.load(file)
-    for one, other in zip(small_estimator().predict(photos), loaded.predict(photos), strict=True):
+    for one, other in zip(small_estimator().predict_many(photos), loaded.predict_many(photos), strict=True):
         assert one.keys() == other.keys()
         for category, said in one.items():
             np.testing.assert_array_equal(said.probabilities, other[category].probabilities)

@@ -18,7 +18,7 @@ def test_jobs_counted_together_are_answered_as_alone():
     jobs.append(CountJob(tuple(PHOTOS[:3]), (17,)))
     jobs.append(CountJob((), None))
     for job, answers in zip(jobs, count_jobs(small_estimator(), jobs), strict=True):
-        alone = small_estimator().predict(list(job.images), job.category_ids)
+        alone = small_estimator().predict_many(job.images, job.category_ids)
         assert len(answers) == len(alone)
         for said, expected in zip(answers, alone, strict=True):
             assert {key: one.count for key, one in said.items()} == {key: one.count for key, one in expected.items()}

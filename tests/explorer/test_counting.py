@@ -48,7 +48,7 @@ def test_an_estimate_is_shown_with_what_predict_and_explain_say(component, monke
     if component == "presence":
         estimator = small_estimator()
     else:
-        monkeypatch.setattr(training, "LEAST_STEPS", 20)
+        monkeypatch.setattr(training, "MIN_STEPS", 20)
         estimator = CountEstimator("paper", members=2).fit(*made_up_photos(20, seed=3))
     for category_id, explanation in estimator.explain(PHOTO).items():
         counting = json.loads(json.dumps(counting_of_estimate(estimator, PHOTO, category_id, explanation)))

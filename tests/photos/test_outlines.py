@@ -9,7 +9,7 @@ from tests.support.photos import embedded_detector, embedded_estimator, gradient
 
 
 @pytest.fixture(scope="module")
-def bus():
+def riders():
     photo = read_photo(sample_photos()[1])
     image = embedded_detector().detect([photo])[0]
     estimator = embedded_estimator()
@@ -17,14 +17,14 @@ def bus():
     return photo, image, explained
 
 
-def test_each_counted_object_has_a_colour_that_its_duplicates_share(bus):
-    _, image, explained = bus
+def test_each_counted_object_has_a_colour_that_its_duplicates_share(riders):
+    _, image, explained = riders
     outlines = outlines_of(image, explained)
     counted = [outline for outline in outlines if outline.is_counted]
-    assert sorted((outline.name, outline.number) for outline in counted) == [
-        ("bus", 1),
-        *(("person", number) for number in range(1, explained["person"].prediction.count + 1)),
-    ]
+    assert sorted((outline.name, outline.number) for outline in counted) == sorted(
+        (name, number) for name, one in explained.items() for number in range(1, one.prediction.count + 1)
+    )
+    assert {"horse", "person"} <= {outline.name for outline in counted}
     colours = {(outline.name, outline.number): outline.colour for outline in counted}
     assert len(set(colours.values())) == len(colours)
     assert set(colours.values()) <= set(COLOURS)
@@ -33,8 +33,8 @@ def test_each_counted_object_has_a_colour_that_its_duplicates_share(bus):
     assert all(outline.colour == colours[outline.name, outline.number] for outline in duplicates)
 
 
-def test_the_picture_shows_the_colours_and_keeps_the_rest(bus):
-    photo, image, explained = bus
+def test_the_picture_shows_the_colours_and_keeps_the_rest(riders):
+    photo, image, explained = riders
     picture = np.asarray(draw_counts(photo, image, explained)).astype(int)
     original = np.asarray(photo.image).astype(int)
     assert picture.shape[1] == original.shape[1]
@@ -42,20 +42,20 @@ def test_the_picture_shows_the_colours_and_keeps_the_rest(bus):
     for outline in outlines_of(image, explained):
         if outline.is_counted:
             x1, y1, _, y2 = (int(corner) for corner in outline.corners)
-            edge = picture[(y1 + y2) // 2, x1 : x1 + 4]
-            assert np.abs(edge - list(bytes.fromhex(outline.colour[1:]))).sum(1).min() < 30
+            edge = picture[y1:y2, x1 : x1 + 4].reshape(-1, 3)  # boxes that cross it may cover a part
+            assert (np.abs(edge - list(bytes.fromhex(outline.colour[1:]))).sum(1) < 30).mean() > 0.1
     unchanged = np.abs(picture[: len(original)] - original).sum(2) == 0
     assert unchanged.mean() > 0.6
 
 
-def test_nothing_counted_is_said(bus):
+def test_nothing_counted_is_said(riders):
     photo = Photo(gradient(320, 200), (320, 200))
-    _, image, _ = bus
+    _, image, _ = riders
     assert draw_counts(photo, image, {}).size[0] == 320
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5000, 3), (12, 3000)])
-def test_any_shape_can_be_drawn(tmp_path, bus, size):
+def test_any_shape_can_be_drawn(tmp_path, riders, size):
     photo = Photo(gradient(*size), size)
     image = embedded_detector().detect([photo])[0]
     estimator = embedded_estimator()

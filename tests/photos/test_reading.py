@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tallybox import Detections
 from tallybox.errors import InputError
-from tallybox.photos.reading import detect_in_batches
+from tallybox.photos.reading import detect_each
 from tallybox.photos.sources import find_sources
 from tests.support.photos import gradient
 
@@ -59,14 +57,23 @@ def test_what_is_not_there_is_one_line(folder):
             find_sources([given])
 
 
-def test_batches_come_in_order_and_failures_are_left_out(folder):
+def test_batches_come_in_order_and_failures_keep_their_places(folder):
     (folder / "broken.jpg").write_bytes(b"\xff\xd8broken")
     paths = [folder / "a.JPEG", folder / "broken.jpg", folder / "b.png", folder / "c.jpg", folder / "gone.jpg"]
-    failures: list[Path] = []
     detector = Recorder()
-    found = list(detect_in_batches(paths, detector, on_failure=lambda path, _: failures.append(path), batch=2))
-    assert [image.image_id for batch in found for image in batch] == [str(paths[0]), str(paths[2]), str(paths[3])]
-    assert failures == [paths[1], paths[4]]
+    found = [photo for batch in detect_each(paths, detector, batch=2) for photo in batch]
+    assert [photo.path for photo in found] == paths
+    images = [photo.detections for photo in found]
+    assert [None if image is None else image.image_id for image in images] == [
+        str(paths[0]),
+        None,
+        str(paths[2]),
+        str(paths[3]),
+        None,
+    ]
+    for photo in found:
+        assert (photo.error is None) == (photo.detections is not None)
+        assert photo.error is None or str(photo.path) in str(photo.error)
     assert detector.batches == [1, 2]
 
 
@@ -78,6 +85,6 @@ def test_photos_are_read_only_a_batch_ahead(folder):
             asked.append(number)
             yield folder / "b.png"
 
-    stream = detect_in_batches(paths(), Recorder(), on_failure=lambda *_: None, batch=2)
+    stream = detect_each(paths(), Recorder(), batch=2)
     next(stream)
     assert len(asked) <= 6

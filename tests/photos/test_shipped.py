@@ -25,7 +25,7 @@ def test_the_card_says_what_evaluating_gives():
     folder = data_folder("coco-count")
     found = evaluate(
         embedded_estimator(),
-        read_detections(folder / "detections_yolov4tiny_val.json.gz"),
+        read_detections(folder / "detections_picodet_val.json.gz"),
         read_counts(folder / "instances_val.json.gz"),
     ).compute()
     card = CARD.read_text()
@@ -38,3 +38,6 @@ def test_the_card_says_what_evaluating_gives():
         assert said is not None
         assert [f"{found[name][metric]:.3f}" for metric in ("exact", "mae", "rmse")] == list(said.groups())
     assert f"hold {found['coverage90']:.3f}" in card
+    for figures in ("coverage90_by_predicted_count", "width90_by_predicted_count"):
+        assert " | ".join(f"{figure:.3f}" for figure in found[figures].values()) in card
+    assert f"mRMSE is {found['mrmse']:.3f}, and {found['mrmse_nz']:.3f}" in card

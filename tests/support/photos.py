@@ -9,14 +9,14 @@ import numpy as np
 from PIL import Image
 
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.photos import YoloV4Tiny
+from tallybox.photos import PicoDet
 from tallybox.photos.shipped import shipped_estimator
 
 
 @cache
-def embedded_detector(size: int = 416) -> YoloV4Tiny:
-    """Return YOLOv4-tiny on the CPU."""
-    return YoloV4Tiny(size=size, device="cpu")
+def embedded_detector() -> PicoDet:
+    """Return PicoDet on the CPU."""
+    return PicoDet(device="cpu")
 
 
 @cache

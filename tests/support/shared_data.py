@@ -16,3 +16,11 @@ def data_folder(name: str) -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the real data in {folder}; name its parent with TALLYBOX_DATA")
     return folder
+
+
+def models_folder() -> Path:
+    """Return the folder of published models; skip the test where it is absent. TALLYBOX_MODELS names another place."""
+    folder = Path(os.environ.get("TALLYBOX_MODELS", REPOSITORY.parent / "shared" / "models"))
+    if not folder.is_dir():
+        pytest.skip(f"needs the published models in {folder}; name another folder with TALLYBOX_MODELS")
+    return folder

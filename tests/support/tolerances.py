@@ -56,6 +56,13 @@ LIMITS = Tolerance(rtol=0, atol=1e-4)
 ONE_PERCENT = Tolerance(rtol=0.01, atol=0)
 SUM_OF_PROBABILITIES = Tolerance(rtol=0, atol=1e-5)
 
+# The embedded detector beside the ONNX file that its weights are from: float32, summed in another order.
+DETECTOR_MAPS = Tolerance(rtol=0, atol=2e-3)
+
+# Detections that were stored with one digit (pixels) and four digits (scores).
+STORED_BOXES = Tolerance(rtol=0, atol=0.2)
+STORED_SCORES = Tolerance(rtol=0, atol=0.002)
+
 
 def tolerance(backend: str, dtype: torch.dtype, layer: type[Counter] | type[PresenceCounter] = Counter) -> Tolerance:
     """What a layer's features and gradients are allowed."""

@@ -14,6 +14,7 @@ from tallybox.errors import TallyboxError
 COMMANDS = {
     "demo": ("tallybox.cli.demo", "Show how the component counts, then count in three real photos; no files needed."),
     "toy": ("tallybox.cli.toy", "Train and draw the paper's toy task."),
+    "detect": ("tallybox.cli.detect", "Write what a detector finds in photos to a file."),
     "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
     "count": ("tallybox.cli.count", "Count the objects in photos and files of detections."),

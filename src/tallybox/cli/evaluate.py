@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tallybox.detections.files import read_counts, read_detections
+from tallybox.detections.files import read_labelled
 from tallybox.estimator.estimator import CountEstimator
 
 existing = click.Path(path_type=Path, exists=True)
@@ -25,7 +25,8 @@ def evaluate(file: Path, detections: Path, labels: Path, as_json: bool) -> None:
     """Score the estimator in FILE on labelled images, beside NMS tuned on what the estimator learned from."""
     from tallybox.estimator.evaluation import evaluate as score
 
-    result = score(CountEstimator.load(file), read_detections(detections), read_counts(labels)).compute()
+    images, counts = read_labelled(detections, labels)
+    result = score(CountEstimator.load(file), images, counts).compute()
     if as_json:
         click.echo(json.dumps(result))
         return

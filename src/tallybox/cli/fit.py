@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tallybox.cli.progress import progress_bar
-from tallybox.detections.files import read_counts, read_detections
+from tallybox.detections.files import read_labelled
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import held_out_metrics, train_metrics
 
@@ -29,10 +29,10 @@ existing = click.Path(path_type=Path, exists=True)
 def fit(detections: Path, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
     """Learn to count from DETECTIONS (COCO results, CSV, Parquet) and LABELS (COCO instances, or a CSV of counts)."""
     start = time.perf_counter()
-    counts = read_counts(labels)
+    read, counts = read_labelled(detections, labels)
     if photos is not None:
         counts = counts.first_images(photos)
-    images = list(read_detections(detections))
+    images = list(read)
     estimator = CountEstimator(**{name: value for name, value in options.items() if value is not None})
     with progress_bar("learning") as show:
         estimator.fit(images, counts, on_progress=show)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +36,7 @@ class _Image(JsonRecord):
     id: int | str
     width: int | None = None
     height: int | None = None
+    file_name: str | None = None
 
 
 class _Category(JsonRecord):
@@ -74,13 +78,48 @@ def read_coco_results(path: Path) -> Iterator[Detections]:
     yield from columns.images()
 
 
+def write_coco_results(detections: Iterable[Detections], path: Path) -> int:
+    """Write detections as COCO results, gzipped where the name ends so, and return how many images there were.
+
+    An image without detections leaves no trace in such a file.
+    """
+    unfinished = path.with_name(path.name + ".unfinished")
+    images, separator = 0, "["
+    try:
+        with gzip.open(unfinished, "wt") if path.suffix.lower() == ".gz" else unfinished.open("w") as file:
+            for image in detections:
+                images += 1
+                for record in _results_of(image):
+                    file.write(separator + json.dumps(record))
+                    separator = ",\n"
+            file.write("]\n" if separator != "[" else "[]\n")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return images
+
+
+def _results_of(image: Detections) -> Iterator[dict[str, Any]]:
+    if image.image_id is None:
+        raise InputError("detections must have an image_id to be written, but got None")
+    boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1)
+    for category_id, box, score in zip(image.category_ids, boxes_xywh, image.scores, strict=True):
+        yield {
+            "image_id": image.image_id,
+            "category_id": int(category_id),
+            "bbox": [round(float(side), 3) for side in box],
+            "score": round(float(score), 6),
+        }
+
+
 def read_coco_instances(path: Path) -> TrueCounts:
-    """Return how many objects of each category each image holds, and every image's size.
+    """Return how many objects of each category each image holds, and every image's size and file name.
 
     An annotation with ``iscrowd`` is one box over many objects: how many there are is not known, so that pair of
     image and category is kept out of the counts and named in ``unknown``.
     """
     images: dict[ImageId, Size | None] = {}
+    file_names: dict[ImageId, str] = {}
     categories: dict[int, str] = {}
     annotated: list[tuple[ImageId, int]] = []
     crowds: set[tuple[ImageId, int]] = set()
@@ -99,6 +138,8 @@ def read_coco_instances(path: Path) -> TrueCounts:
                         if image_id in images:
                             raise _repeated(path, key, number, image_id)
                         images[image_id] = (image.width, image.height) if image.width and image.height else None
+                        if image.file_name:
+                            file_names[image_id] = image.file_name
             elif key == "categories":
                 for first, named in stream.records(_Category):
                     for number, category in enumerate(named, first):
@@ -133,7 +174,7 @@ def read_coco_instances(path: Path) -> TrueCounts:
     for (image_id, category_id), count in Counter(annotated).items():
         if (image_id, category_id) not in crowds:
             counts[image_id][category_id] = count
-    return TrueCounts(counts, images, categories, frozenset(crowds))
+    return TrueCounts(counts, images, categories, frozenset(crowds), file_names)
 
 
 def _check_sizes(path: Path, first: int, boxes_xywh: NDArray[np.float64]) -> None:

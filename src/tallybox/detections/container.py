@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -66,7 +66,13 @@ class Detections:
 
     def of_category(self, category_id: int) -> Self:
         """Return the detections of one category, in the same order."""
-        chosen = self.category_ids == category_id
+        return self._of_rows(self.category_ids == category_id)
+
+    def of_categories(self, category_ids: Collection[int]) -> Self:
+        """Return the detections of some categories, in the same order."""
+        return self._of_rows(np.isin(self.category_ids, list(category_ids)))
+
+    def _of_rows(self, chosen: NDArray[np.bool_]) -> Self:
         return self.of_checked(
             self.boxes[chosen], self.scores[chosen], self.category_ids[chosen], self.image_size, self.image_id
         )

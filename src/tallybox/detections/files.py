@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,8 +45,44 @@ def read_detections(path: str | Path) -> Iterator[Detections]:
     raise InputError(f"detections must be a .json, .json.gz, .csv, .csv.gz or .parquet file, but got {path}")
 
 
-def read_counts(path: str | Path) -> TrueCounts:
+def write_detections(detections: Iterable[Detections], path: Path, *, categories: Mapping[int, str]) -> int:
+    """Write a ``.parquet`` file or COCO results (``.json``, ``.json.gz``) and return how many images there were.
+
+    COCO results hold no names of categories: those of another detector than COCO's need Parquet.
+    """
+    check_can_be_written(path)
+    with _extra(path, "writing"):
+        if path.suffix.lower() == ".parquet":
+            from tallybox.detections.parquet import write_parquet
+
+            return write_parquet(detections, path, categories=categories)
+        from tallybox.detections.coco import write_coco_results
+    for category_id, name in categories.items():
+        if COCO_CATEGORIES.get(category_id) != name:
+            raise InputError(
+                f"{path} cannot hold names of categories, and {name!r} is none of COCO's; write a .parquet file"
+            )
+    return write_coco_results(detections, path)
+
+
+def check_can_be_written(path: Path) -> None:
+    """Raise before hours of detecting where detections cannot be written to a path; make its folder."""
+    if path.suffix.lower() != ".parquet" and plain_suffix(path) != ".json":
+        raise InputError(f"detections must be written to a .parquet, .json or .json.gz file, but got {path}")
+    if path.is_dir():
+        raise InputError(f"{path} must be a file, but it is a folder")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} must be a file that can be written, but: {error.strerror}") from error
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{path} must be a file that can be written, but its folder cannot be written to")
+
+
+def read_counts(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> TrueCounts:
     r"""Return the true counts of COCO instances (``.json``) or of a CSV ``image_id,category,count``, gzipped or not.
+
+    ``categories`` are the names that a CSV may use.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -63,19 +100,39 @@ def read_counts(path: str | Path) -> TrueCounts:
     if plain_suffix(path) == ".csv":
         from tallybox.detections.tables import read_csv_counts
 
-        return read_csv_counts(path)
+        return read_csv_counts(path, categories)
     raise InputError(f"labels must be a .json, .json.gz, .csv or .csv.gz file, but got {path}")
+
+
+def read_labelled(detections: str | Path, labels: str | Path) -> tuple[Iterator[Detections], TrueCounts]:
+    """Return detections and true counts whose categories have the same ids.
+
+    Where the file of detections names its categories, labels go by these names: a CSV may use them, and those of COCO
+    instances take the detector's ids. Boxes of categories that the labels do not name are left out, since nobody
+    counted such objects.
+    """
+    names = _stored_category_names(Path(detections))
+    if not names:
+        return read_detections(detections), read_counts(labels)
+    counts = read_counts(labels, names).with_categories_of(names)
+    images = read_detections(detections)
+    if counts.categories.keys() >= names.keys():
+        return images, counts
+    return (image.of_categories(counts.categories) for image in images), counts
 
 
 def read_category_names(path: str | Path) -> Mapping[int, str]:
     """Return the names that a file of detections gives its categories, else those of COCO."""
-    path = Path(path)
-    if is_parquet(path):
-        with _extra(path):
-            from tallybox.detections.parquet import read_parquet_categories
+    return _stored_category_names(Path(path)) or COCO_CATEGORIES
 
-        return read_parquet_categories(path) or COCO_CATEGORIES
-    return COCO_CATEGORIES
+
+def _stored_category_names(path: Path) -> Mapping[int, str]:
+    if not is_parquet(path):
+        return {}
+    with _extra(path):
+        from tallybox.detections.parquet import read_parquet_categories
+
+    return read_parquet_categories(path)
 
 
 def is_parquet(path: Path) -> bool:
@@ -84,13 +141,13 @@ def is_parquet(path: Path) -> bool:
 
 
 @contextmanager
-def _extra(path: Path) -> Iterator[None]:
-    """Say how to install what reading a file needs, where importing it fails."""
+def _extra(path: Path, doing: str = "reading") -> Iterator[None]:
+    """Say how to install what a file needs, where importing it fails."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name not in ("msgspec", "pyarrow"):
             raise
         raise TallyboxError(
-            f"reading {path} needs the package {error.name}, which is not installed; pip install 'tallybox[detections]'"
+            f"{doing} {path} needs the package {error.name}, which is not installed; pip install 'tallybox[detections]'"
         ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ class TrueCounts:
     image_sizes: Mapping[ImageId, tuple[int, int] | None] = field(default_factory=dict)  # (width, height)
     categories: Mapping[int, str] = field(default_factory=dict)  # names of all that were looked for; empty: not known
     unknown: frozenset[tuple[ImageId, int]] = frozenset()
+    file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of the photos, with slashes; those that are known
 
     def __len__(self) -> int:
         """Return the number of labelled images."""
@@ -53,6 +55,52 @@ class TrueCounts:
         """
         return replace(self, counts={image_id: self.counts[image_id] for image_id in image_ids})
 
+    def with_categories_of(self, categories: Mapping[int, str]) -> TrueCounts:
+        """Return the labels under the category ids that a detector gives to the same names.
+
+        Categories that the detector does not know are left out; labels that name no categories keep their ids.
+
+        >>> labels = TrueCounts({7: {1: 3, 2: 5}}, categories={1: "apple", 2: "pear"})
+        >>> labels.with_categories_of({0: "cup", 4: "apple"}).counts
+        {7: {4: 3}}
+        """
+        if not self.categories:
+            met = {category_id for of_image in self.counts.values() for category_id in of_image}
+            if unknown := met - categories.keys():
+                raise InputError(
+                    f"category ids of the labels must be among the {len(categories)} of the detections, "
+                    f"but got {min(unknown)}"
+                )
+            return replace(self, categories=categories)
+        by_name = {name.casefold(): category_id for category_id, name in categories.items()}
+        new_ids = {i: by_name[name.casefold()] for i, name in self.categories.items() if name.casefold() in by_name}
+        if not new_ids:
+            raise InputError(
+                f"labels must name categories that the detections have, such as {next(iter(categories.values()))!r}, "
+                f"but got {sorted(self.categories.values())[:3]}"
+            )
+        return replace(
+            self,
+            counts={
+                image_id: {new_ids[c]: count for c, count in of_image.items() if c in new_ids}
+                for image_id, of_image in self.counts.items()
+            },
+            categories={new_id: categories[new_id] for new_id in sorted(new_ids.values())},
+            unknown=frozenset((image_id, new_ids[c]) for image_id, c in self.unknown if c in new_ids),
+        )
+
+    def ids_by_file_name(self) -> dict[str, ImageId]:
+        """Return the ids of images by their photos' file names, and by the last parts of these where no two agree.
+
+        >>> TrueCounts({7: {}}, file_names={7: "val/0007.jpg"}).ids_by_file_name()
+        {'0007.jpg': 7, 'val/0007.jpg': 7}
+        """
+        last_parts: dict[str, list[ImageId]] = {}
+        for image_id, name in self.file_names.items():
+            last_parts.setdefault(PurePosixPath(name).name, []).append(image_id)
+        unique = {name: ids[0] for name, ids in last_parts.items() if len(ids) == 1}
+        return unique | {name: image_id for image_id, name in self.file_names.items()}
+
 
 class CountingPair(NamedTuple):
     """One question that a counter answers: how many of this category are in this image?"""
@@ -69,14 +117,18 @@ def labelled_detections(
 
     A labelled image that does not appear has no boxes and comes last. An image without labels is skipped, or an
     error if ``unlabelled="error"``; that no image has labels always is. A category that is not among those of the
-    labels, where they name them, is an error: it is numbered in another way.
+    labels, where they name them, is an error: it is numbered in another way. An image that is known by its photo's
+    file name, where the labels give that, takes the id of the labels.
     """
     missing = dict.fromkeys(labels.counts)
+    by_file_name = labels.ids_by_file_name()
     met = 0
     for image in detections:
         met += 1
         if image.image_id is None:
             raise InputError("detections must have an image_id to find their labels, but got None")
+        if image.image_id not in labels.counts and isinstance(image.image_id, str):
+            image = _under_the_labels_id(image, image.image_id, by_file_name)
         if image.image_id not in labels.counts:
             if unlabelled == "error":
                 raise InputError(f"image {image.image_id!r} must be among the {len(labels)} labelled ones, but is not")
@@ -142,6 +194,12 @@ def _categories_by_truth(
             if category_id not in present and (image.image_id, category_id) not in labels.unknown
         }
         yield image, present, absent
+
+
+def _under_the_labels_id(image: Detections, name: str, by_file_name: Mapping[str, ImageId]) -> Detections:
+    """Return an image that is named after its file under the id that labels give to that file, where they do."""
+    image_id = by_file_name.get(name, by_file_name.get(PurePosixPath(name).name))
+    return image if image_id is None else replace(image, image_id=image_id)
 
 
 def _check_categories(image: Detections, labels: TrueCounts) -> None:

@@ -142,8 +142,12 @@ class CountEstimator:
     ) -> Iterator[tuple[Detections, ImagePredictions]]:
         """Yield each image with its predictions, as `predict` gives them, holding only some images at a time."""
         for images, category_ids, arrays in self.predict_batches(detections, categories, prior=prior):
-            names, calibrated = self.fitted.categories, self.is_calibrated
-            yield from zip(images, arrays.by_image(category_ids, names, calibrated=calibrated), strict=True)
+            yield from zip(images, self.by_image([(category_ids, arrays)]), strict=True)
+
+    def by_image(self, batches: Iterable[tuple[list[list[int]], PredictionArrays]]) -> Iterator[ImagePredictions]:
+        """Yield the predictions of each image from what `predict_batches` yields: category ids and arrays."""
+        for category_ids, arrays in batches:
+            yield from arrays.by_image(category_ids, self.fitted.categories, calibrated=self.is_calibrated)
 
     def predict_batches(
         self,

@@ -34,7 +34,7 @@ from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import Floats, IntervalMasses, PredictionArrays, mean_beyond, summarise
 from tallybox.estimator.questions import IMAGES_AT_ONCE, Questions, ask, join
-from tallybox.estimator.training import EPOCHS, Examples, answer, epochs_for, held_out_loss, least_steps, train_member
+from tallybox.estimator.training import EPOCHS, Examples, answer, epochs_for, held_out_loss, min_steps, train_member
 
 OnProgress = Callable[[int, int], None]  # done, total
 Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_category", each tuned for each metric
@@ -107,7 +107,7 @@ def fit(
     parts = _parts(images, config.members, seed)
     config = _with_thinning(config, images, pairs, truth, category_ids, parts, seed)
     examples = _examples(config, images, pairs, truth, category_ids, parts)
-    epochs = max(EPOCHS, epochs_for(len(pairs), least_steps(len(pairs))))
+    epochs = max(EPOCHS, epochs_for(len(pairs), min_steps(len(pairs))))
     members = tuple(
         train_member(
             config,
@@ -161,7 +161,7 @@ def category_rows(category_ids: tuple[int, ...], asked: NDArray[np.int64]) -> to
 
 
 def held_out_answers(members: tuple[CountModel, ...], examples: Examples) -> tuple[Floats, Floats]:
-    """Let each member answer the photos that it left out: distributions [Q, K + 1], the component's counts [Q]."""
+    """Predict each photo by the member that left it out: distributions [Q, K + 1], the component's counts [Q]."""
     probabilities = np.zeros((len(examples.questions), members[0].config.max_objects + 1))
     expected = np.zeros(len(examples.questions))
     for part, member in enumerate(members):
@@ -172,10 +172,10 @@ def held_out_answers(members: tuple[CountModel, ...], examples: Examples) -> tup
     return probabilities, expected
 
 
-def _parts(images: list[Detections], members: int, seed: int) -> dict[ImageId | None, int]:
-    """Deal the photos out to as many parts as there are members."""
+def _parts(images: list[Detections], parts: int, seed: int) -> dict[ImageId | None, int]:
+    """Deal the photos out to parts of equal size."""
     order = np.random.default_rng(seed).permutation(len(images))
-    return {images[index].image_id: place % members for place, index in enumerate(order.tolist())}
+    return {images[index].image_id: place % parts for place, index in enumerate(order.tolist())}
 
 
 def _ask(config: EstimatorConfig, images: list[Detections], pairs: list[CountingPair]) -> Questions:

@@ -16,12 +16,13 @@ from torch import Tensor
 
 from tallybox import __version__
 from tallybox.detections.baselines import Metric, ThresholdCounter
-from tallybox.errors import InputError, TallyboxError
+from tallybox.errors import InputError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.fitting import Fitted
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import IntervalMasses
+from tallybox.packages import import_optional
 
 KIND = "tallybox.CountEstimator"
 VERSION = 2
@@ -166,11 +167,4 @@ def _not_one(path: Path, error: Exception) -> InputError:
 
 
 def _safetensors() -> Any:
-    try:
-        import safetensors.torch
-    except ModuleNotFoundError:
-        raise TallyboxError(
-            "an estimator's file needs the package safetensors, which is not installed; "
-            "pip install 'tallybox[detections]'"
-        ) from None
-    return safetensors.torch
+    return import_optional("safetensors.torch", needed_for="an estimator's file", extra="detections")

@@ -40,7 +40,8 @@ class PhotoCounter:
     ``detector`` is a name as `tallybox count --detector` takes it (``"picodet"``, ``"transformers:MODEL"``,
     ``"onnx:FILE"`` …) or any object with ``detect(photos)``. ``estimator`` is a `CountEstimator`, or the file of one,
     that was fitted to this detector; by default the one that ships with tallybox for PicoDet at 640 px. For another
-    detector the untrained presence counter counts: its predictions are marked ``calibrated=False``.
+    detector the untrained presence counter counts: its predictions are marked ``calibrated=False``. ``texts`` are the
+    phrases that a zero-shot detector looks for.
 
     >>> from tallybox.photos import sample_photos
     >>> counts = PhotoCounter().count(sample_photos()[1])
@@ -53,8 +54,14 @@ class PhotoCounter:
         detector: str | Detector = "picodet",
         estimator: CountEstimator | str | Path | None = None,
         device: str | torch.device | None = None,
+        *,
+        texts: Sequence[str] = (),
     ) -> None:
-        self.detector: Detector = detector_of(detector, device=device) if isinstance(detector, str) else detector
+        self.spec = detector if isinstance(detector, str) else None
+        self.texts = tuple(texts)
+        self.detector: Detector = (
+            detector_of(detector, texts=texts, device=device) if isinstance(detector, str) else detector
+        )
         if isinstance(estimator, CountEstimator):
             self.estimator = estimator
         elif estimator is not None:

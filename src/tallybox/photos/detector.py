@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
+from tallybox.errors import InputError
 from tallybox.photos.images import Photo
 
 
@@ -24,3 +25,17 @@ class Detector(Protocol):
 def categories_of(detector: Detector) -> Mapping[int, str]:
     """Return the names of a detector's categories, COCO's where it names none."""
     return getattr(detector, "categories", COCO_CATEGORIES)
+
+
+def check_fitted_to(categories: Mapping[int, str], detector: Detector) -> None:
+    """Raise where an estimator's categories have other names than those of the detector that it is used with.
+
+    Phrases in another order, say, or another model: counts would be given to the wrong names.
+    """
+    for category_id, name in categories_of(detector).items():
+        learned = categories.get(category_id, name)
+        if learned.casefold() != name.casefold():
+            raise InputError(
+                f"the estimator must be fitted to this detector, but category {category_id} is {learned!r} there and "
+                f"{name!r} here; give --detector and --text, in the same order, as for 'tallybox detect'"
+            )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallybox.errors import InputError, TallyboxError
+from tallybox.errors import InputError
+from tallybox.packages import import_optional
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -148,10 +149,4 @@ def _said(error: Exception) -> str:
 
 
 def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ModuleNotFoundError:
-        raise TallyboxError(
-            "photos need the package pillow, which is not installed; pip install 'tallybox[photos]'"
-        ) from None
-    return Image
+    return import_optional("PIL.Image", needed_for="reading photos", extra="photos", package="pillow")

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import hardsigmoid, hardswish, interpolate, relu
 
+from tallybox.packages import import_optional
+
 WEIGHTS = Path(__file__).parent / "data" / "picodet_s.safetensors"
 
 STRIDES = (8, 16, 32, 64)
@@ -163,8 +165,7 @@ class PicoDetNetwork(nn.Module):
 
 def load_picodet_network() -> PicoDetNetwork:
     """Return the network with the weights that come with the package."""
-    from safetensors.torch import load_file
-
+    load_file = import_optional("safetensors.torch", needed_for="the detector", extra="photos").load_file
     with torch.device("meta"):  # the weights replace every tensor: none need be initialised
         network = PicoDetNetwork()
     network.load_state_dict(load_file(WEIGHTS), assign=True)

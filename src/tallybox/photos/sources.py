@@ -19,6 +19,7 @@ class Source(NamedTuple):
 
     path: Path
     is_photo: bool
+    folder: Path | None = None  # that was named and in which this photo was found
 
 
 def find_sources(paths: Iterable[str | Path]) -> list[Source]:
@@ -51,7 +52,7 @@ def _of_path(path: Path) -> list[Source]:
     if not path.is_dir():
         return [Source(path, plain_suffix(path) not in DETECTION_SUFFIXES)]
     inside = sorted(file for file in path.rglob("*") if not _is_hidden(file, path))
-    photos = [Source(file, True) for file in inside if file.suffix.lower() in SUFFIXES and file.is_file()]
+    photos = [Source(file, True, path) for file in inside if file.suffix.lower() in SUFFIXES and file.is_file()]
     tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in inside) else []
     if not photos and not tables:
         raise InputError(f"{path} must hold photos or Parquet files of detections, but it holds neither")

@@ -1,8 +1,20 @@
-"""Detectors by name, as `tallybox count --detector SPEC` and `PhotoCounter` take them."""
+"""Detectors by name, as `tallybox count --detector SPEC` and `PhotoCounter` take them.
+
+| SPEC | detector |
+|---|---|
+| ``picodet`` | the embedded one |
+| ``transformers:MODEL`` | a folder or a name on the hub; zero-shot models look for phrases |
+| ``ultralytics:FILE`` | a YOLO or RT-DETR model of ultralytics |
+| ``torchvision:NAME`` | a model of torchvision.models.detection, with its default weights |
+| ``onnx:FILE`` | an ONNX file, see `tallybox.photos.adapters.onnx_files` |
+| ``package.module:factory`` | what a function returns |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from pathlib import PurePath
 
 import torch
 
@@ -12,9 +24,97 @@ from tallybox.photos.picodet import PicoDet
 
 DEFAULT_SPEC = "picodet"
 
+LIBRARIES = {"transformers": "MODEL", "ultralytics": "FILE", "torchvision": "NAME", "onnx": "FILE"}
+LIBRARY_OF_SUFFIX = {".onnx": "onnx", ".pt": "ultralytics"}
 
-def detector_of(spec: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Detector:
-    """Return the detector that a name stands for."""
+Device = str | torch.device | None
+
+
+def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) -> Detector:
+    """Return the detector that a SPEC stands for; ``texts`` are the phrases that a zero-shot model looks for."""
+    kind, colon, name = spec.partition(":")
     if spec == "picodet":
+        _refuse_texts(spec, texts)
         return PicoDet(device=device)
-    raise InputError(f"detector must be picodet, but got {spec!r}")
+    if kind in LIBRARIES and name:
+        if kind == "transformers":
+            from tallybox.photos.adapters.transformers_models import TransformersDetector
+
+            return TransformersDetector.load(name, texts=texts, device=device)
+        _refuse_texts(spec, texts)
+        return _load_without_texts(kind)(name, device=device)
+    if kind not in LIBRARIES and colon and _is_factory(spec):
+        from tallybox.photos.adapters.factories import detector_from_factory
+
+        if (similar := _similar_library(kind)) and not _can_be_found(kind):
+            raise _unknown(spec, f"did you mean {similar}:{name}?")
+        return detector_from_factory(spec, texts=texts, device=device)
+    raise _unknown(spec, _hint(spec))
+
+
+def _load_without_texts(kind: str) -> Callable[..., Detector]:
+    if kind == "ultralytics":
+        from tallybox.photos.adapters.ultralytics_models import UltralyticsDetector
+
+        return UltralyticsDetector.load
+    if kind == "torchvision":
+        from tallybox.photos.adapters.torchvision_models import TorchvisionDetector
+
+        return TorchvisionDetector.load
+    from tallybox.photos.adapters.onnx_files import OnnxDetector
+
+    return OnnxDetector
+
+
+def _refuse_texts(spec: str, texts: Sequence[str]) -> None:
+    if texts:
+        raise InputError(
+            f"--text is for zero-shot models of transformers, but {spec} has categories of its own; "
+            "choose among them with --category"
+        )
+
+
+def _is_factory(spec: str) -> bool:
+    """Return whether a SPEC has the form of ``package.module:factory``.
+
+    >>> _is_factory("my.detectors:apples"), _is_factory("facebook/detr:main")
+    (True, False)
+    """
+    module, _, name = spec.rpartition(":")
+    return name.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def _can_be_found(module: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None
+
+
+def _similar_library(kind: str) -> str | None:
+    similar = get_close_matches(kind.lower(), LIBRARIES, n=1, cutoff=0.75)
+    return similar[0] if similar else None
+
+
+def _hint(spec: str) -> str:
+    """Return what may have been meant.
+
+    >>> _hint("model.onnx"), _hint("PicoDet"), _hint("transformer:facebook/detr-resnet-50")
+    ('did you mean onnx:model.onnx?', 'did you mean picodet?', 'did you mean transformers:facebook/detr-resnet-50?')
+    """
+    kind, _, name = spec.partition(":")
+    if kind in LIBRARIES:
+        return f"say which, as in {kind}:{LIBRARIES[kind]}"
+    if (similar := _similar_library(kind)) and name:
+        return f"did you mean {similar}:{name}?"
+    if library := LIBRARY_OF_SUFFIX.get(PurePath(spec).suffix.lower()):
+        return f"did you mean {library}:{spec}?"
+    if get_close_matches(spec.lower(), ["picodet"], n=1):
+        return "did you mean picodet?"
+    if "/" in spec:
+        return f"did you mean transformers:{spec}?"
+    return "see docs/photos.md"
+
+
+def _unknown(spec: str, hint: str) -> InputError:
+    forms = ", ".join(f"{library}:{what}" for library, what in LIBRARIES.items())
+    return InputError(f"detector must be picodet, {forms} or package.module:factory, but got {spec!r}; {hint}")

@@ -1,0 +1,46 @@
+"""`tallybox detect`: photos to a file of detections."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tallybox.cli.detector_options import detector_options
+from tallybox.cli.progress import progress_bar
+from tallybox.errors import InputError
+
+
+@click.command()
+@click.argument("paths", metavar="PHOTOS...", nargs=-1, required=True)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file of detections.")
+@detector_options
+def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: Any) -> None:
+    """Write what a detector finds in photos, folders of photos and patterns ("*.jpg"), for `tallybox fit` and `count`.
+
+    The file is .parquet, which keeps the names of the categories and photos without boxes, or COCO results, .json or
+    .json.gz. A photo is known by its path from the folder that was named, or by its name. A photo that cannot be read
+    is reported and the others are written; the exit status is then 1.
+    """
+    from tallybox.photos.detecting import detect_to_file, find_photos
+
+    failures: list[InputError] = []
+
+    def report(error: InputError) -> None:
+        failures.append(error)
+        click.echo(f"Error: {error}", err=True)
+
+    try:
+        photos = find_photos(paths)
+    except InputError as error:
+        raise click.UsageError(str(error)) from error
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
+    given = {name: value for name, value in {"spec": detector, **options}.items() if value}
+    with progress_bar("detecting") as show:
+        summary = detect_to_file(photos, out, on_failure=report, on_progress=show, **given)
+    click.echo(f"wrote {out}: {summary.boxes} boxes in {summary.photos} photos")
+    if failures:
+        sys.exit(1)

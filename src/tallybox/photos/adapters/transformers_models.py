@@ -1,0 +1,207 @@
+"""Detection models of transformers: those of fixed categories, and zero-shot ones that look for phrases.
+
+A model of fixed categories (DETR, RT-DETR, YOLOS …) goes through its processor's own post-processing with a low score
+threshold. So do OWL-ViT and OWLv2, which give each box the phrase that fits it best. Grounding DINO scores each token
+of the text for each box, and its processor returns the tokens above a threshold as text, which need not be any of the
+phrases. Here a phrase's score is the mean over its tokens, as in the authors' evaluation on COCO, and each box has the
+phrase that fits it best.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from tallybox.detections.container import Detections
+from tallybox.errors import InputError, InputTypeError, TallyboxError
+from tallybox.photos.adapters.labels import LabelCategories
+from tallybox.photos.adapters.libraries import device_or_default, first_line, import_library
+from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, detect_by_size, to_detections
+from tallybox.photos.images import Photo
+
+SCORES_TOKENS = ("grounding-dino", "mm-grounding-dino")  # model types
+SEPARATOR = "."  # between the phrases of one text
+
+Predictions = Sequence[Mapping[str, Any]]  # boxes, scores and labels of each photo
+
+
+class TransformersDetector:
+    """A detection model of transformers with its processor, such as ``AutoModelForObjectDetection`` loads.
+
+    ``texts`` are the phrases that a zero-shot model looks for; category k is ``texts[k]``. A model of fixed categories
+    takes none: where its names are COCO's, in whatever order, its categories have COCO's ids.
+    """
+
+    def __init__(
+        self, model: Any, processor: Any, *, texts: Sequence[str] = (), device: str | torch.device | None = None
+    ) -> None:
+        if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
+            raise InputTypeError(f"model must be a detection model of transformers, but got {type(model).__name__}")
+        method = "post_process_grounded_object_detection" if texts else "post_process_object_detection"
+        if not hasattr(processor, method):
+            raise InputTypeError(
+                f"processor must turn a model's output into boxes, but {type(processor).__name__} cannot; "
+                "use the processor of a detection model"
+            )
+        self.device = device_or_default(device)
+        self.model: Any = model.eval().to(self.device)
+        self.processor = processor
+        self._post_process = getattr(processor, method)
+        self.texts = check_texts(texts)
+        if texts:
+            self._labels = LabelCategories.own(dict(enumerate(self.texts)))
+            self._check_lengths()
+        else:
+            self._labels = LabelCategories.from_names(_label_names(model))
+        self.categories = self._labels.categories
+
+    @classmethod
+    def load(cls, name: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Self:
+        """Load a model and its processor from a folder or from the hub."""
+        transformers = import_library("transformers", install="transformers")
+        config = _loaded(transformers.AutoConfig, name)
+        is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
+        if not is_zero_shot and type(config) not in transformers.MODEL_FOR_OBJECT_DETECTION_MAPPING:
+            raise InputError(
+                f"transformers:{name} must be a model for object detection, but it is of the type {config.model_type!r}"
+            )
+        if is_zero_shot and not texts:
+            raise InputError(f"transformers:{name} looks for phrases and needs at least one; give --text PHRASE")
+        if texts and not is_zero_shot:
+            raise InputError(
+                f"--text is for zero-shot models, but transformers:{name} ({config.model_type}) has categories of its "
+                f"own; choose among them with --category"
+            )
+        check_texts(texts)
+        kind = "ZeroShotObjectDetection" if is_zero_shot else "ObjectDetection"
+        with _progress_on_terminals_only(transformers.utils.logging):
+            model = _loaded(getattr(transformers, f"AutoModelFor{kind}"), name, config=config)
+            processor = _loaded(transformers.AutoProcessor if is_zero_shot else transformers.AutoImageProcessor, name)
+        return cls(model, processor, texts=texts, device=device)
+
+    def detect(self, photos: Sequence[Photo]) -> list[Detections]:
+        """Return the detections of each photo."""
+        return detect_by_size(photos, self._detect_some)
+
+    @torch.inference_mode()
+    def _detect_some(self, photos: Sequence[Photo]) -> list[Detections]:
+        images = [photo.image for photo in photos]
+        sizes_hw = [photo.size_wh[::-1] for photo in photos]
+        if not self.texts:
+            inputs = self.processor(images=images, return_tensors="pt").to(self.device)
+            predictions = self._post_process(self.model(**inputs), threshold=MIN_SCORE, target_sizes=sizes_hw)
+        elif self.model.config.model_type in SCORES_TOKENS:
+            predictions = self._predict_by_tokens(images, sizes_hw)
+        else:
+            predictions = self._predict_by_phrases(images, sizes_hw)
+        return [
+            to_detections(prediction, photo, self._labels, looked_at_wh=photo.size_wh)
+            for prediction, photo in zip(predictions, photos, strict=True)
+        ]
+
+    def _predict_by_phrases(self, images: Sequence[Any], sizes_hw: Sequence[tuple[int, int]]) -> Predictions:
+        """Predict with a model that scores whole phrases: OWL-ViT, OWLv2, OmDet-Turbo."""
+        phrases = [list(self.texts) for _ in images]
+        inputs = self.processor(images=images, text=phrases, return_tensors="pt").to(self.device)
+        options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": sizes_hw, "text_labels": phrases}
+        if "nms_threshold" in inspect.signature(self._post_process).parameters:
+            options["nms_threshold"] = MAX_IOU
+        return self._post_process(self.model(**inputs), **options)  # type: ignore[no-any-return]  # as documented
+
+    def _predict_by_tokens(self, images: Sequence[Any], sizes_hw: Sequence[tuple[int, int]]) -> Predictions:
+        """Predict with a model that scores tokens: Grounding DINO."""
+        text = self._joined_text()
+        inputs = self.processor(images=images, text=[text] * len(images), return_tensors="pt").to(self.device)
+        outputs = self.model(**inputs)
+        tokens = self._phrase_tokens(inputs["input_ids"][0].tolist())
+        by_token = outputs.logits.sigmoid()  # [B, queries, tokens]
+        by_phrase = torch.stack([by_token[..., own].mean(-1) for own in tokens], -1)  # [B, queries, phrases]
+        scores, labels = by_phrase.max(-1)
+        centres, sizes = outputs.pred_boxes.split(2, -1)  # fractions of the photo
+        heights, widths = torch.tensor(sizes_hw, device=self.device).unbind(1)
+        scale = torch.stack((widths, heights, widths, heights), 1)[:, None]
+        boxes = torch.cat((centres - sizes / 2, centres + sizes / 2), -1) * scale
+        return [_above(*one) for one in zip(boxes, scores, labels, strict=True)]
+
+    def _joined_text(self) -> str:
+        """Return the phrases as Grounding DINO wants them: in lower case, each with a full stop."""
+        return " ".join(f"{text.lower().rstrip(SEPARATOR)}{SEPARATOR}" for text in self.texts)
+
+    def _phrase_tokens(self, input_ids: Sequence[int]) -> list[list[int]]:
+        """Return the places of each phrase's tokens in the joined text."""
+        tokenizer = self.processor.tokenizer
+        separator = tokenizer.convert_tokens_to_ids(SEPARATOR)
+        special = set(tokenizer.all_special_ids) - {separator, tokenizer.unk_token_id}
+        tokens: list[list[int]] = [[]]
+        for place, token in enumerate(input_ids):
+            if token == separator:
+                tokens.append([])
+            elif token not in special:
+                tokens[-1].append(place)
+        tokens.pop()  # what follows the last full stop
+        if len(tokens) != len(self.texts) or not all(tokens):
+            raise InputError(f'phrases must have words and no "." within them, but got {list(self.texts)}')
+        return tokens
+
+    def _check_lengths(self) -> None:
+        """Raise where phrases are longer than the model reads: transformers cuts them off, or fails."""
+        tokenizer, config = self.processor.tokenizer, self.model.config
+        if config.model_type in SCORES_TOKENS:
+            input_ids = tokenizer(self._joined_text())["input_ids"]
+            self._phrase_tokens(input_ids)
+            if len(input_ids) > config.max_text_len:
+                raise InputError(
+                    f"phrases must have at most {config.max_text_len} tokens together, but got {len(input_ids)}; "
+                    "give fewer"
+                )
+            return
+        most = getattr(getattr(config, "text_config", None), "max_position_embeddings", None)
+        for text in self.texts:
+            if most is not None and (length := len(tokenizer(text)["input_ids"])) > most:
+                raise InputError(f"a phrase must have at most {most} tokens for this model, but {text!r} has {length}")
+
+
+def check_texts(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return phrases without blanks around them; each must have a letter, and none may come twice."""
+    phrases = tuple(text.strip() for text in texts)
+    for index, phrase in enumerate(phrases):
+        if not any(letter.isalnum() for letter in phrase):
+            raise InputError(f"a phrase must have words, but got {texts[index]!r}")
+        if phrase in phrases[:index]:
+            raise InputError(f"phrases must differ, but {phrase!r} came twice")
+    return phrases
+
+
+def _label_names(model: Any) -> dict[int, str]:
+    return {int(label): str(name) for label, name in model.config.id2label.items()}
+
+
+def _above(boxes: Tensor, scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    enough = scores > MIN_SCORE
+    return {"boxes": boxes[enough], "scores": scores[enough], "labels": labels[enough]}
+
+
+def _loaded(auto_class: Any, name: str, **options: Any) -> Any:
+    try:
+        return auto_class.from_pretrained(name, **options)
+    except Exception as error:  # of files, the network, and packages that the model needs
+        raise TallyboxError(f"transformers:{name} cannot be loaded: {first_line(error)}") from error
+
+
+@contextmanager
+def _progress_on_terminals_only(logging: Any) -> Iterator[None]:
+    """Keep progress bars out of files and pipes, where messages are one line each."""
+    if sys.stderr.isatty() or not logging.is_progress_bar_enabled():
+        yield
+        return
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.enable_progress_bar()

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tallybox.cli import cli
+from tallybox.detections.files import read_category_names, read_detections
+from tallybox.estimator import training
+from tests.support.onnx_models import write_onnx
+from tests.support.small_photos import save_photos
+
+FRUIT = {0: "pear", 1: "mug", 2: "fig"}
+PHRASES = ("a red apple", "a cup")
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def spec(tmp_path):
+    return f"onnx:{write_onnx(tmp_path / 'fruit.onnx', input_shape=('B', 3, 64, 64))}"
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    monkeypatch.setattr(training, "LEAST_STEPS", 20)
+
+
+def write_counts(path, photos, names):
+    """Write how many there are of each name, made up."""
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("image_id", "category", "count"))
+        rows.writerows(
+            (photo.name, name, (i + k) % 3) for i, photo in enumerate(photos) for k, name in enumerate(names)
+        )
+    return path
+
+
+def test_detect_fit_count_with_a_detector_of_ones_own(tmp_path, spec):
+    photos = save_photos(tmp_path / "photos", 12)
+    found, mine = tmp_path / "found.parquet", tmp_path / "mine.safetensors"
+    detected = run("detect", tmp_path / "photos", "--detector", spec, "--out", found)
+    assert detected.exit_code == 0, detected.output
+    assert detected.stdout.startswith(f"wrote {found}: ")
+    assert detected.stdout.endswith(" boxes in 12 photos\n")
+    assert detected.stderr == ""
+
+    labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
+    fitted = run("fit", found, labels, "--out", mine)
+    assert fitted.exit_code == 0, fitted.output
+
+    counted = run("count", tmp_path / "photos", "--detector", spec, "--estimator", mine, "--category", "fig", "--json")
+    assert counted.exit_code == 0, counted.output
+    assert "Uncalibrated" not in counted.stderr
+    images = json.loads(counted.stdout)["images"]
+    assert [image["image"] for image in images] == [str(photo) for photo in photos]
+    assert all(list(image["counts"]) == ["fig"] for image in images)
+
+    from_file = run("count", found, "--estimator", mine, "--category", "fig", "--json")
+    assert [image["counts"] for image in json.loads(from_file.stdout)["images"]] == [
+        image["counts"] for image in images
+    ]
+    scored = run("evaluate", mine, found, labels, "--json")
+    assert scored.exit_code == 0, scored.output
+
+
+def test_an_estimator_of_another_detector_is_refused(tmp_path, spec):
+    photos = save_photos(tmp_path / "photos", 6)
+    found, mine = tmp_path / "found.parquet", tmp_path / "mine.safetensors"
+    assert run("detect", tmp_path / "photos", "--detector", spec, "--out", found).exit_code == 0
+    labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
+    assert run("fit", found, labels, "--out", mine).exit_code == 0
+    swapped = write_onnx(tmp_path / "swapped.onnx", input_shape=("B", 3, 64, 64), names='["mug", "pear", "fig"]')
+    refused = run("count", photos[0], "--detector", f"onnx:{swapped}", "--estimator", mine)
+    assert refused.exit_code == 1
+    assert (
+        "the estimator must be fitted to this detector, but category 0 is 'pear' there and 'mug' here" in refused.stderr
+    )
+
+
+def test_without_an_estimator_counts_are_uncalibrated(tmp_path, spec):
+    (photo,) = save_photos(tmp_path / "photos", 1)
+    counted = run("count", photo, "--detector", spec, "--category", "pear", "--json")
+    assert counted.exit_code == 0, counted.output
+    assert counted.stderr.startswith(f"Uncalibrated: no estimator was given for {spec}")
+    assert json.loads(counted.stdout)["images"][0]["counts"]["pear"]["calibrated"] is False
+
+
+def test_the_whole_way_with_phrases(tmp_path):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    from tests.support.transformers_models import save_grounding_dino
+
+    detector = ["--detector", f"transformers:{save_grounding_dino(tmp_path / 'dino')}"]
+    for phrase in PHRASES:
+        detector += ["--text", phrase]
+    photos = save_photos(tmp_path / "photos", 6)
+    found, mine = tmp_path / "found.parquet", tmp_path / "mine.safetensors"
+    detected = run("detect", tmp_path / "photos", *detector, "--out", found)
+    assert detected.exit_code == 0, detected.output
+    assert read_category_names(found) == dict(enumerate(PHRASES))
+    fitted = run("fit", found, write_counts(tmp_path / "counts.csv", photos, PHRASES), "--out", mine)
+    assert fitted.exit_code == 0, fitted.output
+    counted = run("count", photos[0], *detector, "--estimator", mine, "--category", "a cup", "--json")
+    assert counted.exit_code == 0, counted.output
+    assert list(json.loads(counted.stdout)["images"][0]["counts"]) == ["a cup"]
+    swapped = [detector[0], detector[1], "--text", PHRASES[1], "--text", PHRASES[0]]
+    refused = run("count", photos[0], *swapped, "--estimator", mine)
+    assert refused.exit_code == 1
+    assert "category 0 is 'a red apple' there and 'a cup' here" in refused.stderr
+
+
+def test_coco_instances_are_matched_by_file_names_and_names_of_categories(tmp_path, spec):
+    photos = save_photos(tmp_path / "photos" / "ripe", 12)
+    found = tmp_path / "found.parquet"
+    assert run("detect", tmp_path / "photos", "--detector", spec, "--out", found).exit_code == 0
+    assert [image.image_id for image in read_detections(found)] == [f"ripe/{photo.name}" for photo in photos]
+    instances = {
+        "images": [{"id": 100 + i, "file_name": photo.name} for i, photo in enumerate(photos)],
+        "annotations": [{"image_id": 100 + i, "category_id": 7} for i in range(12) for _ in range(i % 4)],
+        "categories": [{"id": 7, "name": "Fig"}, {"id": 8, "name": "plum"}],
+    }
+    (tmp_path / "instances.json").write_text(json.dumps(instances))
+    mine = tmp_path / "mine.safetensors"
+    fitted = run("fit", found, tmp_path / "instances.json", "--out", mine, "--json")
+    assert fitted.exit_code == 0, fitted.output
+    assert json.loads(fitted.stdout)["pairs"] >= 5
+    counted = run("count", photos[0], "--detector", spec, "--estimator", mine, "--category", "fig", "--json")
+    assert counted.exit_code == 0, counted.output
+    assert list(json.loads(counted.stdout)["images"][0]["counts"]) == ["fig"]
+
+
+def test_bad_photos_are_one_line_each_and_the_rest_is_written(tmp_path, spec):
+    save_photos(tmp_path / "photos", 2)
+    for name in ("a.jpg", "b.png"):
+        (tmp_path / "photos" / name).write_bytes(b"no photo")
+    found = tmp_path / "found.parquet"
+    result = run("detect", tmp_path / "photos", "--detector", spec, "--out", found)
+    assert result.exit_code == 1
+    assert len(list(read_detections(found))) == 2
+    lines = result.stderr.splitlines()
+    assert len(lines) == 2
+    for line, name in zip(lines, ("a.jpg", "b.png"), strict=True):
+        assert line.startswith(f"Error: {tmp_path / 'photos' / name} must be a photo, but ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("--detector", "pikodet", "--out", "a.parquet"), 1, "did you mean picodet?"),
+        (("--text", "a cup", "--out", "a.parquet"), 1, "--text is for zero-shot models"),
+        (("--out", "a.xlsx"), 1, "must be written to a .parquet, .json or .json.gz file, but got a.xlsx"),
+        ((), 2, "Missing option '--out'"),
+        (("--engine", "spark", "--out", "a.parquet"), 2, "'spark' is not one of"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, monkeypatch, arguments, status, said):
+    monkeypatch.chdir(tmp_path)
+    result = run("detect", *save_photos(tmp_path / "photos", 1), *arguments)
+    assert result.exit_code == status
+    assert said in result.stderr
+    assert not (tmp_path / "a.parquet").exists()
+
+
+def test_no_photos_and_the_same_photo_twice_are_wrong_usage(tmp_path):
+    (photo,) = save_photos(tmp_path / "photos", 1)
+    assert run("detect", tmp_path / "none.jpg", "--out", tmp_path / "a.parquet").exit_code == 2
+    twice = run("detect", photo, photo.parent, "--out", tmp_path / "a.parquet")
+    assert twice.exit_code == 2
+    assert "photos must have different ids" in twice.stderr

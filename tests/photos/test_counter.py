@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+import tallybox
+from tallybox import PhotoCounter
+from tallybox.errors import InputError
+from tallybox.estimator.merging import merged_into
+from tallybox.photos import PicoDet, sample_photos
+from tests.support.estimators import small_estimator
+from tests.support.photos import embedded_detector, embedded_estimator
+
+
+@pytest.fixture(scope="module")
+def counter():
+    return PhotoCounter(embedded_detector())
+
+
+def test_one_line_counts_a_photo():
+    counts = tallybox.PhotoCounter(device="cpu").count(str(sample_photos()[1]))
+    assert counts["horse"].count == counts["person"].count == 2
+    assert all(isinstance(name, str) for name in counts)
+    assert all(p.low <= p.count <= p.high and p.calibrated for p in counts.values())
+
+
+def test_categories_are_named_by_name_or_id(counter):
+    counts = counter.count(sample_photos()[1], ["horse", 18])
+    assert list(counts) == ["horse", "dog"]
+    assert counts["dog"].count == 0
+    with pytest.raises(InputError, match="did you mean 'horse'"):
+        counter.count(sample_photos()[1], ["hors"])
+
+
+def test_many_photos_come_in_order_and_a_bad_file_is_an_item_with_its_error(counter, tmp_path):
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(b"\xff\xd8 no photo")
+    buses, riders, lobby = sample_photos()
+    paths = [buses, broken, riders, tmp_path / "gone.jpg", str(lobby), buses]
+    counted = counter.count_many(paths)
+    assert [str(item.path) for item in counted] == [str(path) for path in paths]
+    for item, path in zip(counted, paths, strict=True):
+        if item.error is None:
+            alone = counter.count(path)
+            assert {name: p.to_dict() for name, p in item.counts.items()} == {n: p.to_dict() for n, p in alone.items()}
+            assert len(item.detections) > 0
+        else:
+            assert str(path) in str(item.error)
+            assert item.counts == {}
+            assert item.detections is None
+    assert [item.error is None for item in counted] == [True, False, True, False, True, True]
+    assert counter.count_many([]) == []
+
+
+def test_a_bad_file_alone_is_an_error(counter, tmp_path):
+    (tmp_path / "text.jpg").write_text("no photo")
+    for call in (counter.count, counter.explain):
+        with pytest.raises(InputError, match=r"text.jpg must be a photo"):
+            call(tmp_path / "text.jpg")
+
+
+def test_an_explanation_points_at_as_many_boxes_as_are_counted(counter):
+    explained = counter.explain(sample_photos()[1], ["horse"])["horse"]
+    assert explained.prediction.to_dict() == counter.count(sample_photos()[1])["horse"].to_dict()
+    merged = merged_into(explained)
+    assert (merged == range(len(merged))).sum() == explained.prediction.count == 2
+
+
+def test_the_estimator_is_given_or_loaded_or_chosen_by_the_detector(tmp_path):
+    path = tmp_path / "small.safetensors"
+    small_estimator().save(path)
+    for given in (path, str(path), small_estimator()):
+        found = PhotoCounter(embedded_detector(), given).count(sample_photos()[0], ["dog"])
+        assert found["dog"].to_dict() == pytest.approx(
+            PhotoCounter(embedded_detector(), small_estimator()).count(sample_photos()[0], ["dog"])["dog"].to_dict()
+        )
+    assert PhotoCounter(embedded_detector()).estimator.is_calibrated
+    other_size = PhotoCounter(PicoDet(size=320, device="cpu"))
+    assert not other_size.estimator.is_calibrated
+    counts = other_size.count(sample_photos()[1])
+    assert counts["horse"].to_dict()["calibrated"] is False
+
+
+def test_a_detector_of_other_categories_names_them():
+    class Apples:
+        categories = {0: "red apple"}  # noqa: RUF012 - as users write it
+
+        def detect(self, photos):
+            box = [[5.0, 5, 90, 90]]
+            return [tallybox.Detections(box, [0.97], [0], photo.size_wh, photo.name) for photo in photos]
+
+    (item,) = PhotoCounter(Apples()).count_many([sample_photos()[0]])
+    assert item.counts["red apple"].count == 1
+    assert not item.counts["red apple"].calibrated
+
+
+def test_an_upright_copy_counts_the_same(counter, tmp_path):
+    copy = tmp_path / "no suffix"
+    shutil.copy(sample_photos()[1], copy)
+    assert counter.count(copy)["horse"].to_dict() == counter.count(sample_photos()[1])["horse"].to_dict()
+    assert embedded_estimator().is_calibrated
