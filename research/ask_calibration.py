@@ -17,11 +17,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from tallybox.vqa.calibration import calibration_error, fit_temperature
+from tallybox.vqa.calibration import calibration_error, fit_temperature, is_right
 from tallybox.vqa.checkpoints import FILE, read_checkpoint, write_checkpoint
 from tallybox.vqa.learning import people_agreeing
-
-AGREEING = 3  # people, for an answer to be right
 
 
 def main() -> None:
@@ -37,8 +35,8 @@ def main() -> None:
     print(f"{len(files)} models, {len(logits)} answers, accuracy {100 * people_agreeing(logits, answers):.1f} %")
     for name, divided_by in (("before", 1.0), ("after", temperature)):
         best = (logits / divided_by).softmax(-1).max(-1)
-        right = (answers == best.indices[:, None]).sum(1) >= AGREEING
-        print(f"{name}: temperature {divided_by}, calibration error {calibration_error(best.values, right):.4f}")
+        error = calibration_error(best.values, is_right(logits, answers))
+        print(f"{name}: temperature {divided_by}, calibration error {error:.4f}")
     checkpoint, tensors = read_checkpoint(given.checkpoint)
     with TemporaryDirectory(dir=given.checkpoint.parent) as folder:
         write_checkpoint(Path(folder), replace(checkpoint, temperature=temperature), tensors.items())

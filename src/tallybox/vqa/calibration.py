@@ -5,23 +5,24 @@ Legend: Q questions, K answers.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from tallybox.errors import InputError
-from tallybox.vqa.learning import soft_cross_entropy
 
 BINS = 10
+AGREEING = 3  # people, for an answer to be right
 SMALLEST, LARGEST = 0.1, 10.0
 STEPS = 60
 
 
 def fit_temperature(logits: Tensor, answers: Tensor) -> float:
-    """Return the number to divide ``logits [Q, K]`` by, so that answers ``[Q, 10]`` of people become most probable.
+    """Return the number to divide ``logits [Q, K]`` by, so that the mean probability is the share of right answers.
 
-    ``answers`` has -1 for what is not among the K. The questions must not be those that the model learned from.
-
-    Of a model that is 98 % sure and three of four times right:
+    ``answers [Q, 10]`` are people's, -1 for what is not among the K. The questions must not be those that the model
+    learned from. Of a model that is 98 % sure and three of four times right:
 
     >>> logits = torch.tensor([[4.0, 0.0]]).repeat(4, 1)
     >>> round(fit_temperature(logits, torch.tensor([[0], [0], [0], [1]]).expand(-1, 10)), 2)
@@ -30,13 +31,18 @@ def fit_temperature(logits: Tensor, answers: Tensor) -> float:
     if len(logits) == 0:
         raise InputError("logits must be of at least one question, but got none")
     logits = logits.double()
-    low, high = (torch.tensor(value, dtype=torch.float64).log() for value in (SMALLEST, LARGEST))
-    ratio = (5**0.5 - 1) / 2
-    for _ in range(STEPS):  # golden section: the loss is convex in 1 / temperature, so it has one minimum
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        losses = [soft_cross_entropy(logits / place.exp(), answers) for place in (left, right)]
-        low, high = (low, right) if losses[0] < losses[1] else (left, high)
-    return float(((low + high) / 2).exp())
+    share = is_right(logits, answers).double().mean()
+    low, high = SMALLEST, LARGEST
+    for _ in range(STEPS):  # bisection: the higher the temperature, the lower the probabilities of the best answers
+        middle = math.sqrt(low * high)
+        is_too_sure = (logits / middle).softmax(-1).amax(-1).mean() > share
+        low, high = (middle, high) if is_too_sure else (low, middle)
+    return math.sqrt(low * high)
+
+
+def is_right(logits: Tensor, answers: Tensor) -> Tensor:
+    """Say of each most probable answer of ``logits [Q, K]`` whether three of the ten people gave it, ``[Q]``."""
+    return (answers == logits.argmax(-1, keepdim=True)).sum(1) >= AGREEING
 
 
 def calibration_error(probabilities: Tensor, right: Tensor) -> float:
