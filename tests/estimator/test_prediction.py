@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallybox.estimator.calibration import interval_masses, learn_prevalence
+from tallybox.estimator.calibration import interval_levels, learn_prevalence
 from tallybox.estimator.prediction import (
-    IntervalMasses,
+    IntervalLevels,
     groups_of,
     intervals,
-    masses_needed,
+    levels_needed,
     medians_of,
     summarise,
     write_out_tail,
 )
 from tallybox.estimator.questions import SUMMARY
 
-EVEN = IntervalMasses(0.85, 0.85, 0.85, 0.85)
+EVEN = IntervalLevels(0.6, 0.6, 0.6, 0.6)
 NONE = np.zeros(1)
 
 
@@ -55,29 +55,32 @@ def test_the_tail_keeps_all_probability_and_its_mean():
 distributions = st.lists(st.integers(0, 50), min_size=2, max_size=12).filter(any)
 
 
-@given(distributions, st.floats(0, 1))
-def test_an_interval_grows_from_the_median_until_it_holds_enough(weights, mass):
+@given(distributions, st.floats(-1, 1))
+def test_an_interval_grows_from_the_median_by_the_more_probable_neighbour(weights, level):
     p = np.array([weights]) / sum(weights)
-    medians = medians_of(p)
-    (low,), (high,) = intervals(p, medians, np.array([mass]))
-    assert low <= medians[0] <= high
-    assert p[0, low : high + 1].sum() >= mass - 1e-9
-    if low < high:  # without the less probable of its ends it would hold too little
-        ends = [end for end in (low, high) if end != medians[0]]
-        shorter = p[0, low : high + 1].sum() - min(p[0, end] for end in ends)
-        assert shorter < mass + 1e-9
+    (median,) = medians_of(p)
+    low = high = median  # in plain steps
+    while True:
+        below = p[0, low - 1] if low > 0 else -1
+        above = p[0, high + 1] if high < p.shape[1] - 1 else -1
+        if max(below, above) < 0 or p[0, low : high + 1].sum() - max(below, above) >= level:
+            break
+        low, high = (low - 1, high) if below > above else (low, high + 1)
+    (found_low,), (found_high,) = intervals(p, np.array([median]), np.array([level]))
+    close = min(abs(p[0, low : high + 1].sum() - p[0, k] - level) for k in range(p.shape[1])) < 1e-9
+    assert close or (found_low, found_high) == (low, high)  # sums in another order may differ at a level itself
 
 
 @given(distributions, st.integers(0, 14))
-def test_the_mass_that_is_needed_is_where_the_interval_begins_to_hold_a_count(weights, count):
+def test_the_level_that_is_needed_is_where_the_interval_begins_to_hold_a_count(weights, count):
     p = np.array([weights]) / sum(weights)
     medians, truth = medians_of(p), np.array([count])
-    (needed,) = masses_needed(p, medians, truth)
+    (needed,) = levels_needed(p, medians, truth)
     if count >= p.shape[1]:
         assert needed == np.inf
         return
-    for mass, holds in ((needed - 1e-6, False), (needed + 1e-6, True)):
-        (low,), (high,) = intervals(p, medians, np.array([mass]))
+    for level, holds in ((needed - 1e-6, False), (needed + 1e-6, True)):
+        (low,), (high,) = intervals(p, medians, np.array([level]))
         assert (low <= count <= high) == (holds or count == medians[0])
 
 
@@ -102,15 +105,15 @@ def test_intervals_hold_nine_of_ten_unseen_pairs_whatever_is_predicted(sharper):
         return table / table.sum(1, keepdims=True), truth
 
     table, truth = predicted(6000)
-    masses = interval_masses(table, np.zeros(len(table)), truth)
+    levels = interval_levels(table, np.zeros(len(table)), truth)
     unseen, unseen_truth = predicted(6000)
-    found = summarise(unseen, np.zeros(len(unseen)), masses)
+    found = summarise(unseen, np.zeros(len(unseen)), levels)
     held = (found.lows <= unseen_truth) & (unseen_truth <= found.highs)
     assert held.mean() == pytest.approx(0.9, abs=0.06)  # whole counts: an interval may hold more than it must
     for group in range(4):
         assert 0.87 < held[groups_of(found.counts) == group].mean() < 0.99
-    if sharper > 1:  # an interval of 90 % of an overconfident distribution would hold too little
-        naive = summarise(unseen, np.zeros(len(unseen)), IntervalMasses(0.9, 0.9, 0.9, 0.9))
+    if sharper > 1:  # levels for calibrated distributions would hold too little
+        naive = summarise(unseen, np.zeros(len(unseen)), IntervalLevels(0.85, 0.85, 0.85, 0.85))
         held = (naive.lows <= unseen_truth) & (unseen_truth <= naive.highs)
         assert held[naive.counts >= 2].mean() < 0.87
 
@@ -119,17 +122,17 @@ def test_a_group_with_few_pairs_is_calibrated_with_all():
     random = np.random.default_rng(3)
     table, truth = poisson_predictions(random, 300)
     few = medians_of(table) < 5
-    masses = interval_masses(table[few], np.zeros(few.sum()), truth[few])
-    needed = masses_needed(table[few], medians_of(table[few]), truth[few])
-    assert masses.many == pytest.approx(np.sort(needed)[int(np.ceil(0.9 * (len(needed) + 1))) - 1], abs=1e-6)
-    assert masses.many != pytest.approx(masses.zero, abs=1e-3)  # of which there are enough
+    levels = interval_levels(table[few], np.zeros(few.sum()), truth[few])
+    needed = levels_needed(table[few], medians_of(table[few]), truth[few])
+    assert levels.many == pytest.approx(np.sort(needed)[int(np.ceil(0.9 * (len(needed) + 1))) - 1], abs=1e-6)
+    assert levels.many != pytest.approx(levels.zero, abs=1e-3)  # of which there are enough
 
 
 def test_without_enough_pairs_to_learn_from_intervals_are_as_wide_as_can_be():
     for pairs in (0, 5):
         table = np.full((pairs, 4), 0.25)
-        masses = interval_masses(table, np.zeros(pairs), np.zeros(pairs, np.int64))
-        (found,) = summarise(np.array([[0.9, 0.05, 0.04, 0.01]]), NONE, masses).each()
+        levels = interval_levels(table, np.zeros(pairs), np.zeros(pairs, np.int64))
+        (found,) = summarise(np.array([[0.9, 0.05, 0.04, 0.01]]), NONE, levels).each()
         assert (found.low, found.high) == (0, 3)
 
 

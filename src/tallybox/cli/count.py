@@ -128,12 +128,10 @@ class _Counting:
         """Return what counts photos, made on first use: detectors take a while to load."""
         if self._photo_counter is None:
             from tallybox.photos.counter import PhotoCounter
-            from tallybox.photos.detector import check_fitted_to
             from tallybox.photos.specs import DEFAULT_SPEC
 
             spec = self.detector or DEFAULT_SPEC
             self._photo_counter = PhotoCounter(spec, self.estimator, texts=self.texts)
-            check_fitted_to(self._photo_counter.estimator.fitted.categories, self._photo_counter.detector)
             if not self._photo_counter.estimator.is_calibrated:
                 click.echo(
                     f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they "

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.estimator.prediction import (
     Floats,
-    IntervalMasses,
+    IntervalLevels,
     groups_of,
-    masses_needed,
+    levels_needed,
     medians_of,
     write_out_tail,
 )
@@ -25,30 +25,30 @@ MIN_GROUP = 40
 # A category is listed for an image unless it is 90 % certain that there is none.
 LISTED_PROBABILITY = 1 - COVERAGE
 SUMMARY_STIFFNESS = 2.0  # prior precision of the summary's weights: with few photos they stay near 0
-EVERYTHING = 1.0  # mass of an interval that holds every count
-SLACK = 1e-9  # an interval must hold more than the mass that was needed
+EVERYTHING = 1.0  # level of an interval that holds every count
+SLACK = 1e-9  # above the level that was needed
 
 
-def interval_masses(probabilities: Floats, beyond: Floats, true_counts: NDArray[np.int64]) -> IntervalMasses:
-    """Choose how much probability intervals must hold so that 90 % hold the true count, for each predicted count.
+def interval_levels(probabilities: Floats, beyond: Floats, true_counts: NDArray[np.int64]) -> IntervalLevels:
+    """Choose how far intervals grow so that 90 % of them hold the true count, for each group of predicted counts.
 
     Split conformal prediction by groups of predicted counts (0, 1, 2 to 4, 5 and more), on distributions
-    ``[Q, K + 1]`` that were predicted without knowing the true counts ``[Q]``: the mass is the 0.9 quantile of those
-    that intervals would have needed.
+    ``[Q, K + 1]`` that were predicted without knowing the true counts ``[Q]``: the level is the 0.9 quantile of
+    those that intervals would have needed.
     """
     with_tail = write_out_tail(probabilities, beyond)
     medians = medians_of(with_tail)
-    needed = masses_needed(with_tail, medians, true_counts)
+    needed = levels_needed(with_tail, medians, true_counts)
     groups = groups_of(medians)
-    masses = []
-    for group in range(len(IntervalMasses._fields)):
+    levels = []
+    for group in range(len(IntervalLevels._fields)):
         own = needed[groups == group]
-        masses.append(_conformal_quantile(own if len(own) >= MIN_GROUP else needed))
-    return IntervalMasses(*masses)
+        levels.append(_conformal_quantile(own if len(own) >= MIN_GROUP else needed))
+    return IntervalLevels(*levels)
 
 
 def _conformal_quantile(needed: Floats) -> float:
-    """Return the mass that holds a further pair with a probability of at least 0.9, given those of earlier pairs."""
+    """Return the level that holds a further pair with a probability of at least 0.9, given those of earlier pairs."""
     rank = ceil(COVERAGE * (len(needed) + 1))
     if rank > len(needed):
         return EVERYTHING

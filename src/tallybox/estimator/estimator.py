@@ -192,8 +192,8 @@ class CountEstimator:
         if prior == "every":
             best = np.where(questions.mask[:, 0].numpy(), questions.scores[:, 0].numpy(), 0)
             probabilities = f.prevalence.apply(probabilities, best, questions.summary.double().numpy())
-        masses = f.masses_listed if prior == "every" else f.masses
-        return summarise(probabilities, mean_beyond(f.excess, expected, f.config.max_objects), masses)
+        levels = f.levels_listed if prior == "every" else f.levels
+        return summarise(probabilities, mean_beyond(f.excess, expected, f.config.max_objects), levels)
 
     def explain(
         self,
@@ -263,7 +263,7 @@ class CountEstimator:
         >>> estimator = CountEstimator.untrained({0: "apple"})
         >>> two = Detections([[0, 0, 9, 9], [0, 0, 9, 9], [20, 0, 29, 9]], [0.99, 0.98, 0.97], [0, 0, 0])
         >>> estimator.predict(two)["apple"].to_dict()
-        {'count': 2, 'most_probable': 2, 'expected': 1.97, 'low': 2, 'high': 2, 'calibrated': False}
+        {'count': 2, 'most_probable': 2, 'expected': 1.9686, 'low': 2, 'high': 2, 'calibrated': False}
         """
         self = cls(heads=1)
         self._fitted = untrained(self._config, categories)

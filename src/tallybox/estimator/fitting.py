@@ -24,15 +24,14 @@ from tallybox.detections.labels import (
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import (
     AS_PREDICTED,
-    COVERAGE,
     LISTED_PROBABILITY,
     Prevalence,
-    interval_masses,
+    interval_levels,
     learn_prevalence,
 )
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
 from tallybox.estimator.model import CountModel
-from tallybox.estimator.prediction import Floats, IntervalMasses, PredictionArrays, mean_beyond, summarise
+from tallybox.estimator.prediction import Floats, IntervalLevels, PredictionArrays, mean_beyond, summarise
 from tallybox.estimator.questions import IMAGES_AT_ONCE, Questions, ask, join
 from tallybox.estimator.training import EPOCHS, Examples, answer, epochs_for, held_out_loss, min_steps, train_member
 
@@ -47,6 +46,7 @@ THINNINGS = (0.85, 0.7, NO_THINNING)
 # The first of them unless another's loss on held-out photos is smaller by this: with 150 photos, each box of COCO
 # repeated ten times, trials preferred now one and now another, 0.03 apart.
 CLEARLY_BETTER = 0.03
+UNCALIBRATED_LEVEL = 0.8  # about 90 % of the probability
 THINNING_PAIRS, THINNING_STEPS = 4000, 150
 
 
@@ -59,8 +59,8 @@ class Fitted:
     categories: Mapping[int, str]
     members: tuple[CountModel, ...]
     baselines: Baselines
-    masses: IntervalMasses  # for the pairs of the contract
-    masses_listed: IntervalMasses  # for every category that may be there, however rare it is
+    levels: IntervalLevels  # for the pairs of the contract
+    levels_listed: IntervalLevels  # for every category that may be there, however rare it is
     prevalence: Prevalence
     excess: float  # mean count beyond max_objects of pairs that have more
 
@@ -124,24 +124,24 @@ def fit(
     excess = float((above.sum() + 0.5) / (len(above) + 1))
     probabilities, expected = held_out_answers(members, examples)
     beyond = mean_beyond(excess, expected, config.max_objects)
-    masses = interval_masses(probabilities, beyond, truth)
-    prevalence, masses_listed = _over_every_category(config, members, images, labels, category_ids, parts, excess)
+    levels = interval_levels(probabilities, beyond, truth)
+    prevalence, levels_listed = _over_every_category(config, members, images, labels, category_ids, parts, excess)
     names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
-    fitted = Fitted(config, category_ids, names, members, baselines, masses, masses_listed, prevalence, excess)
-    return fitted, FitReport(len(pairs), len(images), truth, summarise(probabilities, beyond, masses))
+    fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_listed, prevalence, excess)
+    return fitted, FitReport(len(pairs), len(images), truth, summarise(probabilities, beyond, levels))
 
 
 def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:
     """Return what there is before anything is learned: the component, which takes scores for probabilities."""
-    masses = IntervalMasses(*[COVERAGE] * len(IntervalMasses._fields))
+    levels = IntervalLevels(*[UNCALIBRATED_LEVEL] * len(IntervalLevels._fields))
     return Fitted(
         config=config,
         category_ids=(),
         categories=categories,
         members=(CountModel(config, 0).eval(),),
         baselines={},
-        masses=masses,
-        masses_listed=masses,
+        levels=levels,
+        levels_listed=levels,
         prevalence=AS_PREDICTED,
         excess=0.5,
     )
@@ -165,8 +165,9 @@ def held_out_answers(members: tuple[CountModel, ...], examples: Examples) -> tup
     probabilities = np.zeros((len(examples.questions), members[0].config.max_objects + 1))
     expected = np.zeros(len(examples.questions))
     for part, member in enumerate(members):
-        rows = (examples.parts == part).nonzero().flatten()
-        answers = answer(member, examples.questions, examples.category_rows, rows)
+        chosen = (examples.parts == part).nonzero().flatten()
+        answers = answer(member, examples.questions, examples.category_rows, chosen)
+        rows = chosen.numpy()  # numpy takes a tensor of one number for that number
         probabilities[rows] = answers.logits.double().softmax(-1).numpy()
         expected[rows] = answers.expected.double().numpy()
     return probabilities, expected
@@ -246,7 +247,7 @@ def _over_every_category(
     category_ids: tuple[int, ...],
     parts: Mapping[ImageId | None, int],
     excess: float,
-) -> tuple[Prevalence, IntervalMasses]:
+) -> tuple[Prevalence, IntervalLevels]:
     """Learn how often a category is there over all categories of all photos, and how wide intervals are then."""
     pairs = list(every_pair(images, labels))
     truth = np.array([pair.true_count for pair in pairs], np.int64)
@@ -264,4 +265,4 @@ def _over_every_category(
     corrected = prevalence.apply(probabilities, best, summary)
     listed = detected & (corrected[:, 0] < 1 - LISTED_PROBABILITY)
     beyond = mean_beyond(excess, expected[listed], config.max_objects)
-    return prevalence, interval_masses(corrected[listed], beyond, truth[listed])
+    return prevalence, interval_levels(corrected[listed], beyond, truth[listed])

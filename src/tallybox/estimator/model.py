@@ -5,6 +5,8 @@ Legend: Q questions, N proposals, K ``max_objects``, H heads.
 
 from __future__ import annotations
 
+import copy
+import sys
 from typing import NamedTuple
 
 import torch
@@ -16,6 +18,7 @@ from tallybox.estimator.questions import CONTEXT, SUMMARY, Questions
 from tallybox.presence.module import PresenceCounter
 
 LEAST_SCORE = 1e-4
+FEW_QUESTIONS = 64  # a photo or two
 RIVAL_UNITS = 24  # of the network that judges a box by its surroundings
 
 
@@ -83,7 +86,7 @@ class CountModel(nn.Module):
     def forward(self, questions: Questions, category_rows: Tensor) -> Answers:
         """Answer questions; ``category_rows [Q]`` are rows of the tables of categories."""
         logit = self.score_logit(questions, category_rows)
-        features = self.component(logit, questions.boxes, questions.mask)
+        features = self._component_for(len(questions))(logit, questions.boxes, questions.mask)
         summary = (questions.summary - self.get_buffer("summary_mean")) / self.get_buffer("summary_scale")
         logits = (
             self.from_component(features)
@@ -91,6 +94,14 @@ class CountModel(nn.Module):
             + self.category_count[category_rows] @ self.get_buffer("count_shifts")
         )
         return Answers(logits, self.expected_count(features))
+
+    def _component_for(self, questions: int) -> PresenceCounter | Counter:
+        """Return the component, unfused for a few questions if numba, which takes half a second, is not loaded yet."""
+        if torch.is_grad_enabled() or questions >= FEW_QUESTIONS or "numba" in sys.modules:
+            return self.component
+        unfused = copy.copy(self.component)  # shares the weights
+        unfused.backend = "reference"
+        return unfused
 
     def score_logit(self, questions: Questions, category_rows: Tensor) -> Tensor:
         """Return the logits that the component counts from, ``[Q, N]``."""

@@ -23,8 +23,11 @@ TAIL = 200
 ROUNDING_SLACK = 1e-12  # of sums of probabilities
 
 
-class IntervalMasses(NamedTuple):
-    """How much probability an interval must hold, by the predicted count."""
+class IntervalLevels(NamedTuple):
+    """How far intervals grow, by the predicted count: 1 takes in every count, -1 none but the median (see `intervals`).
+
+    A number for each of the groups that `groups_of` tells apart.
+    """
 
     zero: float
     one: float
@@ -32,12 +35,12 @@ class IntervalMasses(NamedTuple):
     many: float  # 5 or more
 
     def by_count(self, counts: Integers) -> Floats:
-        """Return the mass for each predicted count, ``[Q]``."""
+        """Return the level for each predicted count, ``[Q]``."""
         return np.array(self)[groups_of(counts)]
 
 
 def groups_of(counts: Integers) -> Integers:
-    """Return which field of `IntervalMasses` is for each count: 0 for 0, 1 for 1, 2 for 2 to 4, 3 for 5 and more.
+    """Return which field of `IntervalLevels` is for each count: 0 for 0, 1 for 1, 2 for 2 to 4, 3 for 5 and more.
 
     >>> groups_of(np.array([0, 1, 2, 4, 5, 30])).tolist()
     [0, 1, 2, 2, 3, 3]
@@ -153,18 +156,18 @@ def mean_beyond(excess: float, expected: Floats, max_objects: int) -> Floats:
     return excess + np.maximum(expected - max_objects, 0)
 
 
-def summarise(probabilities: Floats, beyond: Floats, masses: IntervalMasses) -> PredictionArrays:
+def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> PredictionArrays:
     """Take counts and intervals from distributions ``[Q, K + 1]``; ``beyond [Q]`` is the mean count beyond K.
 
-    >>> masses = IntervalMasses(0.85, 0.85, 0.85, 0.85)
-    >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), masses).each()[0].to_dict()
+    >>> levels = IntervalLevels(0.55, 0.55, 0.55, 0.55)
+    >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), levels).each()[0].to_dict()
     {'count': 1, 'most_probable': 1, 'expected': 1.1, 'low': 1, 'high': 2}
     """
     last = probabilities.shape[1] - 1
     best = probabilities.argmax(1)
     with_tail = write_out_tail(probabilities, beyond)
     medians = medians_of(with_tail)
-    lows, highs = intervals(with_tail, medians, masses.by_count(medians))
+    lows, highs = intervals(with_tail, medians, levels.by_count(medians))
     return PredictionArrays(
         counts=medians,
         most_probable=np.where(best == last, last + np.floor(beyond + 0.5).astype(np.int64), best),
@@ -195,27 +198,28 @@ def medians_of(probabilities: Floats) -> Integers:
     return medians.clip(max=probabilities.shape[1] - 1)
 
 
-def intervals(probabilities: Floats, medians: Integers, masses: Floats) -> tuple[Integers, Integers]:
-    """Return the ends ``[Q]`` of intervals around the medians that hold at least ``masses [Q]`` of ``[Q, T]``.
+def intervals(probabilities: Floats, medians: Integers, levels: Floats) -> tuple[Integers, Integers]:
+    """Return the ends ``[Q]`` of intervals around the medians of distributions ``[Q, T]``.
 
-    An interval begins as the median alone and takes in the more probable of its two neighbours until it holds enough.
+    An interval begins as the median alone. It takes in the more probable of its two neighbours while the probability
+    that it holds already, less that of the neighbour, is below its level ``[Q]``: while it holds little, or as long as
+    the neighbour is probable. By the first alone, intervals of calibrated coverage are 3 % wider around 0 and 1.
     """
     growing = _GrowingIntervals(probabilities, medians)
-    while (too_small := growing.mass < masses - ROUNDING_SLACK).any():
-        if not growing.grow(too_small):
-            break
+    while (grows := growing.scores() < levels).any():
+        growing.grow(grows)
     return growing.lows, growing.highs
 
 
-def masses_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:
-    """Return how much an interval must hold at least to hold the true count, ``[Q]``.
+def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:
+    """Return above which level an interval holds the true count, ``[Q]``.
 
-    0 where that is the median; infinite where it lies beyond all counts of the distribution.
+    -1 where that is the median, so that every interval holds it; infinite where it lies beyond all counts.
     """
     growing = _GrowingIntervals(probabilities, medians)
-    needed = np.where(true_counts < probabilities.shape[1], 0.0, np.inf)
+    needed = np.where(true_counts < probabilities.shape[1], -1.0, np.inf)
     while (outside := np.isfinite(needed) & ~growing.hold(true_counts)).any():
-        needed[outside] = growing.mass[outside]  # an interval that must hold more than this takes in another count
+        needed[outside] = np.maximum(needed, growing.scores())[outside]
         growing.grow(outside)
     return needed
 
@@ -224,22 +228,29 @@ class _GrowingIntervals:
     """Intervals of counts, one for each of Q distributions, that grow by one count at a time."""
 
     def __init__(self, probabilities: Floats, medians: Integers) -> None:
-        # A border of impossible counts on both sides: nothing grows beyond them while there are others.
-        self.padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-1)
+        # A border of impossible counts on both sides, which no interval takes in.
+        self.padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-np.inf)
+        self.rows = np.arange(len(medians))
         self.lows, self.highs = medians.copy(), medians.copy()
-        self.mass = probabilities[np.arange(len(medians)), medians]
+        self.mass = probabilities[self.rows, medians]
 
     def hold(self, counts: Integers) -> NDArray[np.bool_]:
         """Return which intervals hold a count, ``[Q]``."""
         return (self.lows <= counts) & (counts <= self.highs)
 
-    def grow(self, chosen: NDArray[np.bool_]) -> bool:
+    def scores(self) -> Floats:
+        """Return what each interval holds less what its more probable neighbour would add, ``[Q]``."""
+        below, above = self._neighbours()
+        return self.mass - np.maximum(below, above)
+
+    def grow(self, chosen: NDArray[np.bool_]) -> None:
         """Take the more probable neighbour into each chosen interval, the larger of two equal ones."""
-        rows = np.flatnonzero(chosen)
-        below, above = self.padded[rows, self.lows[rows]], self.padded[rows, self.highs[rows] + 2]
-        grows = np.maximum(below, above) >= 0
-        downwards = grows & (below > above)
-        self.lows[rows] -= downwards
-        self.highs[rows] += grows & ~downwards
-        self.mass[rows] += np.where(grows, np.maximum(below, above), 0)
-        return bool(grows.any())
+        below, above = self._neighbours()
+        downwards = chosen & (below > above)
+        self.lows -= downwards
+        self.highs += chosen & ~downwards
+        self.mass += np.where(chosen, np.maximum(below, above), 0)
+
+    def _neighbours(self) -> tuple[Floats, Floats]:
+        """Return the probabilities of the counts just below and above each interval, ``[Q]`` both."""
+        return self.padded[self.rows, self.lows], self.padded[self.rows, self.highs + 2]

@@ -21,7 +21,7 @@ from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.fitting import Fitted
 from tallybox.estimator.model import CountModel
-from tallybox.estimator.prediction import IntervalMasses
+from tallybox.estimator.prediction import IntervalLevels
 from tallybox.packages import import_optional
 
 KIND = "tallybox.CountEstimator"
@@ -47,8 +47,8 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
             name: {metric: counter.to_dict() for metric, counter in tuned.items()}
             for name, tuned in fitted.baselines.items()
         },
-        "interval_masses": list(fitted.masses),
-        "interval_masses_listed": list(fitted.masses_listed),
+        "interval_levels": list(fitted.levels),
+        "interval_levels_listed": list(fitted.levels_listed),
         "prevalence": asdict(fitted.prevalence),
         "excess": fitted.excess,
     }
@@ -104,8 +104,8 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
             name: {metric: ThresholdCounter.from_dict(header["baselines"][name][metric]) for metric in get_args(Metric)}
             for name in ("nms", "nms_per_category")
         },
-        _masses(header["interval_masses"]),
-        _masses(header["interval_masses_listed"]),
+        _levels(header["interval_levels"]),
+        _levels(header["interval_levels_listed"]),
         _prevalence(header["prevalence"]),
         max(float(header["excess"]), 0.0),
     )
@@ -118,11 +118,11 @@ def _prevalence(stored: Any) -> Prevalence:
     return Prevalence(weights, undetected=float(stored["undetected"]))
 
 
-def _masses(stored: Any) -> IntervalMasses:
-    masses = IntervalMasses(*(float(mass) for mass in stored))
-    if not all(0 <= mass <= 1 for mass in masses):
-        raise ValueError(f"its interval masses are {list(masses)}")
-    return masses
+def _levels(stored: Any) -> IntervalLevels:
+    levels = IntervalLevels(*(float(level) for level in stored))
+    if not all(-1 <= level <= 1 for level in levels):
+        raise ValueError(f"its interval levels are {list(levels)}")
+    return levels
 
 
 def _member(config: EstimatorConfig, categories: int, index: int, tensors: Mapping[str, Tensor]) -> CountModel:

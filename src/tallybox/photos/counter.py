@@ -12,7 +12,7 @@ from tallybox.detections.container import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator, CountExplanation
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
-from tallybox.photos.detector import Detector, categories_of
+from tallybox.photos.detector import Detector, categories_of, check_fitted_to
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.reading import DetectedPhoto, detect_each
 from tallybox.photos.shipped import shipped_estimator
@@ -70,6 +70,7 @@ class PhotoCounter:
             self.estimator = shipped_estimator()
         else:
             self.estimator = CountEstimator.untrained(categories_of(self.detector))
+        check_fitted_to(self.estimator.fitted.categories, self.detector)
 
     def count(self, path: str | Path, categories: Sequence[int | str] | None = None) -> dict[str, CountPrediction]:
         """Return how many objects of each category a photo shows, by the category's name.

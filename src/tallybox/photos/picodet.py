@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tallybox.counter.cpu.threads import small_operations
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.container import Detections
 from tallybox.detections.suppression import overlap_by_more
@@ -69,9 +70,13 @@ class PicoDet:
         """Return the boxes of each photo, up to 200, a box once for each category that scores above 0.05."""
         return [_detections(raw, photo) for raw, photo in zip(self.propose(photos), photos, strict=True)]
 
-    @torch.inference_mode()
     def propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
         """Return every cell of each photo that scores above 0.05 in some category."""
+        # On one thread: where another program uses a core, two wait for each other at every layer (2 s, not 0.1).
+        with torch.inference_mode(), small_operations():
+            return self._propose_by_size(photos)
+
+    def _propose_by_size(self, photos: Sequence[Photo]) -> list[RawDetections]:
         # The network averages over its whole input, so that padding a photo further would change its scores:
         # only photos of the same size go through it together.
         by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
