@@ -63,7 +63,7 @@ $(VENV)/.python:
 
 $(VENV)/.demo: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "Installing tallybox and PyTorch (a few minutes the first time) ..."
-	@$(PIP) --build-constraint constraints.txt --editable '.[cli,cpu,detections,photos]'
+	@$(PIP) --build-constraint constraints.txt --editable '.[cli,cpu,detections,figures,photos,serve,vqa]'
 	@touch $@
 
 $(VENV)/.develop: $(VENV)/.python pyproject.toml constraints.txt

@@ -20,7 +20,7 @@ pip install 'tallybox[wings]'
         return import_module(module)
     except ModuleNotFoundError as error:
         top = module.partition(".")[0]
-        if error.name != top:  # something that the package itself needs
+        if (error.name or "").partition(".")[0] != top:  # something that the package itself needs
             raise
         raise TallyboxError(
             f"{needed_for} needs the package {package or top}, which is not installed; pip install 'tallybox[{extra}]'"

@@ -17,7 +17,7 @@ CARD = Path(__file__).parents[2] / "docs" / "estimator-card.md"
 
 def test_it_knows_the_detectors_categories_and_is_small():
     assert embedded_estimator().fitted.categories == dict(COCO_CATEGORIES)
-    assert SHIPPED_ESTIMATOR.stat().st_size < 200_000
+    assert SHIPPED_ESTIMATOR.stat().st_size < 300_000
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ class EstimatorConfig:
     heads: int = 1  # two heads gave the same MAE and a larger RMSE
     proposals: int = 48  # the best boxes of a category that take part
     thinning: float = NO_THINNING  # of boxes that overlap by more than this, only the best takes part
-    members: int = 4  # models whose distributions are averaged; each leaves another part of the photos out
+    members: int = 8  # models whose distributions are averaged; each leaves another part of the photos out
     hidden: int = 64  # units of the readout
     dropout: float = 0.3  # of these, while learning
 
