@@ -42,8 +42,12 @@ def show(result: dict[str, Any]) -> None:
         table.add_row(name, *(f"{result[key][metric]:.3f}" for metric in metrics))
     console = Console()
     console.print(table)
-    by_count = ", ".join(f"{share:.3f} of {name}" for name, share in result["coverage90_by_true_count"].items())
-    console.print(f"90 % intervals hold {result['coverage90']:.3f} of the true counts ({by_count})", highlight=False)
+    console.print(f"90 % intervals hold {result['coverage90']:.3f} of the true counts", highlight=False)
+    coverage, width = result["coverage90_by_predicted_count"], result["width90_by_predicted_count"]
+    by_count = Table("predicted count", "held", "mean width")
+    for group in coverage:
+        by_count.add_row(group, f"{coverage[group]:.3f}", f"{width[group]:.2f}")
+    console.print(by_count)
     console.print(
         f"over every category of every image: mRMSE {result['mrmse']:.3f}, "
         f"where there are any {result['mrmse_nz']:.3f}",
