@@ -43,18 +43,20 @@ class CountRequest(Asked):
     categories: list[Name | CategoryId] | None = Field(
         None,
         max_length=1000,
-        description="Names or ids to answer for; without it, every category with a box above 0.05.",
+        description="Names or ids to answer for; without it, every category that is more than 10 % probable.",
     )
 
 
 class Count(BaseModel):
     """How many there are of one category."""
 
-    count: int = Field(description="The most probable.")
-    expected: float
-    low: int = Field(description="The interval's lower end; the interval holds nine of ten true counts.")
+    count: int = Field(description="The median.")
+    most_probable: int
+    expected: float = Field(description="The mean.")
+    low: int = Field(description="The interval's lower end; nine of ten such intervals hold the true count.")
     high: int
-    at_least: bool = Field(False, description='The most probable answer is "so many or more".')
+    at_least: int = Field(0, description="Counts from here on have no probabilities of their own; left out where 0.")
+    calibrated: bool = Field(True, description="Left out where true.")
 
 
 class CountedImage(BaseModel):

@@ -113,10 +113,11 @@ def _prediction(said: Mapping[str, Any]) -> Step:
     interval = f"{said['low']} alone" if alone else f"{said['low']} to {said['high']}"
     return _step(
         f"The answer: {at_least}{said['count']}",
-        f"{said['members']} models, each with {said['heads']} heads, were fitted to photos with known counts. Together "
-        f"with what thresholds would find they make {at_least}{said['count']} the most probable count "
-        f"({100 * said['probability']:.0f} %). The interval, made to hold nine of ten true counts, is {interval}. "
-        f"The expected count is {number(said['expected'])}.",
+        f"{said['members']} models were fitted to photos with known counts. From the presences, and from what "
+        "thresholds would find, they predict how probable each count is. The median of that is "
+        f"{at_least}{said['count']}, the most probable count {said['most_probable']} "
+        f"({100 * said['probability']:.0f} %), the mean "
+        f"{number(said['expected'])}. The interval is {interval}: nine of ten such intervals hold the true count.",
     )
 
 

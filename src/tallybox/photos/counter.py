@@ -18,7 +18,6 @@ from tallybox.photos.reading import DetectedPhoto, detect_each
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import detector_of
 
-
 PHOTOS_COUNTED_TOGETHER = 32  # 2.7 ms a photo on one core; 11.4 where they are counted in twos
 
 

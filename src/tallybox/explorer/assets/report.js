@@ -30,8 +30,10 @@ function answer(counting) {
     const how = confidence === undefined ? "expected count" : `count, with a confidence of ${short(confidence)}`;
     return [short(counting.count), `${how}; ${counting.boxes.length} boxes`];
   }
-  const interval = said.low === said.high ? "" : ` Nine of ten true counts lie in ${said.low} to ${said.high}.`;
-  return [`${said.at_least ? "≥ " : ""}${said.count}`, `most probable (${percent(said.probability)}).${interval} Expected ${short(said.expected)}.`];
+  const probable = `the most probable count${said.most_probable === said.count ? "" : ` is ${said.most_probable}`} (${percent(said.probability)})`;
+  const answer = said.most_probable === said.count ? `The median, and ${probable}.` : `The median; ${probable}.`;
+  const interval = said.low === said.high ? "" : ` The 90 % interval is ${said.low} to ${said.high}.`;
+  return [`${said.at_least ? "≥ " : ""}${said.count}`, `${answer}${interval} The mean is ${short(said.expected)}.`];
 }
 
 // What was asked, where something was: the answers, and what was looked at for them.
