@@ -12,6 +12,7 @@ PUBLIC_NAMES = [
     "CountTrace",
     "Counter",
     "Detections",
+    "PhotoCounter",
     "PiecewiseLinear",
     "PresenceCounter",
     "PresenceTrace",

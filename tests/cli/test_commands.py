@@ -40,10 +40,13 @@ def test_the_demo_tells_the_story_with_computed_numbers(tmp_path, monkeypatch):
     assert "summing the weights would say 4.00" in result.stdout
     assert "(0, 0, 0, 1, 0)" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
-    assert "bus.jpg  810 x 1080" in result.stdout
-    for name in ("bus_counted.jpg", "zidane_counted.jpg"):
-        assert f"runs/demo/{name}" in result.stdout
-        assert (tmp_path / "runs" / "demo" / name).read_bytes().startswith(b"\xff\xd8")
+    assert "riders_on_a_beach.jpg  640 x 424" in result.stdout
+    for name in ("buses_in_the_rain", "riders_on_a_beach", "lobby_with_suitcases"):
+        assert f"runs/demo/{name}_counted.jpg" in result.stdout
+        assert (tmp_path / "runs" / "demo" / f"{name}_counted.jpg").read_bytes().startswith(b"\xff\xd8")
+    page = (tmp_path / "runs" / "demo" / "buses_in_the_rain.html").read_text()
+    assert "How many in buses_in_the_rain.jpg?" in page
+    assert "source .venv/bin/activate" in result.stdout
 
 
 @pytest.mark.parametrize("name", ["story.svg", "story.png"])

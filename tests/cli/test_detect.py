@@ -28,7 +28,7 @@ def spec(tmp_path):
 
 @pytest.fixture(autouse=True)
 def few_steps_on_one_thread(monkeypatch):
-    monkeypatch.setattr(training, "LEAST_STEPS", 20)
+    monkeypatch.setattr(training, "MIN_STEPS", 20)
     with one_thread():
         yield
 

@@ -6,15 +6,15 @@ import runpy
 import numpy as np
 import pytest
 import torch
-from tallybox.photos.packaged import sample_photos
 
 from tallybox import Counter, PresenceCounter
 from tallybox.explorer.weights import paper_component, presence_component, weight_sets
-from tallybox.photos.detector import YoloV4Tiny
+from tallybox.photos import sample_photos
 from tallybox.photos.images import read_photo
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.scenes import cats
 from tests.explorer.conftest import start_service, stop_service
+from tests.support.photos import embedded_detector
 
 
 @pytest.fixture
@@ -258,10 +258,10 @@ def test_a_photo_is_shown_with_the_detectors_boxes(explorer):
     page.wait_for_selector(".editable image[href]")
     settled(page)
     scene = scene_of(page)
-    assert (scene["width"], scene["height"]) == (640, 360)
-    seen = YoloV4Tiny().detect([read_photo(sample_photos()[0])])[0]
+    assert (scene["width"], scene["height"]) == (640, 480)
+    seen = embedded_detector().detect([read_photo(sample_photos()[0])])[0]
     assert scene["attention"][0] == pytest.approx(max(seen.scores), abs=1e-3)
-    best = seen.boxes[seen.scores.argmax()] * 640 / 1280
+    best = seen.boxes[seen.scores.argmax()]
     assert scene["boxes"][0] == pytest.approx(best.tolist(), abs=0.1)
 
 

@@ -9,11 +9,11 @@ from functools import cache
 import httpx
 import numpy as np
 import pytest
-from tallybox.photos.packaged import sample_photos
 
 from tallybox.explorer.guard import Guard
 from tallybox.explorer.limits import Limits, Refused
 from tallybox.explorer.service import ServiceSettings, build_api, create_app
+from tallybox.photos import sample_photos
 from tests.support.estimators import small_estimator
 
 LIMITS = Limits(

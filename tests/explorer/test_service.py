@@ -4,14 +4,14 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from tallybox.photos.packaged import sample_photos
 
 from tallybox import Counter, PresenceCounter
 from tallybox.bench.photos import made_up_photos
-from tallybox.photos.detector import YoloV4Tiny
+from tallybox.photos import sample_photos
 from tallybox.photos.images import read_photo
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.scenes import cats
+from tests.support.photos import embedded_detector
 
 PHOTOS = made_up_photos(6, seed=5)[0]
 
@@ -55,14 +55,14 @@ def test_named_categories_are_answered_for(client):
 
 
 def test_a_photo_is_counted_as_the_library_counts_it(client):
-    path = sample_photos()[1]
+    path = sample_photos()[0]
     answer = client.post(
         "/v1/count?category=person&category=bus&detections=true",
         content=path.read_bytes(),
         headers={"content-type": "image/jpeg"},
     )
     assert answer.status_code == 200
-    seen = YoloV4Tiny().detect([read_photo(path)])[0]
+    seen = embedded_detector().detect([read_photo(path)])[0]
     said = answer.json()["images"][0]
     assert_as_predicted(said["counts"], shipped_estimator().predict(seen, ["person", "bus"]))
     assert said["detections"]["boxes"] == pytest.approx(seen.boxes, abs=1e-3)

@@ -22,8 +22,8 @@ def show_photos(console: Console, folder: Path) -> None:
     except (ModuleNotFoundError, TallyboxError) as error:
         console.print(f"[bold]And in real photos?[/bold]  {error}; pip install 'tallybox[photos,detections]'")
         return
-    console.print("[bold]And in real photos?[/bold]  PicoDet-S proposes boxes, and an estimator that learned from")
-    console.print("3,000 labelled photos, none of these three, counts them:\n")
+    console.print("[bold]And in real photos?[/bold]  PicoDet-S proposes boxes. An estimator that learned")
+    console.print("from 3,000 labelled photos, none of these three, counts them:\n")
     counter = PhotoCounter()
     text, pictures = TextOutput(every=False), PictureOutput(folder, counter.estimator, _fail)
     written: list[tuple[Path, str]] = []
@@ -35,9 +35,7 @@ def show_photos(console: Console, folder: Path) -> None:
         text.write(image._replace(photo=Path(counted.path.name)))
         pictures.write(image)
         written.append((folder / f"{counted.path.stem}_counted.jpg", "what was counted, outlined"))
-    written.append(
-        (_write_page(counter, sample_photos()[0], folder), "how the counts came about: open it in a browser")
-    )
+    written.append((_write_page(counter, sample_photos()[0], folder), "how they came about: open it in a browser"))
     console.print("[bold]Look at them:[/bold]")
     for file, what in written:
         console.print(f"  {file}  [dim]{what}[/dim]", soft_wrap=True)

@@ -38,6 +38,7 @@ from tallybox.estimator.training import EPOCHS, Examples, answer, epochs_for, he
 OnProgress = Callable[[int, int], None]  # done, total
 Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_category", each tuned for each metric
 
+MIN_IMAGES = 4
 # Largest counts that are told apart: as many as all but one in a thousand labels need, within these.
 MAX_OBJECTS = (10, 60)
 # Thinning is tried where this share of pairs has more boxes than can take part.
@@ -87,11 +88,13 @@ def fit(
     """Learn from labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
     pairs = list(counting_pairs(images, labels))
-    if len(images) < config.members or len(pairs) < config.members:
+    needed, known = min(MIN_IMAGES, config.members), min(len(images), len(pairs))
+    if known < needed:
         raise InputError(
-            f"an estimator must learn from at least {config.members} labelled images and pairs, but got {len(images)} "
-            f"images with {len(pairs)} pairs"
+            f"an estimator must learn from at least {needed} labelled images and pairs, but got {len(images)} images "
+            f"with {len(pairs)} pairs"
         )
+    config = replace(config, members=min(config.members, known))  # each leaves out a part of its own
     if not any(len(image) for image in images):
         raise InputError(f"an estimator must learn from boxes, but none of the {len(images)} labelled images has any")
     truth = np.array([pair.true_count for pair in pairs], np.int64)
