@@ -20,13 +20,13 @@ from onnx.numpy_helper import to_array
 from safetensors.torch import save_file
 from torch import nn
 
-from tallybox.photos.picodet_network import STRIDES, PicoDetNetwork, SeparableBlock, SqueezeExcitation
+from tallybox.photos.picodet_network import STRIDES, PicoDetNetwork, SeparableBlock, SqueezeExcitation, ToOneChannel
 
 # The number of a head's convolution without batch normalisation, and how far those of the next head are from it.
 FIRST_GATE, FIRST_CLASSES, STEP = 135, 137, 8
 
 
-def convolutions_with_names(network: PicoDetNetwork) -> Iterator[tuple[nn.Conv2d, str]]:
+def convolutions_with_names(network: PicoDetNetwork) -> Iterator[tuple[nn.Conv2d | ToOneChannel, str]]:
     """Yield each convolution and the name of its output in the ONNX file."""
     normalised = (f"batch_norm_{number}.tmp_2" for number in count())
     gates = (f"conv2d_{number}.tmp_0" for number in (112, 113, 115, 116))
@@ -48,7 +48,8 @@ def convolutions_with_names(network: PicoDetNetwork) -> Iterator[tuple[nn.Conv2d
     yield from of_blocks(neck.down_8, *neck.bottom_up_16, neck.down_16, *neck.bottom_up_32)
     yield from of_blocks(neck.down_32_reduced, neck.down_32)
     for level, (stride, head) in enumerate(zip(STRIDES, network.heads, strict=True)):
-        yield from of_blocks(*head.tower, head.mix, head.quality[0])
+        yield from of_blocks(*head.tower, head.mix)
+        yield head.quality[0], next(normalised)
         yield head.quality[1], next(normalised)
         yield head.gate, f"conv2d_{FIRST_GATE + STEP * level}.tmp_0"
         yield head.classes, f"conv2d_{FIRST_CLASSES + STEP * level}.tmp_0"
@@ -68,7 +69,10 @@ def main() -> None:
     with torch.no_grad():
         for convolution, name in convolutions_with_names(network):
             weight, bias = (stored[key] for key in by_output.pop(name))
-            convolution.weight.copy_(weight)
+            if isinstance(convolution, ToOneChannel):
+                convolution.depthwise.weight.copy_(weight.transpose(0, 1))
+            else:
+                convolution.weight.copy_(weight)
             convolution.bias.copy_(bias)
     if by_output:
         raise SystemExit(f"the network has no place for {sorted(by_output)}")
