@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster: a function is applied to many items on many machines, and the results come back in order.
 
 Tasks rather than actors: a task whose machine is lost runs again on any other, whereas an actor comes back only where
-there is room for another. The results are taken in the order of the items, each once, so that nothing is lost and
+there is capacity for another. The results are taken in the order of the items, each once, so that nothing is lost and
 nothing comes twice. tallybox must be installed on every machine; what all tasks share travels from here.
 """
 
@@ -83,9 +83,9 @@ class RayTasks(Generic[Item, Result]):
         try:
             result = pickle.loads(self._ray.get(reference))
         except (lost.WorkerCrashedError, lost.NodeDiedError, lost.OutOfMemoryError, lost.ObjectLostError) as error:
-            said = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0]
             crash = TallyboxError(
-                f"a task lost its worker in {RETRIES + 1} of {RETRIES + 1} attempts; Ray says: {said}"
+                f"a task lost its worker in {RETRIES + 1} of {RETRIES + 1} attempts; Ray says: {reason}"
             )
             if on_crash is None:
                 raise crash from None
@@ -147,9 +147,9 @@ def _connected() -> Any:
         try:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as error:
-            said = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
             raise TallyboxError(
-                f"Ray must reach the cluster that RAY_ADDRESS names, but it does not: {said}; check that it runs, and "
-                "that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same on all machines"
+                f"Ray must reach the cluster that RAY_ADDRESS names, but it does not: {reason}; check that it runs, "
+                "and that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same on all machines"
             ) from None
     return ray

@@ -167,4 +167,4 @@ def _not_one(path: Path, error: Exception) -> InputError:
 
 
 def _safetensors() -> Any:
-    return import_optional("safetensors.torch", needed_for="an estimator's file", extra="detections")
+    return import_optional("safetensors.torch", needed_for="an estimator's file", install="'tallybox[detections]'")

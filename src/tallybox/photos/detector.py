@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import torch
+
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
@@ -20,6 +22,11 @@ class Detector(Protocol):
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the detections of each photo: boxes in its pixels, ``image_id`` its name."""
         ...
+
+
+def device_or_default(device: str | torch.device | None) -> torch.device:
+    """Return the device asked for, by default the GPU where there is one."""
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def categories_of(detector: Detector) -> Mapping[int, str]:

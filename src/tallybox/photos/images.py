@@ -149,4 +149,4 @@ def _said(error: Exception) -> str:
 
 
 def _pillow() -> Any:
-    return import_optional("PIL.Image", needed_for="reading photos", extra="photos", package="pillow")
+    return import_optional("PIL.Image", needed_for="reading photos", install="'tallybox[photos]'", package="pillow")

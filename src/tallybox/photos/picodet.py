@@ -21,6 +21,7 @@ from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.container import Detections
 from tallybox.detections.suppression import overlap_by_more
 from tallybox.errors import InputError
+from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet_network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network
 
@@ -63,7 +64,7 @@ class PicoDet:
         if isinstance(size, bool) or not isinstance(size, int) or not MULTIPLE <= size <= 4096:
             raise InputError(f"size must be a whole number of pixels from {MULTIPLE} to 4096, but got {size!r}")
         self.size = size
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = device_or_default(device)
         self.network = load_picodet_network().to(self.device)
         if self.device.type == "cpu":
             # glibc keeps freed memory for the next photo up to twice the largest block that was ever freed (32 MiB at

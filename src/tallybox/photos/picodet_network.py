@@ -181,7 +181,7 @@ class PicoDetNetwork(nn.Module):
 
 def load_picodet_network() -> PicoDetNetwork:
     """Return the network with the weights that come with the package."""
-    load_file = import_optional("safetensors.torch", needed_for="the detector", extra="photos").load_file
+    load_file = import_optional("safetensors.torch", needed_for="the detector", install="'tallybox[photos]'").load_file
     with torch.device("meta"):  # the weights replace every tensor: none need be initialised
         network = PicoDetNetwork()
     network.load_state_dict(load_file(WEIGHTS), assign=True)

@@ -28,7 +28,7 @@ from tallybox.photos.reading import DetectedPhoto, detect_each
 from tallybox.photos.specs import detector_of
 
 # Three seconds on a core, and what is done again where a machine is lost. Fewer where that leaves cores without any.
-MOST_PHOTOS_PER_TASK = 64
+MAX_PHOTOS_PER_TASK = 64
 SPECS_OF_FILES = ("onnx", "transformers", "ultralytics")  # what may be a path after the colon
 
 
@@ -104,7 +104,7 @@ def _as_it_is(detector: Detector, *, device: str) -> Detector:
 def _results(shared: _Shared, paths: Iterable[str | Path]) -> Iterator[_PhotoResults]:
     tasks: Tasks = RayTasks(_look_at_photos, shared, use_gpus=True)
     number = length_hint(paths)
-    photos_per_task = MOST_PHOTOS_PER_TASK
+    photos_per_task = MAX_PHOTOS_PER_TASK
     if number:
         photos_per_task = min(photos_per_task, -(-number // (TASKS_AHEAD * tasks.at_once)))
     remaining = iter(paths)
@@ -130,8 +130,8 @@ def _as_given(photo: DetectedPhoto, path: Path) -> DetectedPhoto:
     """Name a photo by the path that the user gave."""
     if photo.error is not None:
         if not photo.path.exists():
-            said = "must be a photo, but there is no such file; all machines must see it under this path"
-            return DetectedPhoto(path, None, InputError(f"{photo.path} {said}"))
+            problem = "must be a photo, but there is no such file; all machines must see it under this path"
+            return DetectedPhoto(path, None, InputError(f"{photo.path} {problem}"))
         return DetectedPhoto(path, None, InputError(str(photo.error).replace(str(photo.path), str(path))))
     found = photo.detections
     if found is None or found.image_id != str(photo.path):  # a detector may name photos in its own way

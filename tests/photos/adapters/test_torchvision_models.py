@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tallybox.errors import InputError, InputTypeError, TallyboxError
-from tallybox.photos.adapters.libraries import import_library
+from tallybox.packages import import_optional
 from tallybox.photos.adapters.torchvision_models import TorchvisionDetector, suppress_little
 from tests.support.small_photos import small_photos, with_fewer_pixels
 
@@ -13,7 +13,7 @@ from tests.support.small_photos import small_photos, with_fewer_pixels
 @pytest.fixture
 def models():
     try:
-        return import_library("torchvision.models", install="torchvision")
+        return import_optional("torchvision.models", needed_for="this detector", install="torchvision")
     except TallyboxError as error:
         pytest.skip(str(error))
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tallybox.errors import InputTypeError, TallyboxError
-from tallybox.photos.adapters.libraries import import_library
+from tallybox.packages import import_optional
 from tallybox.photos.adapters.ultralytics_models import UltralyticsDetector
 from tallybox.photos.specs import detector_of
 from tests.support.small_photos import small_photos, with_fewer_pixels
@@ -15,7 +15,7 @@ from tests.support.small_photos import small_photos, with_fewer_pixels
 def ultralytics(tmp_path, monkeypatch):
     monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path))
     try:
-        library = import_library("ultralytics", install="ultralytics")
+        library = import_optional("ultralytics", needed_for="this detector", install="ultralytics")
         library.YOLO  # noqa: B018  # imports the rest
     except (TallyboxError, RuntimeError) as error:
         pytest.skip(str(error))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tallybox.errors import InputError, TallyboxError
-from tallybox.photos.adapters.libraries import first_line
+from tallybox.packages import first_line
 from tallybox.photos.detector import Detector
 
 

@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
+from tallybox.packages import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.libraries import device_or_default, first_line, import_library
 from tallybox.photos.adapters.predictions import MAX_DETECTIONS, MIN_SCORE, detect_by_size, to_detections
+from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 
 FREE_SIZE = 640  # of the longer side, where the input's size is free
@@ -46,7 +47,7 @@ class OnnxDetector:
 
     def __init__(self, file: str | Path, *, device: str | torch.device | None = None) -> None:
         self.file = Path(file)
-        onnxruntime = import_library("onnxruntime", install="'tallybox[onnx]'")
+        onnxruntime = import_optional("onnxruntime", needed_for="this detector", install="'tallybox[onnx]'")
         if not self.file.is_file():
             raise InputError(f"onnx:FILE must be a file, but there is none at {self.file}; check the path")
         self.device = device_or_default(device)
@@ -162,9 +163,11 @@ def _fitted(size_wh: tuple[int, int], input_wh: tuple[int, int] | None) -> tuple
     >>> _fitted((1280, 960), (320, 320)), _fitted((1280, 960), None), _fitted((500, 1000), None)
     (((320, 240), (320, 320)), ((640, 480), (640, 480)), ((320, 640), (320, 640)))
     """
-    room_wh = (FREE_SIZE, FREE_SIZE) if input_wh is None else input_wh
-    scale = min(room / side for room, side in zip(room_wh, size_wh, strict=True))
-    width, height = (min(room, max(1, round(side * scale))) for room, side in zip(room_wh, size_wh, strict=True))
+    input_wh = (FREE_SIZE, FREE_SIZE) if input_wh is None else input_wh
+    scale = min(available / side for available, side in zip(input_wh, size_wh, strict=True))
+    width, height = (
+        min(available, max(1, round(side * scale))) for available, side in zip(input_wh, size_wh, strict=True)
+    )
     padded = (-(-width // MULTIPLE) * MULTIPLE, -(-height // MULTIPLE) * MULTIPLE)
     return (width, height), padded if input_wh is None else input_wh
 

@@ -11,8 +11,8 @@ import numpy as np
 from tallybox.detections.container import Detections
 from tallybox.detections.outputs import on_host
 from tallybox.errors import InputError, TallyboxError
+from tallybox.packages import first_line
 from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.libraries import first_line
 from tallybox.photos.images import Photo
 
 MIN_SCORE = 0.01  # low, since boxes that are left out cannot be counted

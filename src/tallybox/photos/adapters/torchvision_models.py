@@ -12,9 +12,10 @@ import torch
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, InputTypeError, TallyboxError
+from tallybox.packages import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.libraries import device_or_default, first_line, import_library
 from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, detect_by_size, to_detections
+from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 
 
@@ -38,8 +39,8 @@ class TorchvisionDetector:
     @classmethod
     def load(cls, name: str, *, device: str | torch.device | None = None) -> Self:
         """Load a model by its name in ``torchvision.models.detection``, with its default weights."""
-        import_library("torchvision", install="torchvision")
-        models = import_library("torchvision.models", install="torchvision")
+        import_optional("torchvision", needed_for="this detector", install="torchvision")
+        models = import_optional("torchvision.models", needed_for="this detector", install="torchvision")
         known = models.list_models(module=models.detection)
         if name not in known:
             similar = get_close_matches(name, known, n=1)

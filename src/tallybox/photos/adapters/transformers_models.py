@@ -3,8 +3,7 @@
 A model of fixed categories (DETR, RT-DETR, YOLOS …) goes through its processor's own post-processing with a low score
 threshold. So do OWL-ViT and OWLv2, which give each box the phrase that fits it best. Grounding DINO scores each token
 of the text for each box, and its processor returns the tokens above a threshold as text, which need not be any of the
-phrases. Here a phrase's score is the mean over its tokens, as in the authors' evaluation on COCO, and each box has the
-phrase that fits it best.
+phrases. Here a phrase's score is the mean over its tokens, and each box has the phrase that fits it best.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from torch import Tensor
 
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, InputTypeError, TallyboxError
+from tallybox.packages import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.libraries import device_or_default, first_line, import_library
 from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, detect_by_size, to_detections
+from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 
 SCORES_TOKENS = ("grounding-dino", "mm-grounding-dino")  # model types
@@ -64,7 +64,7 @@ class TransformersDetector:
     @classmethod
     def load(cls, name: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Self:
         """Load a model and its processor from a folder or from the hub."""
-        transformers = import_library("transformers", install="transformers")
+        transformers = import_optional("transformers", needed_for="this detector", install="transformers")
         config = _loaded(transformers.AutoConfig, name)
         is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
         if not is_zero_shot and type(config) not in transformers.MODEL_FOR_OBJECT_DETECTION_MAPPING:

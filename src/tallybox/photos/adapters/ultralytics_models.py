@@ -9,9 +9,10 @@ import torch
 
 from tallybox.detections.container import Detections
 from tallybox.errors import InputTypeError, TallyboxError
+from tallybox.packages import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.libraries import device_or_default, first_line, import_library
 from tallybox.photos.adapters.predictions import MAX_DETECTIONS, MAX_IOU, MIN_SCORE, detect_by_size, to_detections
+from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 
 
@@ -29,7 +30,7 @@ class UltralyticsDetector:
     @classmethod
     def load(cls, file: str, *, device: str | torch.device | None = None) -> Self:
         """Load a file of weights; a name that ultralytics publishes is downloaded by it."""
-        ultralytics = import_library("ultralytics", install="ultralytics")
+        ultralytics = import_optional("ultralytics", needed_for="this detector", install="ultralytics")
         try:
             return cls(ultralytics.YOLO(file), device=device)
         except Exception as error:  # files of many kinds, read in as many ways
