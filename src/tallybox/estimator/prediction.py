@@ -86,8 +86,11 @@ class CountPrediction:
         }
 
     def __str__(self) -> str:
-        """Return the count for people: ``3``, or ``at least 14, about 17``."""
-        return f"at least {self.at_least}, about {self.count}" if self.at_least else str(self.count)
+        """Return the count for people: ``3``, ``at least 14``, or ``at least 14, about 17``."""
+        if not self.at_least:
+            return str(self.count)
+        about = f", about {self.count}" if self.count > self.at_least else ""
+        return f"at least {self.at_least}{about}"
 
 
 class ImagePredictions(Mapping[int, CountPrediction]):
