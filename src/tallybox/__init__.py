@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tallybox.presence.trace import PresenceTrace as PresenceTrace
     from tallybox.presence.weights import PresenceWeights as PresenceWeights
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Where each public name lives. Resolved on first use, so that `tallybox --help` need not import torch.
 _HOMES = {

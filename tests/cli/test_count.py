@@ -92,7 +92,9 @@ def test_csv_to_a_file_and_to_standard_output(photos, tmp_path):
     images = json.loads(result.stdout)["images"]
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["image", "category", "count", "most_probable", "expected", "low", "high", "at_least"]
+    numbers = ["count", "most_probable", "expected", "low", "high", "at_least"]
+    assert list(rows[0]) == ["image", "category", *numbers, "calibrated"]
+    assert {row["calibrated"] for row in rows} == {"true"}
     assert len(rows) == sum(len(image["counts"]) for image in images)
     assert [entry.name for entry in path.parent.iterdir()] == ["counts.csv"]
     printed = run(photos, "--csv", "-")
@@ -156,9 +158,31 @@ def test_a_file_that_breaks_midway_leaves_whole_json_and_status_1(tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_names_of_another_detector_are_refused(tmp_path):
+    images = embedded_detector().detect([read_photo(path) for path in sample_photos()])
+    path = tmp_path / "apples.parquet"
+    write_parquet(images, path, categories={1: "apple", 6: "pear"})
+    for result in (run(path), CliRunner().invoke(cli, ["explain", str(path), "--image", "x", "--out", "page.html"])):
+        assert result.exit_code == 1
+    refused = run(path, "--estimator", shipped())
+    assert "category 1 is 'person' in the estimator and 'apple' there" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_what_cannot_be_written_is_one_line_before_anything_is_counted(photos, tmp_path):
+    (tmp_path / "file").touch()
+    for option, path in (("--csv", tmp_path / "file" / "x.csv"), ("--save", tmp_path / "file" / "x")):
+        result = run(photos, option, path)
+        assert result.exit_code == 1
+        assert result.stdout == ""
+        assert "must be a place that can be written to" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
 def test_wrong_usage_is_status_2(photos, detections, tmp_path):
     assert run(tmp_path / "none.jpg").exit_code == 2
     assert run(detections, "--save", tmp_path).exit_code == 2
+    assert "--detector and --text are for photos" in run(detections, "--detector", "picodet").stderr
     unknown = run(photos / BUSES, "--detector", "pikodet")
     assert unknown.exit_code == 1
     assert len(unknown.stderr.splitlines()) == 1

@@ -104,8 +104,12 @@ def test_a_category_is_asked_for_by_name_or_id(estimator, unseen):
     assert list(by_name) == list(by_id) == [18]
     assert by_name["dog"] is by_name[18]
     assert list(by_name.by_name()) == ["dog"]
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="'cat' was not predicted; there are dog"):
         by_name["cat"]
+    assert "cat" not in by_name
+    assert by_name.get("unicorn") is None
+    with pytest.raises(InputTypeError, match="must be a list of names or ids, but got the text 'dog'"):
+        estimator.predict(photo, "dog")
     with pytest.raises(
         InputError, match=r"category must be one of the 6 known names, but got 'dogg'; did you mean 'dog'\?"
     ):

@@ -39,10 +39,18 @@ def test_counts_beyond_the_largest_go_by_the_boxes_and_are_at_least_that():
     assert found.at_least == 2
     assert found.most_probable == 2 + 5
     assert 2 < found.count < 8
-    assert str(found) == f"at least 2, about {found.count}"
+    assert str(found) == f"about {found.count}"
     assert found.expected == pytest.approx(0.1 + 0.9 * (2 + 5.3))
     assert found.high > found.count
     assert found.to_dict()["at_least"] == 2
+
+
+def test_a_prediction_does_not_depend_on_those_beside_it():
+    one, crowd = np.array([[0.3, 0.4, 0.3]]), np.array([[0.0, 0.0, 1.0]])
+    wide = IntervalLevels(1.0, 1.0, 1.0, 1.0)
+    alone = summarise(one, np.array([0.4]), wide).each()[0]
+    beside = summarise(np.concatenate((one, crowd)), np.array([0.4, 50.0]), wide).each()[0]
+    assert alone.to_dict() == beside.to_dict()
 
 
 def test_the_tail_keeps_all_probability_and_its_mean():

@@ -6,7 +6,7 @@ import pytest
 
 import tallybox
 from tallybox import PhotoCounter
-from tallybox.errors import InputError
+from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.merging import merged_into
 from tallybox.photos import PicoDet, sample_photos
 from tests.support.estimators import small_estimator
@@ -100,3 +100,30 @@ def test_an_upright_copy_counts_the_same(counter, tmp_path):
     shutil.copy(sample_photos()[1], copy)
     assert counter.count(copy)["horse"].to_dict() == counter.count(sample_photos()[1])["horse"].to_dict()
     assert embedded_estimator().is_calibrated
+
+
+def test_mistakes_in_arguments_are_one_line(counter):
+    class Apples:
+        def __init__(self, categories):
+            self.categories = categories
+
+        def detect(self, photos):
+            raise KeyError("no weights")
+
+    for detector, message in (
+        (Apples(["apple"]), "must map ids to names, but got a list"),
+        (Apples({0: "apple", 1: "apple"}), "but 0 and 1 are both 'apple'"),
+        (3, "detector must be a name or an object with detect"),
+    ):
+        with pytest.raises(TallyboxError, match=message):
+            PhotoCounter(detector)
+    with pytest.raises(InputError, match="device must be"):
+        PhotoCounter(device="nonsense")
+    with pytest.raises(InputError, match="device and texts are for detectors that are given by name"):
+        PhotoCounter(Apples({0: "apple"}), device="cpu")
+    with pytest.raises(InputError, match="fitted to the categories of the detector, but category 1 is 'person'"):
+        PhotoCounter(Apples({1: "apple"}), embedded_estimator())
+    with pytest.raises(InputTypeError, match="several paths are expected, but got one"):
+        counter.count_many("one.jpg")
+    with pytest.raises(TallyboxError, match=r"Apples.detect raised KeyError: 'no weights'"):
+        PhotoCounter(Apples({0: "apple"})).count(sample_photos()[0])

@@ -96,7 +96,7 @@ def test_a_bad_photo_is_reported_and_the_others_are_written(tmp_path, spec):
     assert summary.photos == 2
     assert [image.image_id for image in read_detections(out)] == ["00.png", "01.png"]
     assert [str(failure).partition(" must be")[0] for failure in failures] == [str(tmp_path / "photos" / "00a.jpg")]
-    with pytest.raises(InputError, match="none of the 1 photos could be read, so that nothing was written"):
+    with pytest.raises(InputError, match="no photo of 1 could be read, so that nothing was written"):
         detect_to_file(find_photos([tmp_path / "photos" / "00a.jpg"]), tmp_path / "none.parquet", spec=spec)
     assert not (tmp_path / "none.parquet").exists()
 

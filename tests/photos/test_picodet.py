@@ -13,7 +13,7 @@ from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.files import read_detections
 from tallybox.errors import InputError
 from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
-from tallybox.photos.picodet import MAX_PER_CATEGORY, MIN_SCORE, THINNING_IOU
+from tallybox.photos.picodet import MAX_PER_CATEGORY, MIN_SCORE, NMS_IOU
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.photos import embedded_detector, embedded_estimator, gradient
 from tests.support.shared_data import data_folder
@@ -98,15 +98,15 @@ def test_detections_have_the_form_that_the_estimator_learned_from(detected, samp
         assert (image.boxes[:, 2:] > image.boxes[:, :2]).all()
 
 
-def test_boxes_are_thinned_within_their_category_only(detected):
+def test_nms_is_within_categories(detected):
     from tallybox.detections.suppression import pairwise_iou
 
     crossing = 0
     for image in detected:
         iou = np.triu(pairwise_iou(image.boxes), 1)
         same = image.category_ids[:, None] == image.category_ids
-        assert iou[same].max() <= THINNING_IOU + 1e-6
-        crossing += (iou[~same] > THINNING_IOU).sum()
+        assert iou[same].max() <= NMS_IOU + 1e-6
+        crossing += (iou[~same] > NMS_IOU).sum()
         assert np.unique(image.category_ids, return_counts=True)[1].max() <= MAX_PER_CATEGORY
     assert crossing > 0
 

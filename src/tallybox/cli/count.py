@@ -16,7 +16,8 @@ from tallybox.cli.count_output import CountedImage, CsvOutput, JsonOutput, Outpu
 from tallybox.cli.detector_options import detector_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.standard_output import reserved_standard_output
-from tallybox.detections.files import read_detections
+from tallybox.detections.category_names import check_same_names
+from tallybox.detections.files import read_detections, stored_category_names
 from tallybox.errors import InputError
 from tallybox.photos.sources import Source, find_sources
 
@@ -63,6 +64,8 @@ def count(
         raise click.UsageError(str(error)) from error
     if folder is not None and not any(source.is_photo for source in sources):
         raise click.UsageError("--save draws on photos, but there is none among the paths")
+    if (detector or texts) and not any(source.is_photo for source in sources):
+        raise click.UsageError("--detector and --text are for photos, but there is none among the paths")
     failures: list[InputError] = []
 
     def report(error: InputError) -> None:
@@ -169,6 +172,7 @@ class _Counting:
 
     def _predict_file(self, path: Path) -> Iterator[tuple[Detections, ImagePredictions]]:
         estimator = self._estimator_of_files(path)
+        check_same_names(estimator.fitted.categories, stored_category_names(path), str(path))
         if self.engine == "ray":
             from tallybox.estimator.ray_engine import predict_each_with_ray
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, TextIO
@@ -20,7 +21,7 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 
-CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least")
+CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least", "calibrated")
 
 
 class CountedImage(NamedTuple):
@@ -83,8 +84,10 @@ class CsvOutput(Output):
         self.unfinished = path.with_name(path.name + ".unfinished")
         self.file: TextIO = sys.stdout
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = self.unfinished.open("w", newline="")
+            with _writing(self.path):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                # A name that is not UTF-8 is written as the bytes that it has.
+                self.file = self.unfinished.open("w", newline="", encoding="utf-8", errors="surrogateescape")
         self.rows = csv.writer(self.file, lineterminator="\n")
         self.rows.writerow(CSV_COLUMNS)
 
@@ -92,7 +95,7 @@ class CsvOutput(Output):
         """Write a row for each category."""
         for name, p in counted.predictions.by_name().items():
             row = (name, p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
-            self.rows.writerow((counted.image_id, *row))
+            self.rows.writerow((counted.image_id, *row, "true" if p.calibrated else "false"))
 
     def finish(self, error: BaseException | None) -> None:
         """Put the file in its place."""
@@ -147,6 +150,8 @@ class PictureOutput(Output):
 
     def __init__(self, folder: Path, estimator: CountEstimator, report: Callable[[InputError], None]) -> None:
         self.folder, self.estimator, self.report = folder, estimator, report
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         self.written: set[str] = set()
 
     def write(self, counted: CountedImage) -> None:
@@ -176,6 +181,15 @@ class PictureOutput(Output):
             name, number = f"{path.stem}_counted-{number}.jpg", number + 1
         self.written.add(name)
         return name
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Name a path that cannot be written, before anything is counted."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} must be a place that can be written to, but: {error.strerror}") from error
 
 
 def _line(predictions: dict[str, CountPrediction]) -> str:

@@ -41,6 +41,6 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
     given = {name: value for name, value in {"spec": detector, **options}.items() if value}
     with progress_bar("detecting") as show:
         summary = detect_to_file(photos, out, on_failure=report, on_progress=show, **given)
-    click.echo(f"wrote {out}: {summary.boxes} boxes in {summary.photos} photos")
+    click.echo(f"wrote {out}: photos {summary.photos}, boxes {summary.boxes}")
     if failures:
         sys.exit(1)

@@ -41,6 +41,8 @@ def explain(
     PATH is a photo, or a file of detections (.json, .json.gz, .csv, .csv.gz, .parquet). Without --category, every
     category that may be there is shown.
     """
+    from tallybox.detections.category_names import check_same_names
+    from tallybox.detections.files import stored_category_names
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.explorer.explanation import explained_by_estimator, explained_untrained, explanation_page
     from tallybox.photos.shipped import shipped_estimator
@@ -66,6 +68,8 @@ def explain(
                 "640 px. For another detector give its own with --estimator FILE.",
                 err=True,
             )
+        stored = names if is_photo else stored_category_names(path)
+        check_same_names(estimator.fitted.categories, stored, "PicoDet" if is_photo else str(path))
         countings = explained_by_estimator(estimator, image, list(categories) or None)
         how = "counted with the estimator that ships with tallybox" if file is None else f"counted with {file.name}"
     write_atomically(out, explanation_page(f"How many in {shown}?", how, image, countings, href))

@@ -118,3 +118,23 @@ def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATE
     ('dog', '12')
     """
     return categories.get(category_id, str(category_id))
+
+
+def check_same_names(estimator: Mapping[int, str], given: Mapping[int, str], source: str) -> None:
+    """Raise where an estimator knows categories by other names than what it is used with, the ``source``.
+
+    Phrases in another order, say, or another model: counts would be given to the wrong names.
+
+    >>> check_same_names({1: "person"}, {1: "apple"}, "apples.parquet")
+    Traceback (most recent call last):
+    tallybox.errors.InputError: the estimator must be fitted to the categories of apples.parquet, but category 1 is \
+'person' in the estimator and 'apple' there; give the estimator of this detector with --estimator FILE
+    """
+    for category_id, name in given.items():
+        learned = estimator.get(category_id, name)
+        if learned.casefold() != name.casefold():
+            raise InputError(
+                f"the estimator must be fitted to the categories of {source}, but category {category_id} is "
+                f"{learned!r} in the estimator and {name!r} there; give the estimator of this detector with "
+                "--estimator FILE"
+            )

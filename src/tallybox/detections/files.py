@@ -111,7 +111,7 @@ def read_labelled(detections: str | Path, labels: str | Path) -> tuple[Iterator[
     instances take the detector's ids. Boxes of categories that the labels do not name are left out, since nobody
     counted such objects.
     """
-    names = _stored_category_names(Path(detections))
+    names = stored_category_names(Path(detections))
     if not names:
         return read_detections(detections), read_counts(labels)
     counts = read_counts(labels, names).with_categories_of(names)
@@ -123,10 +123,11 @@ def read_labelled(detections: str | Path, labels: str | Path) -> tuple[Iterator[
 
 def read_category_names(path: str | Path) -> Mapping[int, str]:
     """Return the names that a file of detections gives its categories, else those of COCO."""
-    return _stored_category_names(Path(path)) or COCO_CATEGORIES
+    return stored_category_names(Path(path)) or COCO_CATEGORIES
 
 
-def _stored_category_names(path: Path) -> Mapping[int, str]:
+def stored_category_names(path: Path) -> Mapping[int, str]:
+    """Return the names that a file of detections carries; only Parquet can."""
     if not is_parquet(path):
         return {}
     with _extra(path):

@@ -1,4 +1,4 @@
-"""Learned from photos that a model did not learn from: how wide intervals must be, and how rare objects are."""
+"""Calibration on held-out photos: how far intervals grow, and how often a category is there at all."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def _conformal_quantile(needed: Floats) -> float:
 class Prevalence:
     """How probable it is that a category is there at all, over every category of every photo.
 
-    A model learns from pairs that were chosen by the truth: all that are there, and two that are not. So it believes
-    that a category without a single good box is there, or nobody would ask. Over all categories hardly any is. A
-    logistic regression from the model's belief and from what is known of the category's boxes corrects that.
+    A model learns from pairs that were chosen by the truth: all that are there, and two that are not. It
+    therefore overestimates the probability that a category with only weak boxes is there. A logistic regression from
+    the model's probability and from what is known of the category's boxes corrects that.
     """
 
     weights: tuple[float, ...]  # of the columns of `_features`

@@ -47,8 +47,8 @@ class CountExplanation:
 class CountEstimator:
     """Count objects of each category from a detector's boxes, having learned from counts alone.
 
-    ``component`` is what counts: ``"presence"``, or ``"paper"`` for comparison. ``max_objects`` is the largest count
-    with a probability of its own; by default the labels decide.
+    ``component`` is what counts: ``"presence"``, or ``"paper"`` for comparison. Counts below ``max_objects`` have a
+    probability of their own, larger ones share one; by default the labels decide.
 
     >>> def photo(number, dogs):  # each dog found twice
     ...     boxes = [[40 * dog, 0, 40 * dog + 30 + twice, 30] for dog in range(dogs) for twice in range(2)]
@@ -159,6 +159,8 @@ class CountEstimator:
         """Yield some images at a time, the categories predicted for each, and the predictions of all as arrays."""
         if isinstance(detections, Detections):
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
+        if isinstance(categories, str):
+            raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
         wanted = None if categories is None else [self.category_id(category) for category in categories]
 
         def predict_some(images: list[Detections]) -> tuple[list[Detections], list[list[int]], PredictionArrays]:
@@ -257,8 +259,8 @@ class CountEstimator:
     def untrained(cls, categories: Mapping[int, str]) -> Self:
         """Return an estimator that counts with the untrained presence counter, for a detector without labels.
 
-        It takes scores for probabilities, which those of few detectors are: its predictions are marked
-        ``calibrated=False``, and its intervals hold what they hold. ``categories`` names the detector's categories.
+        It treats scores as probabilities, which is rarely accurate. Its predictions are marked ``calibrated=False``,
+        and its intervals have no guaranteed coverage. ``categories`` names the detector's categories.
 
         >>> estimator = CountEstimator.untrained({0: "apple"})
         >>> two = Detections([[0, 0, 9, 9], [0, 0, 9, 9], [20, 0, 29, 9]], [0.99, 0.98, 0.97], [0, 0, 0])

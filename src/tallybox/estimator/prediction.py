@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.category_names import category_id_of
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Counts beyond ``max_objects`` that get a probability of their own; what lies further adds to the last.
-TAIL = 200
+TAIL = 200  # the same for all, so that a prediction does not depend on those beside it
 ROUNDING_SLACK = 1e-12  # of sums of probabilities
 
 
@@ -86,11 +84,8 @@ class CountPrediction:
         }
 
     def __str__(self) -> str:
-        """Return the count for people: ``3``, ``at least 14``, or ``at least 14, about 17``."""
-        if not self.at_least:
-            return str(self.count)
-        about = f", about {self.count}" if self.count > self.at_least else ""
-        return f"at least {self.at_least}{about}"
+        """Return the count for people: ``3``; where counts have no probabilities of their own, ``about 17``."""
+        return f"about {self.count}" if self.at_least else str(self.count)
 
 
 class ImagePredictions(Mapping[int, CountPrediction]):
@@ -107,7 +102,12 @@ class ImagePredictions(Mapping[int, CountPrediction]):
         self._names = names
 
     def __getitem__(self, category: int | str) -> CountPrediction:
-        return self._by_id[category_id_of(category, self._names) if isinstance(category, str) else category]
+        if isinstance(category, str):
+            by_name = self.by_name()
+            if category not in by_name:
+                raise KeyError(f"{category!r} was not predicted; there are {', '.join(by_name) or 'no predictions'}")
+            return by_name[category]
+        return self._by_id[category]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._by_id)
@@ -183,12 +183,9 @@ def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> 
 
 
 def write_out_tail(probabilities: Floats, beyond: Floats) -> Floats:
-    """Write "K or more" out as a geometric distribution with mean ``beyond``: ``[Q, K + 1]`` to ``[Q, T]``.
-
-    Where all means are small, so is the tail that is written out.
-    """
+    """Write "K or more" out as a geometric distribution with mean ``beyond``: ``[Q, K + 1]`` to ``[Q, K + TAIL]``."""
     last = probabilities.shape[1] - 1
-    steps = np.arange(min(TAIL, 2 + int(10 * beyond.max(initial=0))))
+    steps = np.arange(TAIL)
     ratio = (beyond / (1 + beyond))[:, None]
     tail = probabilities[:, last:] * (1 - ratio) * ratio**steps
     tail[:, -1] += probabilities[:, last] - tail.sum(1)

@@ -108,14 +108,14 @@ def _paper_steps(counting: Mapping[str, Any], view: Mapping[str, Any]) -> list[S
 
 
 def _prediction(said: Mapping[str, Any]) -> Step:
-    at_least = "at least " if said.get("at_least") else ""
+    about = "about " if said.get("at_least") else ""
     alone = said["low"] == said["high"]
     interval = f"{said['low']} alone" if alone else f"{said['low']} to {said['high']}"
     return _step(
-        f"The answer: {at_least}{said['count']}",
+        f"The answer: {about}{said['count']}",
         f"{said['members']} models were fitted to photos with known counts. From the presences, and from what "
         "thresholds would find, they predict how probable each count is. The median of that is "
-        f"{at_least}{said['count']}, the most probable count {said['most_probable']} "
+        f"{about}{said['count']}, the most probable count {said['most_probable']} "
         f"({100 * said['probability']:.0f} %), the mean "
         f"{number(said['expected'])}. The interval is {interval}: nine of ten such intervals hold the true count.",
     )

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import torch
 
+from tallybox.detections.category_names import check_same_names
 from tallybox.detections.container import Detections
-from tallybox.errors import InputError
+from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import CountEstimator, CountExplanation
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
-from tallybox.photos.detector import Detector, categories_of, check_fitted_to
+from tallybox.photos.detector import Detector, categories_of
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.reading import DetectedPhoto, detect_each
 from tallybox.photos.shipped import shipped_estimator
@@ -61,9 +62,16 @@ class PhotoCounter:
     ) -> None:
         self.spec = detector if isinstance(detector, str) else None
         self.texts = tuple(texts)
-        self.detector: Detector = (
-            detector_of(detector, texts=texts, device=device) if isinstance(detector, str) else detector
-        )
+        if isinstance(detector, str):
+            self.detector: Detector = detector_of(detector, texts=texts, device=device)
+        elif not callable(getattr(detector, "detect", None)):
+            raise InputTypeError(
+                f"detector must be a name or an object with detect(photos), but got {type(detector).__name__}"
+            )
+        elif texts or device is not None:
+            raise InputError("device and texts are for detectors that are given by name; this one has its own")
+        else:
+            self.detector = detector
         if isinstance(estimator, CountEstimator):
             self.estimator = estimator
         elif estimator is not None:
@@ -72,7 +80,7 @@ class PhotoCounter:
             self.estimator = shipped_estimator()
         else:
             self.estimator = CountEstimator.untrained(categories_of(self.detector))
-        check_fitted_to(self.estimator.fitted.categories, self.detector)
+        check_same_names(self.estimator.fitted.categories, categories_of(self.detector), self.spec or "the detector")
 
     def count(self, path: str | Path, categories: Sequence[int | str] | None = None) -> dict[str, CountPrediction]:
         """Return how many objects of each category a photo shows, by the category's name.
@@ -95,6 +103,8 @@ class PhotoCounter:
         self, paths: Iterable[str | Path], categories: Sequence[int | str] | None = None
     ) -> Iterator[CountedPhoto]:
         """Yield what `count_many` returns as it is counted, holding only some photos at a time."""
+        if isinstance(paths, str | Path):
+            raise InputTypeError(f"several paths are expected, but got one, {str(paths)!r}; call count")
         waiting: list[DetectedPhoto] = []
         for batch in detect_each((Path(path) for path in paths), self.detector):
             waiting += batch

@@ -53,6 +53,8 @@ def find_photos(paths: Iterable[str | Path]) -> list[NamedPhoto]:
                 continue
             raise InputError(f"PHOTOS must be photos or folders of them, but got {path}")
         image_id = path.name if folder is None else path.relative_to(folder).as_posix()
+        if photos.get(image_id) == path:
+            continue
         if image_id in photos:
             raise InputError(
                 f"photos must have different ids, but {photos[image_id]} and {path} are both {image_id!r}; "
@@ -98,7 +100,7 @@ def detect_to_file(
                 on_failure(found.error)
             on_progress(number, len(photos))
         if not written:
-            raise InputError(f"none of the {len(photos)} photos could be read, so that nothing was written to {out}")
+            raise InputError(f"no photo of {len(photos)} could be read, so that nothing was written to {out}")
 
     write_detections(each(), out, categories=categories_of(detector))
     return DetectionSummary(len(written), sum(written))

@@ -26,23 +26,26 @@ class Detector(Protocol):
 
 def device_or_default(device: str | torch.device | None) -> torch.device:
     """Return the device asked for, by default the GPU where there is one."""
-    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    try:
+        return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError:
+        raise InputError(f'device must be "cpu", "cuda" or another of torch\'s, but got {device!r}') from None
 
 
 def categories_of(detector: Detector) -> Mapping[int, str]:
     """Return the names of a detector's categories, COCO's where it names none."""
-    return getattr(detector, "categories", COCO_CATEGORIES)
-
-
-def check_fitted_to(categories: Mapping[int, str], detector: Detector) -> None:
-    """Raise where an estimator's categories have other names than those of the detector that it is used with.
-
-    Phrases in another order, say, or another model: counts would be given to the wrong names.
-    """
-    for category_id, name in categories_of(detector).items():
-        learned = categories.get(category_id, name)
-        if learned.casefold() != name.casefold():
+    categories = getattr(detector, "categories", COCO_CATEGORIES)
+    if not isinstance(categories, Mapping):
+        raise InputError(
+            f"categories of a detector must map ids to names, but got a {type(categories).__name__}; "
+            'write {0: "apple"}, for example'
+        )
+    ids: dict[str, int] = {}
+    for category_id, name in categories.items():
+        if name in ids:
             raise InputError(
-                f"the estimator must be fitted to this detector, but category {category_id} is {learned!r} there and "
-                f"{name!r} here; give --detector and --text, in the same order, as for 'tallybox detect'"
+                "categories of a detector must have different names, "
+                f"but {ids[name]} and {category_id} are both {name!r}"
             )
+        ids[name] = category_id
+    return categories

@@ -1,7 +1,8 @@
 """The embedded detector: PicoDet-S for the 80 categories of COCO, on a CPU or a GPU.
 
 A photo is resized so that its longer side has 640 pixels and padded with grey to multiples of 64. Every cell of four
-grids proposes a box with a score for each category; what scores more than 0.05 is kept, thinned within its category.
+grids proposes a box with a score for each category. Those above 0.05 go through non-maximum suppression (NMS) within
+each category, at a high threshold: what is left out cannot be counted.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ CHANNEL_MEAN, CHANNEL_DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  
 
 # As in the detections that the shipped estimator learned from.
 MIN_SCORE = 0.05
-THINNING_IOU = 0.8  # a box that overlaps a better one of its category by more is left out
+NMS_IOU = 0.8  # a box that overlaps a better one of its category by more is left out
 MAX_PER_CATEGORY = 60
 MAX_DETECTIONS = 200
-# Boxes that are thinned at first, in all and of one category: enough for nearly all photos.
+# Boxes that go through NMS at first, in all and of one category: enough for nearly all photos.
 FIRST_CANDIDATES, FIRST_OF_CATEGORY = 1024, 192
 
 PHOTOS_AT_ONCE = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone: the cache
@@ -176,7 +177,7 @@ def _detections(raw: RawDetections, photo: Photo) -> Detections:
     candidates = FIRST_CANDIDATES
     while True:
         some = order[:candidates]
-        kept = some[_thinned(raw.boxes_xyxy[cells[some]], categories[some])]
+        kept = some[_nms_by_category(raw.boxes_xyxy[cells[some]], categories[some])]
         if len(kept) >= MAX_DETECTIONS or candidates >= len(order):
             break
         candidates *= 2
@@ -190,14 +191,14 @@ def _detections(raw: RawDetections, photo: Photo) -> Detections:
     )
 
 
-def _thinned(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int64]) -> NDArray[np.int64]:
+def _nms_by_category(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return which boxes ``[N, 4]``, in order of their scores, are kept within their categories ``[N]``."""
     kept = [np.zeros(0, np.int64)]
     for category in np.unique(categories).tolist():
         own = np.flatnonzero(categories == category)
         candidates = FIRST_OF_CATEGORY
         while True:  # as above: the best give the first exactly
-            found = own[:candidates][_uncovered(boxes_xyxy[own[:candidates]])]
+            found = own[:candidates][_nms(boxes_xyxy[own[:candidates]])]
             if len(found) >= MAX_PER_CATEGORY or candidates >= len(own):
                 break
             candidates *= 2
@@ -205,9 +206,9 @@ def _thinned(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int64]) -> 
     return np.sort(np.concatenate(kept))
 
 
-def _uncovered(boxes_xyxy: NDArray[np.float32]) -> NDArray[np.bool_]:
+def _nms(boxes_xyxy: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Return which boxes ``[N, 4]``, in order of their scores, overlap no better one that is kept too much."""
-    covers = np.triu(overlap_by_more(boxes_xyxy, THINNING_IOU), 1)
+    covers = np.triu(overlap_by_more(boxes_xyxy, NMS_IOU), 1)
     removed = np.zeros(len(boxes_xyxy), np.bool_)
     for better in np.flatnonzero(covers.any(1)).tolist():
         if not removed[better]:

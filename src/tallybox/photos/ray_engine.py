@@ -27,7 +27,7 @@ from tallybox.photos.picodet import PicoDet
 from tallybox.photos.reading import DetectedPhoto, detect_each
 from tallybox.photos.specs import detector_of
 
-# Three seconds on a core, and what is done again where a machine is lost. Fewer where that leaves cores without any.
+# Four seconds on a core, and what is done again where a machine is lost. Fewer where that leaves cores without any.
 MAX_PHOTOS_PER_TASK = 64
 SPECS_OF_FILES = ("onnx", "transformers", "ultralytics")  # what may be a path after the colon
 
@@ -75,7 +75,7 @@ def count_each_with_ray(
 
 
 def detect_each_with_ray(spec: str, texts: Sequence[str], paths: Iterable[str | Path]) -> Iterator[DetectedPhoto]:
-    """Yield what is detected in each photo, in order, from many machines; the detector is made only there."""
+    """Yield what is detected in each photo, in order, from many machines; each worker makes its own detector."""
     shared = _Shared(_maker_of_spec(spec, texts), Path.cwd())
     for result in _results(shared, paths):
         yield from result.detected
@@ -102,17 +102,17 @@ def _as_it_is(detector: Detector, *, device: str) -> Detector:
 
 
 def _results(shared: _Shared, paths: Iterable[str | Path]) -> Iterator[_PhotoResults]:
-    tasks: Tasks = RayTasks(_look_at_photos, shared, use_gpus=True)
+    tasks: Tasks = RayTasks(_detect_photos, shared, use_gpus=True)
     number = length_hint(paths)
     photos_per_task = MAX_PHOTOS_PER_TASK
     if number:
         photos_per_task = min(photos_per_task, -(-number // (TASKS_AHEAD * tasks.at_once)))
     remaining = iter(paths)
     batches = iter(lambda: [str(path) for path in islice(remaining, photos_per_task)], [])
-    yield from tasks.map_in_order(batches, partial(_look_at_each, tasks))
+    yield from tasks.map_in_order(batches, partial(_retry_each, tasks))
 
 
-def _look_at_photos(paths: list[str], shared: _Shared) -> _PhotoResults:
+def _detect_photos(paths: list[str], shared: _Shared) -> _PhotoResults:
     """Detect and count in the photos of a task, in a worker process."""
     absolute = [shared.folder / path for path in paths]
     detected = [
@@ -140,12 +140,12 @@ def _as_given(photo: DetectedPhoto, path: Path) -> DetectedPhoto:
     return DetectedPhoto(path, named)
 
 
-def _look_at_each(tasks: Tasks, paths: list[str], crash: TallyboxError) -> _PhotoResults:
+def _retry_each(tasks: Tasks, paths: list[str], crash: TallyboxError) -> _PhotoResults:
     """Look at photos that crashed their workers in a task of its own each; one that does so again is an error."""
     if len(paths) == 1:
-        error = InputError(f"{paths[0]} must be a photo that can be looked at, but {crash}")
+        error = InputError(f"{paths[0]} must be a photo that can be processed, but {crash}")
         return _PhotoResults([DetectedPhoto(Path(paths[0]), None, error)], [])
-    each = list(tasks.map_in_order(([path] for path in paths), partial(_look_at_each, tasks)))
+    each = list(tasks.map_in_order(([path] for path in paths), partial(_retry_each, tasks)))
     return _PhotoResults(
         [photo for result in each for photo in result.detected],
         [batch for result in each for batch in result.predictions],

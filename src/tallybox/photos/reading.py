@@ -12,6 +12,7 @@ from pathlib import Path
 from tallybox.counter.cpu.threads import map_in_order
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
+from tallybox.packages import first_line
 from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
@@ -73,7 +74,14 @@ def _detect(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
     """Return what a detector gives for photos; that it gives something else is an error of the detector."""
     if not photos:
         return []
-    detected = detector.detect(photos)
+    try:
+        detected = detector.detect(photos)
+    except TallyboxError:
+        raise
+    except Exception as error:  # of somebody's detector
+        raise TallyboxError(
+            f"{type(detector).__name__}.detect raised {type(error).__name__}: {first_line(error)}"
+        ) from error
     if not isinstance(detected, Sequence) or len(detected) != len(photos):
         given = f"a list of {len(detected)}" if isinstance(detected, Sequence) else f"a {type(detected).__name__}"
         raise TallyboxError(

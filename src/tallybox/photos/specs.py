@@ -46,9 +46,14 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) 
     if kind not in LIBRARIES and colon and _is_factory(spec):
         from tallybox.photos.adapters.factories import detector_from_factory
 
-        if (similar := _similar_library(kind)) and not _can_be_found(kind):
-            raise _unknown(spec, f"did you mean {similar}:{name}?")
-        return detector_from_factory(spec, texts=texts, device=device)
+        try:
+            return detector_from_factory(spec, texts=texts, device=device)
+        except InputError as error:
+            missing = error.__cause__
+            similar = _similar_library(kind)
+            if similar and isinstance(missing, ModuleNotFoundError) and missing.name == kind.partition(".")[0]:
+                raise _unknown(spec, f"did you mean {similar}:{name}?") from None
+            raise
     raise _unknown(spec, _hint(spec))
 
 
@@ -82,12 +87,6 @@ def _is_factory(spec: str) -> bool:
     """
     module, _, name = spec.rpartition(":")
     return name.isidentifier() and all(part.isidentifier() for part in module.split("."))
-
-
-def _can_be_found(module: str) -> bool:
-    from importlib.util import find_spec
-
-    return find_spec(module) is not None
 
 
 def _similar_library(kind: str) -> str | None:

@@ -33,7 +33,7 @@ function answer(counting) {
   const probable = `the most probable count${said.most_probable === said.count ? "" : ` is ${said.most_probable}`} (${percent(said.probability)})`;
   const answer = said.most_probable === said.count ? `The median, and ${probable}.` : `The median; ${probable}.`;
   const interval = said.low === said.high ? "" : ` The 90 % interval is ${said.low} to ${said.high}.`;
-  return [`${said.at_least ? "≥ " : ""}${said.count}`, `${answer}${interval} The mean is ${short(said.expected)}.`];
+  return [`${said.at_least ? "about " : ""}${said.count}`, `${answer}${interval} The mean is ${short(said.expected)}.`];
 }
 
 // What was asked, where something was: the answers, and what was looked at for them.

@@ -163,10 +163,10 @@ def _fitted(size_wh: tuple[int, int], input_wh: tuple[int, int] | None) -> tuple
     >>> _fitted((1280, 960), (320, 320)), _fitted((1280, 960), None), _fitted((500, 1000), None)
     (((320, 240), (320, 320)), ((640, 480), (640, 480)), ((320, 640), (320, 640)))
     """
-    input_wh = (FREE_SIZE, FREE_SIZE) if input_wh is None else input_wh
-    scale = min(available / side for available, side in zip(input_wh, size_wh, strict=True))
+    available_wh = (FREE_SIZE, FREE_SIZE) if input_wh is None else input_wh
+    scale = min(available / side for available, side in zip(available_wh, size_wh, strict=True))
     width, height = (
-        min(available, max(1, round(side * scale))) for available, side in zip(input_wh, size_wh, strict=True)
+        min(available, max(1, round(side * scale))) for available, side in zip(available_wh, size_wh, strict=True)
     )
     padded = (-(-width // MULTIPLE) * MULTIPLE, -(-height // MULTIPLE) * MULTIPLE)
     return (width, height), padded if input_wh is None else input_wh
