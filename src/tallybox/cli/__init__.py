@@ -10,7 +10,7 @@ from tallybox import __version__
 from tallybox.cli.lazy import LazyGroup
 from tallybox.errors import TallyboxError
 
-# Each command's room, imported when the command is used: `tallybox --help` stays instant.
+# Each command's module, imported when the command is used: `tallybox --help` stays instant.
 COMMANDS = {
     "demo": ("tallybox.cli.demo", "Show how the component counts, then count in three real photos; no files needed."),
     "toy": ("tallybox.cli.toy", "Train and draw the paper's toy task."),
@@ -39,7 +39,7 @@ class Tallybox(LazyGroup):
             raise click.ClickException(str(error)) from error
 
 
-@click.command(cls=Tallybox, rooms=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=Tallybox, lazy_commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tallybox")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:

@@ -1,4 +1,4 @@
-"""Groups of commands that import a command's room when the command is used: help stays instant."""
+"""Groups of commands that import a command's module when the command is used: help stays instant."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 
 import click
 
-Rooms = Mapping[str, tuple[str, str]]  # a command's module, which has a function of its name, and one line about it
+LazyCommands = Mapping[str, tuple[str, str]]  # a command's module, which has a function of its name, and one line about it
 
 
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports one when it is used."""
 
-    def __init__(self, *args: Any, rooms: Rooms, **options: Any) -> None:
+    def __init__(self, *args: Any, lazy_commands: LazyCommands, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.rooms = rooms
+        self.lazy_commands = lazy_commands
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        return list(self.rooms)
+        return list(self.lazy_commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command."""
-        if cmd_name not in self.rooms:
+        if cmd_name not in self.lazy_commands:
             return None
-        command: click.Command = getattr(import_module(self.rooms[cmd_name][0]), cmd_name)
+        command: click.Command = getattr(import_module(self.lazy_commands[cmd_name][0]), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in self.rooms.items()])
+            formatter.write_dl([(name, summary) for name, (_, summary) in self.lazy_commands.items()])

@@ -18,6 +18,6 @@ COMMANDS = {
 }
 
 
-@click.command(cls=LazyGroup, rooms=COMMANDS)
+@click.command(cls=LazyGroup, lazy_commands=COMMANDS)
 def vqa() -> None:
     """Answer questions about photos: VQA v2."""
