@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-LazyCommands = Mapping[str, tuple[str, str]]  # a command's module, which has a function of its name, and one line about it
+LazyCommands = Mapping[str, tuple[str, str]]  # the module, which has a function of the command's name, and one line
 
 
 class LazyGroup(click.Group):

@@ -6,7 +6,7 @@ import click
 
 from tallybox.cli.lazy import LazyGroup
 
-# Each command's room, imported when the command is used.
+# Each command's module, imported when the command is used.
 COMMANDS = {
     "simulate": ("tallybox.cli.vqa.simulate", "Write a made-up data set in the official formats."),
     "prepare": ("tallybox.cli.vqa.prepare", "Turn questions, answers and features into what training reads."),
