@@ -169,7 +169,7 @@ def test_a_photo_that_crashes_its_worker_is_an_item_with_its_error(cluster, fold
     found = list(count_each_with_ray(counter, in_one_task))
     assert [photo.path for photo in found] == [paths[0], crashing, paths[1]]
     assert str(found[1].error).startswith(
-        f"{crashing} must be a photo that can be looked at, but a task lost its worker"
+        f"{crashing} must be a photo that can be processed, but a task lost its worker"
     )
     assert found[0].counts
     assert found[2].error is None
