@@ -63,5 +63,6 @@ def train_share(rank: int, folder: str, layer: type[Layer]) -> None:
         share = (values[rank::WORLD_SIZE] for values in batch())
         gradients = train(nn.parallel.DistributedDataParallel(build_model(layer)), *share)
         torch.save(gradients, Path(folder) / f"gradients_{rank}.pt")
+        distributed.barrier()  # gloo aborted once where one process left while the other was still at work
     finally:
         distributed.destroy_process_group()
