@@ -169,6 +169,19 @@ def test_names_of_another_detector_are_refused(tmp_path):
     assert len(refused.stderr.splitlines()) == 1
 
 
+def test_photos_after_a_file_are_not_counted_with_the_files_estimator(detections, photos, tmp_path, monkeypatch):
+    (tmp_path / "resized_picodet.py").write_text(
+        "from tallybox.photos import PicoDet\ndef make():\n    return PicoDet(size=320, device='cpu')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run(detections, photos / RIDERS, "--detector", "resized_picodet:make", "--json")
+    assert result.exit_code == 0, result.output
+    *of_file, of_photo = json.loads(result.stdout)["images"]
+    assert all("calibrated" not in count for image in of_file for count in image["counts"].values())
+    assert of_photo["counts"]
+    assert all(count["calibrated"] is False for count in of_photo["counts"].values())
+
+
 def test_what_cannot_be_written_is_one_line_before_anything_is_counted(photos, tmp_path):
     (tmp_path / "file").touch()
     for option, path in (("--csv", tmp_path / "file" / "x.csv"), ("--save", tmp_path / "file" / "x")):

@@ -110,6 +110,7 @@ class _Counting:
         self.detector, self.texts = detector, texts
         self.categories = list(categories) or None
         self.estimator = None if file is None else CountEstimator.load(file)
+        self._file_estimator: CountEstimator | None = self.estimator
         self._photo_counter: PhotoCounter | None = None
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
 
@@ -157,15 +158,14 @@ class _Counting:
                 if counted.error is not None:
                     self.report(counted.error)
             else:
-                size = None if counted.detections is None else counted.detections.image_size
-                yield CountedImage(str(counted.path), counted.predictions, size, counted.path, counted.detections)
+                yield CountedImage(str(counted.path), counted.predictions, counted.path, counted.detections)
             yield None
 
     def _count_files(self, paths: list[Path]) -> Iterator[CountedImage | None]:
         for path in paths:
             try:
                 for image, predictions in self._predict_file(path):
-                    yield CountedImage(image.image_id, predictions, image.image_size)
+                    yield CountedImage(image.image_id, predictions)
             except InputError as error:
                 self.report(error)
             yield None
@@ -181,14 +181,14 @@ class _Counting:
 
     def _estimator_of_files(self, path: Path) -> CountEstimator:
         """Return the estimator given, or the shipped one with a warning: files do not name their detector."""
-        if self.estimator is None:
+        if self._file_estimator is None:
             from tallybox.photos.shipped import shipped_estimator
 
-            self.estimator = shipped_estimator()
+            self._file_estimator = shipped_estimator()
             click.echo(
                 f"{path}: counting with the estimator that ships with tallybox, which is right only for boxes of "
                 "PicoDet-S at 640 px; for another detector, learn one with 'tallybox fit DETECTIONS LABELS --out FILE' "
                 "and give it with --estimator FILE.",
                 err=True,
             )
-        return self.estimator
+        return self._file_estimator

@@ -29,7 +29,6 @@ class CountedImage(NamedTuple):
 
     image_id: ImageId | None
     predictions: ImagePredictions
-    size_wh: tuple[int, int] | None = None
     photo: Path | None = None
     detections: Detections | None = None
 
@@ -121,7 +120,8 @@ class TextOutput(Output):
         if counted.photo is None:
             sys.stdout.write(f"{counted.image_id}: {_line(predictions)}\n")
         else:
-            self._table(counted.photo, counted.size_wh, predictions)
+            size_wh = None if counted.detections is None else counted.detections.image_size
+            self._table(counted.photo, size_wh, predictions)
 
     def _table(self, photo: Path, size_wh: tuple[int, int] | None, predictions: dict[str, CountPrediction]) -> None:
         size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"

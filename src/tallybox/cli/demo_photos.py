@@ -11,31 +11,35 @@ from tallybox.cli.count_output import CountedImage, PictureOutput, TextOutput
 from tallybox.errors import InputError, TallyboxError
 
 if TYPE_CHECKING:
+    from tallybox.detections.container import Detections
     from tallybox.photos.counter import PhotoCounter
 
 
 def show_photos(console: Console, folder: Path) -> None:
     """Count in the three sample photos and write what can be looked at; name what to install where it is missing."""
+    from tallybox.photos.samples import sample_photos
+
     try:
-        from tallybox.photos.counter import PhotoCounter
-        from tallybox.photos.samples import sample_photos
-    except (ModuleNotFoundError, TallyboxError) as error:
-        console.print(f"[bold]And in real photos?[/bold]  {error}; pip install 'tallybox[photos,detections]'")
+        counter = _photo_counter()
+    except TallyboxError as error:
+        console.print(f"[bold]And in real photos?[/bold]  {error}")
         return
     console.print("[bold]And in real photos?[/bold]  PicoDet-S proposes boxes. An estimator that learned")
     console.print("from 3,000 labelled photos, none of these three, counts them:\n")
-    counter = PhotoCounter()
     text, pictures = TextOutput(every=False), PictureOutput(folder, counter.estimator, _fail)
     written: list[tuple[Path, str]] = []
+    detected: list[Detections] = []
     for counted in counter.count_each(sample_photos()):
         assert counted.detections is not None
         assert counted.predictions is not None
-        size_wh = counted.detections.image_size
-        image = CountedImage(counted.path.name, counted.predictions, size_wh, counted.path, counted.detections)
+        detected.append(counted.detections)
+        image = CountedImage(counted.path.name, counted.predictions, counted.path, counted.detections)
         text.write(image._replace(photo=Path(counted.path.name)))
         pictures.write(image)
         written.append((folder / f"{counted.path.stem}_counted.jpg", "what was counted, outlined"))
-    written.append((_write_page(counter, sample_photos()[0], folder), "how they came about: open it in a browser"))
+    written.append(
+        (_write_page(counter, sample_photos()[0], detected[0], folder), "how they came about: open it in a browser")
+    )
     console.print("[bold]Look at them:[/bold]")
     for file, what in written:
         console.print(f"  {file}  [dim]{what}[/dim]", soft_wrap=True)
@@ -50,18 +54,26 @@ def show_photos(console: Console, folder: Path) -> None:
         console.print(f"  {command}")
 
 
-def _write_page(counter: PhotoCounter, path: Path, folder: Path) -> Path:
+def _photo_counter() -> PhotoCounter:
+    from tallybox.packages import import_optional
+    from tallybox.photos.counter import PhotoCounter
+
+    import_optional("PIL", needed_for="counting photos", install="'tallybox[photos]'", package="pillow")
+    return PhotoCounter()
+
+
+def _write_page(counter: PhotoCounter, path: Path, image: Detections, folder: Path) -> Path:
     from tallybox.explorer.explanation import explained_by_estimator, explanation_page
     from tallybox.explorer.photo_data import photo_href
     from tallybox.photos.images import read_photo
     from tallybox.runs import write_atomically
 
-    photo = read_photo(path)
-    image = counter.detector.detect([photo])[0]
     page = folder / f"{path.stem}.html"
     how = "counted with the estimator that ships with tallybox"
     countings = explained_by_estimator(counter.estimator, image, None)
-    write_atomically(page, explanation_page(f"How many in {path.name}?", how, image, countings, photo_href(photo)))
+    write_atomically(
+        page, explanation_page(f"How many in {path.name}?", how, image, countings, photo_href(read_photo(path)))
+    )
     return page
 
 

@@ -67,9 +67,12 @@ def _say_where(address: str) -> None:
 
 def _detector() -> Detector | None:
     """Return the embedded detector, or None where it is not installed: detections are counted all the same."""
+    from tallybox.packages import import_optional
+    from tallybox.photos.picodet import PicoDet
+
     try:
-        from tallybox.photos.picodet import PicoDet
-    except ModuleNotFoundError as error:
-        click.echo(f"Photos are not counted: {error}; pip install 'tallybox[photos]'", err=True)
+        import_optional("PIL", needed_for="counting photos", install="'tallybox[photos]'", package="pillow")
+        return PicoDet()
+    except TallyboxError as error:
+        click.echo(f"Photos are not counted: {error}", err=True)
         return None
-    return PicoDet()

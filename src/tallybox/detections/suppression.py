@@ -7,6 +7,7 @@ once for all settings.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,30 @@ def nms(boxes_xyxy: Floats, scores: Floats, iou_thresholds: ArrayLike) -> NDArra
     kept = np.empty_like(removed)
     kept[:, order] = ~removed
     return kept
+
+
+def first_kept(
+    order: NDArray[np.int64],
+    keep: Callable[[NDArray[np.int64]], NDArray[Any]],
+    *,
+    enough: int,
+    candidates: int,
+) -> NDArray[np.int64]:
+    """Return the first ``enough`` boxes that ``keep`` leaves of boxes in ``order`` of their scores.
+
+    A box is suppressed by better ones only, so that the best ``candidates`` give the first boxes exactly; twice as many
+    are taken where they do not give enough. Overlaps grow with the square of the boxes. ``keep`` takes indices of
+    boxes and returns which of them are left, as a mask or as places.
+
+    >>> first_kept(np.arange(100), lambda some: some % 3 == 0, enough=4, candidates=6).tolist()
+    [0, 3, 6, 9]
+    """
+    while True:
+        some = order[:candidates]
+        kept = some[keep(some)]
+        if len(kept) >= enough or candidates >= len(order):
+            return kept[:enough]
+        candidates *= 2
 
 
 def soft_nms(boxes_xyxy: Floats, scores: Floats, sigmas: ArrayLike) -> Floats:

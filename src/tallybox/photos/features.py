@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.suppression import nms
+from tallybox.detections.suppression import first_kept, nms
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, RawDetections
 
@@ -20,7 +20,7 @@ SAME_REGION_IOU = 0.7
 MAX_REGIONS = 36
 MIN_BEST_SCORE = 0.05  # of a region
 MIN_SCORE = 0.01  # of a category; below it a score is 0
-FIRST_CANDIDATES = 256  # boxes that suppression begins with; overlaps grow with the square
+FIRST_CANDIDATES = 256  # boxes that suppression begins with
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +41,12 @@ def choose_regions(boxes_xyxy: NDArray[np.float32], best_scores: NDArray[np.floa
     """Return which boxes ``[P, 4]`` with scores ``[P]`` become regions, the best first."""
     order = np.argsort(-best_scores, kind="stable")
     order = order[best_scores[order] > MIN_BEST_SCORE]
-    candidates = FIRST_CANDIDATES
-    while True:
-        # A box is suppressed by better ones only, so that the best candidates give the first regions exactly.
-        some = order[:candidates]
-        kept = some[nms(boxes_xyxy[some], best_scores[some], [SAME_REGION_IOU])[0]]
-        if len(kept) >= MAX_REGIONS or candidates >= len(order):
-            break
-        candidates *= 2
-    chosen: NDArray[np.int64] = kept[:MAX_REGIONS]
-    return chosen
+    return first_kept(
+        order,
+        lambda some: nms(boxes_xyxy[some], best_scores[some], [SAME_REGION_IOU])[0],
+        enough=MAX_REGIONS,
+        candidates=FIRST_CANDIDATES,
+    )
 
 
 def _regions(raw: RawDetections, photo: Photo) -> RegionFeatures:

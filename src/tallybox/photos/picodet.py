@@ -20,7 +20,7 @@ from torch import Tensor
 from tallybox.counter.cpu.threads import small_operations
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.container import Detections
-from tallybox.detections.suppression import overlap_by_more
+from tallybox.detections.suppression import first_kept, overlap_by_more
 from tallybox.errors import InputError
 from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
@@ -173,15 +173,12 @@ def _detections(raw: RawDetections, photo: Photo) -> Detections:
     cells, categories = np.nonzero(raw.scores > MIN_SCORE)
     scores = raw.scores[cells, categories]
     order = np.argsort(-scores, kind="stable")
-    # A box is left out because of better ones only, so that the best candidates give the first detections exactly.
-    candidates = FIRST_CANDIDATES
-    while True:
-        some = order[:candidates]
-        kept = some[_nms_by_category(raw.boxes_xyxy[cells[some]], categories[some])]
-        if len(kept) >= MAX_DETECTIONS or candidates >= len(order):
-            break
-        candidates *= 2
-    kept = kept[:MAX_DETECTIONS]
+    kept = first_kept(
+        order,
+        lambda some: _nms_by_category(raw.boxes_xyxy[cells[some]], categories[some]),
+        enough=MAX_DETECTIONS,
+        candidates=FIRST_CANDIDATES,
+    )
     return Detections(
         raw.boxes_xyxy[cells[kept]],
         scores[kept],
@@ -196,13 +193,14 @@ def _nms_by_category(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int
     kept = [np.zeros(0, np.int64)]
     for category in np.unique(categories).tolist():
         own = np.flatnonzero(categories == category)
-        candidates = FIRST_OF_CATEGORY
-        while True:  # as above: the best give the first exactly
-            found = own[:candidates][_nms(boxes_xyxy[own[:candidates]])]
-            if len(found) >= MAX_PER_CATEGORY or candidates >= len(own):
-                break
-            candidates *= 2
-        kept.append(found[:MAX_PER_CATEGORY])
+        kept.append(
+            first_kept(
+                own,
+                lambda some: _nms(boxes_xyxy[some]),
+                enough=MAX_PER_CATEGORY,
+                candidates=FIRST_OF_CATEGORY,
+            )
+        )
     return np.sort(np.concatenate(kept))
 
 
