@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 
 from tallybox.cli.count_output import CountedImage, PictureOutput, TextOutput
 from tallybox.errors import InputError, TallyboxError
@@ -22,7 +23,7 @@ def show_photos(console: Console, folder: Path) -> None:
     try:
         counter = _photo_counter()
     except TallyboxError as error:
-        console.print(f"[bold]And in real photos?[/bold]  {error}")
+        console.print(f"[bold]And in real photos?[/bold]  {escape(str(error))}")
         return
     console.print("[bold]And in real photos?[/bold]  PicoDet-S proposes boxes. An estimator that learned")
     console.print("from 3,000 labelled photos, none of these three, counts them:\n")

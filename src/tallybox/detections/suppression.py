@@ -98,7 +98,7 @@ def first_kept(
     """
     while True:
         some = order[:candidates]
-        kept = some[keep(some)]
+        kept: NDArray[np.int64] = some[keep(some)]
         if len(kept) >= enough or candidates >= len(order):
             return kept[:enough]
         candidates *= 2
