@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tallybox.geometry import box_iou
+from tallybox.boxes import box_iou
 from tallybox.presence import reference
 from tallybox.presence.weights import CELLS, LOGIT_LIMIT, PresenceFunctions, PresenceWeights, initial_weights
 from tallybox.runs import read_results

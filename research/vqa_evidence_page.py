@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tallybox.figures import vqa_evidence as figures
-from tallybox.runs import read_results, write_atomically
+from tallybox.files import write_text
+from tallybox.runs import read_results
 from tallybox.vqa.configuration import ModelName
 from tallybox.vqa.preparing import official_files
 from tallybox.vqa.questions import read_pairs, read_questions, read_records
@@ -273,7 +274,7 @@ def main() -> None:
         unseen = scores_on_unseen_photos(results["questions"], given.questions)
         texts |= {"unseen table": table_of(unseen, UNSEEN), "unseen goals": goals_table(goals_of_questions(unseen))}
     page = given.folder / "README.md"
-    write_atomically(page, filled(page.read_text(), texts))
+    write_text(page, filled(page.read_text(), texts))
     toy = read_results(given.toy / "results.jsonl")
     for ending in ("svg", "png"):
         drawn = given.folder / "figures"

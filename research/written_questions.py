@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tallybox.detections.compressed import open_plain
+from tallybox.files import open_binary
 from tallybox.vqa.simulation.writing import YEARS, write_json
 
 # The two sets number their questions alike; those that were written get ids of their own.
@@ -33,5 +33,5 @@ def join(given: Path, written: Path, out: Path, split: str, *, without_photos: f
 
 
 def _read(path: Path) -> Any:
-    with open_plain(path) as file:
+    with open_binary(path) as file:
         return json.load(file)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tallybox import compat as compat
     from tallybox.activation import PiecewiseLinear as PiecewiseLinear
     from tallybox.activation import piecewise_linear as piecewise_linear
+    from tallybox.boxes import box_iou as box_iou
     from tallybox.checks import check_values as check_values
     from tallybox.counter.functional import count_features as count_features
     from tallybox.counter.module import Counter as Counter
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from tallybox.detections.container import Detections as Detections
     from tallybox.errors import TallyboxError as TallyboxError
     from tallybox.estimator.estimator import CountEstimator as CountEstimator
-    from tallybox.geometry import box_iou as box_iou
     from tallybox.photos.counter import PhotoCounter as PhotoCounter
     from tallybox.presence.functional import presence_features as presence_features
     from tallybox.presence.module import PresenceCounter as PresenceCounter
@@ -37,7 +37,7 @@ _HOMES = {
     "PresenceTrace": "tallybox.presence.trace",
     "PresenceWeights": "tallybox.presence.weights",
     "TallyboxError": "tallybox.errors",
-    "box_iou": "tallybox.geometry",
+    "box_iou": "tallybox.boxes",
     "check_values": "tallybox.checks",
     "compat": "tallybox.compat",
     "count_features": "tallybox.counter.functional",

@@ -179,7 +179,7 @@ def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
         corners,
         (size >= 0).all(-1) | masked_out,
         expected="corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2",
-        remedy="if they are left, top, width, height, convert them with tallybox.geometry.box_xywh_to_xyxy",
+        remedy="if they are left, top, width, height, convert them with tallybox.boxes.box_xywh_to_xyxy",
     )
 
 

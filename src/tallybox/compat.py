@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tallybox.boxes import box_area, box_intersection
 from tallybox.checks import check_count, check_floating, check_proposal_shapes
 from tallybox.counter.proposals import prepare_proposals
 from tallybox.counter.published import (
@@ -22,7 +23,6 @@ from tallybox.counter.published import (
 )
 from tallybox.counter.reference import count_quantities
 from tallybox.errors import InputError
-from tallybox.geometry import box_area, box_intersection
 
 PUBLISHED_UNION_FLOOR = 1e-12
 SEGMENTS = 16

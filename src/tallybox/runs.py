@@ -12,20 +12,7 @@ import torch
 
 from tallybox import __version__
 from tallybox.errors import InputError
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that after a crash it is there whole or not at all."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except OSError as error:
-        raise InputError(f"{path} must be a file that can be written, but: {error.strerror}") from error
+from tallybox.files import write_text
 
 
 class RunFolder:
@@ -48,7 +35,7 @@ class RunFolder:
                 )
         else:
             described = {"config": config, "versions": versions()}
-            write_atomically(self.config_path, json.dumps(described, indent=1) + "\n")
+            write_text(self.config_path, json.dumps(described, indent=1) + "\n")
 
     def results(self) -> list[dict[str, Any]]:
         """Return the results that are there."""

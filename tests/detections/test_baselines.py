@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import supervision
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,48 +14,43 @@ from tallybox.detections.labels import CountingPair
 from tallybox.detections.metrics import count_metrics
 from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
-from tests.support.tolerances import ROUNDING, SUMMED_SCORES
+from tests.support.tolerances import SUMMED_SCORES
 
 pair_lists = st.lists(
     st.builds(CountingPair, detections(), st.sampled_from(CATEGORY_IDS), st.integers(0, 4)), min_size=1, max_size=6
 )
-methods = st.sampled_from(["nms", "soft_nms", "score_sum"])
 metrics = st.sampled_from(["exact", "mae", "rmse"])
 
 
-def test_the_three_ways_count_as_they_say():
+def test_boxes_left_by_nms_count_where_their_score_is_high_enough():
     near, far = [0, 0, 10, 10], [50, 50, 60, 60]
     image = Detections([near, [0, 0, 10, 9], far, far], [0.9, 0.8, 0.6, 0.1], [18] * 4)
-    assert count_with("nms", image, [0.5, 0.95], [0.05, 0.7]).tolist() == [[2, 1], [3, 2]]
-    assert count_with("soft_nms", image, [0.5], [0.01, 0.5]).tolist() == [[4, 2]]
-    np.testing.assert_allclose(
-        count_with("score_sum", image, [0.5], [0.05, 0.7]), [[1.5, 0.9]], *ROUNDING[torch.float32]
-    )
+    assert count_with(image, [0.5, 0.95], [0.05, 0.7]).tolist() == [[2, 1], [3, 2]]
 
 
-@given(pair_lists, methods, metrics)
-def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, method, metric):
-    table = tabulate(pairs, method)
+@given(pair_lists, metrics)
+def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, metric):
+    table = tabulate(pairs)
     chosen = tune(table, metric)
     truth = [pair.true_count for pair in pairs]
-    overlaps = baselines.SIGMAS if method == "soft_nms" else baselines.IOU_THRESHOLDS
+    overlaps = baselines.IOU_THRESHOLDS
 
     def loss(counter: ThresholdCounter) -> float:
         figure = count_metrics(counter.counts(pairs), truth)[metric]
         return -figure if metric == "exact" else figure
 
-    others = [ThresholdCounter(method, metric, Thresholds(o, s)) for o in overlaps for s in (0.05, 0.5, 0.95)]
+    others = [ThresholdCounter(metric, Thresholds(o, s)) for o in overlaps for s in (0.05, 0.5, 0.95)]
     assert loss(chosen) <= min(loss(other) for other in others) + SUMMED_SCORES.atol
     assert loss(tune(table, metric, per_category=True)) <= loss(chosen) + SUMMED_SCORES.atol
 
 
-@given(pair_lists, methods, metrics)
-def test_thresholds_of_a_category_are_as_if_it_were_alone_up_to_equally_good_ones(pairs, method, metric):
-    counter = tune(tabulate(pairs, method), metric, per_category=True)
+@given(pair_lists, metrics)
+def test_thresholds_of_a_category_are_as_if_it_were_alone_up_to_equally_good_ones(pairs, metric):
+    counter = tune(tabulate(pairs), metric, per_category=True)
     for category_id in counter.by_category:
         own = [pair for pair in pairs if pair.category_id == category_id]
         truth = [pair.true_count for pair in own]
-        alone = tune(tabulate(own, method), metric)
+        alone = tune(tabulate(own), metric)
         assert count_metrics(counter.counts(own), truth)[metric] == pytest.approx(
             count_metrics(alone.counts(own), truth)[metric], rel=SUMMED_SCORES.rtol
         )
@@ -65,9 +58,9 @@ def test_thresholds_of_a_category_are_as_if_it_were_alone_up_to_equally_good_one
 
 def test_a_category_without_labels_is_counted_with_the_thresholds_for_all():
     image = Detections([[0, 0, 9, 9]], [0.3], [44], image_id=1)
-    counter = ThresholdCounter("nms", "exact", Thresholds(0.5, 0.2), {18: Thresholds(0.5, 0.9)})
+    counter = ThresholdCounter("exact", Thresholds(0.5, 0.2), {18: Thresholds(0.5, 0.9)})
     assert counter.count(image, 44) == 1
-    assert ThresholdCounter("nms", "exact", Thresholds(0.5, 0.2), {44: Thresholds(0.5, 0.9)}).count(image, 44) == 0
+    assert ThresholdCounter("exact", Thresholds(0.5, 0.2), {44: Thresholds(0.5, 0.9)}).count(image, 44) == 0
 
 
 def test_equally_good_thresholds_of_a_category_are_decided_by_all():
@@ -82,7 +75,7 @@ def test_equally_good_thresholds_of_a_category_are_decided_by_all():
 
 @given(detections(), st.sampled_from(CATEGORY_IDS))
 def test_counts_are_those_of_supervision(image, category_id):
-    counter = ThresholdCounter("nms", "exact", Thresholds(0.37, 0.25))
+    counter = ThresholdCounter("exact", Thresholds(0.37, 0.25))
     found = supervision.Detections(image.boxes, confidence=image.scores, class_id=image.category_ids)
     has_area = (image.boxes[:, 2:] > image.boxes[:, :2]).all(1)  # of others, supervision's overlap is not a number
     found = found[has_area & (image.scores >= 0.25) & (image.category_ids == category_id)].with_nms(0.37)
@@ -91,16 +84,15 @@ def test_counts_are_those_of_supervision(image, category_id):
     assert not distinct or counter.count(with_area, category_id) == len(found)
 
 
-@given(pair_lists, methods, st.booleans())
-def test_a_baseline_survives_json(pairs, method, per_category):
-    counter = tune(tabulate(pairs, method), "mae", per_category=per_category)
+@given(pair_lists, st.booleans())
+def test_a_baseline_survives_json(pairs, per_category):
+    counter = tune(tabulate(pairs), "mae", per_category=per_category)
     assert ThresholdCounter.from_dict(json.loads(json.dumps(counter.to_dict()))) == counter
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"method": "magic"},
         {"metric": "luck"},
         {"overall": [0.5]},
         {"overall": [0.5, 7]},
@@ -109,7 +101,7 @@ def test_a_baseline_survives_json(pairs, method, per_category):
     ],
 )
 def test_a_stored_baseline_that_was_tampered_with_is_an_error(change):
-    stored = ThresholdCounter("nms", "exact", Thresholds(0.5, 0.5)).to_dict()
+    stored = ThresholdCounter("exact", Thresholds(0.5, 0.5)).to_dict()
     with pytest.raises(InputError, match="a stored baseline must be as"):
         ThresholdCounter.from_dict({**stored, **change})
 

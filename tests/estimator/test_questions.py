@@ -6,8 +6,8 @@ import torch
 
 from tallybox import Detections
 from tallybox.bench.photos import made_up_photos
-from tallybox.detections.suppression import nms, pairwise_iou
-from tallybox.estimator.questions import GRID_OVERLAPS, GRID_SCORES, SUMMARY, ask, batched_iou, greedy, rival_scores
+from tallybox.boxes import nms, numpy_box_iou, suppress
+from tallybox.estimator.questions import GRID_OVERLAPS, GRID_SCORES, SUMMARY, ask, rival_scores
 
 
 def asked(images, pairs, proposals=48, thinning=1.0):
@@ -103,8 +103,8 @@ def test_overlaps_and_suppression_of_many_images_at_once_are_those_of_each(photo
     order = [np.argsort(-photo.scores, kind="stable")[:size] for photo in photos]
     boxes = np.stack([photo.boxes[index] for photo, index in zip(photos, order, strict=True)])
     scores = np.stack([photo.scores[index] for photo, index in zip(photos, order, strict=True)])
-    iou = batched_iou(boxes)
-    kept = greedy(iou, np.ones(boxes.shape[:2], np.bool_), [0.3, 0.7])
+    iou = numpy_box_iou(boxes, boxes)
+    kept = suppress(iou[:, None] > np.array([0.3, 0.7], np.float32)[:, None, None])
     for row in range(len(photos)):
-        np.testing.assert_allclose(iou[row], pairwise_iou(boxes[row]), atol=1e-6)
+        np.testing.assert_allclose(iou[row], numpy_box_iou(boxes[row], boxes[row]), atol=1e-6)
         np.testing.assert_array_equal(kept[row], nms(boxes[row], scores[row], [0.3, 0.7]))

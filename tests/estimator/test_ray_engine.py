@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from tallybox.detections.parquet import read_parquet, write_parquet
 from tallybox.errors import InputError
 from tests.support.estimators import small_estimator
 from tests.support.predictions import assert_same_counts
+from tests.support.ray_cluster import ray_to_ourselves, two_workers
 
 pytestmark = [
     pytest.mark.slow,  # a cluster takes twenty seconds to come up
@@ -29,10 +29,9 @@ FILES, IMAGES_IN_FILE = 12, 1000  # each file is a piece of work
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _ray_is_installed():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pytest.importorskip("ray", reason="needs Ray; pip install 'tallybox[ray]'")
+def _ray():
+    with ray_to_ourselves():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +44,8 @@ def estimator_file(tmp_path_factory):
 @pytest.fixture
 def cluster():
     """A head without work and two workers, started without connecting to them."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    yield cluster, [cluster.add_node(num_cpus=1) for _ in range(2)]
-    cluster.shutdown()
+    with two_workers() as cluster:
+        yield cluster
 
 
 def python(*arguments: object) -> subprocess.CompletedProcess[str]:

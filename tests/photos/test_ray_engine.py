@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from tallybox.photos.reading import detect_each
 from tallybox.photos.samples import sample_photos
 from tallybox.photos.shipped import shipped_estimator
 from tests.support.predictions import assert_same_counts
+from tests.support.ray_cluster import ray_to_ourselves, two_workers
 
 pytestmark = [
     pytest.mark.slow,  # a cluster takes twenty seconds to come up
@@ -67,17 +67,10 @@ class CrashingPicoDet(SmallPicoDet):
 @pytest.fixture(scope="module")
 def cluster():
     """A head without work and two workers, which this process is connected to."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ray = pytest.importorskip("ray", reason="needs Ray; pip install 'tallybox[ray]'")
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    workers = [cluster.add_node(num_cpus=1) for _ in range(2)]
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    yield cluster, workers
-    ray.shutdown()
-    cluster.shutdown()
+    with ray_to_ourselves() as ray, two_workers() as (cluster, workers):
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        yield cluster, workers
+        ray.shutdown()
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from tallybox.boxes import box_iou
 from tallybox.cli import cli
 from tallybox.errors import InputError
-from tallybox.geometry import box_iou
 from tallybox.runs import read_results
 from tallybox.toy.config import ToyConfig
 from tallybox.toy.data import draw_images

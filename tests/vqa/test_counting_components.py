@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallybox.detections.suppression import nms
+from tallybox.boxes import nms
 from tallybox.vqa.configuration import ModelConfig
 from tallybox.vqa.counting_components import SuppressedCount, batched_nms, count_component
 from tests.support.vqa_batches import random_batch

@@ -62,9 +62,9 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
 
 def _write_page(page: Path, asked: Asked, photo: Photo, counter: Counter | PresenceCounter) -> None:
     from tallybox.explorer.asked import asked_page
-    from tallybox.runs import write_atomically
+    from tallybox.files import write_text
 
-    write_atomically(page, asked_page(asked, photo, counter))
+    write_text(page, asked_page(asked, photo, counter))
 
 
 def _print(console: Console, asked: Asked) -> None:

@@ -15,7 +15,6 @@ import click
 from tallybox.cli.count_output import CountedImage, CsvOutput, JsonOutput, Output, PictureOutput, TextOutput
 from tallybox.cli.detector_options import detector_options
 from tallybox.cli.progress import progress_bar
-from tallybox.cli.standard_output import reserved_standard_output
 from tallybox.detections.category_names import check_same_names
 from tallybox.detections.files import read_detections, stored_category_names
 from tallybox.errors import InputError
@@ -74,7 +73,6 @@ def count(
 
     counting = _Counting(sources, file, detector, texts, categories, engine, report)
     with ExitStack() as stack:
-        stack.enter_context(reserved_standard_output())
         outputs: list[Output] = []
         if as_json:
             outputs.append(stack.enter_context(JsonOutput()))

@@ -56,7 +56,7 @@ def show_photos(console: Console, folder: Path) -> None:
 
 
 def _photo_counter() -> PhotoCounter:
-    from tallybox.packages import import_optional
+    from tallybox.files import import_optional
     from tallybox.photos.counter import PhotoCounter
 
     import_optional("PIL", needed_for="counting photos", install="'tallybox[photos]'", package="pillow")
@@ -66,15 +66,13 @@ def _photo_counter() -> PhotoCounter:
 def _write_page(counter: PhotoCounter, path: Path, image: Detections, folder: Path) -> Path:
     from tallybox.explorer.explanation import explained_by_estimator, explanation_page
     from tallybox.explorer.photo_data import photo_href
+    from tallybox.files import write_text
     from tallybox.photos.images import read_photo
-    from tallybox.runs import write_atomically
 
     page = folder / f"{path.stem}.html"
     how = "counted with the estimator that ships with tallybox"
     countings = explained_by_estimator(counter.estimator, image, None)
-    write_atomically(
-        page, explanation_page(f"How many in {path.name}?", how, image, countings, photo_href(read_photo(path)))
-    )
+    write_text(page, explanation_page(f"How many in {path.name}?", how, image, countings, photo_href(read_photo(path))))
     return page
 
 

@@ -45,9 +45,9 @@ def explain(
     from tallybox.detections.files import stored_category_names
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.explorer.explanation import explained_by_estimator, explained_untrained, explanation_page
+    from tallybox.files import write_text
     from tallybox.photos.shipped import shipped_estimator
     from tallybox.photos.sources import find_sources
-    from tallybox.runs import write_atomically
 
     if component is not None and file is not None:
         raise InputError("--component explains an untrained component and --estimator a fitted one; give one of them")
@@ -72,7 +72,7 @@ def explain(
         check_same_names(estimator.fitted.categories, stored, "PicoDet" if is_photo else str(path))
         countings = explained_by_estimator(estimator, image, list(categories) or None)
         how = "counted with the estimator that ships with tallybox" if file is None else f"counted with {file.name}"
-    write_atomically(out, explanation_page(f"How many in {shown}?", how, image, countings, href))
+    write_text(out, explanation_page(f"How many in {shown}?", how, image, countings, href))
     said = ", ".join(f"{counting['count']:g} {counting['name']}" for counting in countings)
     click.echo(f"{out}: {said}", err=True)
 

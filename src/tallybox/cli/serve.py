@@ -67,7 +67,7 @@ def _say_where(address: str) -> None:
 
 def _detector() -> Detector | None:
     """Return the embedded detector, or None where it is not installed: detections are counted all the same."""
-    from tallybox.packages import import_optional
+    from tallybox.files import import_optional
     from tallybox.photos.picodet import PicoDet
 
     try:

@@ -1,4 +1,4 @@
-"""Standard output is ours alone: results and nothing else."""
+"""Standard output belongs to the command: results and nothing else."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class _OfOneThread:
-    """Standard output for the thread that made this; what others print goes to standard error."""
+class _CommandOutput:
+    """Standard output for the thread that created this; what other threads print goes to standard error."""
 
     def __init__(self) -> None:
         self._thread, self._output = threading.get_ident(), sys.stdout
@@ -25,10 +25,14 @@ class _OfOneThread:
 
 @contextmanager
 def reserved_standard_output() -> Iterator[None]:
-    """Keep away from standard output what libraries print from threads of their own, as Ray does of lost machines."""
-    before = sys.stdout
-    sys.stdout = _OfOneThread()  # it passes on all that a stream has
+    """Send what libraries print to standard error: from their threads, and after the command until the process ends.
+
+    Ray reports a lost machine from a thread of its own, or from this one when the process exits.
+    """
+    sys.stdout = output = _CommandOutput()  # passes on everything else that a stream has
     try:
         yield
     finally:
-        sys.stdout = before
+        if sys.stdout is output:  # else Click has wrapped it, because the reader of a pipe is gone
+            output.flush()
+            sys.stdout = sys.stderr

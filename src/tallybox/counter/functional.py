@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from tallybox.boxes import box_iou
 from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
 from tallybox.counter.autograd import FusedPlan, fused_result, fused_result_in_layout, plan_fused
 from tallybox.counter.dispatch import Backend, choose_backend
@@ -14,7 +15,6 @@ from tallybox.counter.layout import Layout
 from tallybox.counter.proposals import Proposals, computed_in, prepare_proposals
 from tallybox.counter.reference import Quantities, count_quantities
 from tallybox.counter.trace import CountTrace
-from tallybox.geometry import box_iou
 from tallybox.shapes import by_shape, is_symbolic
 
 Result = Literal["features", "count"]

@@ -1,8 +1,7 @@
-"""What people do today, tuned as well as it can be: thresholds on overlap and score, chosen on labelled images.
+"""What people do today, tuned as well as it can be: NMS with an IoU and a score threshold, chosen on labelled images.
 
-Three ways to count from a pair of thresholds: ``nms`` counts the boxes left by NMS whose score is at least the
-threshold; ``soft_nms`` the boxes whose score after soft-NMS is; ``score_sum`` adds up the scores of those that NMS
-leaves, which gives a number that is not whole. Every pair of the grid below is tried, for each metric anew.
+The count is the number of boxes that NMS leaves whose score is at least the threshold. Every pair of thresholds of the
+grid below is tried, for each metric anew.
 """
 
 from __future__ import annotations
@@ -14,24 +13,22 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.boxes import nms
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import CountingPair
-from tallybox.detections.suppression import nms, soft_nms
 from tallybox.errors import InputError
 
-Method = Literal["nms", "soft_nms", "score_sum"]
 Metric = Literal["exact", "mae", "rmse"]
 
 # What another IoU grid would change on 1,000 unseen photos of COCO: for all categories together nothing; per category,
 # 18 steps from 0.1 to 0.95 give 0.475 exact when tuned for that (here 0.479), and an MAE of 1.10 (here 1.11).
 # Score thresholds start at 0.05, where `counting_pairs` starts as well.
 IOU_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # of soft-NMS; its paper uses 0.5
 SCORE_THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
 
 class Thresholds(NamedTuple):
-    """One way to count: the IoU threshold (soft-NMS: sigma), and the least score."""
+    """The IoU above which a box is removed, and the minimal score of a box that counts."""
 
     overlap: float
     score: float
@@ -41,7 +38,6 @@ class Thresholds(NamedTuple):
 class CountTable:
     """What every pair of thresholds counts, for each counting pair."""
 
-    method: Method
     counts: NDArray[np.float32]  # [P, overlaps, scores]
     true_counts: NDArray[np.float32]  # [P]
     category_ids: NDArray[np.int64]  # [P]
@@ -61,12 +57,11 @@ class CountTable:
 class ThresholdCounter:
     """A tuned baseline: thresholds for all categories, and for those that were tuned on their own.
 
-    >>> counter = ThresholdCounter("nms", "exact", Thresholds(0.5, 0.25))
+    >>> counter = ThresholdCounter("exact", Thresholds(0.5, 0.25))
     >>> counter.count(Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.8, 0.7], [18, 18, 18]), 18)
     2.0
     """
 
-    method: Method
     metric: Metric
     overall: Thresholds
     by_category: Mapping[int, Thresholds] = field(default_factory=dict)
@@ -74,7 +69,7 @@ class ThresholdCounter:
     def count(self, detections: Detections, category_id: int) -> float:
         """Return how many objects of a category these thresholds find in an image."""
         thresholds = self.by_category.get(category_id, self.overall)
-        counts = count_with(self.method, detections.of_category(category_id), [thresholds.overlap], [thresholds.score])
+        counts = count_with(detections.of_category(category_id), [thresholds.overlap], [thresholds.score])
         return float(counts[0, 0])
 
     def counts(self, pairs: Iterable[CountingPair]) -> NDArray[np.float64]:
@@ -84,7 +79,6 @@ class ThresholdCounter:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
-            "method": self.method,
             "metric": self.metric,
             "overall": list(self.overall),
             "by_category": {str(category_id): list(chosen) for category_id, chosen in self.by_category.items()},
@@ -94,50 +88,41 @@ class ThresholdCounter:
     def from_dict(cls, stored: Mapping[str, Any]) -> ThresholdCounter:
         """Take what `to_dict` gave, which may come from a file that anybody wrote.
 
-        >>> counter = ThresholdCounter("nms", "mae", Thresholds(0.5, 0.25), {18: Thresholds(0.3, 0.1)})
+        >>> counter = ThresholdCounter("mae", Thresholds(0.5, 0.25), {18: Thresholds(0.3, 0.1)})
         >>> ThresholdCounter.from_dict(counter.to_dict()) == counter
         True
         """
         try:
-            method, metric = stored["method"], stored["metric"]
-            if method not in get_args(Method) or metric not in get_args(Metric):
-                raise ValueError(f"method {method!r}, metric {metric!r}")
+            metric = stored["metric"]
+            if metric not in get_args(Metric):
+                raise ValueError(f"metric {metric!r}")
             by_category = {int(key): _stored_thresholds(chosen) for key, chosen in stored["by_category"].items()}
-            return cls(method, metric, _stored_thresholds(stored["overall"]), by_category)
+            return cls(metric, _stored_thresholds(stored["overall"]), by_category)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"a stored baseline must be as ThresholdCounter.to_dict gives it, but: {error}") from None
 
 
 def count_with(
-    method: Method, one_category: Detections, overlaps: Sequence[float], score_thresholds: Sequence[float]
+    one_category: Detections, iou_thresholds: Sequence[float], score_thresholds: Sequence[float]
 ) -> NDArray[np.float32]:
     """Return what each pair of thresholds counts among boxes of one category, ``[overlaps, scores]``."""
-    boxes, scores = one_category.boxes, one_category.scores
-    at_least = np.asarray(score_thresholds, np.float32)  # as scores are: a score of 0.3 is at least 0.3
-    counts: NDArray[np.float32]
-    if method == "soft_nms":
-        softened = soft_nms(boxes, scores, overlaps)  # [overlaps, N]
-        counts = (softened[:, :, None] >= at_least).sum(1, dtype=np.float32)
-    else:
-        worth: NDArray[np.float32] = (scores[:, None] >= at_least).astype(np.float32)  # [N, scores]
-        if method == "score_sum":
-            worth *= scores[:, None]
-        counts = nms(boxes, scores, overlaps).astype(np.float32) @ worth
-    return counts
+    # Thresholds in the dtype of the scores: a score of 0.3 is at least 0.3.
+    counts_if_kept = one_category.scores[:, None] >= np.asarray(score_thresholds, np.float32)  # [N, scores]
+    kept = nms(one_category.boxes, one_category.scores, iou_thresholds)  # [overlaps, N]
+    return kept.astype(np.float32) @ counts_if_kept.astype(np.float32)
 
 
-def tabulate(pairs: Iterable[CountingPair], method: Method = "nms") -> CountTable:
+def tabulate(pairs: Iterable[CountingPair]) -> CountTable:
     """Count each pair with every pair of thresholds of the grid, so that `tune` can compare them."""
     counts, true_counts, category_ids = [], [], []
-    overlaps = SIGMAS if method == "soft_nms" else IOU_THRESHOLDS
     for pair in pairs:
         one_category = pair.detections.of_category(pair.category_id)
-        counts.append(count_with(method, one_category, overlaps, SCORE_THRESHOLDS))
+        counts.append(count_with(one_category, IOU_THRESHOLDS, SCORE_THRESHOLDS))
         true_counts.append(pair.true_count)
         category_ids.append(pair.category_id)
     if not counts:
         raise InputError("pairs must not be empty: there is nothing to tune thresholds on")
-    return CountTable(method, np.stack(counts), np.array(true_counts, np.float32), np.array(category_ids, np.int64))
+    return CountTable(np.stack(counts), np.array(true_counts, np.float32), np.array(category_ids, np.int64))
 
 
 def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = False) -> ThresholdCounter:
@@ -155,8 +140,8 @@ def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = Fa
         for category_id in np.unique(table.category_ids).tolist():
             own = losses[table.category_ids == category_id].sum(0, dtype=np.float64)
             equally_good = np.isclose(own, own.min(), rtol=1e-9, atol=1e-9)
-            by_category[category_id] = _grid_point(table.method, np.where(equally_good, overall, np.inf))
-    return ThresholdCounter(table.method, metric, _grid_point(table.method, overall), by_category)
+            by_category[category_id] = _grid_point(np.where(equally_good, overall, np.inf))
+    return ThresholdCounter(metric, _grid_point(overall), by_category)
 
 
 def tune_nms(
@@ -168,13 +153,12 @@ def tune_nms(
     >>> tune_nms([CountingPair(image, 18, 2)]).overall
     Thresholds(overlap=0.3, score=0.05)
     """
-    return tune(tabulate(pairs, "nms"), metric, per_category=per_category)
+    return tune(tabulate(pairs), metric, per_category=per_category)
 
 
-def _grid_point(method: Method, losses: NDArray[np.float64]) -> Thresholds:
+def _grid_point(losses: NDArray[np.float64]) -> Thresholds:
     overlap, score = np.unravel_index(int(losses.argmin()), losses.shape)
-    overlaps = SIGMAS if method == "soft_nms" else IOU_THRESHOLDS
-    return Thresholds(overlaps[int(overlap)], SCORE_THRESHOLDS[int(score)])
+    return Thresholds(IOU_THRESHOLDS[int(overlap)], SCORE_THRESHOLDS[int(score)])
 
 
 def _stored_thresholds(stored: Any) -> Thresholds:

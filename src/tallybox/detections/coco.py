@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.columns import DetectionColumns, Size, image_key
-from tallybox.detections.compressed import open_plain
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.json_stream import JsonRecord, JsonStream
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.outputs import xywh_to_xyxy
 from tallybox.errors import InputError
+from tallybox.files import open_binary
 
 RESULTS = "COCO results (a list of objects with image_id, category_id, bbox, score)"
 INSTANCES = "COCO instances (an object with images, annotations, categories)"
@@ -58,7 +58,7 @@ def read_coco_results(path: Path) -> Iterator[Detections]:
     record takes 40 bytes.
     """
     columns = DetectionColumns(path)
-    with open_plain(path) as file:
+    with open_binary(path) as file:
         stream = JsonStream(file, path, RESULTS)
         if stream.kind() == "{":
             raise InputError(f"{path} must be {RESULTS}, but it is an object; is it {INSTANCES}?")
@@ -125,7 +125,7 @@ def read_coco_instances(path: Path) -> TrueCounts:
     crowds: set[tuple[ImageId, int]] = set()
     annotation_ids: set[int | str] = set()
     keys = []
-    with open_plain(path) as file:
+    with open_binary(path) as file:
         stream = JsonStream(file, path, INSTANCES)
         if stream.kind() != "{":
             raise InputError(f"{path} must be {INSTANCES}, but it is no object; is it {RESULTS}?")

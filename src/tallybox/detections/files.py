@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.compressed import plain_suffix
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError, TallyboxError
+from tallybox.files import suffix_without_gz
 
 
 def read_detections(path: str | Path) -> Iterator[Detections]:
@@ -33,12 +33,12 @@ def read_detections(path: str | Path) -> Iterator[Detections]:
             from tallybox.detections.parquet import read_parquet
 
         return read_parquet(path)
-    if plain_suffix(path) == ".json":
+    if suffix_without_gz(path) == ".json":
         with _extra(path):
             from tallybox.detections.coco import read_coco_results
 
         return read_coco_results(path)
-    if plain_suffix(path) == ".csv":
+    if suffix_without_gz(path) == ".csv":
         from tallybox.detections.tables import read_csv_detections
 
         return read_csv_detections(path)
@@ -67,7 +67,7 @@ def write_detections(detections: Iterable[Detections], path: Path, *, categories
 
 def check_can_be_written(path: Path) -> None:
     """Raise before hours of detecting where detections cannot be written to a path; make its folder."""
-    if path.suffix.lower() != ".parquet" and plain_suffix(path) != ".json":
+    if path.suffix.lower() != ".parquet" and suffix_without_gz(path) != ".json":
         raise InputError(f"detections must be written to a .parquet, .json or .json.gz file, but got {path}")
     if path.is_dir():
         raise InputError(f"{path} must be a file, but it is a folder")
@@ -92,12 +92,12 @@ def read_counts(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIE
     3
     """
     path = Path(path)
-    if plain_suffix(path) == ".json":
+    if suffix_without_gz(path) == ".json":
         with _extra(path):
             from tallybox.detections.coco import read_coco_instances
 
         return read_coco_instances(path)
-    if plain_suffix(path) == ".csv":
+    if suffix_without_gz(path) == ".csv":
         from tallybox.detections.tables import read_csv_counts
 
         return read_csv_counts(path, categories)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
 from tallybox.detections.columns import DetectionColumns, Size, image_key
-from tallybox.detections.compressed import open_text
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
+from tallybox.files import open_text
 
 COORDINATES = ("x1", "y1", "x2", "y2")
 ROWS_AT_ONCE = 10_000

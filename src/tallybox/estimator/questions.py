@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tallybox.boxes import numpy_box_iou, suppress
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.estimator.configuration import NO_THINNING
@@ -35,7 +36,6 @@ SUMMARY = len(GRID_OVERLAPS) * len(GRID_SCORES) + BEST_SCORES + 11
 # Scores nearer to 0 or 1 than this are as good as there.
 LEAST_SCORE = 1e-3
 LEAST_AREA = 1e-5
-NO_AREA = np.float32(1e-30)  # smaller than that of any box
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def rival_scores(image: Detections) -> Floats:
         chosen = np.sort(np.argsort(-image.scores, kind="stable")[:OTHERS_AT_MOST])
     if len(chosen):
         categories, scores = image.category_ids[chosen], image.scores[chosen]
-        rival = batched_iou(image.boxes[None, chosen])[0] > SAME_PLACE
+        rival = numpy_box_iou(image.boxes[chosen], image.boxes[chosen]) > SAME_PLACE
         rival &= categories[:, None] != categories
         best[chosen] = (rival * scores).max(1)
     return best
@@ -199,7 +199,10 @@ def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, others: 
     for rows in _groups_of_similar_size(size):
         longest = max(int(size[rows].max()), 1)
         own = np.where(mask[rows, :longest], scores[rows, :longest], 0)
-        kept = greedy(batched_iou(boxes[rows, :longest]), mask[rows, :longest], GRID_OVERLAPS)  # [Q, T, N]
+        ordered = boxes[rows, :longest]
+        overlaps = numpy_box_iou(ordered, ordered)[:, None] > np.array(GRID_OVERLAPS, np.float32)[:, None, None]
+        candidates = np.repeat(mask[rows, None, :longest], len(GRID_OVERLAPS), axis=1)
+        kept = suppress(overlaps, candidates)  # [Q, T, N]
         above = own[:, :, None] >= np.array(GRID_SCORES, np.float32)  # [Q, N, scores]
         grid = kept.astype(np.float32) @ above.astype(np.float32)
         best = np.zeros((len(rows), BEST_SCORES), np.float32)
@@ -232,34 +235,6 @@ def _groups_of_similar_size(size: NDArray[np.int64], most: int = 512) -> list[ND
     return [order[start : start + most] for start in range(0, len(order), most)]
 
 
-def batched_iou(boxes: Floats) -> Floats:
-    """Return intersection over union of every pair, ``[Q, N, 4]`` to ``[Q, N, N]``; 0 where nothing has an area."""
-    x1, y1, x2, y2 = (np.ascontiguousarray(boxes[..., corner]) for corner in range(4))
-    intersection = _shared_length(x1, x2)
-    intersection *= _shared_length(y1, y2)
-    area = (x2 - x1) * (y2 - y1)
-    union = area[:, :, None] + area[:, None]
-    union -= intersection
-    iou: Floats = np.divide(intersection, np.maximum(union, NO_AREA, out=union), out=intersection)
-    return iou
-
-
-def _shared_length(low: Floats, high: Floats) -> Floats:
-    """Return how much of a side every pair shares, ``[Q, N]`` twice to ``[Q, N, N]``; in few new arrays, for speed."""
-    shared: Floats = np.minimum(high[:, :, None], high[:, None])
-    shared -= np.maximum(low[:, :, None], low[:, None])
-    return np.maximum(shared, 0, out=shared)
-
-
-def greedy(iou: Floats, mask: NDArray[np.bool_], thresholds: Sequence[float]) -> NDArray[np.bool_]:
-    """Return what NMS leaves of boxes in order of their scores: ``[Q, N, N]``, ``[Q, N]``, [T] to ``[Q, T, N]``."""
-    over = iou[:, None] > np.array(thresholds, np.float32)[:, None, None]  # [Q, T, N, N]
-    removed = np.repeat(~mask[:, None], len(thresholds), axis=1)
-    for best in range(iou.shape[1] - 1):
-        removed[:, :, best + 1 :] |= over[:, :, best, best + 1 :] & ~removed[:, :, best, None]
-    return ~removed
-
-
 def _thinned(
     index: NDArray[np.int64], mask: Any, boxes: Floats, proposals: int, thinning: float, padding: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -279,19 +254,9 @@ def _thinned(
             best = left.argmax(1)
             chosen[rows, step] = np.where(some, index[rows, best], padding)
             real[rows, step] = some
-            left &= iou_with(own, own[np.arange(len(rows)), best]) <= thinning
+            left &= numpy_box_iou(own, own[np.arange(len(rows)), best][:, None])[..., 0] <= thinning
             left[np.arange(len(rows)), best] = False
     return chosen, real
-
-
-def iou_with(boxes: Floats, one: Floats) -> Floats:
-    """Return the overlap of boxes with one of their image, ``[Q, N, 4]``, ``[Q, 4]`` to ``[Q, N]``."""
-    corner = np.maximum(boxes[..., :2], one[:, None, :2])
-    intersection = (np.minimum(boxes[..., 2:], one[:, None, 2:]) - corner).clip(0).prod(-1)
-    area = (boxes[..., 2:] - boxes[..., :2]).prod(-1)
-    union = area + (one[:, 2:] - one[:, :2]).prod(-1)[:, None] - intersection
-    iou: Floats = np.divide(intersection, union, out=np.zeros_like(union), where=union > 0)
-    return iou
 
 
 def _logit(scores: Floats) -> Floats:

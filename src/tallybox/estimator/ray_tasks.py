@@ -83,7 +83,8 @@ class RayTasks(Generic[Item, Result]):
         try:
             result = pickle.loads(self._ray.get(reference))
         except (lost.WorkerCrashedError, lost.NodeDiedError, lost.OutOfMemoryError, lost.ObjectLostError) as error:
-            reason = str(error).strip().partition("\n")[0]
+            # Raised inside the task, the error that came here has the task's traceback for a message.
+            reason = str(getattr(error, "cause", error)).strip().partition("\n")[0]
             crash = TallyboxError(
                 f"a task lost its worker in {RETRIES + 1} of {RETRIES + 1} attempts; Ray says: {reason}"
             )

@@ -22,7 +22,7 @@ from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.fitting import Fitted
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import IntervalLevels
-from tallybox.packages import import_optional
+from tallybox.files import import_optional
 
 KIND = "tallybox.CountEstimator"
 VERSION = 2

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallybox.boxes import nms
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
 from tallybox.detections.baselines import Thresholds
 from tallybox.detections.container import Detections
-from tallybox.detections.suppression import nms
 from tallybox.estimator.estimator import CountEstimator, CountExplanation
 from tallybox.estimator.merging import merged_into
 from tallybox.estimator.prediction import CountPrediction

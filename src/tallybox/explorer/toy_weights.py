@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tallybox.runs import read_results, write_atomically
+from tallybox.files import write_text
+from tallybox.runs import read_results
 
 TOY_WEIGHTS = Path(__file__).parent / "data" / "toy_weights.json"
 
@@ -72,4 +73,4 @@ def _rises(knots: list[float]) -> list[float]:
 
 
 if __name__ == "__main__":
-    write_atomically(TOY_WEIGHTS, json.dumps(collect(Path(sys.argv[1])), separators=(",", ":")) + "\n")
+    write_text(TOY_WEIGHTS, json.dumps(collect(Path(sys.argv[1])), separators=(",", ":")) + "\n")

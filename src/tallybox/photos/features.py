@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.suppression import first_kept, nms
+from tallybox.boxes import first_kept, nms
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, RawDetections
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallybox.errors import InputError
-from tallybox.packages import import_optional
+from tallybox.files import import_optional
 
 if TYPE_CHECKING:
     from PIL.Image import Image

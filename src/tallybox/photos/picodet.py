@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tallybox.boxes import first_kept, overlap_by_more, suppress
 from tallybox.counter.cpu.threads import small_operations
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.container import Detections
-from tallybox.detections.suppression import first_kept, overlap_by_more
 from tallybox.errors import InputError
 from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
@@ -196,22 +196,12 @@ def _nms_by_category(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int
         kept.append(
             first_kept(
                 own,
-                lambda some: _nms(boxes_xyxy[some]),
+                lambda some: suppress(overlap_by_more(boxes_xyxy[some], NMS_IOU)),
                 enough=MAX_PER_CATEGORY,
                 candidates=FIRST_OF_CATEGORY,
             )
         )
     return np.sort(np.concatenate(kept))
-
-
-def _nms(boxes_xyxy: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Return which boxes ``[N, 4]``, in order of their scores, overlap no better one that is kept too much."""
-    covers = np.triu(overlap_by_more(boxes_xyxy, NMS_IOU), 1)
-    removed = np.zeros(len(boxes_xyxy), np.bool_)
-    for better in np.flatnonzero(covers.any(1)).tolist():
-        if not removed[better]:
-            removed |= covers[better]
-    return ~removed
 
 
 @contextmanager

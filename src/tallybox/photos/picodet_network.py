@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import hardsigmoid, hardswish, interpolate, relu
 
-from tallybox.packages import import_optional
+from tallybox.files import import_optional
 
 WEIGHTS = Path(__file__).parent / "data" / "picodet_s.safetensors"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tallybox.detections.compressed import plain_suffix
 from tallybox.errors import InputError
+from tallybox.files import suffix_without_gz
 from tallybox.photos.images import SUFFIXES
 
 DETECTION_SUFFIXES = (".json", ".csv", ".parquet")
@@ -50,7 +50,7 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
 
 def _of_path(path: Path) -> list[Source]:
     if not path.is_dir():
-        return [Source(path, plain_suffix(path) not in DETECTION_SUFFIXES)]
+        return [Source(path, suffix_without_gz(path) not in DETECTION_SUFFIXES)]
     inside = sorted(file for file in path.rglob("*") if not _is_hidden(file, path))
     photos = [Source(file, True, path) for file in inside if file.suffix.lower() in SUFFIXES and file.is_file()]
     tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in inside) else []

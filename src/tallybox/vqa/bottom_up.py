@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.compressed import open_plain
 from tallybox.errors import InputError
+from tallybox.files import open_binary
 
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 FLOAT32 = np.dtype("<f4")
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 def read_tsv(path: Path, start: Place | None = None) -> Iterator[tuple[Photo, Place]]:
     """Yield the photos of a file from a place on, each with the place after it."""
     place = start or Place()
-    with open_plain(path) as file:
+    with open_binary(path) as file:
         packed: Any = getattr(file, "fileobj", file)
         file.seek(place.offset)
         lines = io.BufferedReader(cast(Any, file), READ_BYTES)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from tallybox.boxes import batched_nms
 from tallybox.counter.module import Counter
-from tallybox.geometry import box_iou
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.configuration import ModelConfig
 
@@ -68,22 +68,3 @@ def count_component(config: ModelConfig, most_proposals: int) -> CountComponent 
         case "presence":
             counter = PresenceCounter(objects, logits=True)
             return FirstGlimpse(counter, features=objects + 2, sharpness=config.presence_sharpness)
-
-
-def batched_nms(boxes_xyxy: Tensor, scores: Tensor, mask: Tensor, iou_threshold: float) -> Tensor:
-    """Return which proposals greedy NMS keeps: ``[B, N, 4]``, ``[B, N]``, ``[B, N]`` to ``[B, N]`` bool.
-
-    The best is kept, and each that overlaps it by more than the threshold goes; then the next best that is left. Of
-    equal scores the earlier comes first. Many photos go through it at once, without a host that waits.
-
-    >>> boxes = torch.tensor([[[0.0, 0.0, 2.0, 2.0], [0.5, 0.0, 2.5, 2.0], [5.0, 5.0, 6.0, 6.0]]])
-    >>> batched_nms(boxes, torch.tensor([[0.1, 0.9, 0.5]]), torch.ones(1, 3, dtype=torch.bool), 0.5)
-    tensor([[False,  True,  True]])
-    """
-    order = scores.masked_fill(~mask, -torch.inf).argsort(dim=-1, descending=True, stable=True)  # padding comes last
-    ordered = boxes_xyxy.gather(1, order.unsqueeze(-1).expand_as(boxes_xyxy))
-    overlaps = (box_iou(ordered, ordered) > iou_threshold).triu(diagonal=1)  # [B, N, N]: row goes before column
-    kept = mask.gather(1, order)
-    for best in range(boxes_xyxy.shape[1] - 1):
-        kept = kept & ~(overlaps[:, best] & kept[:, best, None])
-    return torch.zeros_like(kept).scatter(1, order, kept)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tallybox.errors import InputError
-from tallybox.runs import write_atomically
+from tallybox.files import write_text
 from tallybox.vqa.batches import PhotoStore, place_examples
 from tallybox.vqa.checkpoints import Checkpoint
 from tallybox.vqa.learning import computing_dtype, computing_in
@@ -49,7 +49,7 @@ def predict(
 def write_results(predictions: dict[int, str], path: Path) -> None:
     """Write the results file of the test server: a JSON array of question ids with answers."""
     results = [{"question_id": question_id, "answer": answer} for question_id, answer in predictions.items()]
-    write_atomically(path, json.dumps(results) + "\n")
+    write_text(path, json.dumps(results) + "\n")
 
 
 def _in_order(questions: int) -> Iterator[np.typing.NDArray[np.int64]]:

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.compressed import open_plain
 from tallybox.detections.json_stream import BYTE_ORDER_MARK, JsonRecord, JsonStream
 from tallybox.errors import InputError
+from tallybox.files import open_binary
 
 QUESTIONS = "a file of VQA questions"
 ANNOTATIONS = "a file of VQA annotations"
@@ -127,7 +127,7 @@ def read_annotations(path: Path) -> list[Annotation]:
 
 def read_pairs(path: Path) -> NDArray[np.int64]:
     """Return pairs of question ids, `[K, 2]`: the same question about two photos with different answers."""
-    with open_plain(path) as file:
+    with open_binary(path) as file:
         content = file.read()
     try:
         pairs = msgspec.json.decode(content, type=list[tuple[int, int]])
@@ -150,7 +150,7 @@ def check_pairs(path: Path, pairs: NDArray[np.int64], records: Sequence[Record])
 
 def _records(path: Path, what: str, key: str, kind: type[Kind]) -> list[Kind]:
     """Return the records of the array under ``key``; ids must differ."""
-    with open_plain(path) as file:
+    with open_binary(path) as file:
         content = file.read().removeprefix(BYTE_ORDER_MARK)
     try:
         # At once, as nested answers make a stream of records ten times slower; who is to blame, the stream tells.
@@ -169,7 +169,7 @@ def _records(path: Path, what: str, key: str, kind: type[Kind]) -> list[Kind]:
 
 def _streamed_records(path: Path, what: str, key: str, kind: type[Kind]) -> Iterator[Kind]:
     keys = []
-    with open_plain(path) as file:
+    with open_binary(path) as file:
         stream = JsonStream(file, path, what)
         if stream.kind() != "{":
             raise InputError(f"{path} must be {what}, but it is no JSON object")

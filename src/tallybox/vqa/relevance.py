@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallybox.boxes import box_iou, box_xywh_to_xyxy
 from tallybox.detections.coco import INSTANCES, read_coco_instances
-from tallybox.detections.compressed import open_plain
 from tallybox.detections.json_stream import JsonRecord, JsonStream
 from tallybox.errors import InputError
-from tallybox.geometry import box_iou, box_xywh_to_xyxy
+from tallybox.files import open_binary
 from tallybox.vqa.category_words import CategoryWords
 from tallybox.vqa.prepared import UNKNOWN_RELEVANCE
 from tallybox.vqa.questions import Record
@@ -118,7 +118,7 @@ def overlapping(proposals_xyxy: NDArray[np.floating], boxes_xyxy: Boxes) -> NDAr
 def _read_boxes(path: Path) -> dict[tuple[int | str, int], Boxes]:
     """Return the boxes of each photo and category of a file."""
     found: dict[tuple[int | str, int], list[tuple[float, ...]]] = defaultdict(list)
-    with open_plain(path) as file:
+    with open_binary(path) as file:
         stream = JsonStream(file, path, INSTANCES)
         for key in stream.members():
             if key != "annotations":

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.runs import read_results, write_atomically
+from tallybox.files import write_text
+from tallybox.runs import read_results
 from tallybox.vqa.bottom_up import Photo, Place
 from tallybox.vqa.prepared import Proposals
 
@@ -213,7 +214,7 @@ class StoreWriter:
             "sha256": {name: _sha256((self._unfinished / f"{name}.npy").read_bytes()) for name in index},
             "blocks": [block["sha256"] for block in self._journal],
         }
-        write_atomically(self._unfinished / HEADER, json.dumps(header, indent=1) + "\n")
+        write_text(self._unfinished / HEADER, json.dumps(header, indent=1) + "\n")
         complete_store(self.folder)
 
     def _write_block(self, source: int, place: Place) -> None:
@@ -251,7 +252,7 @@ class StoreWriter:
         for name in (FEATURES, BOXES):
             os.truncate(self._unfinished / name, sum(_block_bytes(block, name) for block in blocks))
         lines = "".join(json.dumps(block, separators=(",", ":")) + "\n" for block in blocks)
-        write_atomically(self._unfinished / JOURNAL, lines)
+        write_text(self._unfinished / JOURNAL, lines)
         return blocks
 
 

@@ -17,7 +17,8 @@ from tallybox.checks import check_count
 from tallybox.counter.cpu.threads import small_operations
 from tallybox.distributed import Processes, current_processes
 from tallybox.errors import InputError, TallyboxError
-from tallybox.runs import RunFolder, read_results, write_atomically
+from tallybox.files import write_text
+from tallybox.runs import RunFolder, read_results
 from tallybox.vqa.batches import Examples, epoch_order, place_examples
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import VqaConfig
@@ -154,7 +155,7 @@ class Log:
         if self.writes:
             # What came after the checkpoint will come again.
             kept = [line for line in read_results(self.path) if line["step"] <= steps]
-            write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+            write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
             if curves:
                 self.curves = _summary_writer()(folder / "tensorboard", purge_step=steps + 1)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tallybox.errors import InputError
-from tallybox.runs import write_atomically
+from tallybox.files import write_text
 from tallybox.vqa.answers import normalise
 from tallybox.vqa.questions import Record
 
@@ -73,7 +73,7 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         """Write a ``vocabulary.json``."""
         content = {"words": self.words, "answers": self.answers}
-        write_atomically(path, json.dumps(content, ensure_ascii=True, indent=0) + "\n")
+        write_text(path, json.dumps(content, ensure_ascii=True, indent=0) + "\n")
 
     def encode_question(self, text: str) -> list[int]:
         """Return the places of a question's words, at least one."""

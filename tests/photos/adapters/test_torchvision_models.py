@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tallybox.errors import InputError, InputTypeError, TallyboxError
-from tallybox.packages import import_optional
+from tallybox.files import import_optional
 from tallybox.photos.adapters.torchvision_models import TorchvisionDetector, suppress_little
 from tests.support.small_photos import small_photos, with_fewer_pixels
 

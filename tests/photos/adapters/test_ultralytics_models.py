@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tallybox.errors import InputTypeError, TallyboxError
-from tallybox.packages import import_optional
+from tallybox.files import import_optional
 from tallybox.photos.adapters.ultralytics_models import UltralyticsDetector
 from tallybox.photos.specs import detector_of
 from tests.support.small_photos import small_photos, with_fewer_pixels

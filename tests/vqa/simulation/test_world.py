@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tallybox import Counter
-from tallybox.detections.suppression import nms
+from tallybox.boxes import nms, numpy_box_iou
 from tallybox.errors import InputError
 from tallybox.vqa.simulation.proposals import ON_A_KIND, PROPOSALS, Detector
-from tallybox.vqa.simulation.scenes import THINGS, draw_scene, iou
+from tallybox.vqa.simulation.scenes import THINGS, draw_scene
 from tallybox.vqa.simulation.world import CLASS_OF, SIZE_WH, World, prototypes
 
 WORLD = World()
@@ -42,7 +42,7 @@ def test_every_thing_has_a_proposal_and_duplicates_stay_close(photos):
         assert (photo.boxes_xyxy <= (*SIZE_WH, *SIZE_WH)).all()
         for things in scene.groups.values():
             for thing in things:
-                overlap = iou(photo.boxes_xyxy.astype(float), thing.box_xyxy)
+                overlap = numpy_box_iou(photo.boxes_xyxy.astype(float), thing.box_xyxy[None])
                 assert overlap.max() >= WORLD.least_iou - 0.02
                 overlaps.extend(overlap[overlap > 0.5].tolist())
     assert 0.5 < np.quantile(overlaps, 0.05) < np.quantile(overlaps, 0.95) < 0.95
@@ -52,7 +52,7 @@ def test_different_things_overlap_in_part(photos):
     overlaps = []
     for scene, _ in photos[:100]:
         boxes = np.stack([thing.box_xyxy for things in scene.groups.values() for thing in things])
-        overlaps.extend(iou(boxes[:, None], boxes[None])[np.triu_indices(len(boxes), 1)].tolist())
+        overlaps.extend(numpy_box_iou(boxes, boxes)[np.triu_indices(len(boxes), 1)].tolist())
     assert np.mean(np.array(overlaps) > 0.01) > 0.03
     assert np.quantile(overlaps, 0.99) <= WORLD.most_overlap + 0.01
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tallybox.errors import InputError, TallyboxError
-from tallybox.packages import first_line
+from tallybox.files import first_line
 from tallybox.photos.detector import Detector
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tallybox.detections.container import Detections
 from tallybox.detections.outputs import on_host
 from tallybox.errors import InputError, TallyboxError
-from tallybox.packages import first_line
+from tallybox.files import first_line
 from tallybox.photos.adapters.labels import LabelCategories
 from tallybox.photos.images import Photo
 

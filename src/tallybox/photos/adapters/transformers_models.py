@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, InputTypeError, TallyboxError
-from tallybox.packages import first_line, import_optional
+from tallybox.files import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
 from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, detect_by_size, to_detections
 from tallybox.photos.detector import device_or_default

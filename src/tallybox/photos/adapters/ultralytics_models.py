@@ -9,7 +9,7 @@ import torch
 
 from tallybox.detections.container import Detections
 from tallybox.errors import InputTypeError, TallyboxError
-from tallybox.packages import first_line, import_optional
+from tallybox.files import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
 from tallybox.photos.adapters.predictions import MAX_DETECTIONS, MAX_IOU, MIN_SCORE, detect_by_size, to_detections
 from tallybox.photos.detector import device_or_default

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tallybox.detections.coco import read_coco_instances
-from tallybox.detections.compressed import open_plain
 from tallybox.detections.json_stream import JsonRecord, JsonStream
 from tallybox.errors import InputError
+from tallybox.files import open_binary
 from tallybox.vqa.simulation.annotated import general_name, write_questions
 
 
@@ -34,7 +34,7 @@ def simulate_from_instances(
 def _generals(path: Path) -> dict[int, str]:
     """Return the `general_name` of each of a file's categories."""
     found: list[_Category] = []
-    with open_plain(path) as file:
+    with open_binary(path) as file:
         stream = JsonStream(file, path, "a COCO instances file")
         for key in stream.members():
             if key != "categories":

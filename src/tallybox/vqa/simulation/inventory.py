@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.compressed import open_text
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
+from tallybox.files import open_text
 from tallybox.vqa.bottom_up import Photo, write_tsv
 from tallybox.vqa.questions import read_questions
 from tallybox.vqa.simulation.annotated import general_name, write_questions

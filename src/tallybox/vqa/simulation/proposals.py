@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.boxes import numpy_box_iou
 from tallybox.vqa.bottom_up import Photo
-from tallybox.vqa.simulation.scenes import Scene, Thing, iou
+from tallybox.vqa.simulation.scenes import Scene, Thing
 from tallybox.vqa.simulation.world import CLASS_OF, SIZE_WH, World
 
 PROPOSALS = (24, 29)  # of a photo: the fewest, and one more than the most, unless there are more things
@@ -108,7 +109,7 @@ class Detector:
         """Return a jittered box for each, `[N, 4]`, whose IoU with it is as the world allows."""
         sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
         candidates = boxes + random.normal(0, STRAY, (CANDIDATES, *boxes.shape)) * sides  # [candidates, N, 4]
-        overlap = iou(candidates, boxes)
+        overlap = numpy_box_iou(candidates.swapaxes(0, 1), boxes[:, None])[..., 0].T  # [candidates, N]
         allowed = (overlap >= self._world.least_iou) & (overlap <= MOST_IOU)
         first = np.where(allowed.any(0), allowed.argmax(0), overlap.argmax(0))
         chosen: NDArray[np.float64] = candidates[first, np.arange(len(boxes))]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.boxes import numpy_box_iou
 from tallybox.vqa.simulation.world import CLASS_OF, CLUTTER, COLOURS, DIGITS, SIZE_WH, SIZES, SUPPORTS, World
 
 GROUPS = 2
@@ -81,7 +82,7 @@ class Places:
         sides = self._random.uniform(*SIDE_OF[size], (CANDIDATES, 2))
         corners = self._random.uniform(0, 1, (CANDIDATES, 2)) * (np.array(SIZE_WH) - sides)
         boxes = np.concatenate((corners, corners + sides), axis=1)
-        overlap = iou(boxes[:, None], self._taken[None]).max(1, initial=0)
+        overlap = numpy_box_iou(boxes, self._taken).max(1, initial=0)
         best = int(np.argmax(overlap <= self._most)) if (overlap <= self._most).any() else int(np.argmin(overlap))
         self._taken = np.concatenate((self._taken, boxes[best : best + 1]))
         found: NDArray[np.float64] = boxes[best]
@@ -92,16 +93,3 @@ def _broad_box(random: np.random.Generator) -> NDArray[np.float64]:
     sides = random.uniform((260, 120), (560, 260))
     corner = random.uniform(0, 1, 2) * (np.array(SIZE_WH) - sides)
     return np.concatenate((corner, corner + sides))
-
-
-def iou(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the IoU of boxes `[..., 4]` that broadcast.
-
-    >>> float(iou(np.array([0.0, 0, 2, 2]), np.array([0.0, 0, 2, 1])))
-    0.5
-    """
-    low, high = np.maximum(a[..., :2], b[..., :2]), np.minimum(a[..., 2:], b[..., 2:])
-    shared = np.clip(high - low, 0, None).prod(-1)
-    areas = (a[..., 2:] - a[..., :2]).prod(-1) + (b[..., 2:] - b[..., :2]).prod(-1)
-    overlap: NDArray[np.float64] = shared / (areas - shared)
-    return overlap

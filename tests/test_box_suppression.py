@@ -1,21 +1,16 @@
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import pytest
 import supervision
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import box_iou
-from tallybox.detections.suppression import nms, pairwise_iou, soft_nms
+from tallybox.boxes import batched_nms, first_kept, nms, numpy_box_iou, overlap_by_more, suppress
 from tests.support.strategies import box_sets
-from tests.support.tolerances import ROUNDING
 
 THRESHOLDS = (0.0, 0.3, 0.5, 0.71, 1.0)
-SIGMAS = (0.05, 0.5, 1.0)
 
 
 @st.composite
@@ -44,19 +39,42 @@ def nms_by_hand(boxes, scores, threshold) -> list[int]:
     return sorted(kept)
 
 
-def soft_nms_by_hand(boxes, scores, sigma) -> list[float]:
-    waiting, current = set(range(len(boxes))), list(scores)
-    while waiting:
-        best = max(waiting, key=lambda i: current[i])
-        waiting.remove(best)
-        for i in waiting:
-            current[i] *= math.exp(-(overlap(boxes[best], boxes[i]) ** 2) / sigma)
-    return current
-
-
 @given(box_sets(0, 8))
 def test_overlaps_are_those_of_the_library(boxes):
-    torch.testing.assert_close(torch.from_numpy(pairwise_iou(boxes.numpy())), box_iou(boxes, boxes))
+    array = boxes.numpy()
+    torch.testing.assert_close(torch.from_numpy(numpy_box_iou(array, array[:3])), box_iou(boxes, boxes[:3]))
+    stacked = np.stack((array, array[::-1]))
+    for one, expected in zip(numpy_box_iou(stacked, stacked), stacked, strict=True):
+        np.testing.assert_array_equal(one, numpy_box_iou(expected, expected))
+
+
+@given(box_sets(0, 8, 1))
+def test_a_comparison_without_division_agrees_with_the_iou(boxes):
+    array = boxes.numpy()
+    for threshold in (0.31, 0.52, 0.73):  # no quotient of the grid that boxes are drawn from
+        np.testing.assert_array_equal(overlap_by_more(array, threshold), numpy_box_iou(array, array) > threshold)
+
+
+@given(scored_boxes(), st.integers(1, 4))
+def test_nms_of_tensors_keeps_what_nms_of_arrays_keeps(case, copies):
+    boxes, scores = case
+    batch = torch.from_numpy(boxes).expand(copies, -1, -1), torch.from_numpy(scores).expand(copies, -1)
+    mask = torch.ones(batch[1].shape, dtype=torch.bool)
+    for threshold in THRESHOLDS:
+        kept = batched_nms(*batch, mask, threshold)
+        assert kept.tolist() == [nms(boxes, scores, [threshold])[0].tolist()] * copies
+
+
+@given(scored_boxes(), st.integers(1, 5), st.integers(1, 5))
+def test_the_first_kept_boxes_are_those_of_all(case, enough, candidates):
+    boxes, scores = case
+    order = np.argsort(-scores, kind="stable")
+
+    def keep(some):
+        return suppress(numpy_box_iou(boxes[some], boxes[some]) > 0.3)
+
+    expected = order[keep(order)][:enough]
+    assert first_kept(order, keep, enough=enough, candidates=candidates).tolist() == expected.tolist()
 
 
 @given(scored_boxes())
@@ -80,14 +98,6 @@ def test_nms_keeps_what_supervision_keeps(case):
         assert row.tolist() == supervision.box_non_max_suppression(predictions, threshold).tolist()
 
 
-@given(scored_boxes())
-def test_soft_nms_gives_the_scores_of_a_plain_loop(case):
-    boxes, scores = case
-    softened = soft_nms(boxes, scores, SIGMAS)
-    for row, sigma in zip(softened, SIGMAS, strict=True):
-        np.testing.assert_allclose(row, soft_nms_by_hand(boxes, scores, sigma), *ROUNDING[torch.float64])
-
-
 @given(scored_boxes(), st.floats(0, 1))
 def test_a_score_threshold_may_come_after_nms(case, least):
     boxes, scores = case
@@ -95,20 +105,10 @@ def test_a_score_threshold_may_come_after_nms(case, least):
     np.testing.assert_array_equal(nms(boxes, scores, THRESHOLDS)[:, high], nms(boxes[high], scores[high], THRESHOLDS))
 
 
-@given(scored_boxes(), st.sampled_from(SIGMAS), st.floats(0.01, 1))
-def test_a_score_threshold_may_come_after_soft_nms(case, sigma, least):
-    boxes, scores = case
-    all_at_once = soft_nms(boxes, scores, [sigma])[0]
-    left = all_at_once >= least
-    alone = soft_nms(boxes[left], scores[left], [sigma])[0]
-    np.testing.assert_allclose(alone, all_at_once[left], *ROUNDING[torch.float64])
-
-
 def test_of_equal_scores_the_earlier_is_kept():
     boxes = np.array([[0, 0, 4, 4], [0, 0, 4, 4], [0, 0, 4, 4.5]], np.float32)
     assert nms(boxes, np.array([0.5, 0.5, 0.5]), [0.5]).tolist() == [[True, False, False]]
 
 
-@pytest.mark.parametrize("function", [nms, soft_nms])
-def test_no_boxes_are_no_boxes(function):
-    assert function(np.zeros((0, 4)), np.zeros(0), [0.3, 0.5]).shape == (2, 0)
+def test_no_boxes_are_no_boxes():
+    assert nms(np.zeros((0, 4)), np.zeros(0), [0.3, 0.5]).shape == (2, 0)

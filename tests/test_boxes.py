@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import box_iou
-from tallybox.geometry import box_area, box_intersection, box_xywh_to_xyxy
+from tallybox.boxes import box_area, box_intersection, box_xywh_to_xyxy
 from tests.support import oracle
 from tests.support.problems import random_boxes
 from tests.support.strategies import box_sets

@@ -1,0 +1,192 @@
+"""Files: read whole or refused in one line, written whole or not at all; and optional packages that may be missing."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import secrets
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+
+from tallybox.errors import InputError, TallyboxError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GZIP_MAGIC = b"\x1f\x8b"
+USUAL_PERMISSIONS = 0o666  # less what the user's umask takes away
+UNFINISHED = ".unfinished"  # the suffix of a file that is being written
+
+
+@contextmanager
+def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
+    """Open a file for writing that takes its name only when the block ends without an error.
+
+    After a crash, the file is there whole, as it was before, or not at all. Of two writers the last to finish wins.
+    ``mode`` and ``options`` are those of `open`; missing folders are made.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "counts.txt"
+    >>> with atomic_writing(path, "w") as file:
+    ...     _ = file.write("3 dogs")
+    >>> path.read_text()
+    '3 dogs'
+    """
+    unfinished = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}{UNFINISHED}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, USUAL_PERMISSIONS)
+        try:
+            with open(descriptor, mode, **options) as file:  # noqa: PTH123 - the file is open already
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                unfinished.unlink()
+            raise
+    except OSError as error:
+        raise InputError(f"{path} must be a file that can be written, but: {error.strerror or error}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically, in UTF-8."""
+    with atomic_writing(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Write tensors as safetensors, atomically, with a JSON header and a checksum of both in the metadata.
+
+    The same content gives the same bytes: the metadata has one entry, because safetensors orders several at random.
+    """
+    package = _safetensors()
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(dict(header))
+    stored = json.dumps({"header": text, "sha256": _digest(text, content)})
+    with atomic_writing(path) as file:
+        file.write(package.save(content, {"tallybox": stored}))
+
+
+def read_tensors(path: Path, *, prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the header and the tensors of what `write_tensors` wrote; raise ValueError where it is damaged.
+
+    With a ``prefix``, only tensors whose names begin with it are read, under names without it. The checksum is then not
+    checked, since that needs the whole file.
+    """
+    _safetensors()
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            stored = json.loads((file.metadata() or {})["tallybox"])
+            text, digest = str(stored["header"]), str(stored["sha256"])
+            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 - it is a file, not a dict
+            tensors = {name: file.get_tensor(name) for name in names}
+    except (KeyError, TypeError):
+        raise ValueError("its header is not tallybox's") from None
+    except (SafetensorError, OSError) as error:
+        raise ValueError(first_line(error)) from None
+    if not prefix and digest != _digest(text, tensors):
+        raise ValueError("its content was changed after it was written")
+    header = json.loads(text)
+    if not isinstance(header, dict):
+        raise ValueError("its header is not a JSON object")
+    return header, {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+
+
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    import torch
+
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _safetensors() -> Any:
+    return import_optional("safetensors.torch", needed_for="a file of weights", install="'tallybox[detections]'")
+
+
+@contextmanager
+def open_binary(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading, unpacking it where it is gzipped, whatever its name says."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(GZIP_MAGIC))
+            file.seek(0)
+            if not start:
+                raise InputError(f"{path} must hold data, but it is empty")
+            if start == GZIP_MAGIC:
+                with gzip.open(file) as unpacked:
+                    yield cast(BinaryIO, unpacked)
+            else:
+                yield file
+    except FileNotFoundError:
+        raise InputError(f"{path} must be a file, but there is none; check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} must be a file, but it is a folder") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path} must be a whole gzip file, but it is cut short or damaged: {error}") from None
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
+    """Open a text file likewise, in UTF-8 with or without a byte order mark; line ends are kept, as csv wants them."""
+    with open_binary(path) as file:
+        text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        try:
+            yield text
+        finally:
+            text.detach()  # the file is closed by who opened it
+
+
+def suffix_without_gz(path: Path) -> str:
+    """Return what kind of file the name stands for, without the ``.gz``.
+
+    >>> suffix_without_gz(Path("results.JSON.gz"))
+    '.json'
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def import_optional(module: str, *, needed_for: str, install: str, package: str | None = None) -> Any:
+    """Import a module of an optional package, or raise what is wrong with it and what to install.
+
+    >>> import_optional("no_such_module", needed_for="flying", install="'tallybox[wings]'")
+    Traceback (most recent call last):
+    tallybox.errors.TallyboxError: flying needs the package no_such_module, which is not installed; \
+pip install 'tallybox[wings]'
+    """
+    try:
+        return import_module(module)
+    except Exception as error:  # a library built for another torch raises whatever it stumbles on
+        top = module.partition(".")[0]
+        is_missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == top
+        reason = "is not installed" if is_missing else f"cannot be imported here: {first_line(error)}"
+        raise TallyboxError(
+            f"{needed_for} needs the package {package or top}, which {reason}; pip install {install}"
+        ) from (None if is_missing else error)
+
+
+def first_line(error: Exception) -> str:
+    r"""Return the message of an error in one line, its type where it has none.
+
+    >>> first_line(OSError("no such file\nTry again."))
+    'no such file'
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

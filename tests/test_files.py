@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tallybox.errors import InputError
+from tallybox.files import atomic_writing, read_tensors, write_tensors, write_text
+
+
+def test_a_file_has_the_usual_permissions_and_leaves_nothing_else(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "new" / "a.txt", "whole")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new" / "a.txt").stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
+
+
+def test_a_failed_write_leaves_the_earlier_file(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "earlier")
+    with pytest.raises(TypeError), atomic_writing(path, "w") as file:
+        file.writelines(["cut sh", None])
+    assert path.read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_of_two_writers_the_last_to_finish_wins(tmp_path):
+    path = tmp_path / "a.txt"
+    with atomic_writing(path, "w") as first:
+        first.write("first")
+        with atomic_writing(path, "w") as second:
+            second.write("second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first"
+
+
+def test_a_killed_writer_leaves_the_earlier_file(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "earlier")
+    code = (
+        "import os, sys; from pathlib import Path; from tallybox.files import atomic_writing\n"
+        "with atomic_writing(Path(sys.argv[1])) as file:\n"
+        "    file.write(b'cut sh'); file.flush(); os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == -9
+    assert path.read_text() == "earlier"
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"a\.txt must be a file that can be written, but: File exists"):
+        write_text(tmp_path / "file" / "a.txt", "text")
+    with pytest.raises(InputError, match=r"must be a file that can be written, but: Is a directory"):
+        write_text(tmp_path, "text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_tensors_come_back_with_their_header_and_the_same_content_gives_the_same_bytes(tmp_path):
+    tensors = {"a.weight": torch.arange(6.0).view(2, 3), "a.step": torch.tensor(3), "b": torch.ones(2).half()}
+    one, other = tmp_path / "one", tmp_path / "other"
+    write_tensors(one, tensors, {"kind": "test", "names": ["b", "a"]})
+    write_tensors(other, dict(reversed(tensors.items())), {"kind": "test", "names": ["b", "a"]})
+    assert one.read_bytes() == other.read_bytes()
+    header, found = read_tensors(one)
+    assert header == {"kind": "test", "names": ["b", "a"]}
+    assert {name: value.tolist() for name, value in found.items()} == {n: v.tolist() for n, v in tensors.items()}
+    assert list(read_tensors(one, prefix="a.")[1]) == ["step", "weight"]
+
+
+@pytest.mark.parametrize("place", [0, 9, 60, -1])
+def test_a_damaged_file_of_tensors_is_refused(tmp_path, place):
+    path: Path = tmp_path / "file"
+    write_tensors(path, {"a": torch.arange(6.0)}, {"kind": "test"})
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x40
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"."):
+        read_tensors(path)
