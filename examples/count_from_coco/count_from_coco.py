@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tallybox import CountEstimator
-from tallybox.detections.files import read_counts, read_detections
+from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.evaluation import evaluate
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tallybox.detections.baselines import CountTable, tabulate, tune
-from tallybox.detections.files import read_counts, read_detections
 from tallybox.detections.labels import CountingPair, counting_pairs, labelled_detections
 from tallybox.detections.metrics import count_metrics
+from tallybox.detections.readers import read_counts, read_detections
 from tests.support.shared_data import data_folder
 from tests.support.tolerances import KNOWN_FIGURES
 

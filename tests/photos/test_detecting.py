@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tallybox.detections.container import Detections
-from tallybox.detections.files import read_category_names, read_detections
+from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.photos import ray_engine
 from tallybox.photos.detecting import detect_to_file, find_photos

@@ -57,7 +57,7 @@ def test_real_files_are_read_whole():
 )
 def test_a_wrong_question_is_named(tmp_path, records, message):
     path = questions_file(tmp_path / "questions.json", records)
-    with pytest.raises(InputError, match=f"questions.json, {message}"):
+    with pytest.raises(InputError, match=f"questions.json, (questions, )?{message}"):
         read_questions(path)
 
 

@@ -15,8 +15,8 @@ from tallybox.bench.measure import Row, median_ms, peak_bytes
 from tallybox.bench.photos import made_up_photos
 from tallybox.boxes import nms
 from tallybox.detections.container import Detections
-from tallybox.detections.files import read_detections
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.readers import read_detections
 from tallybox.errors import TallyboxError
 from tallybox.estimator.estimator import CountEstimator
 

@@ -84,7 +84,7 @@ def detections(
 ) -> None:
     """Time counting from detections (made-up ones, or FILE's) beside supervision's NMS; the reference is that."""
     from tallybox.bench.detections import bench_detections
-    from tallybox.detections.files import read_detections
+    from tallybox.detections.readers import read_detections
     from tallybox.estimator.estimator import CountEstimator
 
     if device not in (None, "cpu"):

@@ -16,7 +16,7 @@ from tallybox.cli.count_output import CountedImage, CsvOutput, JsonOutput, Outpu
 from tallybox.cli.detector_options import detector_options
 from tallybox.cli.progress import progress_bar
 from tallybox.detections.category_names import check_same_names
-from tallybox.detections.files import read_detections, stored_category_names
+from tallybox.detections.readers import read_detections, stored_category_names
 from tallybox.errors import InputError
 from tallybox.photos.sources import Source, find_sources
 

@@ -42,7 +42,7 @@ def explain(
     category that may be there is shown.
     """
     from tallybox.detections.category_names import check_same_names
-    from tallybox.detections.files import stored_category_names
+    from tallybox.detections.readers import stored_category_names
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.explorer.explanation import explained_by_estimator, explained_untrained, explanation_page
     from tallybox.files import write_text
@@ -90,7 +90,7 @@ def _photo(path: Path) -> tuple[Detections, Mapping[int, str], str]:
 
 def _stored(path: Path, image_id: str | None) -> tuple[Detections, Mapping[int, str], None]:
     """Return the wanted image of a file of detections, its only one where none is named."""
-    from tallybox.detections.files import read_category_names, read_detections
+    from tallybox.detections.readers import read_category_names, read_detections
 
     found: list[Detections] = []
     for image in read_detections(path):

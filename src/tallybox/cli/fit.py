@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tallybox.cli.progress import progress_bar
-from tallybox.detections.files import read_labelled
+from tallybox.detections.readers import read_labelled
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import held_out_metrics, train_metrics
 

@@ -1,27 +1,40 @@
-"""One image's detections, checked once so that nothing later has to."""
+"""One image's detections, checked once, where they enter."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections import outputs
+from tallybox.detections import adapters
+from tallybox.detections.adapters import ClassIds
 from tallybox.errors import InputError, InputTypeError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 ImageId = int | str
-ClassIds = Sequence[int] | Mapping[int, int]
+
+MAX_SIDE = 2**31 - 1  # of an image, in pixels
 
 # A score computed as a product or an interpolation may miss 1 by a rounding error of float32.
 ROUNDING_SLACK = 1e-6
 
 
+class DetectionTensors(NamedTuple):
+    """The detections of one image as tensors, ready for `tallybox.Counter` and other layers."""
+
+    boxes: Tensor  # [N, 4] float32, x1 y1 x2 y2
+    scores: Tensor  # [N] float32
+    category_ids: Tensor  # [N] int64
+
+
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """What a detector says about one image: boxes [N, 4] as x1 y1 x2 y2, scores [N] in [0, 1], category_ids [N].
+    """What a detector found in one image: boxes [N, 4] as x1 y1 x2 y2, scores [N] in [0, 1], category_ids [N].
 
     Takes numpy arrays, lists, and torch tensors on any device; holds numpy arrays (float32, float32, int64).
     Boxes may overlap as they like: nothing is suppressed here. ``image_size`` is (width, height).
@@ -51,7 +64,8 @@ class Detections:
                     f"{name} must have shape [{len(boxes)}], one for each box, but got {list(array.shape)}"
                 )
         if problem := first_problem(boxes, scores):
-            raise InputError(f"{problem.said} at index {problem.index}; {problem.remedy}")
+            index, message, remedy = problem
+            raise InputError(f"{message} at index {index}; {remedy}")
         object.__setattr__(self, "boxes", boxes)
         object.__setattr__(self, "scores", scores.clip(0, 1))
         object.__setattr__(self, "category_ids", category_ids)
@@ -79,8 +93,21 @@ class Detections:
 
     def best_scores(self) -> dict[int, float]:
         """Return the highest score of each category that is there."""
-        order = np.argsort(self.scores, kind="stable")  # the best of a category is written last
+        order = np.argsort(self.scores, kind="stable")  # the best of a category comes last and wins
         return dict(zip(self.category_ids[order].tolist(), self.scores[order].tolist(), strict=True))
+
+    def tensors(self, device: Any = None) -> DetectionTensors:
+        """Return copies as torch tensors: boxes ``[N, 4]``, scores ``[N]``, category_ids ``[N]``.
+
+        >>> found = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.75, 0.5], [18, 18])
+        >>> boxes, scores, category_ids = found.tensors()
+        >>> scores, boxes.shape, category_ids.dtype
+        (tensor([0.7500, 0.5000]), torch.Size([2, 4]), torch.int64)
+        """
+        import torch
+
+        arrays = (self.boxes, self.scores, self.category_ids)
+        return DetectionTensors(*(torch.tensor(array, device=device) for array in arrays))
 
     @classmethod
     def of_checked(
@@ -91,7 +118,7 @@ class Detections:
         image_size: tuple[int, int] | None,
         image_id: ImageId | None,
     ) -> Self:
-        """Take arrays of the right types that were checked before, as readers do for a whole file at once."""
+        """Take arrays of the right types that a reader has checked, for a whole file at once."""
         self = object.__new__(cls)
         self.__dict__.update(
             boxes=boxes, scores=scores, category_ids=category_ids, image_size=image_size, image_id=image_id
@@ -121,7 +148,7 @@ class Detections:
         >>> Detections.from_coco([{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 0.5}]).boxes
         array([[1., 2., 4., 6.]], dtype=float32)
         """
-        boxes, scores, category_ids, found = outputs.of_coco(results, image_size)
+        boxes, scores, category_ids, found = adapters.from_coco(results, image_size)
         if found is not None and image_id not in (None, found):
             raise InputError(f"image_id must be that of the results, {found!r}, but got {image_id!r}")
         return cls(boxes, scores, category_ids, image_size, image_id if found is None else found)
@@ -135,8 +162,8 @@ class Detections:
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
     ) -> Self:
-        """Take a ``supervision.Detections``; ``category_ids[class_id]``, where given, is the category of a class."""
-        return cls(*outputs.of_supervision(detections, category_ids), image_size=image_size, image_id=image_id)
+        """Take a ``supervision.Detections``; ``category_ids[class_id]``, if given, is the category of a class."""
+        return cls(*adapters.from_supervision(detections, category_ids), image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_torchvision(
@@ -153,7 +180,7 @@ class Detections:
         >>> Detections.from_torchvision(prediction).category_ids
         array([18])
         """
-        return cls(*outputs.of_torchvision(prediction, category_ids), image_size=image_size, image_id=image_id)
+        return cls(*adapters.from_torchvision(prediction, category_ids), image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_transformers(
@@ -168,7 +195,7 @@ class Detections:
 
         Its ``threshold`` should be low (0.01): boxes left out there cannot be counted here.
         """
-        return cls(*outputs.of_transformers(prediction, category_ids), image_size=image_size, image_id=image_id)
+        return cls(*adapters.from_transformers(prediction, category_ids), image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_ultralytics(
@@ -180,25 +207,16 @@ class Detections:
     ) -> Self:
         """Take one ``Results`` of an ultralytics model; its classes are numbered from 0, COCO's ids are not.
 
-        ``category_ids=tallybox.detections.category_names.COCO_CATEGORY_IDS`` turns the one into the other.
+        ``category_ids=tallybox.detections.category_names.COCO_CATEGORY_IDS`` converts classes to COCO's ids.
         """
-        boxes, scores, ids, image_size = outputs.of_ultralytics(result, category_ids)
+        boxes, scores, ids, image_size = adapters.from_ultralytics(result, category_ids)
         return cls(boxes, scores, ids, image_size, image_id)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with the first bad detection."""
-
-    index: int
-    said: str
-    remedy: str
-
-
-def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> Problem | None:
-    """Return what is wrong with the first of the boxes [N, 4] and scores [N] that is, or None."""
+def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str, str] | None:
+    """Return the index, the problem and a remedy of the first wrong one of boxes [N, 4] and scores [N], or None."""
     with np.errstate(invalid="ignore"):
-        sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2]; a corner that is not finite makes such a size
+        sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2], not finite where a corner is not
     good = ((sizes >= 0) & (sizes < np.inf)).all(1) & (scores >= -ROUNDING_SLACK) & (scores <= 1 + ROUNDING_SLACK)
     if good.all():
         return None
@@ -206,13 +224,13 @@ def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]
     score, box = float(scores[index]), boxes_xyxy[index]
     corners = "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
     if not np.isfinite(score):
-        return Problem(index, f"scores must be in [0, 1], but got {score}", "leave such detections out")
+        return (index, f"scores must be in [0, 1], but got {score}", "leave such detections out")
     if not -ROUNDING_SLACK <= score <= 1 + ROUNDING_SLACK:
         remedy = "apply a logistic if these are logits, divide by 100 if they are percentages"
-        return Problem(index, f"scores must be in [0, 1], but got {score:g}", remedy)
+        return (index, f"scores must be in [0, 1], but got {score:g}", remedy)
     if not np.isfinite(box).all():
-        return Problem(index, f"boxes must be finite, but got {corners}", "leave such detections out")
-    return Problem(
+        return (index, f"boxes must be finite, but got {corners}", "leave such detections out")
+    return (
         index,
         f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {corners}",
         "if they are left, top, width, height, add the left and top to the width and height",
@@ -221,21 +239,22 @@ def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]
 
 def _as_floats(name: str, values: Any) -> NDArray[np.float32]:
     try:
-        with np.errstate(over="ignore"):  # too large for float32 is infinite, and said to be so
-            return np.asarray(outputs.on_host(values), dtype=np.float32)
-    except (TypeError, ValueError) as error:
+        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused
+            return np.asarray(adapters.on_host(values), dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(f"{name} must be an array of numbers, but got {type(values).__name__}: {error}") from None
 
 
 def _as_category_ids(values: Any) -> NDArray[np.int64]:
-    array = np.asarray(outputs.on_host(values))
+    array = np.asarray(adapters.on_host(values))
     if array.size == 0:
         return np.zeros(array.shape, np.int64)
-    if array.dtype.kind == "f" and np.array_equal(array, np.round(array)):  # ultralytics keeps classes as floats
-        return array.astype(np.int64)
-    if array.dtype.kind not in "iu":
+    are_whole = array.dtype.kind in "iu" or (
+        array.dtype.kind == "f" and np.array_equal(array, np.round(array))  # ultralytics keeps classes as floats
+    )
+    if not are_whole or (array.dtype.kind in "uf" and np.abs(array).max() >= 2**63):
         raise InputTypeError(
-            f"category_ids must be whole numbers, but got {array.dtype} {array.ravel()[:3].tolist()}; "
+            f"category_ids must be whole numbers of 64 bits, but got {array.dtype} {array.ravel()[:3].tolist()}; "
             "give each name a number"
         )
     return array.astype(np.int64)
@@ -246,8 +265,10 @@ def _as_size(size: Any) -> tuple[int, int] | None:
         return None
     try:
         width, height = (int(side) for side in size)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputTypeError(f"image_size must be (width, height), but got {size!r}") from None
-    if width < 1 or height < 1:
-        raise InputError(f"image_size must be (width, height) of at least 1 pixel, but got {size!r}")
+    if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
+        raise InputError(
+            f"image_size must be (width, height) of at least 1 pixel and at most {MAX_SIDE}, but got {width}, {height}"
+        )
     return width, height

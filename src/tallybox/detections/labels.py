@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tallybox.detections.adapters import look_like_misread_corners
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.outputs import look_like_misread_corners
 from tallybox.errors import InputError
 
 # The contract's pairs without an object: few and hard, so that counting 0 must be earned.

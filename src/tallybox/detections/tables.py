@@ -8,6 +8,7 @@ nothing in category and box is an image in which nothing was detected.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,14 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
-from tallybox.detections.columns import DetectionColumns, Size, image_key
-from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.container import MAX_SIDE, Detections, ImageId
 from tallybox.detections.labels import TrueCounts
+from tallybox.detections.rows import RowsByImage, image_key, image_size
 from tallybox.errors import InputError
 from tallybox.files import open_text
 
 COORDINATES = ("x1", "y1", "x2", "y2")
 ROWS_AT_ONCE = 10_000
+MAX_COUNT = 2**31 - 1
+MAX_DIGITS = 1000  # of a whole number; Python converts up to 4,300
+MAX_SHOWN = 40  # characters of a wrong cell
+NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
 
 Row = list[str]
 
@@ -39,9 +44,9 @@ def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES)
     with open_text(path) as file:
         header, rows = _table(path, file)
         category_column = "category" if "category" in header else "category_id"
-        places = _places(path, header, ("image_id", category_column, "count"))
+        columns = _columns(path, header, ("image_id", category_column, "count"))
         for number, row in rows:
-            image_id, category, count = (row[place].strip() for place in places)
+            image_id, category, count = (row[column].strip() for column in columns)
             if not image_id or not category:
                 raise InputError(f"{path}, line {number}: image_id and category must be given, but got {row}")
             category_id = _category_id(path, number, category, categories)
@@ -51,11 +56,7 @@ def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES)
                 raise InputError(
                     f"{path}, line {number}: image and category must come once, but {image_id},{category} came before"
                 )
-            if not (count.isascii() and count.isdigit()):
-                raise InputError(
-                    f"{path}, line {number}: count must be a whole number of at least 0, but got {count!r}"
-                )
-            of_image[category_id] = int(count)
+            of_image[category_id] = _whole_number(path, number, "count", count, MAX_COUNT)
     if not counts:
         raise InputError(f"{path} must have a row for each image and category, but it has only a header")
     outside = {category_id for of_image in counts.values() for category_id in of_image} - categories.keys()
@@ -68,38 +69,41 @@ def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES)
 
 def read_csv_detections(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Iterator[Detections]:
     """Yield the detections of each image, in the order in which images first appear."""
-    columns = DetectionColumns(path, unit="line")
+    found = RowsByImage(path, unit="line")
     with open_text(path) as file:
         header, rows = _table(path, file)
-        category_column = "category_id" if "category_id" in header else "category"
-        places = _places(path, header, ("image_id", category_column, *COORDINATES, "score"))
-        size_places = _places(path, header, ("width", "height")) if "width" in header else ()
+        category_name = "category_id" if "category_id" in header else "category"
+        id_column, category_column, *numeric = _columns(
+            path, header, ("image_id", category_name, *COORDINATES, "score")
+        )
+        size_columns = _columns(path, header, ("width", "height")) if "width" in header else ()
         category_ids: dict[str, int] = {}  # the few texts that stand for categories
         while numbered := list(islice(rows, ROWS_AT_ONCE)):
             detected = []
             for number, row in numbered:
-                image_id, category = row[places[0]].strip(), row[places[1]]
-                if not image_id:
+                if not (image_id := row[id_column].strip()):
                     raise InputError(f"{path}, line {number}: image_id must be given, but got {row}")
-                if size_places:
-                    columns.add_image(image_key(image_id), _size(path, number, row, size_places))
-                if not any(row[place] for place in places[1:]):
-                    columns.add_image(image_key(image_id))
+                if size_columns:
+                    sides = (_side(path, number, header[column], row[column]) for column in size_columns)
+                    found.add_image(image_key(image_id), image_size(f"{path}, line {number}", *sides))
+                category = row[category_column]
+                if not category and not any(row[column] for column in numeric):
+                    found.add_image(image_key(image_id))
                     continue
                 if category not in category_ids:
                     category_ids[category] = _category_id(path, number, category, categories)
                 detected.append((number, row))
             if not detected:
                 continue
-            numbers = _numbers(path, header, detected, places[2:])  # [N, 5]
-            columns.add(
-                [image_key(row[places[0]].strip()) for _, row in detected],
-                np.array([category_ids[row[places[1]]] for _, row in detected], np.int64),
+            numbers = _numbers(path, header, detected, numeric)  # [N, 5]
+            found.add(
+                [image_key(row[id_column].strip()) for _, row in detected],
+                np.array([category_ids[row[category_column]] for _, row in detected], np.int64),
                 numbers[:, :4],
                 numbers[:, 4],
                 [number for number, _ in detected],
             )
-    yield from columns.images()
+    yield from found.images()
 
 
 def _table(path: Path, file: TextIO) -> tuple[Row, Iterator[tuple[int, Row]]]:
@@ -127,7 +131,7 @@ def _table(path: Path, file: TextIO) -> tuple[Row, Iterator[tuple[int, Row]]]:
     return header, rows()
 
 
-def _places(path: Path, header: Row, names: Sequence[str]) -> tuple[int, ...]:
+def _columns(path: Path, header: Row, names: Sequence[str]) -> tuple[int, ...]:
     missing = [name for name in names if name not in header]
     if missing:
         raise InputError(f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}")
@@ -144,25 +148,39 @@ def _category_id(path: Path, number: int, text: str, categories: Mapping[int, st
         raise InputError(f"{path}, line {number}: {error}") from None
 
 
-def _size(path: Path, number: int, row: Row, places: tuple[int, ...]) -> Size | None:
-    texts = [row[place].strip() for place in places]
-    if not any(texts):
-        return None
-    if not all(text.isascii() and text.isdigit() and int(text) > 0 for text in texts):
-        raise InputError(f"{path}, line {number}: width and height must be whole numbers above 0, but got {texts}")
-    return int(texts[0]), int(texts[1])
+def _whole_number(path: Path, number: int, name: str, text: str, maximum: int) -> int:
+    if not (text.isascii() and text.isdigit()):
+        expected = "a whole number of at least 0"
+    elif len(text) > MAX_DIGITS or int(text) > maximum:
+        expected = f"at most {maximum}"
+    else:
+        return int(text)
+    raise InputError(f"{path}, line {number}: {name} must be {expected}, but got {_shortened(text)}")
 
 
-def _numbers(path: Path, header: Row, rows: list[tuple[int, Row]], places: tuple[int, ...]) -> NDArray[np.float64]:
+def _side(path: Path, number: int, name: str, text: str) -> int | None:
+    text = text.strip()
+    return _whole_number(path, number, name, text, MAX_SIDE) if text else None
+
+
+def _numbers(path: Path, header: Row, rows: list[tuple[int, Row]], columns: Sequence[int]) -> NDArray[np.float64]:
+    """Return the numbers of some columns, ``[N, C]``; unlike Python, "2_0" is none, nor are digits outside of ASCII."""
+    texts = [[row[column] for column in columns] for _, row in rows]
+    joined = "".join(map("".join, texts))
     try:
-        return np.array([[row[place] for place in places] for _, row in rows], np.float64)
+        if "_" not in joined and joined.isascii():
+            return np.array(texts, np.float64)
     except ValueError:
-        for number, row in rows:
-            for place in places:
-                try:
-                    float(row[place])
-                except ValueError:
-                    raise InputError(
-                        f"{path}, line {number}: {header[place]} must be a number, but got {row[place]!r}"
-                    ) from None
-        raise
+        pass
+    for (number, row), of_row in zip(rows, texts, strict=True):
+        for column, text in zip(columns, of_row, strict=True):
+            if not NUMBER.fullmatch(text):
+                raise InputError(
+                    f"{path}, line {number}: {header[column]} must be a number, but got {_shortened(row[column])}"
+                )
+    return np.array(texts, np.float64)
+
+
+def _shortened(text: str) -> str:
+    """Return a text in quotes, its beginning where it is long."""
+    return repr(text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.files import is_parquet
 from tallybox.detections.parquet import ParquetPiece, SeenImages, parquet_pieces, read_parquet_piece
+from tallybox.detections.readers import is_parquet
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import ImagePredictions, PredictionArrays

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tallybox.detections.container import Detections
-from tallybox.detections.files import check_can_be_written, write_detections
+from tallybox.detections.writers import check_can_be_written, write_detections
 from tallybox.errors import InputError
 from tallybox.photos.detector import categories_of
 from tallybox.photos.reading import detect_each

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.json_stream import BYTE_ORDER_MARK, JsonRecord, JsonStream
 from tallybox.errors import InputError
-from tallybox.files import open_binary
+from tallybox.json_files import Int64, JsonRecord, read_json
 
 QUESTIONS = "a file of VQA questions"
 ANNOTATIONS = "a file of VQA annotations"
@@ -24,8 +22,8 @@ COUNTING_WORDS = "how many"
 class Question(JsonRecord):
     """One record of a questions file."""
 
-    question_id: int
-    image_id: int
+    question_id: Int64
+    image_id: Int64
     question: str
 
 
@@ -38,8 +36,8 @@ class Answer(JsonRecord):
 class Annotation(JsonRecord):
     """One record of an annotations file."""
 
-    question_id: int
-    image_id: int
+    question_id: Int64
+    image_id: Int64
     answer_type: str
     answers: list[Answer]
 
@@ -127,12 +125,7 @@ def read_annotations(path: Path) -> list[Annotation]:
 
 def read_pairs(path: Path) -> NDArray[np.int64]:
     """Return pairs of question ids, `[K, 2]`: the same question about two photos with different answers."""
-    with open_binary(path) as file:
-        content = file.read()
-    try:
-        pairs = msgspec.json.decode(content, type=list[tuple[int, int]])
-    except msgspec.DecodeError as error:
-        raise InputError(f"{path} must be {PAIRS}, but: {error}") from None
+    pairs = read_json(path, list[tuple[Int64, Int64]], PAIRS)
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
@@ -150,13 +143,7 @@ def check_pairs(path: Path, pairs: NDArray[np.int64], records: Sequence[Record])
 
 def _records(path: Path, what: str, key: str, kind: type[Kind]) -> list[Kind]:
     """Return the records of the array under ``key``; ids must differ."""
-    with open_binary(path) as file:
-        content = file.read().removeprefix(BYTE_ORDER_MARK)
-    try:
-        # At once, as nested answers make a stream of records ten times slower; who is to blame, the stream tells.
-        records = getattr(msgspec.json.decode(content, type=_FILES[kind]), key)
-    except msgspec.DecodeError:
-        records = list(_streamed_records(path, what, key, kind))
+    records: list[Kind] = getattr(read_json(path, _FILES[kind], what), key)
     ids = set()
     for number, one in enumerate(records):
         if one.question_id in ids:
@@ -164,22 +151,4 @@ def _records(path: Path, what: str, key: str, kind: type[Kind]) -> list[Kind]:
                 f"{path}, record {number}: question ids must differ, but {one.question_id} was there before"
             )
         ids.add(one.question_id)
-    return cast(list[Kind], records)
-
-
-def _streamed_records(path: Path, what: str, key: str, kind: type[Kind]) -> Iterator[Kind]:
-    keys = []
-    with open_binary(path) as file:
-        stream = JsonStream(file, path, what)
-        if stream.kind() != "{":
-            raise InputError(f"{path} must be {what}, but it is no JSON object")
-        for member in stream.members():
-            keys.append(member)
-            if member != key:
-                stream.skip()
-                continue
-            for _, records in stream.records(kind):
-                yield from records
-        stream.finish()
-    if key not in keys:
-        raise InputError(f"{path} must be {what}, but {key} is missing; it has {keys}")
+    return records

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from tallybox.boxes import box_iou, box_xywh_to_xyxy
 from tallybox.detections.coco import INSTANCES, read_coco_instances
-from tallybox.detections.json_stream import JsonRecord, JsonStream
 from tallybox.errors import InputError
-from tallybox.files import open_binary
+from tallybox.json_files import Int64, JsonRecord, read_json
 from tallybox.vqa.category_words import CategoryWords
 from tallybox.vqa.prepared import UNKNOWN_RELEVANCE
 from tallybox.vqa.questions import Record
@@ -26,10 +25,14 @@ RELEVANT_IOU = 0.5  # of a proposal with a true box, at least
 Boxes = NDArray[np.float64]  # [K, 4] corners in pixels
 
 
-class _Annotation(JsonRecord):
-    image_id: int | str
-    category_id: int
+class _BoxAnnotation(JsonRecord):
+    image_id: Int64 | str
+    category_id: Int64
     bbox: tuple[float, float, float, float]
+
+
+class _BoxesFile(JsonRecord):
+    annotations: list[_BoxAnnotation]
 
 
 @dataclass(frozen=True)
@@ -118,13 +121,6 @@ def overlapping(proposals_xyxy: NDArray[np.floating], boxes_xyxy: Boxes) -> NDAr
 def _read_boxes(path: Path) -> dict[tuple[int | str, int], Boxes]:
     """Return the boxes of each photo and category of a file."""
     found: dict[tuple[int | str, int], list[tuple[float, ...]]] = defaultdict(list)
-    with open_binary(path) as file:
-        stream = JsonStream(file, path, INSTANCES)
-        for key in stream.members():
-            if key != "annotations":
-                stream.skip()
-                continue
-            for _, annotations in stream.records(_Annotation):
-                for one in annotations:
-                    found[one.image_id, one.category_id].append(one.bbox)
+    for one in read_json(path, _BoxesFile, INSTANCES).annotations:
+        found[one.image_id, one.category_id].append(one.bbox)
     return {key: box_xywh_to_xyxy(torch.tensor(some, dtype=torch.float64)).numpy() for key, some in found.items()}

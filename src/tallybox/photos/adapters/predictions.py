@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tallybox.detections.adapters import on_host
 from tallybox.detections.container import Detections
-from tallybox.detections.outputs import on_host
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line
 from tallybox.photos.adapters.labels import LabelCategories

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tallybox.detections.coco import read_coco_instances
-from tallybox.detections.json_stream import JsonRecord, JsonStream
+from tallybox.detections.coco import INSTANCES, read_coco_instances
 from tallybox.errors import InputError
-from tallybox.files import open_binary
+from tallybox.json_files import Int64, JsonRecord, read_json
 from tallybox.vqa.simulation.annotated import general_name, write_questions
 
 
-class _Category(JsonRecord):
-    id: int
+class _GeneralCategory(JsonRecord):
+    id: Int64
     name: str
     supercategory: str = ""
+
+
+class _CategoriesFile(JsonRecord):
+    categories: list[_GeneralCategory]
 
 
 def simulate_from_instances(
@@ -33,13 +36,5 @@ def simulate_from_instances(
 
 def _generals(path: Path) -> dict[int, str]:
     """Return the `general_name` of each of a file's categories."""
-    found: list[_Category] = []
-    with open_binary(path) as file:
-        stream = JsonStream(file, path, "a COCO instances file")
-        for key in stream.members():
-            if key != "categories":
-                stream.skip()
-                continue
-            for _, categories in stream.records(_Category):
-                found.extend(categories)
+    found = read_json(path, _CategoriesFile, INSTANCES).categories
     return {category.id: general_name(category.name, category.supercategory) for category in found}

@@ -1,24 +1,22 @@
-"""Reading by file name: detections, true counts and names of categories, whatever they are stored in."""
+"""Readers: detections, true counts and names of categories from files, by their suffix."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import TrueCounts
-from tallybox.errors import InputError, TallyboxError
-from tallybox.files import suffix_without_gz
+from tallybox.errors import InputError
+from tallybox.files import import_optional, suffix_without_gz
 
 
 def read_detections(path: str | Path) -> Iterator[Detections]:
     """Yield one `Detections` for each image of COCO results (``.json``), a CSV, or a Parquet file or folder.
 
-    ``.json`` and ``.csv`` may be gzipped. Parquet is read in bounded memory; the others hold 40 bytes a box, since
-    the boxes of an image may stand anywhere in them.
+    ``.json`` and ``.csv`` may be gzipped. Only Parquet is read in bounded memory: in the others, the boxes of an image
+    may stand anywhere. They take 40 bytes a box, and JSON 150 more while it is read.
 
     >>> import json, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -29,13 +27,13 @@ def read_detections(path: str | Path) -> Iterator[Detections]:
     """
     path = Path(path)
     if is_parquet(path):
-        with _extra(path):
-            from tallybox.detections.parquet import read_parquet
+        _need("pyarrow", path)
+        from tallybox.detections.parquet import read_parquet
 
         return read_parquet(path)
     if suffix_without_gz(path) == ".json":
-        with _extra(path):
-            from tallybox.detections.coco import read_coco_results
+        _need("msgspec", path)
+        from tallybox.detections.coco import read_coco_results
 
         return read_coco_results(path)
     if suffix_without_gz(path) == ".csv":
@@ -43,40 +41,6 @@ def read_detections(path: str | Path) -> Iterator[Detections]:
 
         return read_csv_detections(path)
     raise InputError(f"detections must be a .json, .json.gz, .csv, .csv.gz or .parquet file, but got {path}")
-
-
-def write_detections(detections: Iterable[Detections], path: Path, *, categories: Mapping[int, str]) -> int:
-    """Write a ``.parquet`` file or COCO results (``.json``, ``.json.gz``) and return how many images there were.
-
-    COCO results hold no names of categories: those of another detector than COCO's need Parquet.
-    """
-    check_can_be_written(path)
-    with _extra(path, "writing"):
-        if path.suffix.lower() == ".parquet":
-            from tallybox.detections.parquet import write_parquet
-
-            return write_parquet(detections, path, categories=categories)
-        from tallybox.detections.coco import write_coco_results
-    for category_id, name in categories.items():
-        if COCO_CATEGORIES.get(category_id) != name:
-            raise InputError(
-                f"{path} cannot hold names of categories, and {name!r} is none of COCO's; write a .parquet file"
-            )
-    return write_coco_results(detections, path)
-
-
-def check_can_be_written(path: Path) -> None:
-    """Raise before hours of detecting where detections cannot be written to a path; make its folder."""
-    if path.suffix.lower() != ".parquet" and suffix_without_gz(path) != ".json":
-        raise InputError(f"detections must be written to a .parquet, .json or .json.gz file, but got {path}")
-    if path.is_dir():
-        raise InputError(f"{path} must be a file, but it is a folder")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path} must be a file that can be written, but: {error.strerror}") from error
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path} must be a file that can be written, but its folder cannot be written to")
 
 
 def read_counts(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> TrueCounts:
@@ -93,8 +57,8 @@ def read_counts(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIE
     """
     path = Path(path)
     if suffix_without_gz(path) == ".json":
-        with _extra(path):
-            from tallybox.detections.coco import read_coco_instances
+        _need("msgspec", path)
+        from tallybox.detections.coco import read_coco_instances
 
         return read_coco_instances(path)
     if suffix_without_gz(path) == ".csv":
@@ -130,8 +94,8 @@ def stored_category_names(path: Path) -> Mapping[int, str]:
     """Return the names that a file of detections carries; only Parquet can."""
     if not is_parquet(path):
         return {}
-    with _extra(path):
-        from tallybox.detections.parquet import read_parquet_categories
+    _need("pyarrow", path)
+    from tallybox.detections.parquet import read_parquet_categories
 
     return read_parquet_categories(path)
 
@@ -141,14 +105,6 @@ def is_parquet(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() == ".parquet"
 
 
-@contextmanager
-def _extra(path: Path, doing: str = "reading") -> Iterator[None]:
-    """Say how to install what a file needs, where importing it fails."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in ("msgspec", "pyarrow"):
-            raise
-        raise TallyboxError(
-            f"{doing} {path} needs the package {error.name}, which is not installed; pip install 'tallybox[detections]'"
-        ) from None
+def _need(package: str, path: Path) -> None:
+    """Raise what to install where a package that reads a file is missing."""
+    import_optional(package, needed_for=f"reading {path}", install="'tallybox[detections]'")

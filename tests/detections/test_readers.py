@@ -7,8 +7,8 @@ import pytest
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
-from tallybox.detections.files import read_category_names, read_counts, read_detections, read_labelled
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.readers import read_category_names, read_counts, read_detections, read_labelled
 from tallybox.errors import InputError, TallyboxError
 from tests.support.detection_sets import assert_same_images
 from tests.support.shared_data import data_folder
@@ -60,8 +60,8 @@ def test_a_file_of_another_kind_is_an_error(tmp_path):
 @pytest.mark.parametrize(("package", "name"), [("pyarrow", "a.parquet"), ("msgspec", "a.json")])
 def test_a_package_that_is_not_installed_is_named(monkeypatch, package, name):
     monkeypatch.setitem(sys.modules, package, None)  # importing it fails as if it were not there
-    for room in ("parquet", "coco", "json_stream"):
-        monkeypatch.delitem(sys.modules, f"tallybox.detections.{room}", raising=False)
+    for module in ("parquet", "coco"):
+        monkeypatch.delitem(sys.modules, f"tallybox.detections.{module}", raising=False)
     with pytest.raises(TallyboxError, match=f"reading {name} needs the package {package}, .*tallybox.detections"):
         read_detections(name)
 

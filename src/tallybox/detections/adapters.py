@@ -1,4 +1,4 @@
-"""What detection libraries return, taken apart by attributes and keys; none of them is imported."""
+"""Adapters: what detection libraries return, as boxes, scores and category ids. None of these libraries is imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Columns = tuple[Any, Any, Any]  # boxes [N, 4] x1 y1 x2 y2, scores [N], category
 
 
 def on_host(values: Any) -> Any:
-    """Return a torch tensor of any device and precision as a numpy array, anything else as it is."""
+    """Return a torch tensor of any device and precision as a numpy array, anything else unchanged."""
     if not (hasattr(values, "detach") and hasattr(values, "cpu")):
         return values
     tensor = values.detach().cpu()
@@ -24,10 +24,10 @@ def on_host(values: Any) -> Any:
     return tensor.numpy()
 
 
-def of_coco(
+def from_coco(
     results: Sequence[Mapping[str, Any]], image_size: tuple[int, int] | None
 ) -> tuple[Any, Any, Any, int | str | None]:
-    """Take apart COCO results, which must be of one image, into columns and its id."""
+    """Convert COCO results, which must be of one image, and return its id too."""
     for number, result in enumerate(results):
         missing = [key for key in ("category_id", "bbox", "score") if key not in result]
         if missing:
@@ -42,11 +42,19 @@ def of_coco(
     try:
         boxes_xywh = np.array([result["bbox"] for result in results], np.float64).reshape(-1, 4)
         scores = np.array([result["score"] for result in results], np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(f"bbox and score must be numbers, but got something else: {error}") from None
-    check_are_xywh(boxes_xywh, image_size)
+    boxes_xyxy = xywh_to_xyxy(boxes_xywh)
+    if problem := first_negative_size(boxes_xywh):
+        index, message = problem
+        raise InputError(f"{message} at index {index}")
+    if image_size is not None and look_like_misread_corners(boxes_xyxy, image_size):
+        raise InputError(
+            f"bbox must be left, top, width, height, but the boxes reach far beyond the {image_size[0]} x "
+            f"{image_size[1]} image; these look like x1 y1 x2 y2: pass them to Detections"
+        )
     category_ids = [result["category_id"] for result in results]
-    return xywh_to_xyxy(boxes_xywh), scores, category_ids, image_ids[0] if image_ids else None
+    return boxes_xyxy, scores, category_ids, image_ids[0] if image_ids else None
 
 
 def xywh_to_xyxy(boxes_xywh: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -54,27 +62,21 @@ def xywh_to_xyxy(boxes_xywh: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate((boxes_xywh[:, :2], boxes_xywh[:, :2] + boxes_xywh[:, 2:]), axis=1)
 
 
-def check_are_xywh(boxes_xywh: NDArray[np.float64], image_size: tuple[int, int] | None) -> None:
-    """Raise for a negative size, and where the boxes [N, 4] are known to be corners."""
+def first_negative_size(boxes_xywh: NDArray[np.float64]) -> tuple[int, str] | None:
+    """Return the index of the first of the boxes ``[N, 4]`` with a negative size and a message, or None."""
     negative = (boxes_xywh[:, 2:] < 0).any(1)
-    if negative.any():
-        index = int(np.argmax(negative))
-        raise InputError(
-            f"bbox must be left, top, width, height with sizes of at least 0, "
-            f"but got {boxes_xywh[index].tolist()} at index {index}"
-        )
-    if image_size is not None and look_like_misread_corners(xywh_to_xyxy(boxes_xywh), image_size):
-        raise InputError(
-            f"bbox must be left, top, width, height, but the boxes reach far beyond the {image_size[0]} x "
-            f"{image_size[1]} image; these look like x1 y1 x2 y2: pass them to Detections"
-        )
+    if not negative.any():
+        return None
+    index = int(np.argmax(negative))
+    box = boxes_xywh[index].tolist()
+    return index, f"bbox must be left, top, width, height with sizes of at least 0, but got {box}"
 
 
 def look_like_misread_corners(boxes_xyxy: NDArray[np.floating], image_size: tuple[int, int]) -> bool:
-    """Return whether x1 y1 x2 y2 must have been taken for left, top, width, height: ``[N, 4]``, (width, height).
+    """Return whether boxes ``[N, 4]`` come from x1 y1 x2 y2 that were read as left, top, width, height.
 
-    Detectors draw boxes over the border now and then, but not by half an image. If some box does, and all lie in
-    the image once the addition of the corners is undone, it is known.
+    Detectors sometimes draw boxes over the border, but not by half an image. If one box reaches that far, and all boxes
+    lie in the image (width, height) when the addition is undone, they were misread.
     """
     if len(boxes_xyxy) == 0 or not (boxes_xyxy[:, 2:] > 1.5 * np.array(image_size)).any():
         return False
@@ -82,8 +84,8 @@ def look_like_misread_corners(boxes_xyxy: NDArray[np.floating], image_size: tupl
     return bool((first <= second).all() and (second <= np.array(image_size) + 1).all())
 
 
-def of_supervision(detections: Any, category_ids: ClassIds | None) -> Columns:
-    """Take apart a ``supervision.Detections``."""
+def from_supervision(detections: Any, category_ids: ClassIds | None) -> Columns:
+    """Convert a ``supervision.Detections``."""
     for name in ("xyxy", "confidence", "class_id"):
         if not hasattr(detections, name):
             raise InputTypeError(
@@ -94,21 +96,21 @@ def of_supervision(detections: Any, category_ids: ClassIds | None) -> Columns:
     for name in ("confidence", "class_id"):
         if getattr(detections, name) is None:
             raise InputError(f"detections must have a {name} for each box, but got None")
-    return detections.xyxy, detections.confidence, _renamed(detections.class_id, category_ids)
+    return detections.xyxy, detections.confidence, _to_categories(detections.class_id, category_ids)
 
 
-def of_torchvision(prediction: Any, category_ids: ClassIds | None) -> Columns:
-    """Take apart the dict that a torchvision detector returns for one image."""
-    return _of_prediction(prediction, category_ids, "a torchvision detector returns for one image")
+def from_torchvision(prediction: Any, category_ids: ClassIds | None) -> Columns:
+    """Convert the dict that a torchvision detector returns for one image."""
+    return _from_prediction(prediction, category_ids, "a torchvision detector returns for one image")
 
 
-def of_transformers(prediction: Any, category_ids: ClassIds | None) -> Columns:
-    """Take apart the dict that transformers' post-processing returns for one image."""
-    return _of_prediction(prediction, category_ids, "post_process_object_detection returns for one image")
+def from_transformers(prediction: Any, category_ids: ClassIds | None) -> Columns:
+    """Convert the dict that transformers' post-processing returns for one image."""
+    return _from_prediction(prediction, category_ids, "post_process_object_detection returns for one image")
 
 
-def of_ultralytics(result: Any, category_ids: ClassIds | None) -> tuple[Any, Any, Any, tuple[int, int]]:
-    """Take apart a ``Results`` of ultralytics, its image size included."""
+def from_ultralytics(result: Any, category_ids: ClassIds | None) -> tuple[Any, Any, Any, tuple[int, int]]:
+    """Convert a ``Results`` of ultralytics, and return the image size too."""
     if isinstance(result, list | tuple):
         raise InputTypeError(
             f"result must be the ultralytics Results of one image, but got a list of {len(result)}; pass one at a time"
@@ -119,10 +121,10 @@ def of_ultralytics(result: Any, category_ids: ClassIds | None) -> tuple[Any, Any
             f"result must be an ultralytics Results with boxes, but got {type(result).__name__}; use a detection model"
         )
     height, width = result.orig_shape
-    return boxes.xyxy, boxes.conf, _renamed(boxes.cls, category_ids), (width, height)
+    return boxes.xyxy, boxes.conf, _to_categories(boxes.cls, category_ids), (width, height)
 
 
-def _of_prediction(prediction: Any, category_ids: ClassIds | None, origin: str) -> Columns:
+def _from_prediction(prediction: Any, category_ids: ClassIds | None, origin: str) -> Columns:
     if isinstance(prediction, list | tuple):
         raise InputTypeError(f"prediction must be a dict that {origin}, but got a list; pass one at a time")
     if hasattr(prediction, "logits"):
@@ -135,10 +137,10 @@ def _of_prediction(prediction: Any, category_ids: ClassIds | None, origin: str) 
     missing = [key for key in ("boxes", "scores", "labels") if key not in prediction]
     if missing:
         raise InputError(f"prediction must have {missing[0]}, but got only {sorted(prediction)}")
-    return prediction["boxes"], prediction["scores"], _renamed(prediction["labels"], category_ids)
+    return prediction["boxes"], prediction["scores"], _to_categories(prediction["labels"], category_ids)
 
 
-def _renamed(classes: Any, category_ids: ClassIds | None) -> Any:
+def _to_categories(classes: Any, category_ids: ClassIds | None) -> Any:
     classes = on_host(classes)
     if category_ids is None:
         return classes
