@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums, count_metrics
+from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
 
 triples = st.lists(
@@ -16,7 +16,7 @@ triples = st.lists(
 
 
 def test_figures_of_a_hand_computed_case():
-    assert count_metrics([1, 2, 7], [1, 4, 3]) == {"exact": 1 / 3, "mae": 2.0, "rmse": math.sqrt(20 / 3)}
+    assert CountSums.of([1, 2, 7], [1, 4, 3]).compute() == {"exact": 1 / 3, "mae": 2.0, "rmse": math.sqrt(20 / 3)}
 
 
 def test_each_figure_takes_the_prediction_that_suits_it():
