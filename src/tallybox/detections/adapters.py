@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError, InputTypeError
 
+NEGATIVE_SIZE = "bbox must be left, top, width, height with sizes of at least 0"
+
 ClassIds = Sequence[int] | Mapping[int, int]
 Columns = tuple[Any, Any, Any]  # boxes [N, 4] x1 y1 x2 y2, scores [N], category ids [N], not checked yet
 
@@ -44,10 +46,11 @@ def from_coco(
         scores = np.array([result["score"] for result in results], np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(f"bbox and score must be numbers, but got something else: {error}") from None
-    boxes_xyxy = xywh_to_xyxy(boxes_xywh)
-    if problem := first_negative_size(boxes_xywh):
-        index, message = problem
-        raise InputError(f"{message} at index {index}")
+    negative = (boxes_xywh[:, 2:] < 0).any(1)
+    if negative.any():
+        index = int(np.argmax(negative))
+        raise InputError(f"{NEGATIVE_SIZE}, but got {boxes_xywh[index].tolist()} at index {index}")
+    boxes_xyxy = np.concatenate((boxes_xywh[:, :2], boxes_xywh[:, :2] + boxes_xywh[:, 2:]), axis=1)
     if image_size is not None and look_like_misread_corners(boxes_xyxy, image_size):
         raise InputError(
             f"bbox must be left, top, width, height, but the boxes reach far beyond the {image_size[0]} x "
@@ -55,21 +58,6 @@ def from_coco(
         )
     category_ids = [result["category_id"] for result in results]
     return boxes_xyxy, scores, category_ids, image_ids[0] if image_ids else None
-
-
-def xywh_to_xyxy(boxes_xywh: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turn left, top, width, height into corners, ``[N, 4]`` to ``[N, 4]``."""
-    return np.concatenate((boxes_xywh[:, :2], boxes_xywh[:, :2] + boxes_xywh[:, 2:]), axis=1)
-
-
-def first_negative_size(boxes_xywh: NDArray[np.float64]) -> tuple[int, str] | None:
-    """Return the index of the first of the boxes ``[N, 4]`` with a negative size and a message, or None."""
-    negative = (boxes_xywh[:, 2:] < 0).any(1)
-    if not negative.any():
-        return None
-    index = int(np.argmax(negative))
-    box = boxes_xywh[index].tolist()
-    return index, f"bbox must be left, top, width, height with sizes of at least 0, but got {box}"
 
 
 def look_like_misread_corners(boxes_xyxy: NDArray[np.floating], image_size: tuple[int, int]) -> bool:
@@ -99,14 +87,21 @@ def from_supervision(detections: Any, category_ids: ClassIds | None) -> Columns:
     return detections.xyxy, detections.confidence, _to_categories(detections.class_id, category_ids)
 
 
-def from_torchvision(prediction: Any, category_ids: ClassIds | None) -> Columns:
-    """Convert the dict that a torchvision detector returns for one image."""
-    return _from_prediction(prediction, category_ids, "a torchvision detector returns for one image")
-
-
-def from_transformers(prediction: Any, category_ids: ClassIds | None) -> Columns:
-    """Convert the dict that transformers' post-processing returns for one image."""
-    return _from_prediction(prediction, category_ids, "post_process_object_detection returns for one image")
+def from_prediction(prediction: Any, category_ids: ClassIds | None, origin: str) -> Columns:
+    """Convert the dict that torchvision and transformers return for one image; ``origin`` names its source."""
+    if isinstance(prediction, list | tuple):
+        raise InputTypeError(f"prediction must be a dict that {origin}, but got a list; pass one at a time")
+    if hasattr(prediction, "logits"):
+        raise InputTypeError(
+            "prediction must hold boxes in pixels and scores, but got a model's raw output; "
+            "call image_processor.post_process_object_detection(outputs, threshold=0.01, target_sizes=…) first"
+        )
+    if not isinstance(prediction, Mapping):
+        raise InputTypeError(f"prediction must be a dict that {origin}, but got {type(prediction).__name__}")
+    missing = [key for key in ("boxes", "scores", "labels") if key not in prediction]
+    if missing:
+        raise InputError(f"prediction must have {missing[0]}, but got only {sorted(prediction)}")
+    return prediction["boxes"], prediction["scores"], _to_categories(prediction["labels"], category_ids)
 
 
 def from_ultralytics(result: Any, category_ids: ClassIds | None) -> tuple[Any, Any, Any, tuple[int, int]]:
@@ -122,22 +117,6 @@ def from_ultralytics(result: Any, category_ids: ClassIds | None) -> tuple[Any, A
         )
     height, width = result.orig_shape
     return boxes.xyxy, boxes.conf, _to_categories(boxes.cls, category_ids), (width, height)
-
-
-def _from_prediction(prediction: Any, category_ids: ClassIds | None, origin: str) -> Columns:
-    if isinstance(prediction, list | tuple):
-        raise InputTypeError(f"prediction must be a dict that {origin}, but got a list; pass one at a time")
-    if hasattr(prediction, "logits"):
-        raise InputTypeError(
-            "prediction must hold boxes in pixels and scores, but got a model's raw output; "
-            "call image_processor.post_process_object_detection(outputs, threshold=0.01, target_sizes=…) first"
-        )
-    if not isinstance(prediction, Mapping):
-        raise InputTypeError(f"prediction must be a dict that {origin}, but got {type(prediction).__name__}")
-    missing = [key for key in ("boxes", "scores", "labels") if key not in prediction]
-    if missing:
-        raise InputError(f"prediction must have {missing[0]}, but got only {sorted(prediction)}")
-    return prediction["boxes"], prediction["scores"], _to_categories(prediction["labels"], category_ids)
 
 
 def _to_categories(classes: Any, category_ids: ClassIds | None) -> Any:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
-from tallybox.detections.adapters import first_negative_size, xywh_to_xyxy
+from tallybox.detections.adapters import NEGATIVE_SIZE
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.rows import RowsByImage, image_key, image_size
@@ -60,19 +58,12 @@ def read_coco_results(path: Path) -> Iterator[Detections]:
     """
     rows = RowsByImage(path)
     content = read_json(path, list[msgspec.Raw], RESULTS, hint=f"; is it {INSTANCES}?")
-    for first, records in decode_records(path, content, _Result, RESULTS):
-        number = len(records)
-        boxes_xywh = np.fromiter(chain.from_iterable([r.bbox for r in records]), np.float64, 4 * number).reshape(-1, 4)
-        if problem := first_negative_size(boxes_xywh):
-            index, message = problem
-            raise InputError(f"{path}, record {first + index}: {message}")
-        rows.add(
-            [image_key(record.image_id) for record in records],
-            np.fromiter([record.category_id for record in records], np.int64, number),
-            xywh_to_xyxy(boxes_xywh),
-            np.fromiter([record.score for record in records], np.float64, number),
-            range(first, first + number),
-        )
+    for number, result in decode_records(path, content, _Result, RESULTS):
+        left, top, width, height = result.bbox
+        if width < 0 or height < 0:
+            raise InputError(f"{path}, record {number}: {NEGATIVE_SIZE}, but got {list(result.bbox)}")
+        box_and_score = (left, top, left + width, top + height, result.score)
+        rows.add(number, image_key(result.image_id), result.category_id, box_and_score)
     del content
     yield from rows.images()
 

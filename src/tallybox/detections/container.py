@@ -180,7 +180,8 @@ class Detections:
         >>> Detections.from_torchvision(prediction).category_ids
         array([18])
         """
-        return cls(*adapters.from_torchvision(prediction, category_ids), image_size=image_size, image_id=image_id)
+        columns = adapters.from_prediction(prediction, category_ids, "a torchvision detector returns for one image")
+        return cls(*columns, image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_transformers(
@@ -195,7 +196,9 @@ class Detections:
 
         Its ``threshold`` should be low (0.01): boxes left out there cannot be counted here.
         """
-        return cls(*adapters.from_transformers(prediction, category_ids), image_size=image_size, image_id=image_id)
+        origin = "post_process_object_detection returns for one image"
+        columns = adapters.from_prediction(prediction, category_ids, origin)
+        return cls(*columns, image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_ultralytics(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,14 +32,14 @@ def check_boxes_and_scores(
     path: Path,
     boxes_xyxy: NDArray[np.floating],
     scores: NDArray[np.floating],
-    numbers: Sequence[int] | NDArray[np.int64],
+    records: Sequence[int] | NDArray[np.int64],
     *,
     unit: str = "record",
 ) -> None:
     """Raise with the file and the number of the record where a box [N, 4] or a score [N] is wrong."""
     if problem := first_problem(boxes_xyxy, scores):
         index, message, remedy = problem
-        raise InputError(f"{path}, {unit} {numbers[index]}: {message}; {remedy}")
+        raise InputError(f"{path}, {unit} {records[index]}: {message}; {remedy}")
 
 
 def image_size(record: str, width: int | None, height: int | None) -> Size | None:
@@ -62,13 +63,14 @@ def two_sizes(path: Path, image_id: ImageId, first: Sequence[int], second: Seque
 
 
 class RowsByImage:
-    """Rows in any order, 40 bytes each, given back image by image in the order in which images first appeared."""
+    """Rows in any order, 60 bytes each, given back image by image in the order in which images first appeared."""
 
     def __init__(self, path: Path, *, unit: str = "record") -> None:
         self._path, self._unit = path, unit  # what the file is counted in, for errors
         self._images: dict[ImageId, int] = {}  # image id to its number, in order of appearance
         self._sizes: dict[ImageId, Size] = {}
-        self._rows: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]] = []
+        self._records, self._owners, self._category_ids = array("q"), array("i"), array("q")
+        self._boxes_and_scores = array("d")
 
     def add_image(self, image_id: ImageId, size: Size | None = None) -> None:
         """Name an image that may have no detections."""
@@ -76,31 +78,22 @@ class RowsByImage:
         if size is not None and self._sizes.setdefault(image_id, size) != size:
             raise two_sizes(self._path, image_id, self._sizes[image_id], size)
 
-    def add(
-        self,
-        image_ids: Sequence[ImageId],
-        category_ids: NDArray[np.int64],
-        boxes_xyxy: NDArray[np.float64],
-        scores: NDArray[np.float64],
-        numbers: Sequence[int],
-    ) -> None:
-        """Check and add rows; ``numbers`` are those of their records."""
-        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused
-            boxes, rounded_scores = boxes_xyxy.astype(np.float32), scores.astype(np.float32)
-        check_boxes_and_scores(self._path, boxes, rounded_scores, numbers, unit=self._unit)
-        images = self._images
-        owners = np.fromiter((images.setdefault(i, len(images)) for i in image_ids), np.int32, len(image_ids))
-        self._rows.append((owners, category_ids, boxes, rounded_scores.clip(0, 1)))
+    def add(self, record: int, image_id: ImageId, category_id: int, box_and_score: Iterable[float]) -> None:
+        """Add x1, y1, x2, y2, score; ``record`` is the number of the row in its file."""
+        self._records.append(record)
+        self._owners.append(self._images.setdefault(image_id, len(self._images)))
+        self._category_ids.append(category_id)
+        self._boxes_and_scores.extend(box_and_score)
 
     def images(self) -> Iterator[Detections]:
-        """Yield one `Detections` for each image."""
-        nothing = Detections.empty()
-        self._rows.append((np.zeros(0, np.int32), nothing.category_ids, nothing.boxes, nothing.scores))
-        owners, category_ids, boxes, scores = (np.concatenate(column) for column in zip(*self._rows, strict=True))
-        self._rows.clear()
-        order = np.argsort(owners, kind="stable")
-        starts = np.searchsorted(owners[order], np.arange(len(self._images) + 1))
+        """Check all rows and yield one `Detections` for each image."""
+        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused
+            numbers = np.asarray(self._boxes_and_scores).astype(np.float32).reshape(-1, 5)
+        boxes, scores, category_ids = numbers[:, :4], numbers[:, 4], np.asarray(self._category_ids, np.int64)
+        check_boxes_and_scores(self._path, boxes, scores, self._records, unit=self._unit)
+        order = np.argsort(self._owners, kind="stable")
+        starts = np.searchsorted(np.asarray(self._owners)[order], np.arange(len(self._images) + 1))
         for number, image_id in enumerate(self._images):
             rows = order[starts[number] : starts[number + 1]]
             size = self._sizes.get(image_id)
-            yield Detections.of_checked(boxes[rows], scores[rows], category_ids[rows], size, image_id)
+            yield Detections.of_checked(boxes[rows], scores[rows].clip(0, 1), category_ids[rows], size, image_id)
