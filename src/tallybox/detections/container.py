@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,6 @@ MAX_SIDE = 2**31 - 1  # of an image, in pixels
 
 # A score computed as a product or an interpolation may miss 1 by a rounding error of float32.
 ROUNDING_SLACK = 1e-6
-
-
-class DetectionTensors(NamedTuple):
-    """The detections of one image as tensors, ready for `tallybox.Counter` and other layers."""
-
-    boxes: Tensor  # [N, 4] float32, x1 y1 x2 y2
-    scores: Tensor  # [N] float32
-    category_ids: Tensor  # [N] int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,14 +58,11 @@ class Detections:
         if problem := first_problem(boxes, scores):
             index, message, remedy = problem
             raise InputError(f"{message} at index {index}; {remedy}")
-        object.__setattr__(self, "boxes", boxes)
-        object.__setattr__(self, "scores", scores.clip(0, 1))
-        object.__setattr__(self, "category_ids", category_ids)
-        object.__setattr__(self, "image_size", _as_size(self.image_size))
-        if isinstance(self.image_id, np.integer):
-            object.__setattr__(self, "image_id", int(self.image_id))
-        if isinstance(self.image_id, bool) or not isinstance(self.image_id, int | str | None):
-            raise InputTypeError(f"image_id must be a whole number or a text, but got {self.image_id!r}")
+        image_id = int(self.image_id) if isinstance(self.image_id, np.integer) else self.image_id
+        if isinstance(image_id, bool) or not isinstance(image_id, int | str | None):
+            raise InputTypeError(f"image_id must be a whole number or a text, but got {image_id!r}")
+        size, scores = _as_size(self.image_size), scores.clip(0, 1)
+        self.__dict__.update(boxes=boxes, scores=scores, category_ids=category_ids, image_size=size, image_id=image_id)
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -96,8 +85,8 @@ class Detections:
         order = np.argsort(self.scores, kind="stable")  # the best of a category comes last and wins
         return dict(zip(self.category_ids[order].tolist(), self.scores[order].tolist(), strict=True))
 
-    def tensors(self, device: Any = None) -> DetectionTensors:
-        """Return copies as torch tensors: boxes ``[N, 4]``, scores ``[N]``, category_ids ``[N]``.
+    def tensors(self, device: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return boxes ``[N, 4]``, scores ``[N]`` and category_ids ``[N]`` as torch tensors, which are copies.
 
         >>> found = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.75, 0.5], [18, 18])
         >>> boxes, scores, category_ids = found.tensors()
@@ -106,8 +95,8 @@ class Detections:
         """
         import torch
 
-        arrays = (self.boxes, self.scores, self.category_ids)
-        return DetectionTensors(*(torch.tensor(array, device=device) for array in arrays))
+        boxes, scores = torch.tensor(self.boxes, device=device), torch.tensor(self.scores, device=device)
+        return boxes, scores, torch.tensor(self.category_ids, device=device)
 
     @classmethod
     def of_checked(

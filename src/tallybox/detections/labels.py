@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -154,13 +154,7 @@ def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iter
     >>> [(pair.category_id, pair.true_count) for pair in counting_pairs([image], TrueCounts({7: {18: 3}}))]
     [(18, 3), (1, 0), (2, 0)]
     """
-    for image, present, absent in _categories_by_truth(detections, labels):
-        for category_id, count in present.items():
-            yield CountingPair(image, category_id, count)
-        hardest = sorted(absent, key=lambda category_id: (-absent[category_id], category_id))
-        for category_id in hardest[:ABSENT_CATEGORIES_PER_IMAGE]:
-            if absent[category_id] > ABSENT_SCORE_ABOVE:
-                yield CountingPair(image, category_id, 0)
+    return _pairs(detections, labels, _hardest)
 
 
 def every_pair(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
@@ -170,27 +164,31 @@ def every_pair(detections: Iterable[Detections], labels: TrueCounts) -> Iterator
     >>> [(pair.category_id, pair.true_count) for pair in every_pair([image], TrueCounts({7: {18: 3}}))]
     [(18, 3), (1, 0)]
     """
-    for image, present, absent in _categories_by_truth(detections, labels):
-        for category_id, count in present.items():
-            yield CountingPair(image, category_id, count)
-        for category_id in sorted(absent):
-            yield CountingPair(image, category_id, 0)
+    return _pairs(detections, labels, sorted)
 
 
-def _categories_by_truth(
-    detections: Iterable[Detections], labels: TrueCounts
-) -> Iterator[tuple[Detections, dict[int, int], dict[int, float]]]:
-    """Yield each image with the counts of its present categories and the best scores of its absent ones."""
+def _pairs(
+    detections: Iterable[Detections], labels: TrueCounts, choose: Callable[[dict[int, float]], list[int]]
+) -> Iterator[CountingPair]:
+    """Yield a pair for each present category, and those absent ones that ``choose`` takes by their best scores."""
     for image in detections:
         if image.image_id is None or image.image_id not in labels.counts:
             raise InputError(f"image {image.image_id!r} must have labels, but has none; use labelled_detections")
         present = {c: count for c, count in sorted(labels.counts[image.image_id].items()) if count > 0}
+        for category_id, count in present.items():
+            yield CountingPair(image, category_id, count)
         absent = {
             category_id: score
             for category_id, score in image.best_scores().items()
             if category_id not in present and (image.image_id, category_id) not in labels.unknown
         }
-        yield image, present, absent
+        for category_id in choose(absent):
+            yield CountingPair(image, category_id, 0)
+
+
+def _hardest(absent: dict[int, float]) -> list[int]:
+    above = [category_id for category_id, score in absent.items() if score > ABSENT_SCORE_ABOVE]
+    return sorted(above, key=lambda category_id: (-absent[category_id], category_id))[:ABSENT_CATEGORIES_PER_IMAGE]
 
 
 def _check_categories(image: Detections, labels: TrueCounts) -> None:
