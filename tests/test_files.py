@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, read_tensors, write_tensors, write_text
+from tallybox.files import atomic_writing, open_binary, read_tensors, write_tensors, write_text
 
 
 def test_a_file_has_the_usual_permissions_and_leaves_nothing_else(tmp_path):
@@ -83,3 +83,25 @@ def test_a_damaged_file_of_tensors_is_refused(tmp_path, place):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"."):
         read_tensors(path)
+
+
+def test_a_pipe_is_refused_before_anything_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    for path, message in (
+        (tmp_path / "pipe.json", r"pipe\.json must be a regular file, but it is a pipe or a device"),
+        (tmp_path, "must be a file, but it is a folder"),
+        (tmp_path / ("a" * 300), "must be a file that can be read, but: File name too long"),
+    ):
+        with pytest.raises(InputError, match=message), open_binary(path):
+            pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
+def test_a_file_that_may_not_be_read_is_one_line(tmp_path):
+    (tmp_path / "secret.json").write_text("[]")
+    (tmp_path / "secret.json").chmod(0)
+    with (
+        pytest.raises(InputError, match="must be a file that can be read, but: Permission denied"),
+        open_binary(tmp_path / "secret.json"),
+    ):
+        pass

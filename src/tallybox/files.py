@@ -118,24 +118,34 @@ def _safetensors() -> Any:
     return import_optional("safetensors.torch", needed_for="a file of weights", install="'tallybox[detections]'")
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file that must be regular and hold data; reading a pipe could wait forever."""
+    try:
+        if path.is_dir():
+            raise InputError(f"{path} must be a file, but it is a folder")
+        if not path.exists():
+            raise InputError(f"{path} must be a file, but there is none; check the path")
+        if not path.is_file():
+            raise InputError(f"{path} must be a regular file, but it is a pipe or a device")
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} must hold data, but it is empty")
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path} must be a file that can be read, but: {error.strerror or error}") from None
+
+
 @contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading, unpacking it where it is gzipped, whatever its name says."""
     try:
-        with path.open("rb") as file:
-            start = file.read(len(GZIP_MAGIC))
+        with open_regular(path) as file:
+            is_packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
             file.seek(0)
-            if not start:
-                raise InputError(f"{path} must hold data, but it is empty")
-            if start == GZIP_MAGIC:
+            if is_packed:
                 with gzip.open(file) as unpacked:
                     yield cast(BinaryIO, unpacked)
             else:
                 yield file
-    except FileNotFoundError:
-        raise InputError(f"{path} must be a file, but there is none; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} must be a file, but it is a folder") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} must be a whole gzip file, but it is cut short or damaged: {error}") from None
 

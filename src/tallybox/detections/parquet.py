@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.rows import Size, check_boxes_and_scores, image_key, image_size, two_sizes
 from tallybox.errors import InputError
-from tallybox.files import first_line
+from tallybox.files import first_line, open_regular
 
 BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
 SIZE = ("width", "height")
@@ -165,10 +165,7 @@ def _parts(path: Path) -> list[Path]:
 
 
 def _open(part: Path) -> pq.ParquetFile:
-    if not part.exists():
-        raise InputError(f"{part} must be a file, but there is none; check the path")
-    if part.is_file() and part.stat().st_size == 0:
-        raise InputError(f"{part} must hold data, but it is empty")
+    open_regular(part).close()
     try:
         # Without the first two, the file or a whole row group is kept in memory.
         return pq.ParquetFile(part, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True)
