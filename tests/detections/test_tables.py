@@ -139,6 +139,13 @@ def test_wrong_counts_are_named_with_file_and_line(tmp_path, rows, message):
     assert str(path) in str(raised.value)
 
 
+def test_a_line_without_end_is_not_kept_in_memory(tmp_path):
+    path = tmp_path / "detections.csv.gz"
+    path.write_bytes(gzip.compress(HEADER.encode() + b"7,18,0,0,1,1," + b"0" * (1 << 24)))
+    with pytest.raises(InputError, match=r"detections\.csv\.gz, line 2: must be CSV in UTF-8, but .* field limit"):
+        list(read_csv_detections(path))
+
+
 def test_a_file_that_is_no_text_is_an_error(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_bytes(b"image_id,category,count\n7,\xff\xfe,3\n")

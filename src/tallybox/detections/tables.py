@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
@@ -22,6 +23,7 @@ from tallybox.files import open_text
 BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
 MAX_COUNT = 2**31 - 1
 MAX_DIGITS = 1000  # of a whole number; Python converts up to 4,300
+MAX_LINE = 1 << 20  # characters
 MAX_SHOWN = 40  # characters of a wrong cell
 # Unlike Python's, without underscores and digits outside of ASCII.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -84,7 +86,7 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str
     ``category`` may also be called ``category_id``.
     """
     with open_text(path) as file:
-        lines = csv.reader(file)
+        lines = csv.reader(iter(partial(file.readline, MAX_LINE), ""))  # a longer line is an error, not kept in memory
         try:
             header = [name.strip() for name in next(lines, [])]
             present = {*header, "category"} if "category_id" in header else set(header)
