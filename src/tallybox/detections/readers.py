@@ -16,7 +16,7 @@ def read_detections(path: str | Path) -> Iterator[Detections]:
     """Yield one `Detections` for each image of COCO results (``.json``), a CSV, or a Parquet file or folder.
 
     ``.json`` and ``.csv`` may be gzipped. Only Parquet is read in bounded memory: in the others, the boxes of an image
-    may stand anywhere. They take 40 bytes a box, and JSON 150 more while it is read.
+    may stand anywhere. They take 60 bytes a box, and JSON 150 more while it is read.
 
     >>> import json, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
