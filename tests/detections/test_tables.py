@@ -76,7 +76,7 @@ def test_many_rows_keep_their_line_numbers(tmp_path):
         (HEADER + "7,18,0,0,2_0,1,0.5\n", "line 2: x2 must be a number, but got '2_0'"),
         (HEADER + "7,18,0,0,1,1,0.5\n7,18,0,0,٣,1,0.5\n", "line 3: x2 must be a number, but got '٣'"),
         (HEADER + "7,18,0,0," + "9" * 5000 + ",1,0.5\n", "line 2: boxes must be finite"),
-        (HEADER + "7,18,0,0," + "9" * 5000 + "_,1,0.5\n", "line 2: x2 must be a number, but got '9{40}…'"),
+        (HEADER + "7,18,0,0," + "9" * 5000 + "_,1,0.5\n", "line 2: x2 must be a number, but got '9+[.]{3}9+_?'"),
         (HEADER + f"7,{2**63},0,0,1,1,0.5\n", "line 2: category must be one of the 80 known names"),
         (
             HEADER.strip() + ",width,height\n7,18,0,0,1,1,0.5,6_4,48\n",
@@ -124,7 +124,7 @@ def test_counts_by_id_alone_name_no_categories(tmp_path):
             "7,dog,100000000000000000000\n",
             "line 2: count must be at most 2147483647, but got '100000000000000000000'",
         ),
-        ("7,dog," + "9" * 5000 + "\n", "line 2: count must be at most 2147483647, but got '9{40}…'"),
+        ("7,dog," + "9" * 5000 + "\n", "line 2: count must be at most 2147483647, but got '9+[.]{3}9+_?'"),
         (",dog,2\n", "line 2: image_id and category must be given"),
         ("7,dog,1\n7,500,2\n", "where categories are named, ids must be among the 80 known, but got 500"),
         ("7,dog\n", "line 2: must have the 3 columns of the header, but got 2"),

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from reprlib import repr as shortened
 
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId
@@ -24,7 +25,6 @@ BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
 MAX_COUNT = 2**31 - 1
 MAX_DIGITS = 1000  # of a whole number; Python converts up to 4,300
 MAX_LINE = 1 << 20  # characters
-MAX_SHOWN = 40  # characters of a wrong cell
 # Unlike Python's, without underscores and digits outside of ASCII.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
@@ -75,7 +75,7 @@ def read_csv_detections(path: Path, categories: Mapping[int, str] = COCO_CATEGOR
             category_ids[category] = _category_id(path, line, category, categories)
         for name, text in zip(BOX_AND_SCORE, texts, strict=True):
             if not NUMBER.fullmatch(text):
-                raise InputError(f"{path}, line {line}: {name} must be a number, but got {_shortened(text)}")
+                raise InputError(f"{path}, line {line}: {name} must be a number, but got {shortened(text)}")
         found.add(line, image_id, category_ids[category], map(float, texts))
     yield from found.images()
 
@@ -131,9 +131,4 @@ def _whole_number(path: Path, line: int, name: str, text: str, maximum: int) -> 
         expected = f"at most {maximum}"
     else:
         return int(text)
-    raise InputError(f"{path}, line {line}: {name} must be {expected}, but got {_shortened(text)}")
-
-
-def _shortened(text: str) -> str:
-    """Return a text in quotes, its beginning where it is long."""
-    return repr(text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…")
+    raise InputError(f"{path}, line {line}: {name} must be {expected}, but got {shortened(text)}")
