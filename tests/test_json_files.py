@@ -143,6 +143,8 @@ def test_a_wrong_object_is_an_error(tmp_path, text):
 def test_a_key_that_is_missing_is_named_beside_those_there(tmp_path):
     path = written(tmp_path, '{"a": [1], "b": 2}')
     assert error_of(lambda: read_json(path, NamesFile, WHAT)).endswith("but names is missing; it has ['a', 'b']")
+    path = written(tmp_path, b'{"\xff": 1}')
+    assert error_of(lambda: read_json(path, NamesFile, WHAT)).endswith("but names is missing")
 
 
 def test_a_byte_order_mark_is_ignored(tmp_path):

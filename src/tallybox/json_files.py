@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -84,41 +85,43 @@ def _read_content(path: Path) -> bytearray:
 
 def _invalid(path: Path, content: bytearray, what: str, hint: str, error: str) -> InputError:
     """Say which value of well-formed JSON has another type than it should."""
-    if place := re.search(r" - at `\$(?:\.(\w+))?\[(\d+)\]", error):  # `$[3].score` or `$.images[3].id`
-        record = f"{place[1]}, record {place[2]}" if place[1] else f"record {place[2]}"
+    if found := re.search(r" - at `\$(?:\.(\w+))?\[(\d+)\]", error):  # `$[3].score` or `$.images[3].id`
+        record = f"{found[1]}, record {found[2]}" if found[1] else f"record {found[2]}"
         return _wrong_record(path, record, _with_field(error), what)
     reason = f": {_with_field(error)}"
     if missing := re.fullmatch(r"Object missing required field `(\w+)`", error):
-        reason = f" {missing[1]} is missing; it has {list(msgspec.json.decode(content, type=dict[str, msgspec.Raw]))}"
+        reason = f" {missing[1]} is missing"
+        with suppress(UnicodeDecodeError):
+            reason += f"; it has {list(msgspec.json.decode(content, type=dict[str, msgspec.Raw]))[:20]}"
     elif found := re.fullmatch(r"Expected `(?:array|object)`, got `(\w+)`", error):
         reason = f" it is {'an' if found[1][0] in 'aio' else 'a'} {found[1]}{hint}"
     return InputError(f"{path} must be {what}, but{reason}")
 
 
 def _with_field(error: str) -> str:
-    """Turn msgspec's place of an error into the name of a field.
+    """Turn msgspec's path of an error into the name of a field.
 
     >>> _with_field("Expected `int`, got `str` - at `$.images[3].id`"), _with_field("Missing `id` - at `$[3]`")
     ('Expected `int`, got `str` in id', 'Missing `id`')
     """
     return re.sub(
-        r" - at `\$(?:(?:\.\w+)?\[\d+\])?\.?(.*)`", lambda place: f" in {place[1]}" if place[1] else "", error
+        r" - at `\$(?:(?:\.\w+)?\[\d+\])?\.?(.*)`", lambda found: f" in {found[1]}" if found[1] else "", error
     )
 
 
 def _malformed(path: Path, content: bytearray, what: str, error: str) -> InputError:
     """Say where a file is no JSON."""
-    place = re.fullmatch(r"JSON is malformed: (.*) \(byte (\d+)\)", error)
-    if place is None:  # the only other error that msgspec has
+    found = re.fullmatch(r"JSON is malformed: (.*) \(byte (\d+)\)", error)
+    if found is None:  # the only other error that msgspec has
         return InputError(f"{path} must be {what}, but it ends too early; the file is cut short")
-    byte = int(place[2])
+    byte = int(found[2])
     record = _record_at(content, byte)
     if not record:
-        return InputError(f"{path} must be {what}, but it is malformed JSON: {place[1]}")
-    if found := NOT_FINITE.search(content, max(byte - 9, 0), byte + 9):
-        number = found[0].decode()
+        return InputError(f"{path} must be {what}, but it is malformed JSON: {found[1]}")
+    if not_finite := NOT_FINITE.search(content, max(byte - 9, 0), byte + 9):
+        number = not_finite[0].decode()
         return InputError(f"{path}, {record}: numbers must be finite, but got {number}; leave such records out")
-    return _wrong_record(path, record, f"malformed JSON, {place[1]}", what)
+    return _wrong_record(path, record, f"malformed JSON, {found[1]}", what)
 
 
 def _record_at(content: bytearray, byte: int) -> str:

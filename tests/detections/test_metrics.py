@@ -55,7 +55,7 @@ def test_mrmse_is_the_mean_over_categories_of_a_dense_table(rows):
     assert found["mrmse_nz"] == pytest.approx(np.mean(shown)) if shown else math.isnan(found["mrmse_nz"])
 
 
-def test_coverage_and_width_are_told_apart_by_the_true_or_the_predicted_count():
+def test_coverage_and_width_are_grouped_by_the_true_or_the_predicted_count():
     lows, highs, truth = [0, 1, 2, 3, 9], [0, 1, 3, 3, 9], [0, 1, 2, 4, 8]
     by_truth = CoverageSums.of(lows, highs, truth, grouped_by=truth)
     assert by_truth.coverage() == 0.6

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ImageId = int | str
+Size = tuple[int, int]  # width, height
 
 MAX_SIDE = 2**31 - 1  # of an image, in pixels
 
@@ -39,7 +40,7 @@ class Detections:
     boxes: NDArray[np.float32]
     scores: NDArray[np.float32]
     category_ids: NDArray[np.int64]
-    image_size: tuple[int, int] | None = None
+    image_size: Size | None = None
     image_id: ImageId | None = None
 
     def __post_init__(self) -> None:
@@ -104,7 +105,7 @@ class Detections:
         boxes: NDArray[np.float32],
         scores: NDArray[np.float32],
         category_ids: NDArray[np.int64],
-        image_size: tuple[int, int] | None,
+        image_size: Size | None,
         image_id: ImageId | None,
     ) -> Self:
         """Take arrays of the right types that a reader has checked, for a whole file at once."""
@@ -115,7 +116,7 @@ class Detections:
         return self
 
     @classmethod
-    def empty(cls, image_id: ImageId | None = None, image_size: tuple[int, int] | None = None) -> Self:
+    def empty(cls, image_id: ImageId | None = None, image_size: Size | None = None) -> Self:
         """Return an image in which nothing was detected.
 
         >>> len(Detections.empty(image_id=285))
@@ -126,11 +127,7 @@ class Detections:
 
     @classmethod
     def from_coco(
-        cls,
-        results: Sequence[Mapping[str, Any]],
-        *,
-        image_size: tuple[int, int] | None = None,
-        image_id: ImageId | None = None,
+        cls, results: Sequence[Mapping[str, Any]], *, image_size: Size | None = None, image_id: ImageId | None = None
     ) -> Self:
         """Take COCO results (``bbox`` is left, top, width, height) of one image.
 
@@ -147,7 +144,7 @@ class Detections:
         cls,
         detections: Any,
         *,
-        image_size: tuple[int, int] | None = None,
+        image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
     ) -> Self:
@@ -159,7 +156,7 @@ class Detections:
         cls,
         prediction: Mapping[str, Any],
         *,
-        image_size: tuple[int, int] | None = None,
+        image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
     ) -> Self:
@@ -177,7 +174,7 @@ class Detections:
         cls,
         prediction: Mapping[str, Any],
         *,
-        image_size: tuple[int, int] | None = None,
+        image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
     ) -> Self:
@@ -191,11 +188,7 @@ class Detections:
 
     @classmethod
     def from_ultralytics(
-        cls,
-        result: Any,
-        *,
-        image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
+        cls, result: Any, *, image_id: ImageId | None = None, category_ids: ClassIds | None = None
     ) -> Self:
         """Take one ``Results`` of an ultralytics model; its classes are numbered from 0, COCO's ids are not.
 
@@ -252,7 +245,7 @@ def _as_category_ids(values: Any) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _as_size(size: Any) -> tuple[int, int] | None:
+def _as_size(size: Any) -> Size | None:
     if size is None:
         return None
     try:

@@ -28,8 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.rows import Size, check_boxes_and_scores, image_key, image_size, two_sizes
+from tallybox.detections.container import Detections, ImageId, Size
+from tallybox.detections.rows import check_boxes_and_scores, image_key, image_size, two_sizes
 from tallybox.errors import InputError
 from tallybox.files import first_line, open_regular
 

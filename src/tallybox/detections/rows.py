@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.container import MAX_SIDE, Detections, ImageId, first_problem
+from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size, first_problem
 from tallybox.errors import InputError
 
-Size = tuple[int, int]  # width, height
 WHOLE_NUMBER = re.compile("0|[1-9][0-9]{0,17}", re.ASCII)  # as str() writes it, within 64 bits
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from reprlib import repr as shortened
 
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
-from tallybox.detections.container import MAX_SIDE, Detections, ImageId
+from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.rows import RowsByImage, Size, image_key, image_size
+from tallybox.detections.rows import RowsByImage, image_key, image_size
 from tallybox.errors import InputError
 from tallybox.files import open_text
 
