@@ -10,9 +10,8 @@ import torch
 
 from tallybox.bench.measure import Row, median_ms, peak_bytes
 from tallybox.errors import TallyboxError
-from tallybox.toy.config import ToyConfig
 from tallybox.toy.sweep import sweep_settings
-from tallybox.toy.training import Setting, Training, train_settings
+from tallybox.toy.training import Setting, ToyConfig, ToyTraining, train_settings
 
 # After 20 equal steps the activations of fused and reference differ by rounding, amplified by Adam.
 AGREEMENT = 2e-3
@@ -21,16 +20,18 @@ AGREEMENT = 2e-3
 REFERENCE_SETTINGS = 8
 
 
-def step(training: Training) -> None:
+def step(training: ToyTraining) -> None:
     """Draw a batch and learn from it."""
-    training.learn(training.draw())
+    images = training.draw()
+    for name in training.models:
+        training.learn(name, images)
 
 
-def score(training: Training) -> None:
+def score(training: ToyTraining) -> None:
     """Draw a batch and let every model answer it."""
     images = training.draw()
-    for learner in training.learners.values():
-        learner.right(images)
+    for name in training.models:
+        training.accuracy(name, images)
 
 
 def check_learning(device: torch.device) -> None:
@@ -38,7 +39,7 @@ def check_learning(device: torch.device) -> None:
     config = ToyConfig(iterations=20, batch=128, evaluation_batches=0)
     trained = []
     for backend in ("auto", "reference"):
-        training = Training([Setting(0.4, 0.2)], 0, config, device=device, backend=backend)
+        training = ToyTraining([Setting(0.4, 0.2)], 0, config, device=device, backend=backend)
         for _ in range(config.iterations):
             step(training)
         trained.append(training.activations())
@@ -55,8 +56,8 @@ def bench_toy(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
     if device.type == "cuda":
         settings = sweep_settings("easy") + sweep_settings("hard")
     several = settings[:REFERENCE_SETTINGS]
-    ours = Training(settings, 0, config, device=device)
-    reference = Training(several, 0, config, device=device, backend="reference")
+    ours = ToyTraining(settings, 0, config, device=device)
+    reference = ToyTraining(several, 0, config, device=device, backend="reference")
     scale = len(settings) / len(several)
     peaks = peak_bytes(partial(step, ours), device), peak_bytes(partial(step, reference), device)
     step_ms = median_ms(partial(step, ours), device, seconds=seconds)

@@ -14,9 +14,8 @@ import click
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
 from tallybox.errors import InputError
-from tallybox.toy.config import ToyConfig
 from tallybox.toy.sweep import FIXED_AT, run_sweep
-from tallybox.toy.training import Setting, train_settings
+from tallybox.toy.training import Setting, ToyConfig, train_settings
 
 # More settings at once fill a GPU; on a CPU they only make a group, which is saved as a whole, take longer.
 SETTINGS_AT_ONCE = {"cuda": 404, "cpu": 1}
