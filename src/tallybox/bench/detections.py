@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes
+from tallybox.bench.measure import Row, compare
 from tallybox.bench.photos import made_up_photos
 from tallybox.boxes import nms
 from tallybox.detections.container import Detections
@@ -97,11 +97,7 @@ def _left(supervision: Any, photo: Detections) -> Any:
 
 
 def _row(case: str, ours: Callable[[], object], reference: Callable[[], object], seconds: float) -> Row:
-    device = torch.device("cpu")
-    peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
-    ours_ms = median_ms(ours, device, seconds=seconds)
-    reference_ms = median_ms(reference, device, seconds=seconds)
-    return Row(case, round(ours_ms, 2), round(reference_ms, 2), round(reference_ms / ours_ms, 2), peak, reference_peak)
+    return compare(case, ours, reference, torch.device("cpu"), seconds)
 
 
 def _supervision() -> Any:

@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes
+from tallybox.bench.measure import Row, make_row, median_ms, peak_bytes
 from tallybox.errors import TallyboxError
 from tallybox.toy.sweep import sweep_settings
 from tallybox.toy.training import Setting, ToyConfig, ToyTraining, train_settings
@@ -16,7 +16,7 @@ from tallybox.toy.training import Setting, ToyConfig, ToyTraining, train_setting
 # After 20 equal steps the activations of fused and reference differ by rounding, amplified by Adam.
 AGREEMENT = 2e-3
 
-# The reference holds tensors of size N³ for every image: so many settings at once are enough to be timed.
+# The reference holds tensors of size N³ for every image; so many settings at once are enough to time it.
 REFERENCE_SETTINGS = 8
 
 
@@ -64,14 +64,12 @@ def bench_toy(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
     reference_ms = median_ms(partial(step, reference), device, seconds=seconds) * scale
     evaluation_ms = median_ms(partial(score, reference), device, seconds=seconds) * scale
     projected = "" if scale == 1 else f", reference scaled from {len(several)} settings"
-    yield _row(f"a step, {len(settings)} settings{projected}", step_ms, reference_ms, *peaks)
+    yield make_row(f"a step, {len(settings)} settings{projected}", step_ms, reference_ms, *peaks)
 
     start = time.perf_counter()
     train_settings(settings, 0, config, device=device)
     whole_ms = (time.perf_counter() - start) * 1e3
     projected_ms = config.iterations * reference_ms + config.evaluation_batches * evaluation_ms
-    yield _row(f"all of {len(settings)} settings, reference projected from its steps", whole_ms, projected_ms, *peaks)
-
-
-def _row(case: str, ours_ms: float, reference_ms: float, peak: int | None, reference_peak: int | None) -> Row:
-    return Row(case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 1), peak, reference_peak)
+    yield make_row(
+        f"all of {len(settings)} settings, reference projected from its steps", whole_ms, projected_ms, *peaks
+    )

@@ -15,7 +15,7 @@ from torch import Tensor
 from tallybox.cli.demo_photos import show_photos
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
-from tallybox.scenes import ExampleProposals, cats
+from tallybox.scenes import CatProposals, cats
 
 SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every terminal shows them
 
@@ -43,7 +43,7 @@ def demo(figure: Path | None, out: Path) -> None:
     show_photos(console, out)
 
 
-def show_proposals(console: Console, proposals: ExampleProposals) -> None:
+def show_proposals(console: Console, proposals: CatProposals) -> None:
     """Show the proposals; those with the same box share a frame."""
     labels: dict[tuple[float, ...], list[str]] = {}
     for number, (box, label) in enumerate(zip(proposals.boxes.tolist(), proposals.labels, strict=True), start=1):
@@ -74,7 +74,7 @@ def show_count(console: Console, trace: CountTrace) -> None:
     console.print(f"features for a classifier: {format_values(trace.features)}  (of 0, 1, 2, 3, 4)\n")
 
 
-def show_other_question(console: Console, counter: Counter, proposals: ExampleProposals) -> None:
+def show_other_question(console: Console, counter: Counter, proposals: CatProposals) -> None:
     """Count fewer of the cats: irrelevant proposals have weight 0 (the paper's figure 1)."""
     attention = torch.tensor([1.0, 1.0, 1.0, 0.0])
     count = counter.count(attention, proposals.boxes).item()
@@ -84,7 +84,7 @@ def show_other_question(console: Console, counter: Counter, proposals: ExamplePr
     )
 
 
-def show_soft_attention(console: Console, counter: Counter, proposals: ExampleProposals) -> None:
+def show_soft_attention(console: Console, counter: Counter, proposals: CatProposals) -> None:
     """Show what normalised attention loses (paper, section "Problems with soft attention")."""
     cat_feature = torch.tensor([0.3, 0.9, 0.1])
     boxes = proposals.boxes[[1, 2]]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tallybox.counter.module import Counter
 from tallybox.figures.canvas import BLUE, GREEN, ORANGE, PURPLE, picture
-from tallybox.scenes import ExampleProposals, cats
+from tallybox.scenes import CatProposals, cats
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
@@ -40,7 +40,7 @@ def draw_cats(path: Path) -> None:
         )
 
 
-def draw_proposals(axes: Axes, proposals: ExampleProposals) -> None:
+def draw_proposals(axes: Axes, proposals: CatProposals) -> None:
     """Draw the boxes; an exact duplicate is drawn slightly larger, so that both lines are seen."""
     seen: list[list[float]] = []
     for number, (box, colour) in enumerate(zip(proposals.boxes.tolist(), COLOURS, strict=True)):
