@@ -141,17 +141,25 @@ def test_blocks_in_two_tasks_do_not_see_each_other():
     assert asyncio.run(both()) == [[False, True], [True, True]]
 
 
-def test_training_the_toy_models_leaves_the_checks_of_other_threads_alone():
-    """It runs without checks, also in its own threads; what others compute meanwhile is checked."""
+def train_toy_models(on_step=lambda done: None) -> None:
+    config = ToyConfig(iterations=2, batch=8, evaluation_batches=1)
+    train_settings([Setting(0.5, 0.5)], 0, config, device=torch.device("cpu"), on_step=on_step)
+
+
+def test_toy_training_leaves_the_checks_of_others_alone():
     checked = []
-    train_settings(
-        [Setting(0.5, 0.5)],
-        0,
-        ToyConfig(iterations=2, batch=8, evaluation_batches=1),
-        device=torch.device("cpu"),
-        on_step=lambda done: checked.append(values_are_checked()),
-    )
+    train_toy_models(on_step=lambda done: checked.append(values_are_checked()))
     assert checked == [True] * 3
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_toy_training_does_not_check_what_it_drew(monkeypatch, threads):
+    def unexpected(*arguments, **options):
+        raise AssertionError("values were checked")
+
+    monkeypatch.setattr("tallybox.checks._check_attention_values", unexpected)
+    monkeypatch.setattr("tallybox.toy.training.kernel_threads", lambda: threads)
+    train_toy_models()
 
 
 def test_an_unknown_mode_is_an_error_and_changes_nothing():
