@@ -85,20 +85,12 @@ class ToyTraining:
         self.generator = torch.Generator(device).manual_seed(seed)
         self.counter = CounterModel(number, boxes, segments, backend)
         self.presence = PresenceModel(number, boxes, segments, config.presence_heads, backend)
-        # By the name that results have. Presence counting takes longest, so that it is started first.
-        self.models = {
-            name: model.to(device)
-            for name, model in (
-                ("presence", self.presence),
-                ("counter", self.counter),
-                ("baseline", SumModel(number, boxes)),
-            )
-        }
-        peak = {"presence": config.presence_learning_rate}
-        self.optimisers = {
-            name: torch.optim.Adam(model.parameters(), lr=peak.get(name, config.learning_rate), fused=True)
-            for name, model in self.models.items()
-        }
+        # By the name that results have. Presence counting takes longest and is therefore started first.
+        self.models = {"presence": self.presence, "counter": self.counter, "baseline": SumModel(number, boxes)}
+        self.optimisers = {}
+        for name, model in self.models.items():
+            rate = config.presence_learning_rate if name == "presence" else config.learning_rate
+            self.optimisers[name] = torch.optim.Adam(model.to(device).parameters(), lr=rate, fused=True)
         self.schedule = LambdaLR(self.optimisers["presence"], lambda step: one_cycle(step / max(config.iterations, 1)))
 
     def draw(self) -> ToyImages:
