@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes
+from tallybox.bench.measure import Row, compare
 from tallybox.bench.photos import made_up_photos
 from tallybox.boxes import nms
 from tallybox.detections.container import Detections
@@ -93,10 +93,7 @@ def _row(
     def reference() -> int:
         return _count_by_nms(supervision, read())
 
-    device = torch.device("cpu")
-    peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
-    ours_ms, reference_ms = (median_ms(run, device, seconds=seconds) for run in (ours, reference))
-    return Row(case, round(ours_ms, 2), round(reference_ms, 2), round(reference_ms / ours_ms, 2), peak, reference_peak)
+    return compare(case, ours, reference, torch.device("cpu"), seconds)
 
 
 def _supervision() -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes
+from tallybox.bench.measure import Row, compare
 from tallybox.detections.container import Detections
 from tallybox.errors import TallyboxError
 from tallybox.photos.counter import PhotoCounter
@@ -42,7 +42,7 @@ def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
         width, height = SIZE_WH
         for stage, (ours, one_by_one) in stages.items():
             case = f"{stage}, a photo of {width} x {height} at {detector.size} px"
-            yield _row(case, ours, one_by_one, device, seconds)
+            yield compare(case, ours, one_by_one, device, seconds, items=PHOTOS)
 
 
 def made_from_samples(folder: Path, number: int) -> list[Path]:
@@ -87,12 +87,3 @@ def _detect_singly(detector: PicoDet, photos: Sequence[Photo]) -> None:
 def _count_singly(counter: PhotoCounter, images: Sequence[Detections]) -> None:
     for image in images:
         counter.estimator.predict(image)
-
-
-def _row(
-    case: str, ours: Callable[[], object], reference: Callable[[], object], device: torch.device, seconds: float
-) -> Row:
-    ours_ms = median_ms(ours, device, seconds=seconds) / PHOTOS
-    reference_ms = median_ms(reference, device, seconds=seconds) / PHOTOS
-    peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
-    return Row(case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 2), peak, reference_peak)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 
-from tallybox.figures.canvas import RAINBOW, add_scale, picture
+from tallybox.figures.canvas import SEQUENTIAL, add_scale, picture
 from tallybox.presence.weights import calibration_edges
 
 VARIED = {"side_length": "side length l", "noise": "noise q"}
@@ -28,7 +28,7 @@ def draw_presence_functions(path: Path, results: list[dict[str, Any]], varied: s
         grid = figure.subplots(heads, 4, squeeze=False)
         for head in range(heads):
             for result in results:
-                colour = RAINBOW(result[varied])
+                colour = SEQUENTIAL(result[varied])
                 for axes, (x, y) in zip(grid[head], lines(result["presence"], head), strict=True):
                     axes.plot(x, y, color=colour, lw=0.7, alpha=0.8)
             decorate(list(grid[head]), head, last=head == heads - 1)

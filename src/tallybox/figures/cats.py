@@ -1,4 +1,4 @@
-"""The README's picture: four proposals, three cats, and how the component comes to 3."""
+"""The README's picture: four proposals, three cats, and how the component counts 3."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch import Tensor
 
 from tallybox.counter.module import Counter
 from tallybox.figures.canvas import BLUE, GREEN, ORANGE, PURPLE, picture
-from tallybox.scenes import Scene, cats
+from tallybox.scenes import CatProposals, cats
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
 
-def draw_story(path: Path) -> None:
+def draw_cats(path: Path) -> None:
     """Draw the paper's cats, the matrices A, D, C and the count."""
-    scene = cats()
+    proposals = cats()
     with torch.no_grad():
-        trace = Counter(max_objects=4).explain(torch.ones(4), scene.boxes)
+        trace = Counter(max_objects=4).explain(torch.ones(4), proposals.boxes)
     with picture(path, 11, 2.6) as figure:
         photo, *matrices = figure.subplots(1, 4, width_ratios=(2.4, 1, 1, 1))
-        draw_proposals(photo, scene)
+        draw_proposals(photo, proposals)
         for axes, title, matrix in zip(
             matrices,
             ("A: both relevant", "D: how distant", "C: edges counted once"),
@@ -40,10 +40,10 @@ def draw_story(path: Path) -> None:
         )
 
 
-def draw_proposals(axes: Axes, scene: Scene) -> None:
+def draw_proposals(axes: Axes, proposals: CatProposals) -> None:
     """Draw the boxes; an exact duplicate is drawn slightly larger, so that both lines are seen."""
     seen: list[list[float]] = []
-    for number, (box, colour) in enumerate(zip(scene.boxes.tolist(), COLOURS, strict=True)):
+    for number, (box, colour) in enumerate(zip(proposals.boxes.tolist(), COLOURS, strict=True)):
         grow = 0.8 * seen.count(box)
         seen.append(box)
         x1, y1, x2, y2 = box
@@ -60,14 +60,14 @@ def draw_proposals(axes: Axes, scene: Scene) -> None:
         )
         axes.text(
             (x1 + x2) / 2,
-            (y1 + y2) / 2 + (2.2 if grow else -2.2 if scene.boxes.tolist().count(box) > 1 else 0),
-            f"{number + 1} {scene.labels[number]}",
+            (y1 + y2) / 2 + (2.2 if grow else -2.2 if proposals.boxes.tolist().count(box) > 1 else 0),
+            f"{number + 1} {proposals.labels[number]}",
             color=colour,
             ha="center",
             va="center",
             fontweight="bold",
         )
-    axes.set(xlim=(0, scene.size_wh[0]), ylim=(scene.size_wh[1], 0), xticks=[], yticks=[], aspect="equal")
+    axes.set(xlim=(0, proposals.size_wh[0]), ylim=(proposals.size_wh[1], 0), xticks=[], yticks=[], aspect="equal")
     axes.set_title("four proposals, three cats, one found twice")
     axes.spines[:].set_visible(True)
 
@@ -80,8 +80,8 @@ def draw_matrix(axes: Axes, title: str, matrix: Tensor) -> None:
         for j, value in enumerate(row):
             colour = "white" if value > 0.6 else "black"
             axes.text(j + 0.5, i + 0.5, f"{value:.2g}", ha="center", va="center", color=colour, fontsize=9)
-    places, names = [i + 0.5 for i in range(len(matrix))], [str(i + 1) for i in range(len(matrix))]
-    axes.set(xticks=places, yticks=places, xticklabels=names, yticklabels=names)
+    ticks, names = [i + 0.5 for i in range(len(matrix))], [str(i + 1) for i in range(len(matrix))]
+    axes.set(xticks=ticks, yticks=ticks, xticklabels=names, yticklabels=names)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title(title)
