@@ -16,10 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import distributed
 
+from tallybox.vqa.batches import TrainingData
 from tallybox.vqa.configuration import ModelConfig, TrainingConfig, VqaConfig
-from tallybox.vqa.prepared import Proposals, Questions
+from tallybox.vqa.data.splits import EncodedQuestions
+from tallybox.vqa.data.store import PaddedProposals
 from tallybox.vqa.training import train
-from tallybox.vqa.training_data import TrainingData
 
 PHOTOS, FEATURES, WORDS, ANSWERS = 12, 6, 9, 5
 CPU = torch.device("cpu")
@@ -33,7 +34,7 @@ class MemoryStore:
     features: NDArray[np.float16]
     boxes_xyxy: NDArray[np.float32]
 
-    def read(self, rows: NDArray[np.int64]) -> Proposals:
+    def read(self, rows: NDArray[np.int64]) -> PaddedProposals:
         numbers = (self.offsets[1:] - self.offsets[:-1])[rows]
         features = np.zeros((len(rows), numbers.max(), self.features.shape[1]), np.float16)
         boxes = np.zeros((*features.shape[:2], 4), np.float32)
@@ -41,7 +42,7 @@ class MemoryStore:
             here = slice(self.offsets[row], self.offsets[row + 1])
             features[place, : numbers[place]] = self.features[here]
             boxes[place, : numbers[place]] = self.boxes_xyxy[here]
-        return Proposals(features, boxes, np.arange(features.shape[1]) < numbers[:, None])
+        return PaddedProposals(features, boxes, np.arange(features.shape[1]) < numbers[:, None])
 
 
 def tiny_data(questions: int = 21, seed: int = 0) -> TrainingData:
@@ -62,13 +63,13 @@ def tiny_data(questions: int = 21, seed: int = 0) -> TrainingData:
     relevance = random.integers(0, 2, (questions, 7)).astype(np.int8)
     relevance[np.arange(7) >= np.diff(offsets)[images][:, None]] = -1
     relevance[5:9] = -1  # what these name is not known
-    asked = Questions(np.arange(questions) + 100, images, words, lengths, answers, relevance)
+    asked = EncodedQuestions(np.arange(questions) + 100, images, words, lengths, answers, relevance)
     names = tuple(f"word{k}" for k in range(WORDS)), tuple(f"answer{k}" for k in range(ANSWERS))
     return TrainingData(asked, store, *names)
 
 
 def tiny_config(
-    name: str = "counting",
+    name: str = "counter",
     *,
     epochs: int = 3,
     dropout: float = 0.5,

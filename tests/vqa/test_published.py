@@ -98,7 +98,7 @@ def test_a_published_checkpoint_answers_as_its_own_code_does(tmp_path):
     model, checkpoint = load_published(write(tmp_path / "published.pth"))
     assert checkpoint.words == tuple(f"word{k}" for k in range(1, WORDS + 1))
     assert checkpoint.answers == tuple(f"answer{k}" for k in range(ANSWERS))
-    assert checkpoint.config.model.name == "counting"
+    assert checkpoint.config.model.name == "counter"
     assert checkpoint.config.model.max_objects == OBJECTS
     batch = batch_without_padding()
     with torch.no_grad():

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,20 +57,11 @@ def toy(device: str | None, seconds: float, as_json: bool, out: Path | None) -> 
 @bench.command()
 @measurement_options
 def vqa(device: str | None, seconds: float, as_json: bool, out: Path | None) -> None:
-    """Time a training step of the VQA model, at the paper's size on a GPU and at a small one on a CPU, and loading.
-
-    Photos are loaded from the feature store beside a padded HDF5 file, where h5py is installed.
-    """
+    """Time a training step of the VQA model, at the paper's size on a GPU and at a small one on a CPU."""
     from tallybox.bench.vqa import bench_vqa
-    from tallybox.bench.vqa_loading import bench_vqa_loading
 
     where = chosen_device(device)
-    rows = bench_vqa(where, seconds)
-    if find_spec("h5py") is None:
-        click.echo("Loading is not measured: it needs h5py (pip install h5py).", err=True)
-    else:
-        rows = chain(rows, bench_vqa_loading(seconds))
-    show_rows(rows, where, as_json=as_json, out=out)
+    show_rows(bench_vqa(where, seconds), where, as_json=as_json, out=out)
 
 
 @bench.command()

@@ -12,9 +12,9 @@ import click
 
 from tallybox.cli.bench import format_bytes
 from tallybox.cli.progress import progress_steps
-from tallybox.vqa.preparing import VOCABULARY, official_files, with_explicit_files
-from tallybox.vqa.preparing import prepare as prepare_files
-from tallybox.vqa.vocabulary import Vocabulary
+from tallybox.vqa.data.prepare import VOCABULARY, official_files, with_explicit_files
+from tallybox.vqa.data.prepare import prepare as prepare_files
+from tallybox.vqa.data.vocabulary import Vocabulary
 
 existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
 existing = click.Path(path_type=Path, exists=True)
@@ -62,7 +62,7 @@ def prepare(
 ) -> None:
     """Turn the official files in FOLDER (or named one by one) and their features into what training reads.
 
-    After an interruption, the same command goes on where it was.
+    The same command resumes after an interruption.
     """
     start = time.perf_counter()
     if vocabulary is not None and vocabulary.is_dir():

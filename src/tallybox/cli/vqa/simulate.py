@@ -84,8 +84,8 @@ def simulate(
 
 
 def _made_up(out: Path, given: dict[str, Any]) -> tuple[dict[str, int], Path]:
-    from tallybox.vqa.simulation.simulating import FEATURES
-    from tallybox.vqa.simulation.simulating import simulate as write_data_set
+    from tallybox.vqa.simulation.simulate import FEATURES
+    from tallybox.vqa.simulation.simulate import simulate as write_data_set
 
     if "split" in given:
         raise InputError("--split is for the photos of --instances, but there is no --instances; leave it out")
