@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -74,3 +75,47 @@ def test_what_is_no_checkpoint_is_said_in_one_line(tmp_path):
     write(tmp_path, small_model("counter"), few)
     with pytest.raises(InputError, match="vocabulary does not fit"):
         load_model(tmp_path)
+
+
+def test_a_damaged_file_ends_in_one_line(tmp_path):
+    write(tmp_path, small_model("counter"), checkpoint())
+    whole = (tmp_path / FILE).read_bytes()
+    header = len(whole) - sum(value.nbytes for value in read_tensors(tmp_path / FILE)[1].values())
+    random = np.random.default_rng(0)
+    for number in range(120):
+        damaged = bytearray(whole[: random.integers(len(whole))] if number % 4 == 0 else whole)
+        limit = header if number % 2 else len(damaged)
+        for index in random.integers(min(limit, len(damaged)), size=2) if damaged else ():
+            damaged[index] ^= 1 + random.integers(255)
+        (tmp_path / FILE).write_bytes(damaged)
+        with pytest.raises(InputError) as raised:
+            load_model(tmp_path)
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda header: header["sizes"].update(features=-3), "but its sizes are"),
+        (lambda header: header["sizes"].update(features=10**12), "but its sizes are"),
+        (lambda header: header["config"]["model"].update(question=10**9), "numbers and more, but it holds"),
+        (lambda header: header.update(sizes=[1, 2]), "must be a checkpoint"),
+        (lambda header: header.pop("words"), "'words' is missing"),
+        (lambda header: header.update(config=7), "must be a checkpoint"),
+        (lambda header: header.update(epoch=float("inf")), "must be a checkpoint"),
+    ],
+)
+def test_a_wrong_header_ends_in_one_line(tmp_path, change, message):
+    write(tmp_path, small_model("counter"), checkpoint())
+    _change_header(tmp_path / FILE, change)
+    with pytest.raises(InputError, match=message) as raised:
+        load_model(tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+def test_checkpoints_have_the_usual_permissions_and_the_name_of_tallybox_0_1_is_read(tmp_path):
+    write(tmp_path, small_model("counter"), checkpoint())
+    (tmp_path / "other").touch()
+    assert (tmp_path / FILE).stat().st_mode == (tmp_path / "other").stat().st_mode
+    _change_header(tmp_path / FILE, lambda header: header["config"]["model"].update(name="counting"))
+    assert load_model(tmp_path)[1] == checkpoint()
