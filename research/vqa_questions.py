@@ -62,9 +62,7 @@ def main() -> None:
             future.result()
     print(f"{len(image_ids)} photos, {time.perf_counter() - start:.0f} s", flush=True)
     done = prepare(files, parts, given.out / "prepared")
-    print(
-        f"{given.out / 'prepared'}: {dict(done.questions)} questions, {time.perf_counter() - start:.0f} s", flush=True
-    )
+    print(f"{given.out / 'prepared'}: {done['questions']} questions, {time.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

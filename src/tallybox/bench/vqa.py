@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,25 +20,14 @@ from tallybox.errors import TallyboxError
 from tallybox.vqa.batches import LabelledBatch, ResidentExamples
 from tallybox.vqa.configuration import ModelConfig, Precision, TrainingConfig
 from tallybox.vqa.data.splits import EncodedQuestions
-from tallybox.vqa.data.store import PaddedProposals
+from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.model import DataSizes, VqaModel, attended
 from tallybox.vqa.steps import GraphedSteps, VqaTrainer, autocast
 
 PAPER_EPOCHS, PAPER_QUESTIONS = 100, 443_757
-# Shares of questions with 3, 4, ... words, roughly those of VQA v2's training split; the longest has 23.
-LENGTH_SHARES = {
-    3: 0.07,
-    4: 0.20,
-    5: 0.25,
-    6: 0.18,
-    7: 0.12,
-    8: 0.07,
-    9: 0.04,
-    10: 0.03,
-    12: 0.025,
-    15: 0.01,
-    23: 0.005,
-}
+# Numbers of words and their shares, roughly those of VQA v2's training split; the longest question has 23.
+LENGTHS = (3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 23)
+SHARES = (0.07, 0.20, 0.25, 0.18, 0.12, 0.07, 0.04, 0.03, 0.025, 0.01, 0.005)
 
 
 @dataclass(frozen=True)
@@ -69,31 +59,30 @@ def small_size() -> Size:
     return Size(64, 20, DataSizes(500, 200, 128, 20), model, photos=512)
 
 
-class RandomPhotos:
-    """A store of random photos in memory, all with the same number of proposals."""
-
-    def __init__(self, size: Size, seed: int = 0) -> None:
-        random = np.random.default_rng(seed)
-        total = size.photos * size.proposals
-        self.offsets: NDArray[np.int64] = np.arange(0, total + 1, size.proposals)
-        # All photos repeat one block of features: their values do not matter.
-        block = random.random((1 << 12, size.sizes.features), np.float32).astype(np.float16)
-        self.features: NDArray[np.float16] = block[np.arange(total) % len(block)]
-        corners = random.random((total, 2), np.float32) * 400
-        self.boxes_xyxy: NDArray[np.float32] = np.concatenate((corners, corners + 20 + corners[::-1] / 2), 1)
-
-    def read(self, rows: NDArray[np.int64]) -> PaddedProposals:
-        """Unused: all photos are copied to the device's memory."""
-        raise NotImplementedError
+def random_photos(size: Size, seed: int = 0) -> FeatureStore:
+    """Return a store of random photos in memory, all with the same number of proposals."""
+    random = np.random.default_rng(seed)
+    total = size.photos * size.proposals
+    # All photos repeat one block of features: their values do not matter.
+    block = random.random((1 << 12, size.sizes.features), np.float32).astype(np.float16)
+    corners = random.random((total, 2), np.float32) * 400
+    return FeatureStore(
+        Path(),
+        header={},
+        image_ids=np.arange(size.photos),
+        sizes_wh=np.full((size.photos, 2), 1000, np.float32),
+        offsets=np.arange(0, total + 1, size.proposals),
+        features=block[np.arange(total) % len(block)],
+        boxes_xyxy=np.concatenate((corners, corners + 20 + corners[::-1] / 2), 1),
+    )
 
 
 def random_questions(size: Size, seed: int = 0) -> EncodedQuestions:
     """Return questions about random photos, with answers."""
     random = np.random.default_rng(seed)
     number = size.photos * 2
-    shares = np.array(list(LENGTH_SHARES.values()))
-    lengths = random.choice(np.array(list(LENGTH_SHARES)), number, p=shares / shares.sum())
-    words = random.integers(1, size.sizes.words + 1, (number, max(LENGTH_SHARES)))
+    lengths = random.choice(LENGTHS, number, p=np.array(SHARES) / sum(SHARES))
+    words = random.integers(1, size.sizes.words + 1, (number, max(LENGTHS)))
     return EncodedQuestions(
         np.arange(number),
         random.integers(0, size.photos, number),
@@ -135,7 +124,7 @@ class BenchSteps:
         self.size = size
         self.trainer = VqaTrainer(VqaModel(size.model, size.sizes), config, device)
         self.examples = ResidentExamples(
-            random_questions(size), RandomPhotos(size), device, self.trainer.dtype, size.model.feature_length
+            random_questions(size), random_photos(size), device, self.trainer.dtype, size.model.feature_length
         )
         order = np.random.default_rng(1).permutation(len(self.examples.questions))
         self.order = order[: len(order) // size.batch * size.batch].reshape(-1, size.batch)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from tallybox.distributed import Processes
 from tallybox.errors import InputError
 from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
 from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE, EncodedQuestions, open_questions
-from tallybox.vqa.data.store import FeatureStore, PaddedProposals
+from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tallybox.vqa.model import Batch, DataSizes, scale_features
 
@@ -34,31 +34,12 @@ PHOTOS_PER_CHUNK = 2048  # copied to the device together: 0.8 GB of the paper's 
 SPARE_GPU_BYTES = 8 * 2**30  # for the model and the activations of a step
 
 
-class PhotoStore(Protocol):
-    """What is needed of a `FeatureStore`."""
-
-    @property
-    def offsets(self) -> Rows:
-        """Where each photo's proposals begin, and where the last end: ``[I + 1]``."""
-
-    @property
-    def features(self) -> NDArray[np.float16]:
-        """``[P, F]``, not scaled."""
-
-    @property
-    def boxes_xyxy(self) -> NDArray[np.float32]:
-        """``[P, 4]``."""
-
-    def read(self, rows: Rows) -> PaddedProposals:
-        """Return the proposals of some photos, padded."""
-
-
 @dataclass(frozen=True)
 class TrainingData:
     """The questions and photos that a model learns from, and the vocabulary of their indices."""
 
     questions: EncodedQuestions
-    store: PhotoStore
+    store: FeatureStore
     words: tuple[str, ...]
     answers: tuple[str, ...]
 
@@ -94,7 +75,9 @@ class LabelledBatch(NamedTuple):
 class ResidentPhotos:
     """The proposals of some photos in a device's memory, with scaled features."""
 
-    def __init__(self, store: PhotoStore, rows: Rows, device: torch.device, dtype: torch.dtype, length: float) -> None:
+    def __init__(
+        self, store: FeatureStore, rows: Rows, device: torch.device, dtype: torch.dtype, length: float
+    ) -> None:
         counts = np.diff(store.offsets)[rows]
         self.max_proposals = int(counts.max(initial=1))
         starts = np.concatenate(([0], counts.cumsum()))
@@ -128,7 +111,7 @@ class ResidentExamples:
     """Questions about photos that are in a device's memory."""
 
     def __init__(
-        self, questions: EncodedQuestions, store: PhotoStore, device: torch.device, dtype: torch.dtype, length: float
+        self, questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
     ) -> None:
         self.questions = questions
         self.device = device
@@ -161,7 +144,7 @@ class StreamedExamples:
     """Questions about photos that are read from the store a few batches ahead."""
 
     def __init__(
-        self, questions: EncodedQuestions, store: PhotoStore, device: torch.device, dtype: torch.dtype, length: float
+        self, questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
     ) -> None:
         self.questions = questions
         self.store = store
@@ -199,7 +182,7 @@ class StreamedExamples:
 
 
 def load_examples(
-    questions: EncodedQuestions, store: PhotoStore, device: torch.device, dtype: torch.dtype, length: float
+    questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
 ) -> ResidentExamples | StreamedExamples:
     """Copy the photos to a device's memory where they fit, else read them when they are needed.
 

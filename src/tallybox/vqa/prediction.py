@@ -12,7 +12,7 @@ import torch
 
 from tallybox.errors import InputError
 from tallybox.files import write_text
-from tallybox.vqa.batches import PhotoStore, load_examples
+from tallybox.vqa.batches import load_examples
 from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_questions, open_records
@@ -51,7 +51,7 @@ def predict(
     model: VqaModel,
     checkpoint: Checkpoint,
     questions: EncodedQuestions,
-    store: PhotoStore,
+    store: FeatureStore,
     *,
     device: torch.device,
     on_progress: OnProgress = lambda done, total: None,

@@ -83,19 +83,12 @@ class VqaTrainer:
         self.steps = 0
         component = [] if model.count is None else list(model.count.parameters())
         others = [p for p in model.parameters() if all(p is not c for c in component)]
-        factors = [(others, 1.0)] + ([(component, config.count_rate)] if component else [])
         on_gpu = device.type == "cuda"
         groups: list[dict[str, Any]] = []
-        for parameters, factor in factors:
-            rate = config.learning_rate * factor
-            # A captured step reads the rate from a tensor.
-            groups.append(
-                {
-                    "params": parameters,
-                    "lr": torch.tensor(rate, device=device) if on_gpu else rate,
-                    "factor": factor,
-                }
-            )
+        for parameters, factor in ((others, 1.0), (component, config.count_rate)):
+            if parameters:  # a captured step reads the learning rate from a tensor
+                rate = torch.zeros((), device=device) if on_gpu else 0.0
+                groups.append({"params": parameters, "lr": rate, "factor": factor})
         self.optimiser = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
         for parameter in model.parameters():
             self.optimiser.state[parameter] = {

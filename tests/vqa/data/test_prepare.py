@@ -68,8 +68,13 @@ def test_the_vocabulary_is_of_the_training_split(tmp_path, official):
     vocabulary = Vocabulary.load(tmp_path / "prepared" / "vocabulary.json")
     assert vocabulary.answers == ("yes", "2")
     assert "unicorns" not in vocabulary.words
-    assert done.unanswerable["train"] == 0  # "two" is among the ten of each
-    assert (done.words, done.answers, done.photos, done.questions["val"]) == (len(vocabulary.words), 2, 40, 40)
+    assert done["unanswerable"]["train"] == 0  # "two" is among the ten of each
+    assert (done["words"], done["answers"], done["photos"], done["questions"]["val"]) == (
+        len(vocabulary.words),
+        2,
+        40,
+        40,
+    )
     assert -1 in open_questions(tmp_path / "prepared", "train").answers
 
 
@@ -80,7 +85,7 @@ def test_a_question_without_a_known_answer_stays(tmp_path, official):
     annotations_file(official / "own_answers.json", [annotation(n, a, 1) for n, a in enumerate(answers, 1)])
     files = {"train": SplitFiles(official / "own.json", official / "own_answers.json")}
     done = prepare(files, [official / "features.tsv"], tmp_path / "prepared", answers=1)
-    assert done.unanswerable == {"train": 1}
+    assert done["unanswerable"] == {"train": 1}
     assert open_questions(tmp_path / "prepared", "train").answers[2].tolist() == [-1] * 10
     assert open_records(tmp_path / "prepared", "train")[2].answers == ("rare",) * 10
 
@@ -99,7 +104,7 @@ def test_several_files_of_features_and_a_photo_twice(tmp_path, official, prepare
     write_tsv(tmp_path / "one.tsv", photos[:15])
     write_tsv(tmp_path / "two.tsv.gz", photos[10:])
     done = prepare(official_files(official), [tmp_path / "one.tsv", tmp_path / "two.tsv.gz"], tmp_path / "parts")
-    assert (done.photos, done.repeated_photos) == (40, 5)
+    assert (done["photos"], done["repeated_photos"]) == (40, 5)
     for name in ("features", "boxes_xyxy", "image_ids"):
         one, other = (getattr(FeatureStore.open(folder / "photos"), name) for folder in (prepared, tmp_path / "parts"))
         np.testing.assert_array_equal(one, other)
@@ -115,13 +120,13 @@ def test_real_questions(tmp_path):
     write_tsv(tmp_path / "features.tsv", photos)
     done = prepare({"train": real["val"]}, [tmp_path / "features.tsv"], tmp_path / "prepared")
     vocabulary = Vocabulary.load(tmp_path / "prepared" / "vocabulary.json")
-    assert (done.questions["train"], done.answers) == (8977, 3000)
+    assert (done["questions"]["train"], done["answers"]) == (8977, 3000)
     said = Counter(
         normalise(answer) for record in open_records(tmp_path / "prepared", "train") for answer in record.answers
     )
     assert [said[answer] for answer in vocabulary.answers] == sorted(said.values(), reverse=True)[:3000]
     assert set(vocabulary.answers[:3]) == {"yes", "no", "2"}
-    assert 0 < done.unanswerable["train"] < 900
+    assert 0 < done["unanswerable"]["train"] < 900
     records = open_records(tmp_path / "prepared", "train")
     assert records == read_records(real["val"].questions, real["val"].annotations)
 

@@ -71,13 +71,13 @@ def test_proposals_that_overlap_a_true_box_by_half_are_relevant(tmp_path):
         [0, 0, -1, -1, -1],
         unknown,
     ]
-    assert done.supervised == {"train": 4}
+    assert done["supervised"] == {"train": 4}
 
 
 def test_without_true_boxes_nothing_is_written(tmp_path):
     done, relevance = prepared(tmp_path, [(7, "How many dogs are there?")])
     assert relevance is None
-    assert done.supervised == {"train": 0}
+    assert done["supervised"] == {"train": 0}
     assert not (tmp_path / "prepared" / "train" / "relevance.npy").exists()
 
 

@@ -12,7 +12,8 @@ from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.data.questions import check_pairs, read_pairs, read_records
 from tallybox.vqa.data.splits import open_questions
 from tallybox.vqa.scoring import KEYS, accuracy, score
-from tallybox.vqa.simulation.simulate import FEATURES, simulate
+from tallybox.vqa.simulation.files import FEATURES
+from tallybox.vqa.simulation.simulate import simulate
 from tallybox.vqa.simulation.world import World
 
 SMALL = World(train_photos=120, val_photos=60, test_photos=5, features=16)
@@ -91,8 +92,8 @@ def test_the_same_world_gives_the_same_files(folder, tmp_path):
 
 def test_it_can_be_prepared(folder, tmp_path):
     done = prepare(official_files(folder), [folder / FEATURES], tmp_path / "prepared")
-    assert done.photos == 185
-    assert done.unanswerable["train"] == 0
+    assert done["photos"] == 185
+    assert done["unanswerable"]["train"] == 0
     questions = open_questions(tmp_path / "prepared", "train")
     assert (questions.words.max(1) > 0).all()
 

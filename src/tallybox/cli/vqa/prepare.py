@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +68,7 @@ def prepare(
         vocabulary = vocabulary / VOCABULARY
     given = [
         (split, role, path)
-        for role, some in (("questions", questions), ("annotations", annotations), ("complementary_pairs", pairs))
+        for role, some in (("questions", questions), ("annotations", annotations), ("pairs", pairs))
         for split, path in some
     ]
     options: dict[str, Any] = {} if answers is None else {"answers": answers}
@@ -80,15 +79,16 @@ def prepare(
         done = prepare_files(splits, features, out, instances=instances, on_progress=show, **options)
     seconds = round(time.perf_counter() - start, 2)
     if as_json:
-        click.echo(json.dumps({**asdict(done), "seconds": seconds}))
+        click.echo(json.dumps({**done, "seconds": seconds}))
         return
-    for split, number in done.questions.items():
-        left_out = done.unanswerable[split]
+    for split, number in done["questions"].items():
+        left_out = done["unanswerable"][split]
         note = f"; {left_out} have no answer in the vocabulary: scored, not trained on" if left_out else ""
         if instances:
-            note += f"; the true boxes of {done.supervised[split]} are known"
+            note += f"; the true boxes of {done['supervised'][split]} are known"
         click.echo(f"{split}: {number} questions{note}")
-    click.echo(f"{done.words} words, {done.answers} answers")
-    repeated = f"; {done.repeated_photos} came again and were passed over" if done.repeated_photos else ""
-    click.echo(f"{done.photos} photos with {done.proposals} proposals, {format_bytes(done.store_bytes)}{repeated}")
+    click.echo(f"{done['words']} words, {done['answers']} answers")
+    repeated = f"; {done['repeated_photos']} came again and were passed over" if done["repeated_photos"] else ""
+    size = format_bytes(done["store_bytes"])
+    click.echo(f"{done['photos']} photos with {done['proposals']} proposals, {size}{repeated}")
     click.echo(f"{out}: ready, {seconds} s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ PHOTOS, VOCABULARY = "photos", "vocabulary.json"
 # The official names, with or without the version: v2_OpenEnded_mscoco_train2014_questions.json, gzipped or not.
 OFFICIAL_NAME = re.compile(
     r"(?:v\d_)?(?:OpenEnded_)?(?:mscoco|abstract_v\d+)_(?P<split>train|val|test)\d{4}_"
-    r"(?P<role>questions|annotations|complementary_pairs)\.json(?:\.gz)?"
+    r"(?:complementary_(?=pairs))?(?P<role>questions|annotations|pairs)\.json(?:\.gz)?"
 )
 SAMPLE_BYTES = 1 << 20  # of each end of a file, to recognise it
 
@@ -42,21 +42,6 @@ class SplitFiles:
     pairs: Path | None = None
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """What a prepared folder contains."""
-
-    questions: Mapping[str, int]
-    unanswerable: Mapping[str, int]  # questions none of whose answers is in the vocabulary: not trained on
-    supervised: Mapping[str, int]  # questions whose relevant proposals are known
-    photos: int
-    proposals: int
-    repeated_photos: int  # photos with the id of an earlier one, which was kept
-    words: int
-    answers: int
-    store_bytes: int
-
-
 def official_files(folder: Path) -> dict[str, SplitFiles]:
     """Find the official files in a folder by their names."""
     if not folder.is_dir():
@@ -64,13 +49,13 @@ def official_files(folder: Path) -> dict[str, SplitFiles]:
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := OFFICIAL_NAME.fullmatch(path.name):
-            roles = found.setdefault(match["split"], {})
-            if match["role"] in roles:
+            roles, role = found.setdefault(match["split"], {}), match["role"]
+            if role in roles:
                 raise InputError(
-                    f"{folder} must have one file of {match['split']} {match['role']}, "
-                    f"but has {roles[match['role']].name} and {path.name}"
+                    f"{folder} must have one file of {match['split']} {role}, "
+                    f"but has {roles[role].name} and {path.name}"
                 )
-            roles[match["role"]] = path
+            roles[role] = path
     if not found:
         raise InputError(
             f"{folder} must have files like v2_OpenEnded_mscoco_train2014_questions.json (or .json.gz), but has none; "
@@ -83,10 +68,7 @@ def with_explicit_files(
     splits: Mapping[str, SplitFiles], given: Iterable[tuple[str, str, Path]]
 ) -> dict[str, SplitFiles]:
     """Return the files of each split, where ``given`` files (split, role, path) replace those of the same role."""
-    roles: dict[str, dict[str, Path]] = {}
-    for split, files in splits.items():
-        known = {"questions": files.questions, "annotations": files.annotations, "complementary_pairs": files.pairs}
-        roles[split] = {role: path for role, path in known.items() if path is not None}
+    roles = {split: _roles(files) for split, files in splits.items()}
     for split, role, path in given:
         if split not in SPLITS:
             raise InputError(f"split must be one of {', '.join(SPLITS)}, but got {split!r}")
@@ -99,7 +81,11 @@ def _split_files(split: str, roles: Mapping[str, Path]) -> SplitFiles:
         raise InputError(f"split {split} must have a file of questions, but has only {', '.join(roles)}")
     if split != "test" and "annotations" not in roles:
         raise InputError(f"split {split} must have a file of annotations beside {roles['questions']}, but has none")
-    return SplitFiles(roles["questions"], roles.get("annotations"), roles.get("complementary_pairs"))
+    return SplitFiles(**roles)
+
+
+def _roles(files: SplitFiles) -> dict[str, Path]:
+    return {role: path for role, path in asdict(files).items() if path is not None}
 
 
 def prepare(
@@ -111,12 +97,12 @@ def prepare(
     vocabulary: Vocabulary | None = None,
     answers: int = ANSWERS,
     on_progress: OnProgress = lambda step, done, total: None,
-) -> Preparation:
-    """Write vocabulary, feature store and questions to ``out``; the same call resumes after an interruption.
+) -> dict[str, Any]:
+    """Write vocabulary, feature store and questions to ``out``, and return their numbers, ready for JSON.
 
-    Words and answers are those of the training split, unless a vocabulary is given. Photos are stored in the order
-    of the files; of several with one id, the first is kept. With the true boxes of COCO ``instances`` files, the
-    questions are written with the proposals that show what they name.
+    The same call resumes after an interruption. Words and answers are those of the training split, unless a vocabulary
+    is given. Photos are stored in the order of the files; of several with one id, the first is kept. With the true
+    boxes of COCO ``instances`` files, the questions are written with the proposals that show what they name.
     """
     if not features:
         raise InputError("features must be at least one TSV file, but there is none")
@@ -140,17 +126,19 @@ def prepare(
                 relevance = relevance_of(records[split], store, true_boxes, report)
             report = partial(on_progress, f"{split} questions")
             write_split(out, split, records[split], pairs[split], known, store, report, relevance=relevance)
-    return Preparation(
-        {split: len(some) for split, some in records.items()},
-        {split: sum(_unanswerable(record, known) for record in some) for split, some in records.items()},
-        {split: _supervised(open_questions(out, split)) for split in splits},
-        len(store),
-        int(store.offsets[-1]),
-        store.header["repeated"],
-        len(known.words),
-        len(known.answers),
-        sum(path.stat().st_size for path in (out / PHOTOS).iterdir()),
-    )
+    return {
+        "questions": {split: len(some) for split, some in records.items()},
+        # No answer is in the vocabulary: not trained on.
+        "unanswerable": {split: sum(_unanswerable(record, known) for record in records[split]) for split in splits},
+        # The relevant proposals are known.
+        "supervised": {split: _supervised(open_questions(out, split)) for split in splits},
+        "photos": len(store),
+        "proposals": int(store.offsets[-1]),
+        "repeated_photos": store.header["repeated"],  # with the id of an earlier one, which was kept
+        "words": len(known.words),
+        "answers": len(known.answers),
+        "store_bytes": sum(path.stat().st_size for path in (out / PHOTOS).iterdir()),
+    }
 
 
 def _read_splits(
@@ -220,8 +208,7 @@ def _config(
     if instances:
         described["instances"] = [_described(path) for path in instances]
     for split, files in splits.items():
-        roles = {"questions": files.questions, "annotations": files.annotations, "pairs": files.pairs}
-        described |= {f"{split} {role}": _described(path) for role, path in roles.items() if path is not None}
+        described |= {f"{split} {role}": _described(path) for role, path in _roles(files).items()}
     if vocabulary is None:
         return described | {"answers": answers}
     content = "\n".join((*vocabulary.words, "", *vocabulary.answers))

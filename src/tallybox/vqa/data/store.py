@@ -41,38 +41,35 @@ class PaddedProposals:
     mask: NDArray[np.bool_]  # [B, N] True for a real proposal
 
 
+@dataclass(frozen=True, eq=False)
 class FeatureStore:
     """Proposals of I photos, P in all, with F features each; open one with `FeatureStore.open`."""
 
-    def __init__(
-        self, folder: Path, header: dict[str, Any], index: dict[str, NDArray[Any]], arrays: dict[str, NDArray[Any]]
-    ) -> None:
-        self.folder, self.header = folder, header
-        self.image_ids: NDArray[np.int64] = index["image_ids"]  # [I]
-        self.sizes_wh: NDArray[np.float32] = index["sizes_wh"]  # [I, 2] pixels
-        self.offsets: NDArray[np.int64] = index["offsets"]  # [I + 1] where each photo's proposals begin
-        self.features: NDArray[np.float16] = arrays[FEATURES]  # [P, F]
-        self.boxes_xyxy: NDArray[np.float32] = arrays[BOXES]  # [P, 4] pixels
-        self._rows = {image_id: row for row, image_id in enumerate(self.image_ids.tolist())}
+    folder: Path
+    header: dict[str, Any]
+    image_ids: NDArray[np.int64]  # [I]
+    sizes_wh: NDArray[np.float32]  # [I, 2] pixels
+    offsets: NDArray[np.int64]  # [I + 1] where each photo's proposals begin
+    features: NDArray[np.float16]  # [P, F]
+    boxes_xyxy: NDArray[np.float32]  # [P, 4] pixels
 
     @classmethod
     def open(cls, folder: Path) -> FeatureStore:
         """Open a store; only its index is read."""
         try:
             header = json.loads((folder / HEADER).read_text())
-            index = {name: np.load(folder / f"{name}.npy") for name in INDEX}
+            index = [np.load(folder / f"{name}.npy") for name in INDEX]
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{folder} must be a feature store, but it is none; run tallybox vqa prepare") from None
-        formats: dict[str, tuple[np.dtype[Any], int]] = {FEATURES: (FLOAT16, header["features"]), BOXES: (FLOAT32, 4)}
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, (dtype, width) in formats.items():
+        arrays: list[NDArray[Any]] = []
+        for name, dtype, width in ((FEATURES, FLOAT16, header["features"]), (BOXES, FLOAT32, 4)):
             shape = (header["proposals"], width)
             expected, found = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
             if found != expected:
                 raise InputError(f"{folder / name} must have {expected} bytes, but has {found}; prepare it again")
             mapped = np.memmap(folder / name, dtype, "r", shape=shape)
-            arrays[name] = mapped.view(np.ndarray)  # still mapped; slicing an ndarray is cheaper
-        return cls(folder, header, index, arrays)
+            arrays.append(mapped.view(np.ndarray))  # still mapped; slicing an ndarray is cheaper
+        return cls(folder, header, *index, *arrays)
 
     def __len__(self) -> int:
         """Return the number of photos."""
@@ -80,7 +77,8 @@ class FeatureStore:
 
     def rows_of(self, image_ids: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows of photos, `[B]`."""
-        rows = np.fromiter((self._rows.get(int(image_id), -1) for image_id in image_ids), np.int64, len(image_ids))
+        row_of = {image_id: row for row, image_id in enumerate(self.image_ids.tolist())}
+        rows = np.fromiter((row_of.get(int(image_id), -1) for image_id in image_ids), np.int64, len(image_ids))
         if (rows < 0).any():
             missing = sorted({int(image_ids[index]) for index in np.flatnonzero(rows < 0).tolist()})
             raise InputError(

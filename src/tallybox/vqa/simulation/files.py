@@ -16,6 +16,7 @@ from tallybox.vqa.data.answers import NUMBER_WORDS
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
 from tallybox.vqa.simulation.questions import SimulatedQuestion
 
+FEATURES = "features.tsv"
 YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}
 TYPE_WORDS = 2  # leading words of a question that make its official question_type
 OTHER_WORDS = 0.04  # share of answers like "two" for 2 or "a dog" for dog

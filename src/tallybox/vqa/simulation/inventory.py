@@ -13,9 +13,9 @@ from tallybox.files import open_text
 from tallybox.vqa.data.features import PhotoFeatures, write_tsv
 from tallybox.vqa.data.questions import read_questions
 from tallybox.vqa.simulation.detector import SimulatedDetector
+from tallybox.vqa.simulation.files import FEATURES
 from tallybox.vqa.simulation.world import CLUTTER, SIZES, BoxPlacer, SimulatedScene, Thing, World, prototypes
 
-FEATURES = "features.tsv"
 COLUMNS = ("image_id", "category_id", "count")
 CLUTTER_THINGS = (3, 8)  # range of np.random.Generator.integers
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tallybox.vqa.data.features import PhotoFeatures, write_tsv
 from tallybox.vqa.simulation.detector import SimulatedDetector
-from tallybox.vqa.simulation.files import write_split
+from tallybox.vqa.simulation.files import FEATURES, write_split
 from tallybox.vqa.simulation.questions import Query, ask
 from tallybox.vqa.simulation.world import (
     CLASS_OF,
@@ -24,7 +24,6 @@ from tallybox.vqa.simulation.world import (
     prototypes,
 )
 
-FEATURES = "features.tsv"
 DESCRIPTION = "made up by tallybox vqa simulate"
 WORDINGS = {
     "count": (

@@ -65,40 +65,14 @@ class World:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, but got {getattr(self, name)}")
 
-    @property
-    def min_iou(self) -> float:
-        """Minimum IoU of a duplicate with its object."""
-        return 0.8 - 0.4 * self.difficulty
-
-    @property
-    def max_overlap(self) -> float:
-        """Maximum IoU of two different objects."""
-        return 0.05 + 0.3 * self.difficulty
-
-    @property
-    def share_of_parts(self) -> float:
-        """Share of the proposals after an object's first that show a part of it."""
-        return 0.2 * self.difficulty
-
-    @property
-    def share_of_groups(self) -> float:
-        """Share of those proposals that show several objects of its kind."""
-        return 0.1 * self.difficulty
-
-    @property
-    def noise(self) -> float:
-        """Length of a proposal's noise; a kind's prototype has length 1."""
-        return 1.2 * self.difficulty
-
-    @property
-    def variation(self) -> float:
-        """Length of an object's individual feature, which its proposals share."""
-        return 0.8 * self.difficulty
-
-    @property
-    def disagreement(self) -> float:
-        """How often a person gives another answer."""
-        return 0.2 * self.difficulty
+    # The effects of difficulty; docs/vqa_data.md has the same table.
+    min_iou = property(lambda self: 0.8 - 0.4 * self.difficulty)  # of a duplicate with its object
+    max_overlap = property(lambda self: 0.05 + 0.3 * self.difficulty)  # IoU of two different objects
+    share_of_parts = property(lambda self: 0.2 * self.difficulty)  # of the proposals after an object's first
+    share_of_groups = property(lambda self: 0.1 * self.difficulty)  # likewise, with several objects of a kind
+    noise = property(lambda self: 1.2 * self.difficulty)  # length; a kind's prototype has length 1
+    variation = property(lambda self: 0.8 * self.difficulty)  # length of what the proposals of an object share
+    disagreement = property(lambda self: 0.2 * self.difficulty)  # share of people who give another answer
 
 
 def prototypes(world: World, others: Sequence[str] = ()) -> dict[str, NDArray[np.float64]]:
