@@ -36,18 +36,7 @@ class Checkpoint:
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint, tensors: Iterable[tuple[str, Tensor]]) -> None:
     """Write a checkpoint atomically: after a crash, either this one or the earlier one is complete."""
-    header = {
-        "kind": KIND,
-        "version": VERSION,
-        "config": checkpoint.config.to_dict(),
-        "sizes": asdict(checkpoint.sizes),
-        "words": checkpoint.words,
-        "answers": checkpoint.answers,
-        "epoch": checkpoint.epoch,
-        "steps": checkpoint.steps,
-        "temperature": checkpoint.temperature,
-    }
-    write_tensors(folder / FILE, dict(tensors), header)
+    write_tensors(folder / FILE, dict(tensors), {"kind": KIND, "version": VERSION, **asdict(checkpoint)})
 
 
 def read_checkpoint(folder: Path, *, prefix: str = "") -> tuple[Checkpoint, dict[str, Tensor]]:

@@ -23,7 +23,7 @@ NMS_IOU_THRESHOLD = 0.5
 class Batch(NamedTuple):
     """The input of a model: questions about photos."""
 
-    features: Tensor  # [B, N, F], scaled as the model's configuration says
+    features: Tensor  # [B, N, F], scaled to `ModelConfig.feature_length`
     boxes: Tensor  # [B, N, 4] corners, any unit
     mask: Tensor  # [B, N] bool, True for a real proposal
     words: Tensor  # [B, L] indices into the vocabulary, 0 for padding and unknown words
@@ -138,13 +138,7 @@ class Attention(nn.Module):
         return glimpses
 
 
-class CountComponent(nn.Module):
-    """Count features ``[B, features]`` from ``glimpses [B, N, G]``, ``boxes [B, N, 4]`` and ``mask [B, N]``."""
-
-    features: int
-
-
-class FirstGlimpse(CountComponent):
+class FirstGlimpse(nn.Module):
     """A counting layer over the first glimpse: its logit times ``sharpness``, through a logistic."""
 
     def __init__(self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0) -> None:
@@ -158,12 +152,12 @@ class FirstGlimpse(CountComponent):
         return glimpses[..., 0] * self.sharpness
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
-        """Return the layer's features, ``[B, features]``."""
+        """Count from ``glimpses [B, N, G]``, ``boxes [B, N, 4]`` and ``mask [B, N]``: features ``[B, features]``."""
         features: Tensor = self.counter(self.log_odds(glimpses), boxes, mask)
         return features
 
 
-class SuppressedCount(CountComponent):
+class SuppressedCount(nn.Module):
     """The number of proposals that greedy NMS keeps, one-hot; a proposal's score is the mean of its glimpses."""
 
     def __init__(self, max_proposals: int) -> None:
@@ -177,7 +171,7 @@ class SuppressedCount(CountComponent):
             return nn.functional.one_hot(kept.clamp(max=self.features - 1), self.features).to(glimpses.dtype)
 
 
-def count_component(config: ModelConfig, max_proposals: int) -> CountComponent | None:
+def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | SuppressedCount | None:
     """Return what the named model counts with; the baseline does not count."""
     objects = config.max_objects
     match config.name:

@@ -1,4 +1,4 @@
-"""`tallybox vqa simulate`: write a made-up data set, or questions about annotated photos, in the official formats."""
+"""`tallybox vqa simulate`: write a simulated data set, or questions about annotated photos, in the official formats."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def simulate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write a made-up data set in the official formats: questions, answers, pairs and features.
+    """Write a simulated data set in the official formats: questions, answers, pairs and features.
 
     With --instances, questions, answers and pairs about annotated photos. With --questions and --inventory, features
-    of the photos of real questions, made up from what is known to be in them.
+    of the photos of real questions, simulated from what is known to be in them.
     """
     start = time.perf_counter()
     given = {name: value for name, value in options.items() if value is not None}
@@ -78,7 +78,7 @@ def simulate(
             what = "photos"
             written = {"all": simulate_from_inventory(questions, inventory, out, World(**given), on_progress=show)}
         elif instances is not None:
-            _check_unused(given, INSTANCES_OPTIONS, "is for a made-up world, but --instances has photos of its own")
+            _check_unused(given, INSTANCES_OPTIONS, "is for a simulated world, but --instances has photos of its own")
             written = simulate_from_instances(instances, out, **given)
         else:
             _check_unused(given, DEFAULTS, "is for the photos of --instances, but there is no --instances")

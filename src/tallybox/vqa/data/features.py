@@ -1,7 +1,7 @@
 """Bottom-up features: a TSV file with one photo per line, its boxes and features in base64, plain or gzipped.
 
 The columns are image_id, image_w, image_h, num_boxes, boxes (`[N, 4]` float32, x1 y1 x2 y2 in pixels) and features
-(`[N, F]` float32). N is 36 for every photo, or between 10 and 100, as the file says.
+(`[N, F]` float32). N is 36 for every photo, or between 10 and 100.
 """
 
 from __future__ import annotations

@@ -35,22 +35,18 @@ class SimulatedDetector:
     def detect(self, scene: SimulatedScene, random: np.random.Generator) -> PhotoFeatures:
         """Return the proposals of a scene."""
         number = int(random.integers(*PROPOSALS))
-        boxes: list[NDArray[np.float64]] = []
-        features: list[Features] = []
+        found = []
         for things in scene.groups.values():
-            for box, feature in self._on_group(things, int(random.integers(*ON_A_KIND)), random):
-                boxes.append(box)
-                features.append(feature)
-        for box, feature in self._irrelevant(scene, max(number - len(boxes), MIN_IRRELEVANT), random):
-            boxes.append(box)
-            features.append(feature)
-        order = random.permutation(len(boxes))[:MAX_PROPOSALS]
+            found += self._on_group(things, int(random.integers(*ON_A_KIND)), random)
+        found += self._irrelevant(scene, max(number - len(found), MIN_IRRELEVANT), random)
+        order = random.permutation(len(found))[:MAX_PROPOSALS]
         noise = self._noise(self._world.noise, random, len(order))
+        boxes, features = (np.stack(arrays)[order] for arrays in zip(*found, strict=True))
         return PhotoFeatures(
             scene.image_id,
             SIZE_WH,
-            np.clip(np.stack(boxes)[order], 0, (*SIZE_WH, *SIZE_WH)).astype(np.float32),
-            (np.stack(features)[order] + noise).astype(np.float32),
+            np.clip(boxes, 0, (*SIZE_WH, *SIZE_WH)).astype(np.float32),
+            (features + noise).astype(np.float32),
         )
 
     def _on_group(
@@ -79,9 +75,7 @@ class SimulatedDetector:
         self, scene: SimulatedScene, number: int, random: np.random.Generator
     ) -> list[tuple[NDArray[np.float64], Features]]:
         """Return proposals for supports and clutter."""
-        found = []
-        for name, box in scene.supports.items():
-            found.append((box, self._directions[name]))
+        found = [(box, self._directions[name]) for name, box in scene.supports.items()]
         chosen = list(range(len(scene.clutter)))[: number - len(found)]
         extra = max(0, number - len(found) - len(chosen))
         chosen += random.integers(len(scene.clutter), size=extra).tolist()
