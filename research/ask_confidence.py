@@ -65,8 +65,8 @@ def main() -> None:
     print_scores(groups, records, predictions, open_pairs(prepared, "val"))
     which = np.digitize(probable, EDGES[1:-1])
     print("\n| probability | answers | mean probability | right | calibration error |\n|---|---:|---:|---:|---:|")
-    for place, (low, high) in enumerate(pairwise(EDGES)):
-        print(f"| {low:.0%} to {high:.0%} | {_row(which == place, probable, right)} |".replace("%", " %"))
+    for index, (low, high) in enumerate(pairwise(EDGES)):
+        print(f"| {low:.0%} to {high:.0%} | {_row(which == index, probable, right)} |".replace("%", " %"))
     vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
     unknown = np.array([not all(vocabulary.encode_question(record.text)) for record in records])
     for name, chosen in (*groups.items(), ("with a word that it does not know", unknown)):

@@ -165,11 +165,11 @@ def learned(model: VqaModel) -> dict[str, Any]:
 
 
 def chosen_examples(records: Sequence[QuestionRecord]) -> Iterator[int]:
-    """Yield the place of an example for each true count from 1 to 6: the question whose id has the least SHA-256."""
+    """Yield the index of an example for each true count from 1 to 6: the question whose id has the smallest SHA-256."""
     for count in EXAMPLE_COUNTS:
-        places = [place for place, record in enumerate(records) if true_count(record) == count]
-        if places:
-            yield min(places, key=lambda place: hashlib.sha256(str(records[place].question_id).encode()).digest())
+        indices = [index for index, record in enumerate(records) if true_count(record) == count]
+        if indices:
+            yield min(indices, key=lambda index: hashlib.sha256(str(records[index].question_id).encode()).digest())
 
 
 def examples(
@@ -177,8 +177,8 @@ def examples(
 ) -> Iterator[dict[str, Any]]:
     """Yield the examples with a model's answers, and with what its count component computed."""
     device = next(model.parameters()).device
-    for place in chosen_examples(scored.records):
-        record = scored.records[place]
+    for index in chosen_examples(scored.records):
+        record = scored.records[index]
         shown: dict[str, Any] = {
             "question_id": record.question_id,
             "image_id": record.image_id,
@@ -188,7 +188,7 @@ def examples(
         }
         if explain and isinstance(model.count, FirstGlimpse):
             length = model.config.feature_length
-            one = ResidentExamples(scored.questions.at(np.array([place])), data.store, device, torch.float32, length)
+            one = ResidentExamples(scored.questions.at(np.array([index])), data.store, device, torch.float32, length)
             batch = next(one.batches([np.array([0])])).batch
             with torch.no_grad():
                 log_odds = model.count.log_odds(model.answer(batch)[1])

@@ -22,7 +22,7 @@ from tallybox.runs import read_results
 from tallybox.vqa.configuration import ModelName
 from tallybox.vqa.data.prepare import official_files
 from tallybox.vqa.data.questions import read_pairs, read_questions, read_records
-from tallybox.vqa.evaluation import MODEL_TITLES, mean_and_deviation
+from tallybox.vqa.evaluation import TITLES, mean_and_deviation
 from tallybox.vqa.scoring import score
 
 EXPERIMENTS = {
@@ -85,7 +85,7 @@ def table_of(runs: Runs, columns: Mapping[str, str]) -> str:
         digits = [3 if key == "count_mae" else 2 for key in columns]
         lines.append(
             [
-                MODEL_TITLES.get(name, name),
+                TITLES.get(name, name),
                 *(f"{mean:.{n}f}±{spread or 0:.{n - 1}f}" for (mean, spread), n in zip(cells, digits, strict=True)),
             ]
         )
@@ -196,12 +196,12 @@ def scores_on_unseen_photos(results: list[dict[str, Any]], data: Path) -> Runs:
     seen = {question.image_id for question in read_questions(files["train"].questions)}
     counting = [one for one in read_records(files["val"].questions, files["val"].annotations) if one.counts]
     records = [one for one in counting if one.image_id not in seen]
-    asked = {one.question_id for one in records}
-    pairs = [pair for pair in read_pairs(files["val"].pairs) if asked >= {*pair}]
+    question_ids = {one.question_id for one in records}
+    pairs = [pair for pair in read_pairs(files["val"].pairs) if question_ids >= {*pair}]
 
     def rescored(run: dict[str, Any]) -> dict[str, Any]:
         answers = zip((one.question_id for one in counting), run["count_answers"], strict=True)
-        kept = {question_id: answer for question_id, answer in answers if question_id in asked}
+        kept = {question_id: answer for question_id, answer in answers if question_id in question_ids}
         return run | {"scores": dict(score(kept, records, pairs))}
 
     return scores_by_model([rescored(run) for run in results])
@@ -241,7 +241,7 @@ def machine(results: Mapping[str, list[dict[str, Any]]]) -> str:
 
 
 def filled(page: str, texts: Mapping[str, str]) -> str:
-    """Return a page with its marked places written anew."""
+    """Return a page with its marked parts replaced."""
     for name, text in texts.items():
         before, marked, after = page.partition(f"<!-- {name} -->\n")
         if marked:

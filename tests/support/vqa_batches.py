@@ -1,4 +1,4 @@
-"""Small random batches and models of the VQA room."""
+"""Small random VQA batches and models."""
 
 from __future__ import annotations
 

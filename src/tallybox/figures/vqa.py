@@ -18,10 +18,10 @@ def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
         rows = figure.subplots(len(examples), 5, width_ratios=(1.8, 1, 1, 1, 1.1), squeeze=False)
         for axes, example in zip(rows, examples, strict=True):
             draw_boxes(axes[0], example)
-            for place, name in zip(axes[1:4], ("A", "D", "C"), strict=True):
-                place.imshow(example[name], cmap="gray", vmin=0, vmax=1)
-                place.set_title(name)
-                place.set(xticks=[], yticks=[])
+            for panel, name in zip(axes[1:4], ("A", "D", "C"), strict=True):
+                panel.imshow(example[name], cmap="gray", vmin=0, vmax=1)
+                panel.set_title(name)
+                panel.set(xticks=[], yticks=[])
             write_answers(axes[4], example)
 
 

@@ -18,21 +18,10 @@ from tallybox.vqa.scoring import COUNT_KEYS, KEYS, all_scores
 
 Scores = dict[str, float]  # by the names of KEYS and COUNT_KEYS
 
-MODEL_TITLES = {
-    "baseline": "Baseline",
-    "nms": "+ NMS",
-    "counter": "+ counting module",
-    "presence": "+ presence counter",
-}
+TITLES = {"baseline": "Baseline", "nms": "+ NMS", "counter": "+ counting module", "presence": "+ presence counter"}
 # The columns of the paper's second table, and their scores.
-COLUMNS = [
-    ("Number", "number"),
-    ("Count", "count"),
-    ("All", "all"),
-    ("Pair number", "pair_number"),
-    ("Pair count", "pair_count"),
-    ("Pair all", "pair_all"),
-]
+TABLE_KEYS = ("number", "count", "all", "pair_number", "pair_count", "pair_all")
+COLUMNS = [(key.replace("_", " ").capitalize(), key) for key in TABLE_KEYS]
 MISSING = "–"
 
 
@@ -84,7 +73,7 @@ def table_rows(
     [['Baseline', '44.50±0.7', '–', '64.00±0.0', '–', '–', '–']]
     """
     return [
-        [MODEL_TITLES.get(model, model), *(_cell([run[key] for run in scores if key in run]) for _, key in columns)]
+        [TITLES.get(model, model), *(_cell([run[key] for run in scores if key in run]) for _, key in columns)]
         for model, scores in runs.items()
     ]
 
