@@ -113,7 +113,7 @@ def test_a_photo_is_seen_as_in_training():
     answerer = shipped_answerer()
     asked = answerer.ask(buses(), "How many people are there?")
     photos = ResidentPhotos(OnePhoto(asked.regions), np.array([0]), torch.device("cpu"), torch.float32, length=0)
-    features, _, _ = photos.at(torch.tensor([0]), photos.most)
+    features, _, _ = photos.at(torch.tensor([0]), photos.max_proposals)
     words = torch.tensor([answerer.vocabulary.encode_question(asked.question)])
     with torch.no_grad():
         state = answerer.model.question(words, torch.tensor([words.shape[1]]))
@@ -130,11 +130,11 @@ def test_the_shipped_model_is_small_and_holds_nothing_of_its_training_but_weight
     assert next(load_model(SHIPPED_MODEL)[0].parameters()).dtype == torch.float32
 
 
-@pytest.mark.parametrize("name", ["baseline", "nms", "counting", "presence"])
+@pytest.mark.parametrize("name", ["baseline", "nms", "counter", "presence"])
 def test_every_kind_of_model_answers_and_the_counting_ones_can_be_explained(tmp_path, name):
     answerer = Answerer(write_model(tmp_path, name), detector=asking_detector())
     assert answerer.ask(buses(), "How many dogs?").answer in ("1", "2")
-    if name in ("counting", "presence"):
+    if name in ("counter", "presence"):
         assert answerer.counter.logits
     else:
         with pytest.raises(InputError, match=f"got a {name} model"):

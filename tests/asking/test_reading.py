@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tallybox.asking.reading import MOST_WORDS, named_words, read_question
 from tallybox.errors import InputError
-from tallybox.vqa.vocabulary import Vocabulary
+from tallybox.vqa.data.vocabulary import Vocabulary
 
 KNOWN = Vocabulary(("how", "many", "people", "are", "there", "mans"), ("1", "2"))
 

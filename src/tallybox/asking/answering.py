@@ -22,9 +22,8 @@ from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.checkpoints import load_model
-from tallybox.vqa.counting_components import FirstGlimpse
-from tallybox.vqa.model import Batch, scale_features
-from tallybox.vqa.vocabulary import Vocabulary
+from tallybox.vqa.data.vocabulary import Vocabulary
+from tallybox.vqa.model import Batch, FirstGlimpse, scale_features
 
 RUNNERS_UP = 4
 
@@ -97,7 +96,7 @@ class Answerer:
         """The layer that the model counts with on its first glimpse; there is none in every model."""
         if not isinstance(self.model.count, FirstGlimpse):
             name = self.model.config.name
-            raise InputError(f"model must count to be explained (counting or presence), but got a {name} model")
+            raise InputError(f"model must count to be explained (counter or presence), but got a {name} model")
         return self.model.count.counter
 
     def look(self, photo: Photo) -> RegionFeatures:

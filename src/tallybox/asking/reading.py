@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tallybox.errors import InputError
-from tallybox.vqa.vocabulary import Vocabulary, question_words
+from tallybox.vqa.data.vocabulary import Vocabulary, question_words
 
 MOST_WORDS = 40  # the longest question that the shipped model learned from has 17
 MOST_NAMED = 8  # words in a message

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import wraps
-from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -105,17 +103,10 @@ def photos(device: torch.device, seconds: float) -> Iterator[Row]:
 
 @benchmark()
 def vqa(device: torch.device, seconds: float) -> Iterator[Row]:
-    """Time a training step of the VQA model, at the paper's size on a GPU and at a small one on a CPU, and loading.
-
-    Photos are loaded from the feature store beside a padded HDF5 file, where h5py is installed.
-    """
+    """Time a training step of the VQA model, at the paper's size on a GPU and at a small one on a CPU."""
     from tallybox.bench.vqa import bench_vqa
-    from tallybox.bench.vqa_loading import bench_vqa_loading
 
-    if find_spec("h5py") is None:
-        click.echo("Loading is not measured: it needs h5py (pip install h5py).", err=True)
-        return bench_vqa(device, seconds)
-    return chain(bench_vqa(device, seconds), bench_vqa_loading(seconds))
+    return bench_vqa(device, seconds)
 
 
 @benchmark(cpu_only=True)
