@@ -15,7 +15,7 @@ from torch import Tensor
 from tallybox.cli.demo_photos import show_photos
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
-from tallybox.scenes import Scene, cats
+from tallybox.drawing.scenes import CatProposals, cats
 
 SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every terminal shows them
 
@@ -43,14 +43,14 @@ def demo(figure: Path | None, out: Path) -> None:
     show_photos(console, out)
 
 
-def tell_photo(console: Console, scene: Scene) -> None:
+def tell_photo(console: Console, scene: CatProposals) -> None:
     """Draw the proposals as a detector gives them."""
     console.print("\n[bold]How many cats?[/bold]  A detector gives four proposals. One cat was found twice.\n")
     console.print(Padding(Text("\n".join(draw_boxes(scene))), (0, 2)))
     console.print("\nEvery proposal shows a cat, so each has the attention weight 1.\n")
 
 
-def draw_boxes(scene: Scene) -> list[str]:
+def draw_boxes(scene: CatProposals) -> list[str]:
     """Draw boxes as text lines; proposals at the same place share a frame and a label."""
     width, height = scene.size_wh[0], scene.size_wh[1] // 2  # a character is about twice as high as wide
     canvas = [[" "] * width for _ in range(height)]
@@ -94,7 +94,7 @@ def tell_count(console: Console, trace: CountTrace) -> None:
     console.print(f"features for a classifier: {format_values(trace.features)}  (of 0, 1, 2, 3, 4)\n")
 
 
-def tell_other_question(console: Console, counter: Counter, scene: Scene) -> None:
+def tell_other_question(console: Console, counter: Counter, scene: CatProposals) -> None:
     """Ask about fewer of the cats: irrelevant proposals have weight 0 (the paper's figure 1)."""
     attention = torch.tensor([1.0, 1.0, 1.0, 0.0])
     count = counter.count(attention, scene.boxes).item()
@@ -104,7 +104,7 @@ def tell_other_question(console: Console, counter: Counter, scene: Scene) -> Non
     )
 
 
-def tell_soft_attention(console: Console, counter: Counter, scene: Scene) -> None:
+def tell_soft_attention(console: Console, counter: Counter, scene: CatProposals) -> None:
     """Show what normalised attention loses (paper, section "Problems with soft attention")."""
     cat_feature = torch.tensor([0.3, 0.9, 0.1])
     boxes = scene.boxes[[1, 2]]

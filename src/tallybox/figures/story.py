@@ -10,8 +10,8 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from tallybox.counter.module import Counter
+from tallybox.drawing.scenes import CatProposals, cats
 from tallybox.figures.canvas import BLUE, GREEN, ORANGE, PURPLE, picture
-from tallybox.scenes import Scene, cats
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
@@ -40,7 +40,7 @@ def draw_story(path: Path) -> None:
         )
 
 
-def draw_proposals(axes: Axes, scene: Scene) -> None:
+def draw_proposals(axes: Axes, scene: CatProposals) -> None:
     """Draw the boxes; an exact duplicate is drawn slightly larger, so that both lines are seen."""
     seen: list[list[float]] = []
     for number, (box, colour) in enumerate(zip(scene.boxes.tolist(), COLOURS, strict=True)):
