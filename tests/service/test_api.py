@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import httpx
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ import torch
 
 from tallybox import Counter, PresenceCounter
 from tallybox.bench.photos import made_up_photos
+from tallybox.drawing.counting import count_with_component
 from tallybox.drawing.scenes import cats
 from tallybox.photos import sample_photos
 from tallybox.photos.images import read_photo
@@ -54,10 +58,11 @@ def test_named_categories_are_answered_for(client):
     assert_as_predicted(counts, shipped_estimator().predict(PHOTOS[0], ["dog", 1, "zebra"]))
 
 
-def test_a_photo_is_counted_as_the_library_counts_it(client):
+@pytest.mark.parametrize("route", ["/v1/count/photo", "/v1/count"])
+def test_a_photo_is_counted_as_the_library_counts_it(client, route):
     path = sample_photos()[0]
     answer = client.post(
-        "/v1/count?category=person&category=bus&detections=true",
+        f"{route}?category=person&category=bus&detections=true",
         content=path.read_bytes(),
         headers={"content-type": "image/jpeg"},
     )
@@ -79,6 +84,20 @@ def test_an_explanation_is_the_librarys_trace(client):
         matrix = trace.count_matrix if component == "paper" else trace.suppression[0]
         name = "count_matrix" if component == "paper" else "suppression"
         assert np.array(said["trace"][name]) == pytest.approx(matrix.numpy())
+
+
+def test_an_explanation_is_the_librarys_counting(client):
+    boxes, attention = cats().boxes.numpy(), np.array([1.0, 0.5, 0.25, 0.75], np.float32)
+    for component, layer in (("paper", Counter(10)), ("presence", PresenceCounter(10))):
+        asked = {"boxes": boxes.tolist(), "attention": attention.tolist(), "component": component}
+        counting = asdict(count_with_component(boxes, attention, layer))
+        assert client.post("/v1/explain", json=asked).json() == json.loads(json.dumps(counting))
+
+
+def test_queries_of_photos_are_refused_for_detections(client):
+    answer = client.post("/v1/count?category=dog", json={"images": [as_request(PHOTOS[0])]})
+    assert answer.status_code == 422
+    assert "belong to photos" in answer.json()["error"]
 
 
 def test_bent_activations_are_used(client):

@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Body, Depends, FastAPI, Query, Request
 from fastapi.security import HTTPBearer
+from starlette.types import Receive, Scope, Send
 
 from tallybox import __version__
 from tallybox.drawing.counting import Counting
@@ -21,7 +22,7 @@ from tallybox.photos.detector import Detector
 from tallybox.service.batching import Batcher, CountJob, count_jobs
 from tallybox.service.count_requests import category_ids, count_answer, count_job
 from tallybox.service.explaining import explain, warm_up
-from tallybox.service.guard import App, Guard, Receive, Scope, Send, content_type
+from tallybox.service.guard import Guard, content_type
 from tallybox.service.limits import Limits, Refused
 from tallybox.service.models import CountAnswer, CountRequest, ExplainRequest, Health
 from tallybox.service.pages import add_pages
@@ -44,7 +45,7 @@ class ServiceSettings:
     images_at_once: int = 256  # counted together under load; 1: each on its own
 
 
-def create_app(settings: ServiceSettings) -> App:
+def create_app(settings: ServiceSettings) -> Guard:
     """Return the ASGI application, ready to be served."""
     api = build_api(settings)
 

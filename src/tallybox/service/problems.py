@@ -40,26 +40,26 @@ def add_problem_handlers(api: FastAPI) -> None:
 
     @api.exception_handler(Refused)
     async def refused(request: Request, problem: Refused) -> Response:
-        return _answer(problem.status, problem.message)
+        return problem_answer(problem.status, problem.message)
 
     @api.exception_handler(TallyboxError)
     async def wrong_value(request: Request, problem: TallyboxError) -> Response:
-        return _answer(422, str(problem))
+        return problem_answer(422, str(problem))
 
     @api.exception_handler(RequestValidationError)
     async def wrong_request(request: Request, problem: RequestValidationError) -> Response:
         errors = problem.errors()
         is_json = not any(error["type"] in NOT_JSON for error in errors)
-        return _answer(422 if is_json else 400, _summary(errors))
+        return problem_answer(422 if is_json else 400, _summary(errors))
 
     @api.exception_handler(HTTPException)
     async def from_framework(request: Request, problem: HTTPException) -> Response:
-        return _answer(problem.status_code, str(problem.detail), problem.headers)
+        return problem_answer(problem.status_code, str(problem.detail), problem.headers)
 
     @api.exception_handler(Exception)
     async def unexpected(request: Request, problem: Exception) -> Response:
         logging.getLogger("tallybox.serve").error("%s %s failed", request.method, request.url.path, exc_info=problem)
-        return _answer(500, "the service failed to answer; its log says why")
+        return problem_answer(500, "the service failed to answer; its log says why")
 
 
 def _summary(errors: Sequence[Mapping[str, Any]]) -> str:
@@ -69,5 +69,7 @@ def _summary(errors: Sequence[Mapping[str, Any]]) -> str:
     return " ".join("; ".join(problems + more).split())  # one line, whatever the names of keys hold
 
 
-def _answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+def problem_answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer in plain ASCII, so that no text of a request can break it."""
+    headers = {"www-authenticate": "Bearer"} if status == 401 else headers
     return Response(json.dumps({"error": message}), status, headers, "application/json")

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import sys
-import time
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
 from tallybox.errors import InputError
 from tallybox.service.api import ServiceSettings, create_app
 from tallybox.service.connections import LimitedProtocol
-from tallybox.service.guard import Message, Receive, Scope, Send
+from tallybox.service.guard import Guard
 
 BACKLOG = 2048  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30
 OTHER_FILES = 64  # that the process has open besides connections
-LOG_LINES = 20  # a minute; a flood of bad requests must not fill the disk
 
 
 def serve(settings: ServiceSettings, host: str, port: int, *, on_start: Callable[[str], None]) -> None:
@@ -35,39 +33,32 @@ def serve(settings: ServiceSettings, host: str, port: int, *, on_start: Callable
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{listening.getsockname()[1]}"
-    limits = settings.limits
+    guard, limits = create_app(settings), settings.limits
 
     class Protocol(LimitedProtocol):
         max_connections = allowed_connections(limits.connections)
         header_seconds = limits.header_seconds
 
-    app = create_app(settings)
-
-    async def stopping_app(scope: Scope, receive: Receive, send: Send) -> None:
-        await app(scope, receive, _close_when(lambda: server.should_exit, send))
-
     config = uvicorn.Config(
-        stopping_app,
+        guard,
         http=Protocol,
         ws="none",
-        log_level="warning",
+        log_level="error",  # a line for each malformed request would let anybody fill the disk
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(2 * limits.seconds) + 5,
     )
-    for name in ("uvicorn.error", "asyncio"):
-        logging.getLogger(name).addFilter(RateLimit(LOG_LINES))
-    server = AnnouncingServer(config, lambda: on_start(address))
     with listening:
-        server.run(sockets=[listening])
+        GuardedServer(config, guard, lambda: on_start(address)).run(sockets=[listening])
 
 
-class AnnouncingServer(uvicorn.Server):
-    """A server that calls ``on_start`` once it accepts connections and handles signals."""
+class GuardedServer(uvicorn.Server):
+    """A server that announces when it accepts connections and handles signals, and tells the guard when it stops."""
 
-    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, guard: Guard, on_start: Callable[[], None]) -> None:
         super().__init__(config)
+        self._guard = guard
         self._on_start = on_start
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -76,23 +67,10 @@ class AnnouncingServer(uvicorn.Server):
         if not self.should_exit:
             self._on_start()
 
-
-class RateLimit(logging.Filter):
-    """Lets so many records pass in a minute."""
-
-    def __init__(self, records: int) -> None:
-        super().__init__()
-        self.records = records
-        self.passed = 0
-        self.minute = -1
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record passes."""
-        minute = int(time.monotonic() // 60)
-        if minute != self.minute:
-            self.minute, self.passed = minute, 0
-        self.passed += 1
-        return self.passed <= self.records
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop after a signal; answers from now on end their connections."""
+        self._guard.is_stopping = True
+        super().handle_exit(sig, frame)
 
 
 def allowed_connections(wanted: int) -> int:
@@ -107,14 +85,3 @@ def allowed_connections(wanted: int) -> int:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - OTHER_FILES))
-
-
-def _close_when(is_stopping: Callable[[], bool], send: Send) -> Send:
-    """Ask clients to close their connections once the server stops."""
-
-    async def send_closing(message: Message) -> None:
-        if message["type"] == "http.response.start" and is_stopping():
-            message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
-        await send(message)
-
-    return send_closing
