@@ -107,7 +107,7 @@ def test_too_much_of_anything_is_refused():
 def test_a_body_of_many_values_does_not_hold_up_other_requests():
     """Parsing 16 MiB of boxes would take 0.8 s, in which the event loop answers nobody."""
     number = 400_000
-    parts = (b"[1,2,3,4]," * number)[:-1], (b".5," * number)[:-1], (b"18," * number)[:-1]
+    parts = (b"[1,2,3,4]," * number)[:-1], (b"0.5," * number)[:-1], (b"18," * number)[:-1]
     content = b'{"images":[{"boxes":[%b],"scores":[%b],"category_ids":[%b]}]}' % parts
     assert len(content) < Limits().body_bytes
     transport = httpx.ASGITransport(create_app(ServiceSettings(small_estimator())))

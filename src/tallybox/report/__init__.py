@@ -1,1 +1,1 @@
-"""The static page of `tallybox explain` and `tallybox ask --page`: plain data in, one HTML file out."""
+"""The static page of `tallybox explain` and `tallybox ask --explain`: plain data in, one HTML file out."""

@@ -99,7 +99,7 @@ function show(data, counting) {
       ...(heads.length > 1 ? [headPicker()] : []),
       matrices.element,
     ),
-    element("div", { class: "wide card" }, element("h2", {}, component === "paper" ? "The eight activations" : "What was learned"), functions.element),
+    element("div", { class: "wide card" }, element("h2", {}, component === "paper" ? "The eight activations" : "The learned functions"), functions.element),
   ];
   scene.update(counting);
   small.update(counting);

@@ -23,7 +23,7 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
   const unbend = element("button", { type: "button", click: onUnbend }, "Straighten");
   const parts = {};
   for (const component of ["paper", "presence"]) {
-    const title = component === "paper" ? "The eight activations: drag a knot to bend them" : "What was learned";
+    const title = component === "paper" ? "The eight activations: drag a knot to bend them" : "The learned functions";
     const small = createScene({ width: 1, height: 1, href: null }, pointing);
     const matrices = createMatrices(component, pointing, small.element);
     const functions = createFunctions(component, component === "paper" ? onBend : null);
