@@ -20,13 +20,12 @@ from tallybox.drawing.scenes import ExampleScene, example_scenes, toy_scene
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.photos.detector import Detector
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.count_requests import category_ids, count_answer, count_job
+from tallybox.service.count_requests import category_ids, count_answer, count_job, uploaded_photo
 from tallybox.service.explaining import explain, warm_up
 from tallybox.service.guard import Guard, content_type
 from tallybox.service.limits import Limits, Refused
 from tallybox.service.models import CountAnswer, CountRequest, ExplainRequest, Health
 from tallybox.service.pages import add_pages
-from tallybox.service.photos import uploaded_photo
 from tallybox.service.problems import add_problem_handlers, problem_responses
 from tallybox.service.weights import WeightSet, weight_sets
 

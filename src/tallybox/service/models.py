@@ -68,7 +68,7 @@ class CategoryCount(BaseModel):
     calibrated: bool = Field(True, description="Left out where true.")
 
 
-class CountedImage(BaseModel):
+class ImageCounts(BaseModel):
     """The counts of one image by name of category."""
 
     image: str | int | None
@@ -79,7 +79,7 @@ class CountedImage(BaseModel):
 class CountAnswer(BaseModel):
     """The counts of each image, in the order of the request."""
 
-    images: list[CountedImage]
+    images: list[ImageCounts]
 
 
 class NmsThresholds(RequestModel):
@@ -103,7 +103,7 @@ class ExplainRequest(RequestModel):
     nms: NmsThresholds = NmsThresholds()
 
 
-class Problem(BaseModel):
+class ErrorAnswer(BaseModel):
     """Why there is no answer, in one line."""
 
     error: str

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from tallybox.errors import TallyboxError
 from tallybox.service.limits import Refused
-from tallybox.service.models import Problem
+from tallybox.service.models import ErrorAnswer
 
 DESCRIPTIONS = {
     400: "The request is not what it should be.",
@@ -32,11 +32,11 @@ NOT_JSON = {"json_invalid", "string_unicode"}  # the second: half of a surrogate
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe the problems with which a route may answer."""
-    return {status: {"model": Problem, "description": DESCRIPTIONS[status]} for status in statuses}
+    return {status: {"model": ErrorAnswer, "description": DESCRIPTIONS[status]} for status in statuses}
 
 
 def add_problem_handlers(api: FastAPI) -> None:
-    """Answer everything that goes wrong as a `Problem`."""
+    """Answer everything that goes wrong as a `ErrorAnswer`."""
 
     @api.exception_handler(Refused)
     async def refused(request: Request, problem: Refused) -> Response:

@@ -1,4 +1,4 @@
-// Colours of boxes and of matrices, told apart by all common kinds of colour vision, in light and in dark.
+// Colours of boxes and of matrices, distinguishable with all common kinds of colour vision, in light and in dark.
 
 const OBJECTS = ["#0072b2", "#d55e00", "#009e73", "#b0508f", "#8a6d00", "#2a9bd6", "#7a4fc0", "#a5480d"];
 
@@ -27,8 +27,8 @@ export function onColourChange(listener) {
 }
 
 function mixed(from, to, share) {
-  const parts = [1, 3, 5].map((place) => {
-    const [low, high] = [from, to].map((colour) => parseInt(colour.slice(place, place + 2), 16));
+  const parts = [1, 3, 5].map((offset) => {
+    const [low, high] = [from, to].map((colour) => parseInt(colour.slice(offset, offset + 2), 16));
     return Math.round(low + share * (high - low));
   });
   return `rgb(${parts.join(" ")})`;

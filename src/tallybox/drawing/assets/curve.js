@@ -1,4 +1,4 @@
-// A function from [0, 1] to [0, 1] as a line; where asked, its knots can be dragged or moved with the arrow keys.
+// A function from [0, 1] to [0, 1] as a line; with `onBend`, its knots can be dragged or moved with the arrow keys.
 import { element, svgElement } from "./element.js";
 import { short } from "./format.js";
 
@@ -29,34 +29,34 @@ export function createCurve({ symbol, name, across = "", onBend = null }) {
   function placeKnots(heights) {
     values = heights;
     const inner = heights.slice(1, -1); // the ends stay at 0 and 1
-    if (knots.childElementCount !== inner.length) knots.replaceChildren(...inner.map((_, place) => knot(place + 1)));
-    inner.forEach((height, place) => {
-      const circle = knots.children[place];
-      circle.setAttribute("cx", left((place + 1) / (heights.length - 1)));
+    if (knots.childElementCount !== inner.length) knots.replaceChildren(...inner.map((_, index) => knot(index + 1)));
+    inner.forEach((height, index) => {
+      const circle = knots.children[index];
+      circle.setAttribute("cx", left((index + 1) / (heights.length - 1)));
       circle.setAttribute("cy", top(height));
       circle.setAttribute("aria-valuenow", height.toFixed(3));
     });
   }
 
-  function knot(place) {
+  function knot(index) {
     const drag = (event) => {
       if (!event.currentTarget.hasPointerCapture(event.pointerId)) return;
       const area = svg.getBoundingClientRect();
       const y = ((event.clientY - area.top) / area.height) * (SIZE + 2 * EDGE + 8);
-      bend(place, 1 - (y - EDGE) / SIZE);
+      bend(index, 1 - (y - EDGE) / SIZE);
     };
     const press = (event) => {
       const by = { ArrowUp: 0.02, ArrowDown: -0.02, PageUp: 0.1, PageDown: -0.1 }[event.key];
       if (by === undefined) return;
       event.preventDefault();
-      bend(place, values[place] + by);
+      bend(index, values[index] + by);
     };
     return svgElement("circle", {
       class: "knot",
       r: 2.7,
       tabindex: 0,
       role: "slider",
-      "aria-label": `${symbol} at ${short(place / (values.length - 1))}`,
+      "aria-label": `${symbol} at ${short(index / (values.length - 1))}`,
       "aria-valuemin": 0,
       "aria-valuemax": 1,
       "aria-orientation": "vertical",
@@ -66,8 +66,8 @@ export function createCurve({ symbol, name, across = "", onBend = null }) {
     });
   }
 
-  function bend(place, height) {
-    onBend(bentKnots(values, place, height));
+  function bend(index, height) {
+    onBend(bentKnots(values, index, height));
   }
 
   return {
@@ -77,13 +77,13 @@ export function createCurve({ symbol, name, across = "", onBend = null }) {
 }
 
 // Move one knot; the others give way as far as they must for the function to keep rising from 0 to 1.
-export function bentKnots(knots, place, height) {
+export function bentKnots(knots, index, height) {
   const moved = Math.min(Math.max(height, 0), 1);
   return knots.map((value, other) => {
     if (other === 0) return 0;
     if (other === knots.length - 1) return 1;
-    if (other === place) return moved;
-    return other < place ? Math.min(value, moved) : Math.max(value, moved);
+    if (other === index) return moved;
+    return other < index ? Math.min(value, moved) : Math.max(value, moved);
   });
 }
 

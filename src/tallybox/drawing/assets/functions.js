@@ -35,7 +35,7 @@ function createPresenceFunctions() {
   const phi = createCurve({ symbol: "φ", name: "what a score is worth when no other box is near", across: "score" });
   const tau = createCurve({ symbol: "τ", name: "how far the other box may stand for this one", across: "other box ahead →" });
   const eta = createSurface({ symbol: "η", name: "how much of a box an overlap takes", across: "1 − score, 0 to 1" });
-  const kappa = createSurface({ symbol: "κ", name: "what a neighbour says: orange against, blue for", across: "its score, 0 to 1", signed: true });
+  const kappa = createSurface({ symbol: "κ", name: "evidence of a neighbour: orange against, blue for", across: "its score, 0 to 1", signed: true });
   return {
     element: element("div", { class: "curves" }, phi.element, tau.element, eta.element, kappa.element),
     update(functions) {

@@ -64,17 +64,17 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
 
   function choose(event) {
     if (!matrix.length) return;
-    const place = canvas.getBoundingClientRect();
+    const area = canvas.getBoundingClientRect();
     const at = (offset, size) => Math.min(Math.max(Math.floor((offset / size) * matrix.length), 0), matrix.length - 1);
-    pointing.at(boxes[at(event.clientY - place.top, place.height)], boxes[at(event.clientX - place.left, place.width)]);
+    pointing.at(boxes[at(event.clientY - area.top, area.height)], boxes[at(event.clientX - area.left, area.width)]);
   }
 
   function step(event) {
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     if (!(event.key in moves) || !matrix.length) return;
     event.preventDefault();
-    const [row, column] = pair().map((place, axis) => {
-      const moved = place < 0 ? 0 : place + moves[event.key][axis];
+    const [row, column] = pair().map((index, axis) => {
+      const moved = index < 0 ? 0 : index + moves[event.key][axis];
       return Math.min(Math.max(moved, 0), matrix.length - 1);
     });
     pointing.at(boxes[row], boxes[column]);

@@ -6,7 +6,7 @@ export function createPointing() {
   return {
     boxes: () => boxes,
     at(...pointed) {
-      if (pointed.length === boxes.length && pointed.every((box, place) => box === boxes[place])) return;
+      if (pointed.length === boxes.length && pointed.every((box, index) => box === boxes[index])) return;
       boxes = pointed;
       for (const listener of listeners) listener(boxes);
     },

@@ -52,14 +52,14 @@ export function createScene(image, pointing) {
   }
 
   // Where the pointer is, in pixels of the picture.
-  function place(event) {
+  function pointerPosition(event) {
     const area = svg.getBoundingClientRect();
     return [((event.clientX - area.left) / area.width) * size.width, ((event.clientY - area.top) / area.height) * size.height];
   }
 
   // The boxes under the pointer, the smallest first: a large one must not hide those inside it.
   function under(event) {
-    const [x, y] = place(event);
+    const [x, y] = pointerPosition(event);
     const area = ([x1, y1, x2, y2]) => (x2 - x1) * (y2 - y1);
     return shown.boxes
       .map((corners, box) => ({ corners, box }))
@@ -119,7 +119,7 @@ export function createScene(image, pointing) {
   resize(image);
   pointing.listen(point);
   new ResizeObserver(() => drawTags(pointing.boxes())).observe(svg);
-  return { element: svg, update, resize, place, under, frame: (box) => drawn[box]?.frame };
+  return { element: svg, update, resize, pointerPosition, under, frame: (box) => drawn[box]?.frame };
 }
 
 export function sceneLegend() {

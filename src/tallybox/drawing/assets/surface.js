@@ -40,7 +40,7 @@ export function createSurface({ symbol, name, across, signed = false }) {
     if (!table.length) return 0;
     const cells = table.length - 1;
     const [row, column] = [down01 * cells, across01 * cells];
-    const [i, j] = [row, column].map((place) => Math.min(Math.floor(place), cells - 1));
+    const [i, j] = [row, column].map((position) => Math.min(Math.floor(position), cells - 1));
     const [v, u] = [row - i, column - j];
     const upper = table[i][j] * (1 - u) + table[i][j + 1] * u;
     const lower = table[i + 1][j] * (1 - u) + table[i + 1][j + 1] * u;
@@ -48,8 +48,8 @@ export function createSurface({ symbol, name, across, signed = false }) {
   }
 
   canvas.addEventListener("pointermove", (event) => {
-    const place = canvas.getBoundingClientRect();
-    const [x, y] = [(event.clientX - place.left) / place.width, (event.clientY - place.top) / place.height];
+    const area = canvas.getBoundingClientRect();
+    const [x, y] = [(event.clientX - area.left) / area.width, (event.clientY - area.top) / area.height];
     readout.textContent = `overlap ${short(y)}: ${short(at(x, y))}`;
   });
   canvas.addEventListener("pointerleave", () => (readout.textContent = ""));

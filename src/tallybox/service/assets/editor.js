@@ -14,7 +14,7 @@ export function createEditor(scene, { state, change, select, selected }) {
 
   svg.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
-    const from = scene.place(event);
+    const from = scene.pointerPosition(event);
     const { corner } = event.target.dataset;
     const under = scene.under(event);
     if (corner !== undefined) drag = { kind: "resize", box: selected(), corner: Number(corner) };
@@ -36,7 +36,7 @@ export function createEditor(scene, { state, change, select, selected }) {
 
   svg.addEventListener("pointermove", (event) => {
     if (!drag) return;
-    const [x, y] = scene.place(event);
+    const [x, y] = scene.pointerPosition(event);
     if (drag.kind === "move") {
       drag.isMoved = true;
       move(drag.box, drag.original, x - drag.from[0], y - drag.from[1]);
@@ -140,8 +140,8 @@ export function createEditor(scene, { state, change, select, selected }) {
     const corners = [[x1, y1], [x2, y1], [x1, y2], [x2, y2]];
     while (handles.childElementCount < 4) handles.append(svgElement("rect", { class: "handle", "data-corner": handles.childElementCount }));
     corners.forEach(([x, y], number) => {
-      const place = { x: x - (HANDLE * unit) / 2, y: y - (HANDLE * unit) / 2, width: HANDLE * unit, height: HANDLE * unit };
-      for (const [name, value] of Object.entries(place)) handles.children[number].setAttribute(name, value);
+      const square = { x: x - (HANDLE * unit) / 2, y: y - (HANDLE * unit) / 2, width: HANDLE * unit, height: HANDLE * unit };
+      for (const [name, value] of Object.entries(square)) handles.children[number].setAttribute(name, value);
     });
   }
 

@@ -76,17 +76,17 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
 }
 
 function createThresholds(onThresholds) {
-  const sliders = ["IoU", "score"].map((name, place) => {
+  const sliders = ["IoU", "score"].map((name, index) => {
     const output = element("output", { class: "small number" });
-    const slider = element("input", { type: "range", min: 0, max: 1, step: 0.05, id: `nms-${place}`, input: () => onThresholds(sliders.map((one) => Number(one.slider.value))) });
+    const slider = element("input", { type: "range", min: 0, max: 1, step: 0.05, id: `nms-${index}`, input: () => onThresholds(sliders.map((one) => Number(one.slider.value))) });
     return { name, slider, output };
   });
   return {
     element: element("div", { class: "thresholds" }, ...sliders.map(({ name, slider, output }) => element("label", {}, `NMS ${name}`, slider, output))),
     update(nms) {
-      nms.forEach((value, place) => {
-        sliders[place].slider.value = value;
-        sliders[place].output.textContent = short(value);
+      nms.forEach((value, index) => {
+        sliders[index].slider.value = value;
+        sliders[index].output.textContent = short(value);
       });
     },
   };
