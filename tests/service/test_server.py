@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -90,23 +91,45 @@ def test_a_stop_loses_no_request_on_connections_that_are_kept(own_service):
 
 
 LIMITED_SERVICE = """
+import resource
+import sys
+
 from tallybox.service.api import ServiceSettings
 from tallybox.service.limits import Limits
 from tallybox.service.server import serve
 
-settings = ServiceSettings(limits=Limits(header_seconds=1.0, connections=20))
+resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+settings = ServiceSettings(limits=Limits(header_seconds=1.0, connections=int(sys.argv[1])))
 serve(settings, "127.0.0.1", 0, on_start=lambda address: print(address, flush=True))
 """
 
 
-@pytest.fixture
-def limited_service():
-    """A service that allows 20 connections, and a second for a header."""
-    command = [sys.executable, "-c", LIMITED_SERVICE]
+@contextmanager
+def running_with_limits(connections: int):
+    """Run a service that allows so many connections, 200 open files, and a second for a header."""
+    command = [sys.executable, "-c", LIMITED_SERVICE, str(connections)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         host, port = process.stdout.readline().strip().removeprefix("http://").split(":")
         yield process, (host, int(port))
         process.kill()
+
+
+@pytest.fixture
+def limited_service():
+    with running_with_limits(connections=20) as running:
+        yield running
+
+
+def test_more_connections_than_open_files_log_nothing():
+    with running_with_limits(connections=2000) as (process, address):
+        opened = [socket.create_connection(address, timeout=10) for _ in range(400)]
+        for connection in opened:
+            while connection.recv(4096):
+                pass
+            connection.close()
+        assert httpx.get(f"http://127.0.0.1:{address[1]}/healthz").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=30) == ("", "")
 
 
 @pytest.mark.parametrize("start", [b"", b"GET /healthz HTTP/1.1\r\nhost: 127"], ids=["nothing", "half a header"])

@@ -16,7 +16,8 @@ from tallybox.service.guard import Guard
 
 BACKLOG = 2048  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30
-OTHER_FILES = 64  # that the process has open besides connections
+ACCEPTED_AT_ONCE = 32  # by asyncio, before the first of them can be refused
+OTHER_FILES = 64 + 2 * ACCEPTED_AT_ONCE  # that the process may have open besides its connections
 
 
 def serve(settings: ServiceSettings, host: str, port: int, *, on_start: Callable[[str], None]) -> None:
@@ -42,6 +43,7 @@ def serve(settings: ServiceSettings, host: str, port: int, *, on_start: Callable
     config = uvicorn.Config(
         guard,
         http=Protocol,
+        backlog=ACCEPTED_AT_ONCE,
         ws="none",
         log_level="error",  # a line for each malformed request would let anybody fill the disk
         access_log=False,
@@ -64,6 +66,8 @@ class GuardedServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and announce it."""
         await super().startup(sockets=sockets)
+        for listening in sockets or ():
+            listening.listen(BACKLOG)  # asyncio takes one number for the queue and for how many it accepts at once
         if not self.should_exit:
             self._on_start()
 
