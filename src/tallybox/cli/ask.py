@@ -61,10 +61,11 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
 
 
 def _write_page(page: Path, asked: Asked, photo: Photo, counter: Counter | PresenceCounter) -> None:
-    from tallybox.explorer.asked import asked_page
+    from tallybox.drawing.vqa_answer import answer_page
     from tallybox.files import write_text
+    from tallybox.report.page import report_page
 
-    write_text(page, asked_page(asked, photo, counter))
+    write_text(page, report_page(answer_page(asked, photo, counter)))
 
 
 def _print(console: Console, asked: Asked) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from tallybox.cli.demo_photos import show_photos
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
-from tallybox.scenes import CatProposals, cats
+from tallybox.drawing.scenes import CatProposals, cats
 
 SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every terminal shows them
 

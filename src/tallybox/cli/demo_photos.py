@@ -64,15 +64,16 @@ def _photo_counter() -> PhotoCounter:
 
 
 def _write_page(counter: PhotoCounter, path: Path, image: Detections, folder: Path) -> Path:
-    from tallybox.explorer.explanation import explained_by_estimator, explanation_page
-    from tallybox.explorer.photo_data import photo_href
+    from tallybox.drawing.page_data import estimator_countings, image_page
     from tallybox.files import write_text
     from tallybox.photos.images import read_photo
+    from tallybox.report.page import report_page
 
     page = folder / f"{path.stem}.html"
     how = "counted with the estimator that ships with tallybox"
-    countings = explained_by_estimator(counter.estimator, image, None)
-    write_text(page, explanation_page(f"How many in {path.name}?", how, image, countings, photo_href(read_photo(path))))
+    countings = estimator_countings(counter.estimator, image, None)
+    data = image_page(f"How many in {path.name}?", how, image, countings, read_photo(path))
+    write_text(page, report_page(data))
     return page
 
 

@@ -25,9 +25,13 @@ def merged_into(explanation: CountExplanation) -> NDArray[np.int64]:
     Numbers are places in ``explanation.indices``. A counted box stands for itself; -1 is a faint leftover. As many
     boxes are counted as the prediction says, or fewer where the detector shows fewer: some were overlooked then.
     """
-    presence = explanation.presence.astype(np.float64)
-    suppression = standing_for(explanation)
-    counted = _counted(presence, suppression, explanation.prediction.count)
+    return merge_boxes(explanation.presence, standing_for(explanation), explanation.prediction.count)
+
+
+def merge_boxes(presence: NDArray[np.float32], suppression: Floats, count: int) -> NDArray[np.int64]:
+    """Do the same for boxes with ``presence [N]`` and ``suppression [N, N]``, of which ``count`` are counted."""
+    present: Floats = presence.astype(np.float64)
+    counted = _counted(present, suppression, count)
     merged = np.full(len(presence), -1, np.int64)
     if len(counted):
         strength = suppression[:, counted]  # [N, counted]
@@ -41,11 +45,14 @@ def standing_for(explanation: CountExplanation) -> Floats:
     number = len(explanation.indices)
     total = np.zeros((number, number))
     for trace in explanation.traces:
-        total += _of_trace(trace, number) / len(explanation.traces)
+        total += suppression_of(trace, number) / len(explanation.traces)
     return total
 
 
-def _of_trace(trace: PresenceTrace | CountTrace, number: int) -> Floats:
+def suppression_of(trace: PresenceTrace | CountTrace, number: int) -> Floats:
+    """Return how much box j stands for box i in a trace of ``number`` boxes, ``[N, N]``, the mean of all heads."""
+    if number == 0:
+        return np.zeros((0, 0))
     if isinstance(trace, PresenceTrace):
         mean: Floats = trace.suppression.reshape(-1, *trace.suppression.shape[-2:]).mean(0).double().numpy()
         return mean[:number, :number]

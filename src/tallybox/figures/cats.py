@@ -10,8 +10,8 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from tallybox.counter.module import Counter
+from tallybox.drawing.scenes import CatProposals, cats
 from tallybox.figures.canvas import BLUE, GREEN, ORANGE, PURPLE, picture
-from tallybox.scenes import CatProposals, cats
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
