@@ -18,7 +18,7 @@ from calibration import calibration_error
 from numpy.typing import NDArray
 from written_questions import WRITTEN_FROM
 
-from tallybox.asking import SHIPPED_MODEL
+from tallybox.ask import SHIPPED_MODEL
 from tallybox.vqa.batches import load_examples
 from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.data.prepare import PHOTOS

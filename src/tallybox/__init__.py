@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tallybox import compat
     from tallybox.activation import PiecewiseLinear, piecewise_linear
-    from tallybox.asking import Answerer
+    from tallybox.ask import Answerer
     from tallybox.boxes import box_iou, box_xywh_to_xyxy
     from tallybox.checks import check_values
     from tallybox.counter.dispatch import BackendWarning
@@ -71,7 +71,7 @@ __all__ = [
 # Modules are imported when a name of theirs is first used, so that `tallybox --help` does not import torch.
 _MODULES = {
     "tallybox.activation": ("PiecewiseLinear", "piecewise_linear"),
-    "tallybox.asking": ("Answerer",),
+    "tallybox.ask": ("Answerer",),
     "tallybox.boxes": ("box_iou", "box_xywh_to_xyxy"),
     "tallybox.checks": ("check_values",),
     "tallybox.counter.dispatch": ("BackendWarning",),

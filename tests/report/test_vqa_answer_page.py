@@ -7,7 +7,7 @@ from tallybox import Counter, PresenceCounter
 from tallybox.drawing.vqa_answer import answer_counting, answer_page, region_labels
 from tallybox.report.page import report_page
 from tests.report.test_page import HOSTILE
-from tests.support.asking import buses, riders, shipped_answerer
+from tests.support.ask import buses, riders, shipped_answerer
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tallybox.counter.module import Counter
 from tallybox.detections.baselines import Thresholds
 from tallybox.drawing.steps import Step, component_steps
 from tallybox.drawing.traces import HeadTrace, head_trace
-from tallybox.estimator.merging import merge_boxes, suppression_of
+from tallybox.estimator.explanation import merge_boxes, suppression_of
 from tallybox.presence.module import PresenceCounter
 
 # NMS + threshold where nobody tuned it.

@@ -18,7 +18,7 @@ from tallybox.drawing.steps import component_steps, prediction_step
 from tallybox.drawing.traces import ComponentName, HeadTrace, head_trace
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator, CountExplanation
-from tallybox.estimator.merging import merged_into
+from tallybox.estimator.explanation import merged_into
 from tallybox.presence.module import PresenceCounter
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallybox.asking.answering import Asked
-from tallybox.asking.reading import quoted
+from tallybox.ask.answering import PhotoAnswer
+from tallybox.ask.question import quoted
 from tallybox.counter.module import Counter
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.drawing.counting import Counting, count_with_component
@@ -16,7 +16,7 @@ from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 
 
-def answer_page(answer: Asked, photo: Photo, counter: Counter | PresenceCounter) -> dict[str, Any]:
+def answer_page(answer: PhotoAnswer, photo: Photo, counter: Counter | PresenceCounter) -> dict[str, Any]:
     """Return the data of the report on an answer; ``counter`` is the model's layer on its first attention map."""
     width, height = photo.size_wh
     return {
@@ -27,7 +27,7 @@ def answer_page(answer: Asked, photo: Photo, counter: Counter | PresenceCounter)
     }
 
 
-def answer_counting(answer: Asked, counter: Counter | PresenceCounter) -> PageCounting:
+def answer_counting(answer: PhotoAnswer, counter: Counter | PresenceCounter) -> PageCounting:
     """Return how the first attention map was counted, with the answers."""
     counting = count_with_component(answer.regions.boxes_xyxy, answer.relevance.numpy(), counter)
     labels = region_labels(answer.regions)
@@ -53,7 +53,7 @@ def region_labels(regions: RegionFeatures) -> list[str]:
     return [names[category] for category in regions.scores.argmax(1)]
 
 
-def _question_step(answer: Asked) -> Step:
+def _question_step(answer: PhotoAnswer) -> Step:
     if not answer.unknown_words:
         return Step("The question is read", "Every word of it is known to the model.")
     words = ", ".join(quoted(word) for word in answer.unknown_words)
@@ -73,7 +73,7 @@ def _attention_step(counting: Counting, labels: list[str]) -> Step:
     )
 
 
-def _answer_step(answer: Asked) -> Step:
+def _answer_step(answer: PhotoAnswer) -> Step:
     others = " or ".join(f"{other} ({100 * probability:.0f} %)" for other, probability in answer.others[:2])
     return Step(
         f"The answer: {answer.answer}",
