@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tallybox.counter.module import Counter
     from tallybox.counter.trace import CountTrace
     from tallybox.detections.container import Detections
-    from tallybox.detections.readers import read_counts, read_detections
     from tallybox.detections.labels import TrueCounts
+    from tallybox.detections.readers import read_counts, read_detections
     from tallybox.errors import BackendError, InputError, InputTypeError, TallyboxError
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.estimator.evaluation import evaluate

@@ -76,5 +76,3 @@ def check_batch(detector: PicoDet, photos: Sequence[Photo]) -> None:
                 f"a photo alone must give the scores that it gives among others before that is timed, but {photo.name} "
                 "does not"
             )
-
-

@@ -17,8 +17,8 @@ from tallybox.drawing.counting import Counting, count_with_baselines, count_with
 from tallybox.drawing.steps import component_steps, prediction_step
 from tallybox.drawing.traces import ComponentName, HeadTrace, head_trace
 from tallybox.errors import InputError
-from tallybox.estimator.estimator import CountEstimator, CountExplanation
-from tallybox.estimator.explanation import merged_into
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.explanation import CountExplanation, merged_into
 from tallybox.presence.module import PresenceCounter
 
 if TYPE_CHECKING:
