@@ -9,64 +9,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tallybox import compat
-    from tallybox.activation import PiecewiseLinear, piecewise_linear
-    from tallybox.ask import Answerer
-    from tallybox.boxes import box_iou, box_xywh_to_xyxy
-    from tallybox.checks import check_values
-    from tallybox.counter.dispatch import BackendWarning
-    from tallybox.counter.functional import count_features
-    from tallybox.counter.module import Counter
-    from tallybox.counter.trace import CountTrace
-    from tallybox.detections.container import Detections
-    from tallybox.detections.labels import TrueCounts
-    from tallybox.detections.readers import read_counts, read_detections
-    from tallybox.errors import BackendError, InputError, InputTypeError, TallyboxError
-    from tallybox.estimator.estimator import CountEstimator
-    from tallybox.estimator.evaluation import evaluate
-    from tallybox.estimator.prediction import CountPrediction
-    from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
-    from tallybox.photos.counter import PhotoCounter
-    from tallybox.presence.functional import presence_features
-    from tallybox.presence.module import PresenceCounter
-    from tallybox.presence.trace import PresenceTrace
-    from tallybox.presence.weights import PresenceWeights
+    from tallybox import compat as compat
+    from tallybox.activation import PiecewiseLinear as PiecewiseLinear
+    from tallybox.activation import piecewise_linear as piecewise_linear
+    from tallybox.ask import Answerer as Answerer
+    from tallybox.boxes import box_iou as box_iou
+    from tallybox.boxes import box_xywh_to_xyxy as box_xywh_to_xyxy
+    from tallybox.checks import check_values as check_values
+    from tallybox.counter.dispatch import BackendWarning as BackendWarning
+    from tallybox.counter.functional import count_features as count_features
+    from tallybox.counter.module import Counter as Counter
+    from tallybox.counter.trace import CountTrace as CountTrace
+    from tallybox.detections.container import Detections as Detections
+    from tallybox.detections.readers import read_counts as read_counts
+    from tallybox.detections.readers import read_detections as read_detections
+    from tallybox.detections.labels import TrueCounts as TrueCounts
+    from tallybox.errors import BackendError as BackendError
+    from tallybox.errors import InputError as InputError
+    from tallybox.errors import InputTypeError as InputTypeError
+    from tallybox.errors import TallyboxError as TallyboxError
+    from tallybox.estimator.estimator import CountEstimator as CountEstimator
+    from tallybox.estimator.evaluation import evaluate as evaluate
+    from tallybox.estimator.prediction import CountPrediction as CountPrediction
+    from tallybox.photos import Photo as Photo
+    from tallybox.photos import PicoDet as PicoDet
+    from tallybox.photos import read_photo as read_photo
+    from tallybox.photos import sample_photos as sample_photos
+    from tallybox.photos.counter import PhotoCounter as PhotoCounter
+    from tallybox.presence.functional import presence_features as presence_features
+    from tallybox.presence.module import PresenceCounter as PresenceCounter
+    from tallybox.presence.trace import PresenceTrace as PresenceTrace
+    from tallybox.presence.weights import PresenceWeights as PresenceWeights
 
 __version__ = "0.2.0.dev0"
-
-__all__ = [
-    "Answerer",
-    "BackendError",
-    "BackendWarning",
-    "CountEstimator",
-    "CountPrediction",
-    "CountTrace",
-    "Counter",
-    "Detections",
-    "InputError",
-    "InputTypeError",
-    "Photo",
-    "PhotoCounter",
-    "PicoDet",
-    "PiecewiseLinear",
-    "PresenceCounter",
-    "PresenceTrace",
-    "PresenceWeights",
-    "TallyboxError",
-    "TrueCounts",
-    "box_iou",
-    "box_xywh_to_xyxy",
-    "check_values",
-    "compat",
-    "count_features",
-    "evaluate",
-    "piecewise_linear",
-    "presence_features",
-    "read_counts",
-    "read_detections",
-    "read_photo",
-    "sample_photos",
-]
 
 # Modules are imported when a name of theirs is first used, so that `tallybox --help` does not import torch.
 _MODULES = {
@@ -93,6 +68,7 @@ _MODULES = {
     "tallybox.presence.weights": ("PresenceWeights",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted([*_MODULE_OF, "compat"])
 
 
 def __getattr__(name: str) -> Any:

@@ -51,7 +51,7 @@ def test_json_has_the_machine_and_a_row_for_each_case(tmp_path, measured):
 
 def test_without_json_a_table_is_printed():
     result = run("toy", "--device", "cpu")
-    for text in ("a case", "2.000", "5.00", "2.5", "3 MiB", "unknown"):
+    for text in ("a case", "2.000", "5.00", "2.5", "3.1 MB", "unknown"):
         assert text in result.stdout
 
 

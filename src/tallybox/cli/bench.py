@@ -11,6 +11,7 @@ from typing import Any
 import click
 import torch
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 
 from tallybox.bench.measure import Row, report
@@ -132,11 +133,4 @@ def serve(device: torch.device, seconds: float) -> Iterator[Row]:
 
 def format_bytes(number: int | None) -> str:
     """Write a number of bytes in the unit a person would use."""
-    if number is None:
-        return "unknown"
-    size = float(number)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:.3g} GiB"
+    return "unknown" if number is None else decimal(number)

@@ -42,31 +42,17 @@ def draw_cats(path: Path) -> None:
 
 def draw_proposals(axes: Axes, proposals: CatProposals) -> None:
     """Draw the boxes; an exact duplicate is drawn slightly larger, so that both lines are seen."""
-    seen: list[list[float]] = []
-    for number, (box, colour) in enumerate(zip(proposals.boxes.tolist(), COLOURS, strict=True)):
-        grow = 0.8 * seen.count(box)
-        seen.append(box)
+    boxes = proposals.boxes.tolist()
+    for number, (box, colour) in enumerate(zip(boxes, COLOURS, strict=True)):
         x1, y1, x2, y2 = box
-        axes.add_patch(
-            Rectangle(
-                (x1 - grow, y1 - grow),
-                x2 - x1 + 2 * grow,
-                y2 - y1 + 2 * grow,
-                fill=False,
-                edgecolor=colour,
-                linewidth=2.5,
-                linestyle="--" if grow else "-",
-            )
-        )
-        axes.text(
-            (x1 + x2) / 2,
-            (y1 + y2) / 2 + (2.2 if grow else -2.2 if proposals.boxes.tolist().count(box) > 1 else 0),
-            f"{number + 1} {proposals.labels[number]}",
-            color=colour,
-            ha="center",
-            va="center",
-            fontweight="bold",
-        )
+        grow = 0.8 * boxes[:number].count(box)
+        width, height, style = x2 - x1 + 2 * grow, y2 - y1 + 2 * grow, "--" if grow else "-"
+        frame = Rectangle((x1 - grow, y1 - grow), width, height, fill=False, ec=colour, lw=2.5, ls=style)
+        axes.add_patch(frame)
+        below = 2.2 if grow else -2.2 if boxes.count(box) > 1 else 0  # labels of duplicates stand one above the other
+        label = f"{number + 1} {proposals.labels[number]}"
+        x, y = (x1 + x2) / 2, (y1 + y2) / 2 + below
+        axes.text(x, y, label, color=colour, ha="center", va="center", fontweight="bold")
     axes.set(xlim=(0, proposals.size_wh[0]), ylim=(proposals.size_wh[1], 0), xticks=[], yticks=[], aspect="equal")
     axes.set_title("four proposals, three cats, one found twice")
     axes.spines[:].set_visible(True)
