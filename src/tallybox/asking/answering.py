@@ -116,7 +116,7 @@ class Answerer:
             lengths=torch.tensor([len(read.places)]),
         )
         with torch.inference_mode():
-            logits, glimpses = self.model.answer(batch)
+            logits, glimpses = self.model(batch)
             probabilities, places = (
                 (logits[0] / self.temperature).softmax(-1).topk(min(1 + RUNNERS_UP, logits.shape[1]))
             )
