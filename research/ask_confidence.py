@@ -47,7 +47,7 @@ def main() -> None:
     examples = load_examples(questions, store, torch.device("cpu"), torch.float32, length)
     rows = np.array_split(np.arange(len(records)), -(-len(records) // 512))
     with torch.inference_mode():
-        logits = torch.cat([model(labelled.batch) for labelled in examples.batches(rows)])
+        logits = torch.cat([model(labelled.batch)[0] for labelled in examples.batches(rows)])
     best = (logits / checkpoint.temperature).softmax(-1).max(-1)
     probable = best.values.numpy()
     answers = [checkpoint.answers[index] for index in best.indices]

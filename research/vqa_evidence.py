@@ -191,7 +191,7 @@ def examples(
             one = ResidentExamples(scored.questions.at(np.array([index])), data.store, device, torch.float32, length)
             batch = next(one.batches([np.array([0])])).batch
             with torch.no_grad():
-                log_odds = model.count.log_odds(model.answer(batch)[1])
+                log_odds = model.count.log_odds(model(batch)[1])
                 shown["trace"] = traced(model.count.counter, log_odds, batch.boxes, batch.mask)
         yield shown
 
@@ -219,7 +219,7 @@ def write_logits(
     rows = np.array_split(np.arange(len(scored.records)), -(-len(scored.records) // BATCH_QUESTIONS))
     model.eval()
     with torch.inference_mode():
-        logits = torch.cat([model(labelled.batch).float().cpu() for labelled in examples.batches(rows)])
+        logits = torch.cat([model(labelled.batch)[0].float().cpu() for labelled in examples.batches(rows)])
     np.savez(path, logits=logits.numpy(), question_ids=scored.questions.question_ids, answers=scored.questions.answers)
 
 

@@ -73,7 +73,7 @@ def test_supervision_reaches_the_first_glimpse_and_nothing_behind_it():
     assert grads["question.gru.weight_ih_l0"].abs().max() > 0
     assert not grads["classifier.to_answers.weight"].any()
     plain = small_model("baseline", dropout=0.0)
-    loss = 3 * attention_loss(plain.answer(batch)[1][..., 0], relevance)
+    loss = 3 * attention_loss(plain(batch)[1][..., 0], relevance)
     assert trainer.pop_totals()[0] == pytest.approx(loss.item(), rel=1e-6)
 
 
@@ -98,7 +98,7 @@ def test_steps_are_those_of_plain_adam_with_a_falling_rate_and_twice_the_rate_fo
         for group, factor in zip(optimiser.param_groups, (1, 2), strict=True):
             group["lr"] = 0.01 * factor * 0.5 ** (step / 3)
         optimiser.zero_grad()
-        soft_cross_entropy(plain(given.batch), given.answers).backward()
+        soft_cross_entropy(plain(given.batch)[0], given.answers).backward()
         optimiser.step()
         trainer.step(given)
     for (name, value), expected in zip(trainer.model.named_parameters(), plain.parameters(), strict=True):
@@ -109,7 +109,7 @@ def test_totals_are_sums_until_they_are_taken():
     trainer = VqaTrainer(small_model("baseline", dropout=0.0), TrainingConfig(batch=8, precision="float64"), CPU)
     given = labelled()
     trainer.model.train()
-    first = soft_cross_entropy(trainer.model(given.batch), given.answers).item()
+    first = soft_cross_entropy(trainer.model(given.batch)[0], given.answers).item()
     trainer.step(given)
     assert trainer.pop_totals()[0] == pytest.approx(first, rel=1e-5)
     assert trainer.pop_totals() == (0, 0)

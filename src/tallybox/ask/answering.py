@@ -115,7 +115,7 @@ class Answerer:
             lengths=torch.tensor([len(encoded.indices)]),
         )
         with torch.inference_mode():
-            logits, glimpses = self.model.answer(batch)
+            logits, glimpses = self.model(batch)
             probabilities, best = (logits[0] / self.temperature).softmax(-1).topk(min(1 + RUNNERS_UP, logits.shape[1]))
         answers = zip((self.vocabulary.answers[index] for index in best), probabilities.tolist(), strict=True)
         count = self.model.count

@@ -54,7 +54,7 @@ def counting_examples(
     examples = StreamedExamples(questions, store, torch.device("cpu"), torch.float32, length)
     batch = next(examples.batches([rows])).batch
     with torch.no_grad():
-        logits, glimpses = model.answer(batch)
+        logits, glimpses = model(batch)
         trace = model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask).to_dict()
     found = []
     for index, row in enumerate(rows):

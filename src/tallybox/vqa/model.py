@@ -41,13 +41,14 @@ class DataSizes:
 
 
 class VqaModel(nn.Module):
-    """From a batch to logits of answers ``[B, K]``.
+    """From a batch to the logits of answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``.
 
     >>> model = VqaModel(ModelConfig(question=8, attention=8, classifier=8), DataSizes(20, 5, 3, 7))
     >>> mask = torch.ones(2, 7, dtype=torch.bool)
     >>> words, lengths = torch.tensor([[4, 9, 1], [2, 0, 0]]), torch.tensor([3, 1])
-    >>> model(Batch(torch.rand(2, 7, 3), torch.rand(2, 7, 4).sort(-1).values, mask, words, lengths)).shape
-    torch.Size([2, 5])
+    >>> batch = Batch(torch.rand(2, 7, 3), torch.rand(2, 7, 4).sort(-1).values, mask, words, lengths)
+    >>> [output.shape for output in model(batch)]
+    [torch.Size([2, 5]), torch.Size([2, 7, 2])]
     """
 
     def __init__(self, config: ModelConfig, sizes: DataSizes) -> None:
@@ -60,11 +61,7 @@ class VqaModel(nn.Module):
         self.classifier = Classifier(config, sizes, None if self.count is None else self.count.features)
         self.apply(initialise)
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Return the logits of the answers, ``[B, K]``."""
-        return self.answer(batch)[0]
-
-    def answer(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the logits of the answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``."""
         question = self.question(batch.words, batch.lengths)
         glimpses = self.attention(batch.features, question)

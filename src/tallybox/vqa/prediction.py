@@ -72,7 +72,7 @@ def predict(
     indices: list[int] = []
     with torch.inference_mode(), autocast(dtype, device):
         for labelled in examples.batches(order):
-            indices += model(labelled.batch).argmax(-1).tolist()
+            indices += model(labelled.batch)[0].argmax(-1).tolist()
             on_progress(len(indices), len(questions))
     return {int(key): checkpoint.answers[index] for key, index in zip(questions.question_ids, indices, strict=True)}
 

@@ -12,7 +12,7 @@ from tallybox.distributed import current_processes, mean_over_processes
 from tallybox.errors import InputError
 from tallybox.vqa.batches import LabelledBatch, ResidentExamples, Rows
 from tallybox.vqa.configuration import Precision, TrainingConfig
-from tallybox.vqa.model import Batch, VqaModel, at_least_float32
+from tallybox.vqa.model import VqaModel, at_least_float32
 
 PEOPLE = 10  # answers per question
 GRAPH_WORDS = 4  # questions are padded to multiples of this, so that a few graphs serve all
@@ -61,17 +61,6 @@ def autocast(dtype: torch.dtype, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16, cache_enabled=False)
 
 
-class _LogitsAndGlimpses(nn.Module):
-    """`VqaModel.answer` as the forward pass of a module, which data parallel training needs."""
-
-    def __init__(self, model: VqaModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        return self.model.answer(batch)
-
-
 class VqaTrainer:
     """A model and its optimiser. All tensors that training changes exist from the start and stay in place."""
 
@@ -97,7 +86,7 @@ class VqaTrainer:
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
         self.totals = torch.zeros(2, device=device)  # loss and accuracy, summed since the last `pop_totals`
-        self.forward: nn.Module = _LogitsAndGlimpses(self.model)
+        self.forward: nn.Module = self.model
         if current_processes().number > 1:
             self.forward = nn.parallel.DistributedDataParallel(self.forward, device_ids=[device] if on_gpu else None)
 
