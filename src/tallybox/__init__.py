@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tallybox.counter.module import Counter as Counter
     from tallybox.counter.trace import CountTrace as CountTrace
     from tallybox.detections.container import Detections as Detections
+    from tallybox.detections.labels import TrueCounts as TrueCounts
     from tallybox.detections.readers import read_counts as read_counts
     from tallybox.detections.readers import read_detections as read_detections
-    from tallybox.detections.labels import TrueCounts as TrueCounts
     from tallybox.errors import BackendError as BackendError
     from tallybox.errors import InputError as InputError
     from tallybox.errors import InputTypeError as InputTypeError

@@ -22,7 +22,7 @@ from tallybox.report.page import embedded_json, report_page
 HOSTILE = "</script><script>alert(1)</script><img src=https://example.org/x onerror=alert(2)> {{data}} & \u2028"
 
 
-def page_data(name: str = "cat") -> dict:
+def cats_page(name: str = "cat") -> dict:
     counting = page_counting(name, count_with_component(cats().boxes.numpy(), np.ones(4, np.float32), Counter(4)))
     image = {"width": 72, "height": 22, "href": None}
     return {"title": f"How many {name}?", "source": name, "image": image, "countings": [counting]}
@@ -51,7 +51,7 @@ class Elements(HTMLParser):
 
 
 def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else():
-    elements = Elements(report_page(page_data()))
+    elements = Elements(report_page(cats_page()))
     policy = next(found["content"] for tag, found in elements.found if tag == "meta" and "http-equiv" in found)
     script, style = elements.inside["script"][1], elements.inside["style"][0]
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
@@ -62,15 +62,15 @@ def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else():
 
 
 def test_hostile_names_stay_text():
-    text = report_page(page_data(HOSTILE))
+    text = report_page(cats_page(HOSTILE))
     elements = Elements(text)
-    expected = [tag for tag, _ in Elements(report_page(page_data())).found]
+    expected = [tag for tag, _ in Elements(report_page(cats_page())).found]
     assert [tag for tag, _ in elements.found] == expected
     assert json.loads(elements.inside["script"][0])["countings"][0]["name"] == HOSTILE
 
 
 def test_nothing_refers_to_another_place():
-    text = report_page(page_data())
+    text = report_page(cats_page())
     assert not re.search(r"(src|href|action)=[\"']?(https?:)?//", text)
     assert [url for url in re.findall(r"https?://[^\s\"'`]+", text) if "w3.org" not in url] == []
 
@@ -81,7 +81,7 @@ def test_data_that_is_not_a_number_is_refused():
 
 
 def test_the_same_data_give_the_same_page():
-    assert report_page(page_data()) == report_page(page_data())
+    assert report_page(cats_page()) == report_page(cats_page())
 
 
 def test_the_report_needs_no_torch():

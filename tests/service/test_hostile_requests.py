@@ -266,6 +266,14 @@ def test_a_token_is_asked_for(given, status):
     assert send("GET", "/v1/weights", app=app).status_code == 401
 
 
+def test_the_description_says_where_a_token_is_needed():
+    for token, described in ((None, set()), ("secret", {"/v1/count", "/v1/count/photo", "/v1/explain", "/v1/weights"})):
+        app = create_app(ServiceSettings(small_estimator(), token=token))
+        paths = send("GET", "/openapi.json", app=app).json()["paths"]
+        guarded = {path for path, operations in paths.items() if "security" in next(iter(operations.values()))}
+        assert guarded - {"/v1/scenes", "/v1/scenes/toy"} == described
+
+
 def test_random_bytes_never_break_it():
     random = np.random.default_rng(0)
     for kind in ("application/json", "image/png", "image/jpeg"):

@@ -66,7 +66,7 @@ def _photo_counter() -> PhotoCounter:
 
 
 def _write_page(counter: PhotoCounter, path: Path, image: Detections, folder: Path) -> Path:
-    from tallybox.drawing.page_data import estimator_countings, image_page
+    from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data
     from tallybox.files import write_text
     from tallybox.photos.images import read_photo
     from tallybox.report.page import report_page
@@ -74,6 +74,6 @@ def _write_page(counter: PhotoCounter, path: Path, image: Detections, folder: Pa
     page = folder / f"{path.stem}.html"
     how = "counted with the estimator that ships with tallybox"
     countings = estimator_countings(counter.estimator, image, None)
-    data = image_page(f"How many in {path.name}?", how, image, countings, read_photo(path))
+    data = page_data(f"How many in {path.name}?", how, canvas_size(image), countings, read_photo(path))
     write_text(page, report_page(data))
     return page

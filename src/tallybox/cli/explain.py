@@ -45,7 +45,7 @@ def explain(
     """
     from tallybox.detections.category_names import check_same_names
     from tallybox.detections.readers import stored_category_names
-    from tallybox.drawing.page_data import estimator_countings, image_page, untrained_countings
+    from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data, untrained_countings
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.files import write_text
     from tallybox.photos.shipped import shipped_estimator
@@ -75,7 +75,7 @@ def explain(
         check_same_names(estimator.fitted.categories, stored, "PicoDet" if is_photo else str(path))
         countings = estimator_countings(estimator, image, list(categories) or None)
         how = "counted with the estimator that ships with tallybox" if file is None else f"counted with {file.name}"
-    write_text(out, report_page(image_page(f"How many in {shown}?", how, image, countings, photo)))
+    write_text(out, report_page(page_data(f"How many in {shown}?", how, canvas_size(image), countings, photo)))
     counts = ", ".join(f"{counting['count']:g} {counting['name']}" for counting in countings)
     click.echo(f"{out}: {counts}", err=True)
 

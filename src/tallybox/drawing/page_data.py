@@ -37,11 +37,11 @@ MAX_SIDE = 1280
 JPEG_QUALITY = 82
 
 
-def image_page(
-    title: str, source: str, image: Detections, countings: Sequence[PageCounting], photo: Photo | None = None
+def page_data(
+    title: str, source: str, size_wh: tuple[int, int], countings: Sequence[PageCounting], photo: Photo | None = None
 ) -> dict[str, Any]:
     """Return the data of a report on an image, without its photo on an empty canvas."""
-    width, height = canvas_size(image)
+    width, height = size_wh
     picture = {"width": width, "height": height, "href": None if photo is None else photo_url(photo)}
     return {"title": title, "source": source, "image": picture, "countings": rounded(list(countings))}
 

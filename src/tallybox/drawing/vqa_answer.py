@@ -9,7 +9,7 @@ from tallybox.ask.question import quoted
 from tallybox.counter.module import Counter
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.drawing.counting import Counting, count_with_component
-from tallybox.drawing.page_data import PageCounting, page_counting, photo_url, rounded
+from tallybox.drawing.page_data import PageCounting, page_counting, page_data
 from tallybox.drawing.steps import Step, number
 from tallybox.photos.features import RegionFeatures
 from tallybox.photos.images import Photo
@@ -18,25 +18,15 @@ from tallybox.presence.module import PresenceCounter
 
 def answer_page(answer: PhotoAnswer, photo: Photo, counter: Counter | PresenceCounter) -> dict[str, Any]:
     """Return the data of the report on an answer; ``counter`` is the model's layer on its first attention map."""
-    width, height = photo.size_wh
-    return {
-        "title": answer.question,
-        "source": "asked about a photo, answered by a trained model of visual question answering",
-        "image": {"width": width, "height": height, "href": photo_url(photo)},
-        "countings": rounded([answer_counting(answer, counter)]),
-    }
+    source = "asked about a photo, answered by a trained model of visual question answering"
+    return page_data(answer.question, source, photo.size_wh, [answer_counting(answer, counter)], photo)
 
 
 def answer_counting(answer: PhotoAnswer, counter: Counter | PresenceCounter) -> PageCounting:
     """Return how the first attention map was counted, with the answers."""
     counting = count_with_component(answer.regions.boxes_xyxy, answer.relevance.numpy(), counter)
     labels = region_labels(answer.regions)
-    steps = [
-        _question_step(answer),
-        _attention_step(counting, labels),
-        *counting.steps[1:],
-        _answer_step(answer),
-    ]
+    steps = [_question_step(answer), _attention_step(counting, labels), *counting.steps[1:], _answer_step(answer)]
     return page_counting(
         answer.question,
         counting,

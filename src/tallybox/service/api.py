@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, TypeVar
 
-from fastapi import Body, Depends, FastAPI, Query, Request
+from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request
 from fastapi.security import HTTPBearer
 from starlette.types import Receive, Scope, Send
 
@@ -97,20 +97,18 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
         responses=problem_responses(400, 401, 403, 408, 413, 429),
-        # Only describes the token; the guard checks it before a body is read.
-        dependencies=[] if settings.token is None else [Depends(HTTPBearer(auto_error=False))],
         separate_input_output_schemas=False,
     )
-    add_problem_handlers(api)
-    add_pages(api)
+    # The dependency only describes the token; the guard checks it before a body is read.
+    v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
 
     def counting_estimator() -> tuple[CountEstimator, Batcher]:
         if estimator is None or batcher is None:
             raise Refused(503, "counting needs an estimator; start the service with --estimator FILE")
         return estimator, batcher
 
-    @api.post(
-        "/v1/count",
+    @v1.post(
+        "/count",
         responses=problem_responses(415, 422, 503),
         response_model_exclude_defaults=True,
         dependencies=[Depends(require_json)],
@@ -123,8 +121,8 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         job = count_job(body, estimator, limits)
         return count_answer(job, await batcher.submit(job))
 
-    @api.post(
-        "/v1/count/photo",
+    @v1.post(
+        "/count/photo",
         responses=problem_responses(415, 422, 503),
         response_model_exclude_defaults=True,
         dependencies=[Depends(require_image)],
@@ -143,7 +141,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         job = CountJob((found[0],), category_ids(category or None, estimator))
         return count_answer(job, await batcher.submit(job), with_detections=detections)
 
-    @api.post("/v1/explain", responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
+    @v1.post("/explain", responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
     async def explain_boxes(body: ExplainRequest) -> Counting:
         """Count boxes with one component, and return every intermediate quantity."""
         if len(body.boxes) > limits.explained_boxes:
@@ -151,17 +149,17 @@ def build_api(settings: ServiceSettings) -> FastAPI:
             raise Refused(413, f"at most {most} boxes are explained at once, but got {len(body.boxes)}")
         return await _run_on(explain_thread, partial(explain, body, sets))
 
-    @api.get("/v1/weights")
+    @v1.get("/weights")
     async def weights() -> dict[str, list[WeightSet]]:
         """List the sets of weights that a component can be explained with, by component."""
         return sets
 
-    @api.get("/v1/scenes")
+    @v1.get("/scenes")
     async def list_scenes() -> list[ExampleScene]:
         """List the example scenes."""
         return scenes
 
-    @api.get("/v1/scenes/toy", responses=problem_responses(422))
+    @v1.get("/scenes/toy", responses=problem_responses(422))
     async def draw_toy_scene(
         side_length: Annotated[float, Query(ge=0, le=1)] = 0.5,
         noise: Annotated[float, Query(ge=0, le=1)] = 0.25,
@@ -180,6 +178,9 @@ def build_api(settings: ServiceSettings) -> FastAPI:
             counts_photos=can_count and settings.detector is not None,
         )
 
+    add_problem_handlers(api)
+    add_pages(api)
+    api.include_router(v1)
     return api
 
 
