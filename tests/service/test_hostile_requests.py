@@ -212,11 +212,10 @@ def test_images_that_are_none_or_too_large_are_refused(broken):
     assert "/tmp" not in said
 
 
-def test_no_detector_and_no_estimator_are_said():
+def test_a_missing_detector_is_named():
     photo = {"content": sample_photos()[0].read_bytes(), "headers": {"content-type": "image/jpeg"}}
     app = create_app(ServiceSettings(small_estimator()))
     assert "tallybox[photos]" in refusal(503, "POST", "/v1/count", app=app, **photo)
-    assert "--estimator" in refusal(503, "POST", "/v1/count", app=create_app(ServiceSettings()), json=images(1))
 
 
 def test_names_from_a_request_come_back_as_they_are():

@@ -94,12 +94,13 @@ LIMITED_SERVICE = """
 import resource
 import sys
 
+from tallybox.photos.shipped import shipped_estimator
 from tallybox.service.api import ServiceSettings
 from tallybox.service.limits import Limits
 from tallybox.service.server import serve
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
-settings = ServiceSettings(limits=Limits(header_seconds=1.0, connections=int(sys.argv[1])))
+settings = ServiceSettings(shipped_estimator(), limits=Limits(header_seconds=1.0, connections=int(sys.argv[1])))
 serve(settings, "127.0.0.1", 0, on_start=lambda address: print(address, flush=True))
 """
 

@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 class ServiceSettings:
     """What a service counts with, and whom it answers."""
 
-    estimator: CountEstimator | None = None
+    estimator: CountEstimator
     detector: Detector | None = None
     limits: Limits = field(default_factory=Limits)
     token: str | None = None
@@ -77,18 +77,16 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     detect_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-detect")
     explain_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-explain")
     sets, scenes = weight_sets(estimator), example_scenes()
-    batcher: Batcher | None = None
-    if estimator is not None:
-        batcher = Batcher(
-            partial(count_jobs, estimator), images_at_once=settings.images_at_once, max_pending=limits.pending
-        )
+    count_all = partial(count_jobs, estimator)
+    batcher = Batcher(count_all, images_at_once=settings.images_at_once, max_pending=limits.pending)
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         explain_thread.submit(warm_up, sets)
         yield
-        for closing in (detect_thread.shutdown, explain_thread.shutdown, *([batcher.close] if batcher else [])):
-            closing()
+        detect_thread.shutdown()
+        explain_thread.shutdown()
+        batcher.close()
 
     api = FastAPI(
         title="tallybox",
@@ -102,21 +100,15 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     # The dependency only describes the token; the guard checks it before a body is read.
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
 
-    def counting_estimator() -> tuple[CountEstimator, Batcher]:
-        if estimator is None or batcher is None:
-            raise Refused(503, "counting needs an estimator; start the service with --estimator FILE")
-        return estimator, batcher
-
     @v1.post(
         "/count",
-        responses=problem_responses(415, 422, 503),
+        responses=problem_responses(415, 422),
         response_model_exclude_defaults=True,
         dependencies=[Depends(require_json)],
     )
     async def count(request: Request, body: CountRequest) -> CountAnswer:
         """Count the objects in detections."""
-        estimator, batcher = counting_estimator()
-        if request.query_params:
+        if request.query_params.keys() & {"category", "detections"}:
             raise Refused(422, "category and detections in the address belong to photos; name categories in the body")
         job = count_job(body, estimator, limits)
         return count_answer(job, await batcher.submit(job))
@@ -133,7 +125,6 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         detections: Annotated[bool, Query(description="Also return what the detector found.")] = False,
     ) -> CountAnswer:
         """Count the objects in a photo."""
-        estimator, batcher = counting_estimator()
         if settings.detector is None:
             raise Refused(503, "photos need the detector; install it with: pip install 'tallybox[photos]'")
         decoded = await _run_on(detect_thread, partial(uploaded_photo, photo, limits))
@@ -171,12 +162,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     @api.get("/healthz")
     async def health() -> Health:
         """Say that the service runs, and what it can count."""
-        can_count = estimator is not None
-        return Health(
-            version=__version__,
-            counts_detections=can_count,
-            counts_photos=can_count and settings.detector is not None,
-        )
+        return Health(version=__version__, counts_photos=settings.detector is not None)
 
     add_problem_handlers(api)
     add_pages(api)

@@ -114,5 +114,5 @@ class Health(BaseModel):
 
     status: Literal["ok"] = "ok"
     version: str
-    counts_detections: bool
+    counts_detections: Literal[True] = True
     counts_photos: bool
