@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from written_questions import WRITTEN_FROM
 
-from tallybox.asking import SHIPPED_MODEL
+from tallybox.ask import SHIPPED_MODEL
 from tallybox.vqa.batches import place_examples
 from tallybox.vqa.calibration import calibration_error
 from tallybox.vqa.checkpoints import load_model

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from tallybox.errors import InputError, TallyboxError
@@ -53,8 +54,27 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
             with suppress(OSError):
                 unfinished.unlink()
             raise
+    except BrokenPipeError:  # of standard output, to which the block writes as well
+        raise
     except OSError as error:
         raise InputError(f"{path} must be a file that can be written, but: {error.strerror or error}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise before hours of work where a file could not be written; missing folders are made.
+
+    >>> check_writable(Path("/proc/counts.txt"))
+    Traceback (most recent call last):
+    tallybox.errors.InputError: /proc/counts.txt must be a file that can be written, but: No such file or directory
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path.parent):
+            pass
+        if path.is_dir():
+            raise InputError(f"{path} must be a file, but it is a folder")
+    except OSError as error:
+        raise InputError(f"{path} must be a file that can be written, but: {error.strerror}") from error
 
 
 def write_text(path: Path, text: str) -> None:

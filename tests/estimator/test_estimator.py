@@ -9,6 +9,7 @@ from tallybox.bench.photos import made_up_photos
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator import training
+from tallybox.estimator.inference import predict_arrays
 from tests.support.estimators import small_estimator
 
 
@@ -33,7 +34,7 @@ def test_it_counts_unseen_photos_better_than_the_nms_it_stores(estimator, unseen
     truth = np.array([pair.true_count for pair in pairs])
     index = np.array([pair.detections.image_id for pair in pairs])
     categories = np.array([pair.category_id for pair in pairs])
-    found = estimator.predict_arrays(photos, index, categories, prior="scored")
+    found = predict_arrays(estimator.fitted, photos, index, categories, prior="scored")
     nms = estimator.fitted.baselines["nms"]["exact"].counts(pairs)
     assert (found.most_probable == truth).mean() > (nms == truth).mean() - 0.02
     assert np.abs(found.counts - truth).mean() < 1

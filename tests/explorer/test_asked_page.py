@@ -6,7 +6,7 @@ import torch
 from tallybox import Counter, PresenceCounter
 from tallybox.explorer.asked import asked_page, counting_of_answer, region_labels
 from tests.explorer.test_report import HOSTILE
-from tests.support.asking import buses, riders, shipped_answerer
+from tests.support.ask import buses, riders, shipped_answerer
 
 
 @pytest.fixture(scope="module")

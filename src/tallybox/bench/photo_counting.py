@@ -16,8 +16,8 @@ from tallybox.errors import TallyboxError
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
-from tallybox.photos.reading import BATCH, detect_each
-from tallybox.photos.samples import sample_photos
+from tallybox.photos.pipeline import BATCH, detect_each
+from tallybox.photos.shipped import sample_photos
 
 PHOTOS = 32
 SIZE_WH = (640, 480)
@@ -35,7 +35,7 @@ def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
         detections = detector.detect(photos)
         stages: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
             "read": (lambda: _read(paths), lambda: _read(paths)),  # in one thread; end to end it runs ahead in several
-            "read and detect": (lambda: _detect(detector, paths, BATCH), lambda: _detect_singly(detector, photos)),
+            "read and detect": (lambda: list(detect_each(paths, detector)), lambda: _detect_singly(detector, photos)),
             "count": (lambda: counter.estimator.predict_many(detections), lambda: _count_singly(counter, detections)),
             "end to end": (lambda: counter.count_many(paths), lambda: [counter.count(path) for path in paths]),
         }
@@ -72,11 +72,6 @@ def check_batch(detector: PicoDet, photos: Sequence[Photo]) -> None:
 def _read(paths: Sequence[Path]) -> None:
     for path in paths:
         read_photo(path)
-
-
-def _detect(detector: PicoDet, paths: Sequence[Path], batch: int) -> None:
-    for _ in detect_each(paths, detector, batch=batch):
-        pass
 
 
 def _detect_singly(detector: PicoDet, photos: Sequence[Photo]) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from tallybox.asking.answering import Asked
+    from tallybox.ask.answering import PhotoAnswer
     from tallybox.counter.module import Counter
     from tallybox.photos.images import Photo
     from tallybox.presence.module import PresenceCounter
@@ -38,8 +38,8 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     """
     messages = Console(stderr=True, highlight=False)
     with messages.status("Looking at the photo"):
-        from tallybox.asking import Answerer
-        from tallybox.asking.reading import named_words
+        from tallybox.ask import Answerer
+        from tallybox.ask.question import named_words
         from tallybox.photos.images import read_photo
 
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
@@ -60,14 +60,14 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         _print(Console(highlight=False), asked)
 
 
-def _write_page(page: Path, asked: Asked, photo: Photo, counter: Counter | PresenceCounter) -> None:
+def _write_page(page: Path, asked: PhotoAnswer, photo: Photo, counter: Counter | PresenceCounter) -> None:
     from tallybox.explorer.asked import asked_page
     from tallybox.files import write_text
 
     write_text(page, asked_page(asked, photo, counter))
 
 
-def _print(console: Console, asked: Asked) -> None:
+def _print(console: Console, asked: PhotoAnswer) -> None:
     """Print the answer, and the others that are not out of the question."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(justify="left", no_wrap=True)

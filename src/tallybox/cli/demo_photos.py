@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from tallybox.cli.count_output import CountedImage, PictureOutput, TextOutput
-from tallybox.errors import InputError, TallyboxError
+from tallybox.cli.count_output import text_output
+from tallybox.errors import TallyboxError
 
 if TYPE_CHECKING:
     from tallybox.detections.container import Detections
@@ -18,26 +18,28 @@ if TYPE_CHECKING:
 
 def show_photos(console: Console, folder: Path) -> None:
     """Count in the three sample photos and write what can be looked at; name what to install where it is missing."""
-    from tallybox.photos.samples import sample_photos
+    from tallybox.photos.shipped import sample_photos
 
     try:
         counter = _photo_counter()
     except TallyboxError as error:
         console.print(f"[bold]And in real photos?[/bold]  {escape(str(error))}")
         return
+    from tallybox.photos.outlines import save_picture
+
     console.print("[bold]And in real photos?[/bold]  PicoDet-S proposes boxes. An estimator that learned")
     console.print("from 3,000 labelled photos, none of these three, counts them:\n")
-    text, pictures = TextOutput(every=False), PictureOutput(folder, counter.estimator, _fail)
     written: list[tuple[Path, str]] = []
     detected: list[Detections] = []
-    for counted in counter.count_each(sample_photos()):
-        assert counted.detections is not None
-        assert counted.predictions is not None
-        detected.append(counted.detections)
-        image = CountedImage(counted.path.name, counted.predictions, counted.path, counted.detections)
-        text.write(image._replace(photo=Path(counted.path.name)))
-        pictures.write(image)
-        written.append((folder / f"{counted.path.stem}_counted.jpg", "what was counted, outlined"))
+    with text_output(every=False) as print_counts:
+        for counted in counter.count_each(sample_photos(), keep_photos=True):
+            assert counted.detections is not None
+            assert counted.predictions is not None
+            detected.append(counted.detections)
+            print_counts(counted.path.name, counted.predictions, counted)
+            picture = folder / f"{counted.path.stem}_counted.jpg"
+            save_picture(counter.draw(counted), picture)
+            written.append((picture, "what was counted, outlined"))
     written.append(
         (_write_page(counter, sample_photos()[0], detected[0], folder), "how they came about: open it in a browser")
     )
@@ -74,7 +76,3 @@ def _write_page(counter: PhotoCounter, path: Path, image: Detections, folder: Pa
     countings = explained_by_estimator(counter.estimator, image, None)
     write_text(page, explanation_page(f"How many in {path.name}?", how, image, countings, photo_href(read_photo(path))))
     return page
-
-
-def _fail(error: InputError) -> None:
-    raise error

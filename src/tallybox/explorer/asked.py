@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tallybox.asking.answering import Asked
-from tallybox.asking.reading import quoted
+from tallybox.ask.answering import PhotoAnswer
+from tallybox.ask.question import quoted
 from tallybox.counter.module import Counter
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.explorer.counting import Counting, counting_of_component
@@ -16,7 +16,7 @@ from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 
 
-def asked_page(asked: Asked, photo: Photo, counter: Counter | PresenceCounter) -> str:
+def asked_page(asked: PhotoAnswer, photo: Photo, counter: Counter | PresenceCounter) -> str:
     """Return the HTML of an answer; ``counter`` is what the model counts with on its first glimpse."""
     width, height = photo.size_wh
     return report_page(
@@ -29,7 +29,7 @@ def asked_page(asked: Asked, photo: Photo, counter: Counter | PresenceCounter) -
     )
 
 
-def counting_of_answer(asked: Asked, counter: Counter | PresenceCounter) -> Counting:
+def counting_of_answer(asked: PhotoAnswer, counter: Counter | PresenceCounter) -> Counting:
     """Return how the first glimpse was counted, with the answer that came of it."""
     logits = asked.relevance.numpy()
     counting = counting_of_component(asked.question, asked.regions.boxes_xyxy, logits, counter)
@@ -48,7 +48,7 @@ def region_labels(regions: RegionFeatures) -> list[str]:
     return [names[place] for place in regions.scores.argmax(1)]
 
 
-def _reading(asked: Asked) -> Step:
+def _reading(asked: PhotoAnswer) -> Step:
     if not asked.unknown_words:
         return {"title": "The question is read", "text": "Every word of it is known to the model."}
     words = ", ".join(quoted(word) for word in asked.unknown_words)
@@ -69,7 +69,7 @@ def _glimpse(counting: Counting, labels: list[str]) -> Step:
     }
 
 
-def _answer(asked: Asked) -> Step:
+def _answer(asked: PhotoAnswer) -> Step:
     said = " or ".join(f"{answer} ({100 * probability:.0f} %)" for answer, probability in asked.others[:2])
     return {
         "title": f"The answer: {asked.answer}",

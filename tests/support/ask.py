@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from tallybox.asking import Answerer
+from tallybox.ask import Answerer
 from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
 
 BUSES, RIDERS, LOBBY = sample_photos()

@@ -7,12 +7,13 @@ import torch
 from tallybox import Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.boxes import nms, numpy_box_iou, suppress
-from tallybox.estimator.questions import GRID_OVERLAPS, GRID_SCORES, SUMMARY, ask, rival_scores
+from tallybox.estimator.configuration import EstimatorConfig
+from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, model_inputs, rival_scores
 
 
-def asked(images, pairs, proposals=48, thinning=1.0):
+def inputs_of(images, pairs, proposals=48, thinning=1.0):
     index, categories = (np.array(column, np.int64) for column in zip(*pairs, strict=True))
-    return ask(images, index, categories, proposals=proposals, thinning=thinning)
+    return model_inputs(images, index, categories, EstimatorConfig(proposals=proposals, thinning=thinning))
 
 
 @pytest.fixture(scope="module")
@@ -24,52 +25,52 @@ def every_pair(photos):
     return [(index, category) for index, photo in enumerate(photos) for category in photo.best_scores()]
 
 
-def test_a_question_holds_the_boxes_of_its_category_best_first(photos):
+def test_a_pair_holds_the_boxes_of_its_category_best_first(photos):
     pairs = every_pair(photos)
-    questions = asked(photos, pairs)
+    inputs = inputs_of(photos, pairs)
     for row, (index, category) in enumerate(pairs):
         own = photos[index].of_category(category)
         order = np.argsort(-own.scores, kind="stable")
-        size = int(questions.sizes[row])
+        size = int(inputs.sizes[row])
         assert size == len(own)
-        np.testing.assert_array_equal(questions.scores[row, :size], own.scores[order])
-        np.testing.assert_array_equal(questions.boxes[row, :size], own.boxes[order])
-        np.testing.assert_array_equal(photos[index].boxes[questions.sources[row, :size].numpy()], own.boxes[order])
-        assert not questions.mask[row, size:].any()
-        assert (questions.scores[row, size:] == 0).all()
+        np.testing.assert_array_equal(inputs.scores[row, :size], own.scores[order])
+        np.testing.assert_array_equal(inputs.boxes[row, :size], own.boxes[order])
+        np.testing.assert_array_equal(photos[index].boxes[inputs.sources[row, :size].numpy()], own.boxes[order])
+        assert not inputs.mask[row, size:].any()
+        assert (inputs.scores[row, size:] == 0).all()
 
 
 def test_the_summary_begins_with_what_nms_counts(photos):
     pairs = every_pair(photos)
-    questions = asked(photos, pairs)
+    inputs = inputs_of(photos, pairs)
     for row, (index, category) in enumerate(pairs):
         own = photos[index].of_category(category)
         kept = nms(own.boxes, own.scores, GRID_OVERLAPS)
         expected = [(kept[i] & (own.scores >= np.float32(s))).sum() for i in range(len(kept)) for s in GRID_SCORES]
-        found = questions.summary[row, : len(expected)].double().expm1()
+        found = inputs.summary[row, : len(expected)].double().expm1()
         np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-def test_questions_do_not_depend_on_what_else_is_asked(photos):
+def test_inputs_do_not_depend_on_what_else_is_inputs_of(photos):
     pairs = every_pair(photos)
-    together = asked(photos, pairs)
+    together = inputs_of(photos, pairs)
     for row, (index, category) in enumerate(pairs):
-        alone = asked([photos[index]], [(0, category)])
+        alone = inputs_of([photos[index]], [(0, category)])
         torch.testing.assert_close(together.at(torch.tensor([row])).context, alone.context)
         torch.testing.assert_close(together.summary[row], alone.summary[0])
 
 
-def test_nothing_detected_is_a_question_too(photos):
-    questions = asked([Detections.empty(), photos[0]], [(0, 18), (1, 999)])
-    assert questions.sizes.tolist() == [0, 0]
-    assert questions.summary.shape == (2, SUMMARY)
-    assert questions.summary.isfinite().all()
-    assert asked([Detections.empty()], [(0, 18)]).sizes.tolist() == [0]
+def test_nothing_detected_is_a_pair_too(photos):
+    inputs = inputs_of([Detections.empty(), photos[0]], [(0, 18), (1, 999)])
+    assert inputs.sizes.tolist() == [0, 0]
+    assert inputs.summary.shape == (2, SUMMARY)
+    assert inputs.summary.isfinite().all()
+    assert inputs_of([Detections.empty()], [(0, 18)]).sizes.tolist() == [0]
 
 
-def test_what_other_categories_show_is_told(photos):
+def test_the_summary_has_what_other_categories_show(photos):
     pairs = [*every_pair(photos), (0, 999)]
-    found = asked(photos, pairs).summary[:, -5:-2]
+    found = inputs_of(photos, pairs).summary[:, -5:-2]
     for row, (index, category) in enumerate(pairs):
         others = photos[index].scores[photos[index].category_ids != category]
         best = np.clip(others.max(initial=0), 1e-3, 1 - 1e-3)
@@ -80,20 +81,20 @@ def test_what_other_categories_show_is_told(photos):
 def test_only_the_best_take_part():
     boxes = np.array([[10 * i, 0, 10 * i + 9, 9] for i in range(20)], np.float32)
     image = Detections(boxes, np.linspace(0.1, 0.9, 20), [18] * 20)
-    questions = asked([image], [(0, 18)], proposals=5)
-    assert questions.sources[0].tolist() == [19, 18, 17, 16, 15]
+    inputs = inputs_of([image], [(0, 18)], proposals=5)
+    assert inputs.sources[0].tolist() == [19, 18, 17, 16, 15]
 
 
-def test_thinning_makes_room_for_other_objects():
+def test_thinning_lets_other_objects_take_part():
     one, other = [[0, 0, 100, 100]] * 30, [[200, 0, 300, 100]]
     image = Detections(one + other, [0.9] * 30 + [0.2], [18] * 31)
-    crowded = asked([image], [(0, 18)], proposals=4)
-    thinned = asked([image], [(0, 18)], proposals=4, thinning=0.9)
+    crowded = inputs_of([image], [(0, 18)], proposals=4)
+    thinned = inputs_of([image], [(0, 18)], proposals=4, thinning=0.9)
     assert 30 not in crowded.sources[0].tolist()
     assert thinned.sources[0][thinned.mask[0]].tolist() == [0, 30]
 
 
-def test_rivals_are_other_categories_at_the_same_place():
+def test_rivals_are_boxes_of_other_categories_that_overlap():
     image = Detections([[0, 0, 9, 9], [0, 0, 9, 9], [0, 0, 9, 9], [50, 50, 59, 59]], [0.9, 0.4, 0.8, 0.7], [1, 2, 1, 3])
     np.testing.assert_allclose(rival_scores(image), [0.4, 0.9, 0.4, 0])
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from tallybox.asking import SHIPPED_MODEL, Answerer
+from tallybox.ask import SHIPPED_MODEL, Answerer
 from tallybox.errors import InputError
 from tallybox.photos.features import RegionFeatures
 from tallybox.vqa.batches import ResidentPhotos
 from tallybox.vqa.checkpoints import Checkpoint, load_model, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import ModelConfig, VqaConfig
 from tallybox.vqa.model import DataSizes, VqaModel
-from tests.support.asking import asking_detector, buses, riders, shipped_answerer
+from tests.support.ask import asking_detector, buses, riders, shipped_answerer
 
 SMALL = {"embedding": 4, "question": 6, "attention": 5, "classifier": 7}
 

@@ -5,8 +5,7 @@ import numpy as np
 from tallybox import CountEstimator, Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.estimator import training
-from tallybox.estimator.estimator import CountExplanation
-from tallybox.estimator.merging import merged_into, standing_for
+from tallybox.estimator.explanation import CountExplanation, mean_suppression, merged_into
 from tallybox.estimator.prediction import CountPrediction
 from tests.support.estimators import small_estimator
 
@@ -27,7 +26,7 @@ def test_duplicates_go_with_the_box_that_was_counted_and_the_rest_is_left_over()
     assert by_box == {0: 0, 1: 0, 2: 2, 3: 2, 4: 4, 5: 4, 6: -1}
 
 
-def test_counted_boxes_stand_for_themselves_and_are_no_more_than_the_count():
+def test_counted_boxes_are_merged_into_themselves_and_are_no_more_than_the_count():
     estimator = small_estimator()
     for photo in made_up_photos(12, seed=5)[0]:
         for explanation in estimator.explain(photo).values():
@@ -40,7 +39,7 @@ def test_counted_boxes_stand_for_themselves_and_are_no_more_than_the_count():
 def test_nothing_is_counted_where_the_count_is_0():
     explanation = small_estimator().explain(Detections.empty(), [18])[18]
     assert merged_into(explanation).shape == (0,)
-    assert standing_for(explanation).shape == (0, 0)
+    assert mean_suppression(explanation).shape == (0, 0)
 
 
 def test_a_count_beyond_what_the_boxes_show_points_at_no_faint_box():
@@ -53,7 +52,7 @@ def test_the_papers_component_is_grouped_by_overlap(monkeypatch):
     monkeypatch.setattr(training, "MIN_STEPS", 20)
     estimator = CountEstimator("paper", members=2).fit(*made_up_photos(12, seed=3))
     explanation = estimator.explain(three_objects_found_twice())[18]
-    assert standing_for(explanation).shape == (7, 7)
+    assert mean_suppression(explanation).shape == (7, 7)
     where = {int(source): place for place, source in enumerate(explanation.indices)}
     merged = merged_into(explanation)
     for one, other in ((0, 1), (2, 3), (4, 5)):

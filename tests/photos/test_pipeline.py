@@ -4,7 +4,8 @@ import pytest
 
 from tallybox import Detections
 from tallybox.errors import InputError
-from tallybox.photos.reading import detect_each
+from tallybox.photos import pipeline
+from tallybox.photos.pipeline import detect_each
 from tallybox.photos.sources import find_sources
 from tests.support.photos import gradient
 
@@ -57,11 +58,12 @@ def test_what_is_not_there_is_one_line(folder):
             find_sources([given])
 
 
-def test_batches_come_in_order_and_failures_keep_their_places(folder):
+def test_batches_come_in_order_and_failures_keep_their_positions(folder, monkeypatch):
     (folder / "broken.jpg").write_bytes(b"\xff\xd8broken")
     paths = [folder / "a.JPEG", folder / "broken.jpg", folder / "b.png", folder / "c.jpg", folder / "gone.jpg"]
     detector = Recorder()
-    found = [photo for batch in detect_each(paths, detector, batch=2) for photo in batch]
+    monkeypatch.setattr(pipeline, "BATCH", 2)
+    found = list(detect_each(paths, detector))
     assert [photo.path for photo in found] == paths
     images = [photo.detections for photo in found]
     assert [None if image is None else image.image_id for image in images] == [
@@ -77,14 +79,15 @@ def test_batches_come_in_order_and_failures_keep_their_places(folder):
     assert detector.batches == [1, 2]
 
 
-def test_photos_are_read_only_a_batch_ahead(folder):
-    asked: list[int] = []
+def test_photos_are_read_only_a_batch_ahead(folder, monkeypatch):
+    monkeypatch.setattr(pipeline, "BATCH", 2)
+    taken: list[int] = []
 
     def paths():
         for number in range(20):
-            asked.append(number)
+            taken.append(number)
             yield folder / "b.png"
 
-    stream = detect_each(paths(), Recorder(), batch=2)
+    stream = detect_each(paths(), Recorder())
     next(stream)
-    assert len(asked) <= 6
+    assert len(taken) <= 6

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tallybox.asking.reading import read_question
-from tallybox.asking.shipped import SHIPPED_MODEL
+from tallybox.ask.question import encode_question
 from tallybox.counter.module import Counter
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.errors import InputError
@@ -26,19 +25,20 @@ from tallybox.vqa.counting_components import FirstGlimpse
 from tallybox.vqa.model import Batch, scale_features
 from tallybox.vqa.vocabulary import Vocabulary
 
+SHIPPED_MODEL = Path(__file__).parent / "data" / "photos_presence.safetensors"  # see docs/ask.md
 RUNNERS_UP = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """What a model answered, and what it looked at."""
+class PhotoAnswer:
+    """The answer of a model, and what it looked at."""
 
     question: str
     answers: tuple[tuple[str, float], ...]  # with their probabilities, the most probable first
-    unknown_words: tuple[str, ...]  # of the question: the answer does not rest on them
+    unknown_words: tuple[str, ...]  # of the question: the model ignores them
     regions: RegionFeatures
     glimpses: Tensor  # [R, G] before softmax
-    relevance: Tensor  # [R] log-odds that a region is asked for: what is counted from
+    relevance: Tensor  # [R] log-odds that a region is asked for: the attention that is counted
 
     @property
     def answer(self) -> str:
@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def probability(self) -> float:
-        """How probable the model thinks it is."""
+        """The probability of that answer."""
         return self.answers[0][1]
 
     @property
@@ -71,8 +71,7 @@ class Answerer:
     ``model`` is a run's folder or a checkpoint, by default the one that comes with the package.
 
     >>> from tallybox.photos import read_photo, sample_photos
-    >>> asked = Answerer().ask(read_photo(sample_photos()[1]), "How many horses are there?")
-    >>> asked.answer
+    >>> Answerer().ask(read_photo(sample_photos()[1]), "How many horses are there?").answer
     '2'
     """
 
@@ -89,12 +88,12 @@ class Answerer:
                 f"but it learned from {checkpoint.sizes.features} features"
             )
         if isinstance(self.model.count, FirstGlimpse):
-            # One photo is counted before a fused kernel would be compiled.
+            # Compiling a fused kernel takes longer than counting in one photo.
             self.model.count.counter.backend = "reference"
 
     @property
     def counter(self) -> Counter | PresenceCounter:
-        """The layer that the model counts with on its first glimpse; there is none in every model."""
+        """The layer that counts on the model's first glimpse; a model without one is an error."""
         if not isinstance(self.model.count, FirstGlimpse):
             name = self.model.config.name
             raise InputError(f"model must count to be explained (counting or presence), but got a {name} model")
@@ -104,24 +103,22 @@ class Answerer:
         """Return the regions of a photo, which may then be asked about many times."""
         return region_features(self.detector, [photo])[0]
 
-    def ask(self, photo: Photo | RegionFeatures, question: str) -> Asked:
+    def ask(self, photo: Photo | RegionFeatures, question: str) -> PhotoAnswer:
         """Answer a question about a photo, or about regions that `look` gave."""
-        read = read_question(question, self.vocabulary)
+        encoded = encode_question(question, self.vocabulary)
         regions = self.look(photo) if isinstance(photo, Photo) else photo
-        features = torch.from_numpy(regions.scores)  # half precision, as the store that the model learned from has it
+        features = torch.from_numpy(regions.scores)  # half precision, as in the store that the model learned from
         batch = Batch(
             features=scale_features(features, self.model.config.feature_length).unsqueeze(0),
             boxes=torch.from_numpy(regions.boxes_xyxy).unsqueeze(0),
             mask=torch.ones(1, len(features), dtype=torch.bool),
-            words=torch.tensor([read.places]),
-            lengths=torch.tensor([len(read.places)]),
+            words=torch.tensor([encoded.indices]),
+            lengths=torch.tensor([len(encoded.indices)]),
         )
         with torch.inference_mode():
             logits, glimpses = self.model.answer(batch)
-            probabilities, places = (
-                (logits[0] / self.temperature).softmax(-1).topk(min(1 + RUNNERS_UP, logits.shape[1]))
-            )
-        answers = zip((self.vocabulary.answers[place] for place in places), probabilities.tolist(), strict=True)
+            probabilities, best = (logits[0] / self.temperature).softmax(-1).topk(min(1 + RUNNERS_UP, logits.shape[1]))
+        answers = zip((self.vocabulary.answers[index] for index in best), probabilities.tolist(), strict=True)
         count = self.model.count
         relevance = count.log_odds(glimpses) if isinstance(count, FirstGlimpse) else glimpses[..., 0]
-        return Asked(read.text, tuple(answers), read.unknown, regions, glimpses[0], relevance[0])
+        return PhotoAnswer(encoded.text, tuple(answers), encoded.unknown, regions, glimpses[0], relevance[0])

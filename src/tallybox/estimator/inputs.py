@@ -1,93 +1,85 @@
-"""How many of this category are in this image: what is known to answer, for many such questions as tensors.
+"""What a model is fed: numbers about each pair of an image and a category, for many pairs as tensors.
 
-Legend: Q questions, N proposals of a question, C numbers about a proposal, S numbers about a question.
+Legend: P pairs, N proposals of a pair, C numbers about a proposal, S numbers about a pair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from tallybox.boxes import numpy_box_iou, suppress
 from tallybox.detections.container import Detections
-from tallybox.detections.labels import ABSENT_SCORE_ABOVE
-from tallybox.estimator.configuration import NO_THINNING
+from tallybox.detections.labels import ABSENT_SCORE_ABOVE, CountingPair
+from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
 
 Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 
-# Counts that NMS would give at these thresholds tell the readout what is visible at which certainty.
+# Counts that NMS would give at these thresholds show the readout what is visible at which certainty.
 GRID_OVERLAPS = (0.3, 0.5, 0.7, 0.85)
 GRID_SCORES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
 BEST_SCORES = 8  # of the boxes left by NMS at an overlap of 0.5
 
-SAME_PLACE = 0.6  # overlap from which a box of another category claims the same place
-OTHERS_AT_MOST = 150  # best boxes of an image that are looked at for that: overlaps grow with the square
-IMAGES_AT_ONCE = 256  # whose questions are gathered and answered together; more would only need more memory
+RIVAL_IOU = 0.6  # overlap from which a box of another category is a rival
+MAX_RIVALS = 150  # best boxes of an image that may be rivals: overlaps grow with the square
+BATCH = 256  # images whose pairs are predicted together; more would only need more memory
 CONTEXT = 5
 SUMMARY = len(GRID_OVERLAPS) * len(GRID_SCORES) + BEST_SCORES + 11
 
-# Scores nearer to 0 or 1 than this are as good as there.
-LEAST_SCORE = 1e-3
-LEAST_AREA = 1e-5
+# Scores nearer to 0 or 1 than this are treated as if they were this near.
+MIN_SCORE = 1e-3
+MIN_AREA = 1e-5
 
 
-@dataclass(frozen=True)
-class Questions:
-    """What a model sees. Padding is masked; proposals stand in order of their scores."""
+class ModelInputs(NamedTuple):
+    """Inputs of a model. Padding is masked; proposals stand in order of their scores."""
 
-    scores: Tensor  # [Q, N]
-    boxes: Tensor  # [Q, N, 4]
-    mask: Tensor  # [Q, N] bool
-    context: Tensor  # [Q, N, C]: rivals at the same place, area, the category's best score, number and shape of boxes
-    summary: Tensor  # [Q, S]
-    categories: Tensor  # [Q] int64 ids
-    sources: Tensor  # [Q, N] int64: which box of its image each proposal is
-
-    def __len__(self) -> int:
-        return len(self.categories)
+    scores: Tensor  # [P, N]
+    boxes: Tensor  # [P, N, 4]
+    mask: Tensor  # [P, N] bool
+    context: Tensor  # [P, N, C]: best rival, area, the category's best score and number of boxes, shape
+    sources: Tensor  # [P, N] int64: which box of its image each proposal is
+    summary: Tensor  # [P, S]
 
     @property
     def sizes(self) -> Tensor:
-        """How many proposals each question has, ``[Q]``."""
+        """The number of proposals of each pair, ``[P]``."""
         return self.mask.sum(1)
 
-    def at(self, index: Tensor) -> Questions:
-        """Return some questions, padded no further than they need."""
+    def at(self, index: Tensor) -> ModelInputs:
+        """Return some pairs, padded no further than they need."""
         longest = max(int(self.mask[index].sum(1).max()) if len(index) else 0, 1)
-        return Questions(
-            self.scores[index, :longest],
-            self.boxes[index, :longest],
-            self.mask[index, :longest],
-            self.context[index, :longest],
-            self.summary[index],
-            self.categories[index],
-            self.sources[index, :longest],
-        )
+        *of_proposals, summary = self
+        return ModelInputs(*(tensor[index, :longest] for tensor in of_proposals), summary[index])
 
 
 def in_batches(images: Iterable[Detections]) -> Iterator[list[Detections]]:
-    """Yield images in lists of as many as are answered together."""
+    """Yield images in lists of as many as are predicted together."""
     remaining = iter(images)
-    while batch := list(islice(remaining, IMAGES_AT_ONCE)):
+    while batch := list(islice(remaining, BATCH)):
         yield batch
 
 
-def ask(
-    images: Sequence[Detections],
-    image_index: NDArray[np.int64],
-    category_ids: NDArray[np.int64],
-    *,
-    proposals: int,
-    thinning: float,
-) -> Questions:
-    """Gather what images say about their categories: question q is about ``images[image_index[q]]``."""
+def pair_indices(images: Sequence[Detections], pairs: Sequence[CountingPair]) -> tuple[Integers, Integers]:
+    """Return the index of each pair's image ``[P]`` and its category id ``[P]``."""
+    where = {image.image_id: index for index, image in enumerate(images)}
+    index = [where[pair.detections.image_id] for pair in pairs]
+    return np.array(index, np.int64), np.array([pair.category_id for pair in pairs], np.int64)
+
+
+def model_inputs(
+    images: Sequence[Detections], image_index: Integers, category_ids: Integers, config: EstimatorConfig
+) -> ModelInputs:
+    """Return the inputs for pairs: pair p is category ``category_ids[p]`` of ``images[image_index[p]]``."""
     number = np.array([len(image) for image in images], np.int64)
     first = np.concatenate(([0], number.cumsum()))
     scores = np.concatenate([image.scores for image in images] + [np.zeros(1, np.float32)])
@@ -96,65 +88,65 @@ def ask(
     rivals = np.concatenate([rival_scores(image) for image in images] + [np.zeros(1, np.float32)])
     image_of = np.repeat(np.arange(len(images)), number)
 
-    # One sorted list of all boxes: image, category, descending score. A question's boxes are a stretch of it.
+    # One sorted list of all boxes: image, category, descending score. A pair's boxes are a stretch of it.
     order = np.lexsort((-scores[:-1], found[:-1], image_of))
     known, compact = np.unique(found[:-1], return_inverse=True)
     keys = image_of[order] * (len(known) + 1) + compact[order]
-    place = np.searchsorted(known, category_ids)
-    is_known = place < len(known)
-    is_known[is_known] = known[place[is_known]] == category_ids[is_known]
-    wanted = image_index * (len(known) + 1) + np.where(is_known, place, len(known))
+    column = np.searchsorted(known, category_ids)
+    is_known = np.isin(category_ids, known)
+    wanted = image_index * (len(known) + 1) + np.where(is_known, column, len(known))
     start, end = np.searchsorted(keys, wanted, "left"), np.searchsorted(keys, wanted, "right")
 
     longest = max(int((end - start).max(initial=0)), 1)
-    most = min(proposals, longest) if thinning >= NO_THINNING else longest
-    steps = start[:, None] + np.arange(most)  # [Q, N]
+    width = min(config.proposals, longest) if config.thinning >= NO_THINNING else longest
+    steps = start[:, None] + np.arange(width)  # [P, N]
     mask = steps < end[:, None]
     padded = np.append(order, len(order))  # the last box, all 0, stands for padding
     index = padded[np.where(mask, steps, len(order))]
-    if thinning < NO_THINNING:
-        index, mask = _thinned(index, mask, boxes, proposals, thinning, padding=len(order))
+    if config.thinning < NO_THINNING:
+        index, mask = _thinned(index, mask, boxes, config, padding=len(order))
 
     own_scores, own_boxes = scores[index], boxes[index]
     context = _context(own_scores, own_boxes, rivals[index], mask, _extents(images)[image_index], end - start)
     others = _others(scores[order], keys, image_of[order], len(images), (start, end), wanted, image_index)
     summary = _summary(own_scores, own_boxes, mask, context, others)
     sources = np.where(mask, index - first[image_index][:, None], -1)
-    return Questions(
-        *(torch.from_numpy(array) for array in (own_scores, own_boxes, mask, context, summary, category_ids, sources))
-    )
+    return ModelInputs(*map(torch.from_numpy, (own_scores, own_boxes, mask, context, sources, summary)))
 
 
-def join(parts: Sequence[Questions]) -> Questions:
-    """Put questions of several calls together, padded to the longest."""
+def inputs_of_pairs(
+    images: Sequence[Detections], index: Integers, category_ids: Integers, config: EstimatorConfig
+) -> ModelInputs:
+    """Return the inputs for pairs, which come image by image, a batch of images at a time: one may have many boxes."""
+    parts = []
+    for first in range(0, len(images), BATCH):
+        rows = (index >= first) & (index < first + BATCH)
+        parts.append(model_inputs(images[first : first + BATCH], index[rows] - first, category_ids[rows], config))
     longest = max(part.scores.shape[1] for part in parts)
 
-    def padded(name: str) -> Tensor:
-        tensors = [getattr(part, name) for part in parts]
-        if name in ("summary", "categories"):
-            return torch.cat(tensors)
-        pads = [(0, 0) * (tensor.ndim - 2) + (0, longest - tensor.shape[1]) for tensor in tensors]
-        return torch.cat([torch.nn.functional.pad(tensor, pad) for tensor, pad in zip(tensors, pads, strict=True)])
+    def padded(tensor: Tensor) -> Tensor:
+        return pad(tensor, (0, 0) * (tensor.ndim - 2) + (0, longest - tensor.shape[1]))
 
-    return Questions(*(padded(name) for name in Questions.__dataclass_fields__))
+    *of_proposals, summaries = zip(*parts, strict=True)
+    return ModelInputs(*(torch.cat([padded(one) for one in some]) for some in of_proposals), torch.cat(summaries))
 
 
 def rival_scores(image: Detections) -> Floats:
-    """Return for each box the best score of another category at the same place, ``[N]``."""
+    """Return for each box the best score of a box of another category that overlaps it much, ``[N]``."""
     best = np.zeros(len(image), np.float32)
     chosen = np.arange(len(image))
-    if len(image) > OTHERS_AT_MOST:
-        chosen = np.sort(np.argsort(-image.scores, kind="stable")[:OTHERS_AT_MOST])
+    if len(image) > MAX_RIVALS:
+        chosen = np.sort(np.argsort(-image.scores, kind="stable")[:MAX_RIVALS])
     if len(chosen):
         categories, scores = image.category_ids[chosen], image.scores[chosen]
-        rival = numpy_box_iou(image.boxes[chosen], image.boxes[chosen]) > SAME_PLACE
+        rival = numpy_box_iou(image.boxes[chosen], image.boxes[chosen]) > RIVAL_IOU
         rival &= categories[:, None] != categories
         best[chosen] = (rival * scores).max(1)
     return best
 
 
 def _extents(images: Sequence[Detections]) -> Floats:
-    """Width and height [B, 2] that all boxes of an image reach: files of detections do not tell the photo's size."""
+    """Return the width and height ``[B, 2]`` that all boxes of an image reach: its size may be unknown."""
     reach = [image.boxes[:, 2:].max(0) if len(image) else np.ones(2, np.float32) for image in images]
     return np.maximum(np.array(reach, np.float32).reshape(-1, 2), 1e-6)
 
@@ -162,9 +154,9 @@ def _extents(images: Sequence[Detections]) -> Floats:
 def _others(
     scores: Floats, keys: Any, image_of: Any, images: int, stretches: Any, wanted: Any, image_index: Any
 ) -> Floats:
-    """What the other categories of an image show, [Q, 3]: log numbers of likely boxes, and the best logit.
+    """Return what the other categories of an image show, ``[P, 3]``: log numbers of likely boxes, and the best logit.
 
-    ``scores``, ``keys`` and ``image_of`` are those of all boxes, sorted; a question's own are a stretch of them.
+    ``scores``, ``keys`` and ``image_of`` are those of all boxes, sorted; a pair's own are a stretch of them.
     """
     start, end = stretches
     columns = []
@@ -183,9 +175,9 @@ def _others(
 
 
 def _context(scores: Floats, boxes: Floats, rivals: Floats, mask: Any, extents: Floats, found: Any) -> Floats:
-    size = (boxes[..., 2:] - boxes[..., :2]) / extents[:, None]  # [Q, N, 2]
-    area = np.log(np.clip(size.prod(-1), LEAST_AREA, 1))
-    shape = np.log(np.clip(size[..., 0], LEAST_AREA, 1)) - np.log(np.clip(size[..., 1], LEAST_AREA, 1))
+    size = (boxes[..., 2:] - boxes[..., :2]) / extents[:, None]  # [P, N, 2]
+    area = np.log(np.clip(size.prod(-1), MIN_AREA, 1))
+    shape = np.log(np.clip(size[..., 0], MIN_AREA, 1)) - np.log(np.clip(size[..., 1], MIN_AREA, 1))
     best = np.broadcast_to(_logit(scores[:, :1]), scores.shape)
     many = np.broadcast_to(np.log1p(found.astype(np.float32))[:, None], scores.shape)
     context: Floats = np.stack((_logit(rivals), area, best, many, shape), axis=-1)
@@ -193,17 +185,16 @@ def _context(scores: Floats, boxes: Floats, rivals: Floats, mask: Any, extents: 
 
 
 def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, others: Floats) -> Floats:
-    questions = len(scores)
     size = mask.sum(1)
-    summary = np.zeros((questions, SUMMARY), np.float32)
+    summary = np.zeros((len(scores), SUMMARY), np.float32)
     for rows in _groups_of_similar_size(size):
         longest = max(int(size[rows].max()), 1)
         own = np.where(mask[rows, :longest], scores[rows, :longest], 0)
         ordered = boxes[rows, :longest]
         overlaps = numpy_box_iou(ordered, ordered)[:, None] > np.array(GRID_OVERLAPS, np.float32)[:, None, None]
         candidates = np.repeat(mask[rows, None, :longest], len(GRID_OVERLAPS), axis=1)
-        kept = suppress(overlaps, candidates)  # [Q, T, N]
-        above = own[:, :, None] >= np.array(GRID_SCORES, np.float32)  # [Q, N, scores]
+        kept = suppress(overlaps, candidates)  # [P, T, N]
+        above = own[:, :, None] >= np.array(GRID_SCORES, np.float32)  # [P, N, scores]
         grid = kept.astype(np.float32) @ above.astype(np.float32)
         best = np.zeros((len(rows), BEST_SCORES), np.float32)
         left = -np.sort(-np.where(kept[:, 1], own, 0), axis=1)[:, :BEST_SCORES]
@@ -217,9 +208,9 @@ def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, others: 
     summary[:, -11:] = np.column_stack(
         (
             context[:, 0, 3],
-            np.where(nothing, np.log(LEAST_SCORE), context[:, 0, 2]),
+            np.where(nothing, np.log(MIN_SCORE), context[:, 0, 2]),
             area.sum(1) / any_box,
-            np.where(mask, area, np.log(LEAST_AREA)).max(1),
+            np.where(mask, area, np.log(MIN_AREA)).max(1),
             context[:, 0, 0],
             context[:, 0, 1],
             others,
@@ -230,21 +221,21 @@ def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, others: 
     return summary
 
 
-def _groups_of_similar_size(size: NDArray[np.int64], most: int = 512) -> list[NDArray[np.int64]]:
+def _groups_of_similar_size(size: Integers, number: int = 512) -> list[Integers]:
     order = np.argsort(size, kind="stable")
-    return [order[start : start + most] for start in range(0, len(order), most)]
+    return [order[start : start + number] for start in range(0, len(order), number)]
 
 
 def _thinned(
-    index: NDArray[np.int64], mask: Any, boxes: Floats, proposals: int, thinning: float, padding: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Keep the best ``proposals`` of boxes in order of their scores, none of which overlaps a better one too much.
+    index: Integers, mask: Booleans, boxes: Floats, config: EstimatorConfig, padding: int
+) -> tuple[Integers, Booleans]:
+    """Keep the best proposals of boxes in order of their scores, none of which overlaps a better one too much.
 
-    A step for each box that is kept, not for each that is there: there may be thousands.
+    One step for each box that is kept, not for each that is there: there may be thousands.
     """
-    width = min(proposals, index.shape[1])
+    width = min(config.proposals, index.shape[1])
     chosen, real = np.full((len(index), width), padding), np.zeros((len(index), width), np.bool_)
-    for rows in _groups_of_similar_size(mask.sum(1), most=128):
+    for rows in _groups_of_similar_size(mask.sum(1), number=128):
         longest = max(int(mask[rows].sum(1).max()), 1)
         own, left = boxes[index[rows, :longest]], mask[rows, :longest].copy()
         for step in range(width):
@@ -254,12 +245,12 @@ def _thinned(
             best = left.argmax(1)
             chosen[rows, step] = np.where(some, index[rows, best], padding)
             real[rows, step] = some
-            left &= numpy_box_iou(own, own[np.arange(len(rows)), best][:, None])[..., 0] <= thinning
+            left &= numpy_box_iou(own, own[np.arange(len(rows)), best][:, None])[..., 0] <= config.thinning
             left[np.arange(len(rows)), best] = False
     return chosen, real
 
 
 def _logit(scores: Floats) -> Floats:
-    clipped = np.clip(scores, LEAST_SCORE, 1 - LEAST_SCORE)
+    clipped = np.clip(scores, MIN_SCORE, 1 - MIN_SCORE)
     logit: Floats = np.log(clipped / (1 - clipped))
     return logit
