@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, read_tensors, write_tensors, write_text
+from tallybox.files import atomic_writing, check_writable, read_tensors, write_tensors, write_text
 
 
 def test_a_file_has_the_usual_permissions_and_leaves_nothing_else(tmp_path):
@@ -29,6 +29,21 @@ def test_a_failed_write_leaves_the_earlier_file(tmp_path):
         file.writelines(["cut sh", None])
     assert path.read_text() == "earlier"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_is_found_before_the_work(tmp_path):
+    check_writable(tmp_path / "new" / "a.txt")
+    assert list((tmp_path / "new").iterdir()) == []
+    (tmp_path / "file").touch()
+    for path, reason in ((tmp_path / "file" / "a.txt", "can be written, but: "), (tmp_path / "new", "it is a folder")):
+        with pytest.raises(InputError, match=reason):
+            check_writable(path)
+
+
+def test_a_closed_pipe_is_not_the_fault_of_the_file(tmp_path):
+    with pytest.raises(BrokenPipeError), atomic_writing(tmp_path / "a.txt"):
+        raise BrokenPipeError
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_two_writers_the_last_to_finish_wins(tmp_path):

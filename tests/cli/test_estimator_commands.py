@@ -46,6 +46,19 @@ def estimator(tmp_path):
     return path
 
 
+def test_fit_refuses_at_once_what_it_cannot_write(tmp_path, monkeypatch, detections, labels):
+    monkeypatch.setattr(CountEstimator, "fit", lambda *_, **__: pytest.fail("it learned"))
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    result = run("fit", detections, labels, "--out", tmp_path / "file" / "own.estimator")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {tmp_path / 'file' / 'own.estimator'} must be a file that can be written")
+    assert len(result.stderr.splitlines()) == 1
+    assert run("fit", detections, labels, "--out", tmp_path / "folder").exit_code == 2
+    too_large = run("fit", detections, labels, "--out", tmp_path / "own.estimator", "--max-objects", 100_000)
+    assert too_large.stderr == "Error: max_objects must be at most 4096, but got 100000\n"
+
+
 def test_fit_then_evaluate_then_count(tmp_path, monkeypatch, detections, labels):
     monkeypatch.setattr(training, "MIN_STEPS", 20)
     out = tmp_path / "new" / "own.estimator"

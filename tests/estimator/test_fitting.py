@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from tallybox import CountEstimator, Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.detections.labels import counting_pairs
+from tallybox.errors import InputError
 from tallybox.estimator import training
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
 from tallybox.estimator.fitting import THINNINGS, fit
@@ -45,6 +47,13 @@ def test_each_pair_is_predicted_by_a_member_that_did_not_learn_from_its_photo():
 
 def test_categories_without_labels_share_one_row():
     assert category_rows((2, 5, 9), np.array([5, 1, 9, 10, 2])).tolist() == [2, 0, 3, 0, 1]
+
+
+def test_what_could_not_be_loaded_again_is_refused_before_learning(monkeypatch):
+    monkeypatch.setattr("tallybox.estimator.fitting.tabulate", lambda pairs: pytest.fail("it began"))
+    photos = [Detections([[0, 0, 9, 9]], [0.9], [number], image_id=number) for number in range(4500)]
+    with pytest.raises(InputError, match="the number of labelled categories must be at most 4096, but got 4500"):
+        CountEstimator().fit(photos, {(number, number): 1 for number in range(4500)})
 
 
 def trained(monkeypatch, too_few_below: int):

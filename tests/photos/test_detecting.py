@@ -8,7 +8,7 @@ import pytest
 from tallybox.detections.container import Detections
 from tallybox.detections.files import read_category_names, read_detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.photos import ray_engine
+from tallybox.photos import detecting, ray_engine
 from tallybox.photos.detecting import detect_to_file
 from tallybox.photos.images import read_photo
 from tallybox.photos.pipeline import detect_each
@@ -145,7 +145,7 @@ def test_a_detector_that_breaks_the_protocol_is_one_line(tmp_path, found, said):
         list(detect_each(save_photos(tmp_path), detector))
 
 
-def test_photos_that_ray_detects_are_written_likewise(tmp_path, spec, monkeypatch):
+def test_photos_that_ray_detects_are_written_likewise_without_a_detector_here(tmp_path, spec, monkeypatch):
     def with_ray(spec, texts, paths):
         assert texts == ()
         detector = detector_of(spec)
@@ -153,6 +153,7 @@ def test_photos_that_ray_detects_are_written_likewise(tmp_path, spec, monkeypatc
 
     monkeypatch.setattr(ray_engine, "detect_each_with_ray", with_ray, raising=False)
     photos = find_photos(save_photos(tmp_path / "photos"))
-    for engine in ("local", "ray"):
-        detect_to_file(photos, tmp_path / f"{engine}.parquet", spec=spec, engine=engine)
+    detect_to_file(photos, tmp_path / "local.parquet", spec=spec)
+    monkeypatch.setattr(detecting, "detector_of", lambda *_, **__: pytest.fail("a detector was made here"))
+    detect_to_file(photos, tmp_path / "ray.parquet", spec=spec, engine="ray")
     assert (tmp_path / "ray.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()

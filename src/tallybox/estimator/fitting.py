@@ -93,7 +93,7 @@ def fit(
             part,
             seed=seed * 1000 + part,
             epochs=epochs,
-            on_epoch=lambda done, total, part=part: on_progress(part * total + done, config.members * total),
+            on_epoch=partial(_show, on_progress, part, config.members),
         )
         for part in range(config.members)
     )
@@ -108,6 +108,10 @@ def fit(
     names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
     fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_listed, prevalence, excess)
     return fitted, FitReport(len(pairs), len(images), truth, summarise(probabilities, beyond, levels))
+
+
+def _show(on_progress: OnProgress, part: int, members: int, done: int, epochs: int) -> None:
+    on_progress(part * epochs + done, members * epochs)
 
 
 def _image_parts(images: list[Detections], parts: int, seed: int) -> NDArray[np.int64]:

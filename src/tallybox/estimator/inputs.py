@@ -40,6 +40,9 @@ MIN_SCORE = 1e-3
 MIN_AREA = 1e-5
 
 
+OF_PROPOSALS = ("scores", "boxes", "mask", "context", "sources")  # tensors that are padded
+
+
 class ModelInputs(NamedTuple):
     """Inputs of a model. Padding is masked; proposals stand in order of their scores."""
 
@@ -58,8 +61,8 @@ class ModelInputs(NamedTuple):
     def at(self, index: Tensor) -> ModelInputs:
         """Return some pairs, padded no further than they need."""
         longest = max(int(self.mask[index].sum(1).max()) if len(index) else 0, 1)
-        *of_proposals, summary = self
-        return ModelInputs(*(tensor[index, :longest] for tensor in of_proposals), summary[index])
+        of_proposals = {name: getattr(self, name)[index, :longest] for name in OF_PROPOSALS}
+        return ModelInputs(**of_proposals, summary=self.summary[index])
 
 
 def in_batches(images: Iterable[Detections]) -> Iterator[list[Detections]]:
@@ -127,8 +130,8 @@ def inputs_of_pairs(
     def padded(tensor: Tensor) -> Tensor:
         return pad(tensor, (0, 0) * (tensor.ndim - 2) + (0, longest - tensor.shape[1]))
 
-    *of_proposals, summaries = zip(*parts, strict=True)
-    return ModelInputs(*(torch.cat([padded(one) for one in some]) for some in of_proposals), torch.cat(summaries))
+    of_proposals = {name: torch.cat([padded(getattr(part, name)) for part in parts]) for name in OF_PROPOSALS}
+    return ModelInputs(**of_proposals, summary=torch.cat([part.summary for part in parts]))
 
 
 def rival_scores(image: Detections) -> Floats:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,7 +143,8 @@ class PredictionArrays(NamedTuple):
     def each(self, *, calibrated: bool = True) -> list[CountPrediction]:
         """Return the predictions one by one."""
         columns = [column.tolist() for column in self[:-1]]
-        return [CountPrediction(*row, calibrated=calibrated) for row in zip(*columns, self.probabilities, strict=True)]
+        make = partial(CountPrediction, calibrated=calibrated)
+        return [make(*row) for row in zip(*columns, self.probabilities, strict=True)]
 
 
 def mean_beyond(excess: float, expected: Floats, max_objects: int) -> Floats:

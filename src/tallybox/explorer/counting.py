@@ -13,8 +13,8 @@ from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
 from tallybox.detections.baselines import Thresholds
 from tallybox.detections.container import Detections
-from tallybox.estimator.estimator import CountEstimator, CountExplanation
-from tallybox.estimator.explanation import merged_into
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.explanation import CountExplanation, merged_into
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.explorer.story import steps_of
 from tallybox.explorer.views import View, paper_view, presence_view

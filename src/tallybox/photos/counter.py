@@ -12,7 +12,8 @@ import torch
 
 from tallybox.detections.category_names import check_same_names
 from tallybox.errors import InputError, InputTypeError
-from tallybox.estimator.estimator import CountEstimator, CountExplanation
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.photos.detector import Detector, categories_of
 from tallybox.photos.images import read_photo

@@ -26,8 +26,13 @@ MAX_PIXELS = 100_000_000  # 300 MB as RGB; a file of some kilobytes can claim an
 ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
 # What turns each orientation upright, as Pillow names it.
 UPRIGHT = {
-    2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM",
-    5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90",
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
 }
 
 # Python's filters of warnings belong to the whole process; only one thread may change them at a time.
