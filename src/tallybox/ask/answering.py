@@ -38,7 +38,7 @@ class PhotoAnswer:
     unknown_words: tuple[str, ...]  # of the question: the model ignores them
     regions: RegionFeatures
     glimpses: Tensor  # [R, G] before softmax
-    relevance: Tensor  # [R] log-odds that a region is asked for: the attention that is counted
+    relevance: Tensor  # [R] log-odds that a question is about a region: the attention that is counted
 
     @property
     def answer(self) -> str:
@@ -100,7 +100,7 @@ class Answerer:
         return self.model.count.counter
 
     def look(self, photo: Photo) -> RegionFeatures:
-        """Return the regions of a photo, which may then be asked about many times."""
+        """Return the regions of a photo, for several questions about it."""
         return region_features(self.detector, [photo])[0]
 
     def ask(self, photo: Photo | RegionFeatures, question: str) -> PhotoAnswer:

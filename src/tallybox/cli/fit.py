@@ -24,7 +24,11 @@ existing = click.Path(path_type=Path, exists=True)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The estimator's file.")
 @click.option("--component", type=click.Choice(["presence", "paper"]), help="What counts.  [default: presence]")
 @click.option("--photos", type=click.IntRange(min=1), help="Learn from the first images only, by ascending id.")
-@click.option("--max-objects", type=click.IntRange(min=1), help="Largest count told apart.  [default: by the labels]")
+@click.option(
+    "--max-objects",
+    type=click.IntRange(min=1),
+    help="Counts up to this get a probability each.  [default: by the labels]",
+)
 @click.option("--seed", type=int, help="[default: 0]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def fit(detections: Path, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:

@@ -5,7 +5,7 @@ Legend: P pairs of an image and a category, K ``max_objects``, T counts with the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 
 # Counts beyond ``max_objects`` that get a probability of their own; larger ones add to the last. The same number for
 # all pairs, so that a prediction does not depend on the pairs beside it.
@@ -198,10 +199,7 @@ def intervals(probabilities: Floats, medians: Integers, levels: Floats) -> tuple
     that it holds already, less that of the neighbour, is below its level ``[P]``: while it holds little, or as long as
     the neighbour is probable. By the first alone, intervals of calibrated coverage are 3 % wider around 0 and 1.
     """
-    growing = _GrowingIntervals(probabilities, medians)
-    while (grows := growing.scores() < levels).any():
-        growing.grow(grows)
-    return growing.lows, growing.highs
+    return _grow(probabilities, medians, lambda scores, lows, highs: scores < levels)
 
 
 def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:
@@ -209,41 +207,36 @@ def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integer
 
     -1 where that is the median, so that every interval holds it; infinite where it lies beyond all counts.
     """
-    growing = _GrowingIntervals(probabilities, medians)
     needed = np.where(true_counts < probabilities.shape[1], -1.0, np.inf)
-    while (outside := np.isfinite(needed) & ~growing.hold(true_counts)).any():
-        needed[outside] = np.maximum(needed, growing.scores())[outside]
-        growing.grow(outside)
+
+    def misses_the_count(scores: Floats, lows: Integers, highs: Integers) -> Booleans:
+        misses: Booleans = np.isfinite(needed) & ((true_counts < lows) | (highs < true_counts))
+        needed[misses] = np.maximum(needed, scores)[misses]
+        return misses
+
+    _grow(probabilities, medians, misses_the_count)
     return needed
 
 
-class _GrowingIntervals:
-    """Intervals of counts, one for each of P distributions, that grow by one count at a time."""
+def _grow(
+    probabilities: Floats, medians: Integers, grows: Callable[[Floats, Integers, Integers], Booleans]
+) -> tuple[Integers, Integers]:
+    """Grow intervals, which begin as the medians, by one count at a time; return their ends ``[P]``.
 
-    def __init__(self, probabilities: Floats, medians: Integers) -> None:
-        # A border of impossible counts on both sides, which no interval takes in.
-        self.padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-np.inf)
-        self.rows = np.arange(len(medians))
-        self.lows, self.highs = medians.copy(), medians.copy()
-        self.mass = probabilities[self.rows, medians]
-
-    def hold(self, counts: Integers) -> NDArray[np.bool_]:
-        """Return which intervals hold a count, ``[P]``."""
-        return (self.lows <= counts) & (counts <= self.highs)
-
-    def scores(self) -> Floats:
-        """Return what each interval holds less what its more probable neighbour would add, ``[P]``."""
-        below, above = self._neighbours()
-        return self.mass - np.maximum(below, above)
-
-    def grow(self, chosen: NDArray[np.bool_]) -> None:
-        """Take the more probable neighbour into each chosen interval, the larger of two equal ones."""
-        below, above = self._neighbours()
+    A chosen interval takes in the more probable of its two neighbours, the larger of equal ones. ``grows`` chooses from
+    the probability that each interval holds less that of this neighbour ``[P]``, and from the ends ``[P]``.
+    """
+    # A border of impossible counts on both sides, which no interval takes in.
+    padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-np.inf)
+    rows = np.arange(len(medians))
+    lows, highs, mass = medians.copy(), medians.copy(), probabilities[rows, medians]
+    while True:
+        below, above = padded[rows, lows], padded[rows, highs + 2]
+        neighbour = np.maximum(below, above)
+        chosen = grows(mass - neighbour, lows, highs)
+        if not chosen.any():
+            return lows, highs
         downwards = chosen & (below > above)
-        self.lows -= downwards
-        self.highs += chosen & ~downwards
-        self.mass += np.where(chosen, np.maximum(below, above), 0)
-
-    def _neighbours(self) -> tuple[Floats, Floats]:
-        """Return the probabilities of the counts just below and above each interval, ``[P]`` both."""
-        return self.padded[self.rows, self.lows], self.padded[self.rows, self.highs + 2]
+        lows -= downwards
+        highs += chosen & ~downwards
+        mass += np.where(chosen, neighbour, 0)

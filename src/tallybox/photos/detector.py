@@ -25,7 +25,7 @@ class Detector(Protocol):
 
 
 def device_or_default(device: str | torch.device | None) -> torch.device:
-    """Return the device asked for, by default the GPU where there is one."""
+    """Return the named device, by default the GPU where there is one."""
     try:
         return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError:
