@@ -23,32 +23,6 @@ def spec(tmp_path):
     return f"onnx:{write_onnx(tmp_path / 'fruit.onnx', input_shape=('B', 3, 64, 64))}"
 
 
-def test_ids_are_paths_from_the_folder_that_was_named(tmp_path, monkeypatch):
-    save_photos(tmp_path / "photos" / "ripe", 2)
-    monkeypatch.chdir(tmp_path / "photos")
-    assert [*find_photos([tmp_path / "photos"])] == ["ripe/00.png", "ripe/01.png"]
-    assert [*find_photos(["."])] == ["ripe/00.png", "ripe/01.png"]
-    assert [*find_photos(["ripe"])] == ["00.png", "01.png"]
-    assert [*find_photos(["ripe/*.png"])] == ["00.png", "01.png"]
-    assert [*find_photos(["ripe/01.png"])] == ["01.png"]
-
-
-def test_two_photos_of_one_id_and_what_is_no_photo_are_one_line(tmp_path):
-    for name in ("a", "b"):
-        save_photos(tmp_path / name, 1)
-    with pytest.raises(
-        InputError, match=r"a/00\.png and .*b/00\.png are both '00\.png'; name one folder that holds both"
-    ):
-        find_photos([tmp_path / "a", tmp_path / "b"])
-    (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(InputError, match=r"PHOTOS must be photos or folders of them, but got .*x\.json"):
-        find_photos([tmp_path / "x.json"])
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "x.parquet").touch()
-    with pytest.raises(InputError, match="there is no photo among them"):
-        find_photos([tmp_path / "tables"])
-
-
 def test_the_file_holds_what_the_detector_finds_and_its_categories(tmp_path, spec):
     paths = save_photos(tmp_path / "photos")
     out = tmp_path / "new" / "found.parquet"

@@ -3,15 +3,13 @@ from __future__ import annotations
 import pytest
 
 from tallybox import Detections
-from tallybox.errors import InputError
 from tallybox.photos import pipeline
 from tallybox.photos.pipeline import detect_each
-from tallybox.photos.sources import find_sources
 from tests.support.photos import gradient
 
 
 class Recorder:
-    """A detector that sees nothing and remembers the sizes of its batches."""
+    """A detector that sees nothing and records the sizes of its batches."""
 
     def __init__(self) -> None:
         self.batches: list[int] = []
@@ -29,33 +27,6 @@ def folder(tmp_path):
         gradient(20, 10).save(path)
     (tmp_path / "notes.txt").write_text("no photo")
     return tmp_path
-
-
-def names(sources) -> list[str]:
-    return [source.path.name for source in sources]
-
-
-def test_folders_and_patterns_give_photos_by_name(folder):
-    assert names(find_sources([folder])) == ["a.JPEG", "b.png", "d.webp", "c.jpg"]
-    assert names(find_sources([str(folder / "*.jp*g"), folder / "b.png"])) == ["c.jpg", "b.png"]
-    assert names(find_sources([str(folder / "**" / "*.webp")])) == ["d.webp"]
-    assert all(source.is_photo for source in find_sources([folder, folder / "notes.txt"]))
-
-
-def test_detections_are_told_by_their_suffix(folder):
-    for name in ("x.json.gz", "y.csv", "z.parquet"):
-        (folder / name).touch()
-        assert not find_sources([folder / name])[0].is_photo
-    mixed = find_sources([folder])
-    assert mixed[0][:2] == (folder, False)
-    assert len(mixed) == 5
-
-
-def test_what_is_not_there_is_one_line(folder):
-    (folder / "empty").mkdir()
-    for given in (folder / "none.jpg", str(folder / "*.tif"), folder / "empty"):
-        with pytest.raises(InputError, match="must"):
-            find_sources([given])
 
 
 def test_batches_come_in_order_and_failures_keep_their_positions(folder, monkeypatch):

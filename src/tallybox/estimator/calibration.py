@@ -73,7 +73,7 @@ class Prevalence:
 
 
 OWN_FEATURES = 4  # of `_features`, before the summary
-# Takes the model's belief as it is.
+# Keeps the model's probabilities.
 AS_PREDICTED = Prevalence((0.0, 1.0, *[0.0] * (OWN_FEATURES - 2 + SUMMARY)), undetected=0.0)
 
 
@@ -88,7 +88,7 @@ def learn_prevalence(
     scale[OWN_FEATURES:] = features[:, OWN_FEATURES:].std(0).clip(min=0.1)
     features = (features - mean) / scale
     prior = np.zeros(features.shape[1])
-    prior[:OWN_FEATURES] = (0.0, 1.0, 0.0, -5.0)  # at first, what the model says, but not of faint boxes
+    prior[:OWN_FEATURES] = (0.0, 1.0, 0.0, -5.0)  # the model's own probability, lowered for faint boxes
     stiffness = np.array([0.1, 1.0, 1.0, 0.1, *[SUMMARY_STIFFNESS] * (features.shape[1] - OWN_FEATURES)])
     weights = prior.copy()
 
@@ -96,7 +96,7 @@ def learn_prevalence(
         z = features @ w
         return float((np.logaddexp(0, z) - present * z).sum() + (stiffness * (w - prior) ** 2).sum() / 2)
 
-    for _ in range(30):  # Newton's method, with shorter steps where a whole one goes too far
+    for _ in range(30):  # Newton's method; a step that increases the loss is halved
         chance = _logistic(features @ weights)
         gradient = features.T @ (chance - present) + stiffness * (weights - prior)
         curvature = (features * (chance * (1 - chance))[:, None]).T @ features + np.diag(stiffness)

@@ -1,4 +1,4 @@
-"""One member of an estimator: a counting component between what a category's scores mean and a readout.
+"""One member of an estimator: scores corrected by category and surroundings, a counting component, a readout.
 
 Legend: P pairs of an image and a category, N proposals, K ``max_objects``, H heads.
 """

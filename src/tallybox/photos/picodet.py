@@ -40,7 +40,7 @@ MAX_DETECTIONS = 200
 # Boxes that go through NMS at first, in all and of one category: enough for nearly all photos.
 FIRST_CANDIDATES, FIRST_OF_CATEGORY = 1024, 192
 
-PHOTOS_AT_ONCE = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone: the cache
+BATCHES = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone: the cache
 
 
 class RawDetections(NamedTuple):
@@ -68,8 +68,8 @@ class PicoDet:
         self.device = device_or_default(device)
         self.network = load_picodet_network().to(self.device)
         if self.device.type == "cpu":
-            # glibc keeps freed memory for the next photo up to twice the largest block that was ever freed (32 MiB at
-            # most); what it gives back comes again as page faults, 5 of 39 ms a photo on two cores. So free one.
+            # glibc keeps freed memory up to twice the largest block that was ever freed (32 MiB at most). What it returns
+            # to the system costs page faults at the next photo, 5 of 39 ms on two cores: so free a large block once.
             torch.empty(31 << 20, dtype=torch.uint8)
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
@@ -78,7 +78,7 @@ class PicoDet:
 
     def propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
         """Return every cell of each photo that scores above 0.05 in some category."""
-        # On one thread: where another program uses a core, two wait for each other at every layer (2 s, not 0.1).
+        # On one thread: with another program on a core, two threads wait for each other at every layer (2 s, not 0.1).
         with torch.inference_mode(), small_operations():
             return self._propose_by_size(photos)
 
@@ -88,11 +88,11 @@ class PicoDet:
         by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
         for index, photo in enumerate(photos):
             by_size[_resized_wh(photo.size_wh, self.size)].append(index)
-        at_once = PHOTOS_AT_ONCE.get(self.device.type, 1)
+        batch = BATCHES.get(self.device.type, 1)
         proposed: dict[int, RawDetections] = {}
         for resized_wh, indices in by_size.items():
-            for first in range(0, len(indices), at_once):
-                some = indices[first : first + at_once]
+            for first in range(0, len(indices), batch):
+                some = indices[first : first + batch]
                 inputs = torch.stack([_input(photos[index], resized_wh) for index in some])
                 found = self._propose(inputs.permute(0, 3, 1, 2), resized_wh)
                 for index, (boxes_xyxy, scores) in zip(some, found, strict=True):
