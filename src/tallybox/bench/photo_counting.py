@@ -11,7 +11,6 @@ import torch
 from PIL import Image
 
 from tallybox.bench.measure import Row, median_ms, peak_bytes
-from tallybox.detections.container import Detections
 from tallybox.errors import TallyboxError
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import Photo, read_photo
@@ -33,10 +32,20 @@ def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
         photos = [read_photo(path) for path in paths]
         check_batch(detector, photos[:BATCH])
         detections = detector.detect(photos)
+
+        def read() -> list[Photo]:
+            return [read_photo(path) for path in paths]
+
         stages: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-            "read": (lambda: _read(paths), lambda: _read(paths)),  # in one thread; end to end it runs ahead in several
-            "read and detect": (lambda: list(detect_each(paths, detector)), lambda: _detect_singly(detector, photos)),
-            "count": (lambda: counter.estimator.predict_many(detections), lambda: _count_singly(counter, detections)),
+            "read": (read, read),  # in one thread; end to end it runs ahead in several
+            "read and detect": (
+                lambda: list(detect_each(paths, detector)),
+                lambda: [detector.detect([photo]) for photo in photos],
+            ),
+            "count": (
+                lambda: counter.estimator.predict_many(detections),
+                lambda: [counter.estimator.predict(image) for image in detections],
+            ),
             "end to end": (lambda: counter.count_many(paths), lambda: [counter.count(path) for path in paths]),
         }
         width, height = SIZE_WH
@@ -67,21 +76,6 @@ def check_batch(detector: PicoDet, photos: Sequence[Photo]) -> None:
                 f"a photo alone must give the scores that it gives among others before that is timed, but {photo.name} "
                 "does not"
             )
-
-
-def _read(paths: Sequence[Path]) -> None:
-    for path in paths:
-        read_photo(path)
-
-
-def _detect_singly(detector: PicoDet, photos: Sequence[Photo]) -> None:
-    for photo in photos:
-        detector.detect([photo])
-
-
-def _count_singly(counter: PhotoCounter, images: Sequence[Detections]) -> None:
-    for image in images:
-        counter.estimator.predict(image)
 
 
 def _row(

@@ -22,6 +22,8 @@ from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untraine
 from tallybox.estimator.inputs import in_batches
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 
+Categories = Sequence[int | str] | None  # by id or by name; None for all that may be there
+
 
 class CountEstimator:
     """Count objects of each category from a detector's boxes, having learned from counts alone.
@@ -86,7 +88,7 @@ class CountEstimator:
         return self
 
     def predict(
-        self, detections: Detections, categories: Sequence[int | str] | None = None, *, prior: Prior = "every"
+        self, detections: Detections, categories: Categories = None, *, prior: Prior = "every"
     ) -> ImagePredictions:
         """Count the categories of an image: predictions by category id, or by name.
 
@@ -102,21 +104,13 @@ class CountEstimator:
         return next(self.predict_each([detections], categories, prior=prior))[1]
 
     def predict_many(
-        self,
-        detections: Iterable[Detections],
-        categories: Sequence[int | str] | None = None,
-        *,
-        prior: Prior = "every",
+        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
     ) -> list[ImagePredictions]:
         """Count the categories of each of several images, as `predict` does for one."""
         return [predictions for _, predictions in self.predict_each(detections, categories, prior=prior)]
 
     def predict_each(
-        self,
-        detections: Iterable[Detections],
-        categories: Sequence[int | str] | None = None,
-        *,
-        prior: Prior = "every",
+        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
     ) -> Iterator[tuple[Detections, ImagePredictions]]:
         """Yield each image with its predictions, as `predict` gives them, holding only some images at a time."""
         if isinstance(detections, Detections):
@@ -145,11 +139,7 @@ class CountEstimator:
         return images, [ImagePredictions(predictions, self.fitted.categories) for predictions in by_id]
 
     def explain(
-        self,
-        detections: Detections,
-        categories: Sequence[int | str] | None = None,
-        *,
-        predictions: ImagePredictions | None = None,
+        self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None
     ) -> dict[int, CountExplanation]:
         """Return which boxes of an image count and why, for categories that are chosen as `predict` does.
 

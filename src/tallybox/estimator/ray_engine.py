@@ -6,18 +6,17 @@ path; the estimator is sent from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.files import is_parquet
 from tallybox.detections.parquet import ParquetPiece, SeenImages, parquet_pieces, read_parquet_piece
 from tallybox.errors import InputError, TallyboxError
-from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
 from tallybox.estimator.ray_tasks import RayTasks
 
-Categories = Sequence[int | str] | None
 PieceCounts = tuple[list[tuple[ImageId | None, ImagePredictions]], TallyboxError | None]
 
 

@@ -12,7 +12,7 @@ import torch
 
 from tallybox.detections.category_names import check_same_names
 from tallybox.errors import InputError, InputTypeError
-from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.photos.detector import Detector, categories_of
@@ -24,8 +24,6 @@ from tallybox.photos.specs import detector_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-Categories = Sequence[int | str] | None
 
 BATCH = 32  # photos that are counted together: 2.7 ms a photo on one core; 11.4 where they are counted in twos
 

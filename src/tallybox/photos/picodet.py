@@ -68,8 +68,8 @@ class PicoDet:
         self.device = device_or_default(device)
         self.network = load_picodet_network().to(self.device)
         if self.device.type == "cpu":
-            # glibc keeps freed memory up to twice the largest block that was ever freed (32 MiB at most). What it returns
-            # to the system costs page faults at the next photo, 5 of 39 ms on two cores: so free a large block once.
+            # glibc keeps freed memory up to twice the largest block that was ever freed (32 MiB at most). What it gives
+            # back to the system costs page faults at the next photo, 5 of 39 ms on two cores: so free a large block.
             torch.empty(31 << 20, dtype=torch.uint8)
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
@@ -78,11 +78,6 @@ class PicoDet:
 
     def propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
         """Return every cell of each photo that scores above 0.05 in some category."""
-        # On one thread: with another program on a core, two threads wait for each other at every layer (2 s, not 0.1).
-        with torch.inference_mode(), small_operations():
-            return self._propose_by_size(photos)
-
-    def _propose_by_size(self, photos: Sequence[Photo]) -> list[RawDetections]:
         # The network averages over its whole input, so that padding a photo further would change its scores:
         # only photos of the same size go through it together.
         by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -90,13 +85,15 @@ class PicoDet:
             by_size[_resized_wh(photo.size_wh, self.size)].append(index)
         batch = BATCHES.get(self.device.type, 1)
         proposed: dict[int, RawDetections] = {}
-        for resized_wh, indices in by_size.items():
-            for first in range(0, len(indices), batch):
-                some = indices[first : first + batch]
-                inputs = torch.stack([_input(photos[index], resized_wh) for index in some])
-                found = self._propose(inputs.permute(0, 3, 1, 2), resized_wh)
-                for index, (boxes_xyxy, scores) in zip(some, found, strict=True):
-                    proposed[index] = _in_photo(boxes_xyxy, scores, resized_wh, photos[index].size_wh)
+        # On one thread: with another program on a core, two threads wait for each other at every layer (2 s, not 0.1).
+        with torch.inference_mode(), small_operations():
+            for resized_wh, indices in by_size.items():
+                for first in range(0, len(indices), batch):
+                    some = indices[first : first + batch]
+                    inputs = torch.stack([_input(photos[index], resized_wh) for index in some])
+                    found = self._propose(inputs.permute(0, 3, 1, 2), resized_wh)
+                    for index, (boxes_xyxy, scores) in zip(some, found, strict=True):
+                        proposed[index] = _in_photo(boxes_xyxy, scores, resized_wh, photos[index].size_wh)
         return [proposed[index] for index in range(len(photos))]
 
     def _propose(self, pixels: Tensor, resized_wh: tuple[int, int]) -> list[tuple[Tensor, Tensor]]:
