@@ -50,7 +50,7 @@ def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:
     return Fitted(
         config=config,
         category_ids=(),
-        categories=categories,
+        categories=dict(categories),  # a copy that can be pickled, whatever mapping is given
         members=(CountModel(config, 0).eval(),),
         baselines={},
         levels=levels,

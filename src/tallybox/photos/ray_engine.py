@@ -107,8 +107,8 @@ def _each(
     yield from chain.from_iterable(tasks.map_in_order(function, batches, retry_each))
 
 
-def _categories(_: None, task: _PhotoTask) -> Mapping[int, str]:
-    return categories_of(task.detector)
+def _categories(_: None, task: _PhotoTask) -> dict[int, str]:
+    return dict(categories_of(task.detector))  # COCO's cannot be pickled as they are
 
 
 def _detect_photos(paths: list[Path], task: _PhotoTask) -> list[DetectedPhoto]:
