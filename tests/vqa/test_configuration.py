@@ -65,3 +65,7 @@ def test_what_is_wrong_is_said_in_one_line_with_the_file(tmp_path, text, said):
         read_configuration(path)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_the_name_of_tallybox_0_1_is_read():
+    assert VqaConfig.from_dict({"model": {"name": "counting"}}) == VqaConfig()

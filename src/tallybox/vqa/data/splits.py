@@ -43,8 +43,11 @@ class EncodedQuestions:
 
     def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> EncodedQuestions:
         """Return some of the questions: those where a mask ``[Q]`` is True, or those at given indices."""
-        arrays = (self.question_ids, self.images, self.words, self.lengths, self.answers, self.relevance)
-        return EncodedQuestions(*(None if array is None else array[rows] for array in arrays))  # type: ignore[arg-type]  # only the last two may be None
+        answers = None if self.answers is None else self.answers[rows]
+        relevance = None if self.relevance is None else self.relevance[rows]
+        return EncodedQuestions(
+            self.question_ids[rows], self.images[rows], self.words[rows], self.lengths[rows], answers, relevance
+        )
 
 
 def write_split(

@@ -87,18 +87,13 @@ def simulate_from_instances(
     if split not in ("train", "val"):
         raise InputError(f"split must be train or val, as there are answers, but got {split!r}")
     labels = read_coco_instances(instances)
-    categories = read_json(instances, _CategoriesFile, INSTANCES).categories
-    generals = {category.id: general_name(category.name, category.supercategory) for category in categories}
-    facts = {image_id: photo_facts(labels, image_id, generals) for image_id in integer_ids(labels, instances)}
-    return {split: write_questions(facts, out, split, questions_per_photo, seed, source=instances)}
-
-
-def integer_ids(labels: TrueCounts, source: Path) -> list[int]:
-    """Return the ids of all labelled photos, which must be whole numbers; ``source`` is the file of the labels."""
     image_ids = [image_id for image_id in labels.counts if isinstance(image_id, int)]
     if len(image_ids) < max(len(labels), 1):
-        raise InputError(f"{source} must have photos with whole numbers as ids, as VQA's files do, but has others")
-    return image_ids
+        raise InputError(f"{instances} must have photos with whole numbers as ids, as VQA's files do, but has others")
+    categories = read_json(instances, _CategoriesFile, INSTANCES).categories
+    generals = {category.id: general_name(category.name, category.supercategory) for category in categories}
+    facts = {image_id: photo_facts(labels, image_id, generals) for image_id in image_ids}
+    return {split: write_questions(facts, out, split, questions_per_photo, seed, source=instances)}
 
 
 def write_questions(
