@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from tallybox.counter.layout import Layout
 from tallybox.counter.once import differentiable_once
-from tallybox.counter.proposals import Proposals, as_dtype
 from tallybox.counter.state import state_size_cpu, state_size_cuda
+from tallybox.kernels.layout import Layout
+from tallybox.kernels.proposals import Proposals, as_dtype
 
 
 class FusedPlan(Protocol):

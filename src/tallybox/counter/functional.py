@@ -10,11 +10,11 @@ from torch import Tensor
 from tallybox.boxes import box_iou
 from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
 from tallybox.counter.autograd import FusedPlan, fused_result, fused_result_in_layout, plan_fused
-from tallybox.counter.dispatch import Backend, choose_backend
-from tallybox.counter.layout import Layout
-from tallybox.counter.proposals import Proposals, computed_in, prepare_proposals
 from tallybox.counter.reference import Quantities, count_quantities
 from tallybox.counter.trace import CountTrace
+from tallybox.kernels.dispatch import Backend, choose_backend
+from tallybox.kernels.layout import Layout
+from tallybox.kernels.proposals import Proposals, computed_in, for_every_head, prepare_proposals
 from tallybox.shapes import by_shape, is_symbolic
 
 Result = Literal["features", "count"]
@@ -128,17 +128,6 @@ def checked_proposals(
     check_proposal_shapes(attention, boxes, mask, weight_leading=torch.Size())
     check_proposal_values(attention, boxes, mask, logits=logits)
     return prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
-
-
-def for_every_head(proposals: Proposals) -> Proposals:
-    """Give the proposals a dimension for weights ``[heads, 8, segments]`` to broadcast along."""
-    attention, boxes, mask, indices = proposals
-    return Proposals(
-        attention.unsqueeze(-2),
-        boxes.unsqueeze(-3),
-        None if mask is None else mask.unsqueeze(-2),
-        None if indices is None else indices.unsqueeze(-2),
-    )
 
 
 def proposal_distance(proposals: Proposals) -> Tensor:

@@ -8,18 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from tallybox.checks import check_count
-from tallybox.counter.dispatch import Backend, check_backend
 from tallybox.counter.functional import (
     Result,
     checked_proposals,
     count_result,
     count_trace,
-    for_every_head,
     plan_count,
     planned_result,
 )
 from tallybox.counter.published import read_published_weight
 from tallybox.counter.trace import CountTrace
+from tallybox.kernels.dispatch import Backend, check_backend
+from tallybox.kernels.proposals import for_every_head
 
 
 class Counter(nn.Module):

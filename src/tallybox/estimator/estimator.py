@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tallybox.counter.cpu.threads import map_in_order
 from tallybox.counter.trace import CountTrace
 from tallybox.detections.category_names import category_id_of, category_name_of
 from tallybox.detections.container import Detections, ImageId
@@ -29,6 +28,7 @@ from tallybox.estimator.prediction import (
 )
 from tallybox.estimator.questions import ask, in_batches
 from tallybox.estimator.training import answer
+from tallybox.kernels.threads import map_in_order
 from tallybox.presence.trace import PresenceTrace
 
 Prior = Literal["every", "scored"]

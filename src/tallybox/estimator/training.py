@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tallybox.counter.cpu.threads import small_operations
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.model import Answers, CountModel
 from tallybox.estimator.questions import Questions
+from tallybox.kernels.threads import small_operations
 
 OnStep = Callable[[int, int], None]  # done, total
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tallybox.counter.cpu.threads import small_operations
 from tallybox.detections.container import Detections
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
 from tallybox.explorer.limits import Refused
+from tallybox.kernels.threads import small_operations
 
 Predictions = list[ImagePredictions]  # one for each image of a job
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tallybox.counter.cpu.threads import map_in_order
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line
+from tallybox.kernels.threads import map_in_order
 from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tallybox.counter.layout import Layout
 from tallybox.counter.once import differentiable_once
+from tallybox.kernels.layout import Layout
 from tallybox.presence.table import counters_and_segments, state_size_cpu, state_size_cuda, table_size
 from tallybox.presence.weights import PresenceWeights
 

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from tallybox.boxes import box_iou
 from tallybox.checks import check_count, check_floating, check_proposal_shapes, check_proposal_values
-from tallybox.counter.dispatch import Backend, choose_backend
-from tallybox.counter.functional import for_every_head
-from tallybox.counter.proposals import Proposals, as_dtype, prepare_proposals
 from tallybox.errors import InputError, InputTypeError
+from tallybox.kernels.dispatch import Backend, choose_backend
+from tallybox.kernels.proposals import Proposals, as_dtype, for_every_head, prepare_proposals
 from tallybox.presence.autograd import fused_presence
 from tallybox.presence.reference import (
     PresenceQuantities,

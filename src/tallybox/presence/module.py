@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from tallybox.checks import check_count
-from tallybox.counter.dispatch import Backend, check_backend
-from tallybox.counter.functional import for_every_head
+from tallybox.kernels.dispatch import Backend, check_backend
+from tallybox.kernels.proposals import for_every_head
 from tallybox.presence.functional import PresenceResults, checked_boxes, presence_results, presence_trace
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import PresenceWeights, initial_weights

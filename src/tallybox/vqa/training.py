@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from tallybox.checks import check_count
-from tallybox.counter.cpu.threads import small_operations
 from tallybox.distributed import Processes, current_processes
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import write_text
+from tallybox.kernels.threads import small_operations
 from tallybox.runs import RunFolder, read_results
 from tallybox.vqa.batches import Examples, epoch_order, place_examples
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tallybox.counter.cpu.likeness import Vector, locate_all, value_at
 from tallybox.counter.cpu.parts import F1, F2, F4, F5, Array, compiled
-from tallybox.counter.cpu.vectors import LANES, choose, load, store
+from tallybox.kernels.cpu.vectors import LANES, choose, load, store
 
 
 @compiled

@@ -22,7 +22,7 @@ from tallybox.counter.cpu.parts import (
     normalise,
     settle,
 )
-from tallybox.counter.cpu.vectors import LANES, choose, load, store
+from tallybox.kernels.cpu.vectors import LANES, choose, load, store
 
 
 @compiled

@@ -7,7 +7,7 @@ import numpy as np
 from tallybox.counter.cpu.lanes import distance, fill_matrices, group_end, keep_state, load_group
 from tallybox.counter.cpu.likeness import likeness, locate_all, value_at
 from tallybox.counter.cpu.parts import F1, F3, F6, F7, Array, compiled, empty_table, normalise, write_features
-from tallybox.counter.cpu.vectors import LANES, choose, load, store
+from tallybox.kernels.cpu.vectors import LANES, choose, load, store
 
 
 @compiled

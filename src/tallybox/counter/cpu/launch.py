@@ -13,9 +13,9 @@ from tallybox.counter.cpu.lanes_forward import lanes_forward_kernel
 from tallybox.counter.cpu.parts import Array, weight_gradient
 from tallybox.counter.cpu.rows_backward import rows_backward_kernel
 from tallybox.counter.cpu.rows_forward import rows_forward_kernel
-from tallybox.counter.cpu.threads import chunks_of, run_chunks
-from tallybox.counter.cpu.vectors import LANES
 from tallybox.counter.state import state_size_cpu
+from tallybox.kernels.cpu.vectors import LANES
+from tallybox.kernels.threads import chunks_of, run_chunks
 
 # Eight images at once for at least so many images of a counter: with fewer most lanes run empty (at 36 boxes 3 images
 # take 1.3 times as long as one by one, 8 take 0.6 times). And for up to so many boxes: 8 images of 100 would still be

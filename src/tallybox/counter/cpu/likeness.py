@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallybox.counter.cpu.parts import F3, Array, Number, compiled
-from tallybox.counter.cpu.vectors import (
+from tallybox.counter.cpu.parts import F3
+from tallybox.kernels.cpu.compiling import TINY, Array, Number, compiled
+from tallybox.kernels.cpu.vectors import (
     REGISTER_ENTRIES,
     add_at,
     as_numbers,
@@ -18,10 +19,6 @@ from tallybox.counter.cpu.vectors import (
 Vector = Any  # eight numbers of the arrays' precision
 Integers = Any
 Truths = Any
-
-# Stands in for a factor of 0 in a product, a power of two: the product of the other factors is then
-# the whole divided by it, exactly, and every product that holds it is as good as 0.
-TINY = 2.0**-60
 
 
 @compiled

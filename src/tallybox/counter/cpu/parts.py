@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from tallybox.counter.cpu.vectors import LANES, REGISTER_ENTRIES
-
-Array = NDArray[Any]
-Number = Any  # float32 or float64, as the arrays; Python's own floats would widen the arithmetic
-
-# Rounding may differ from the order written; NaN and infinity keep their meaning.
-OPTIONS: dict[str, Any] = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
-    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
-}
-compiled = numba.njit(**OPTIONS)
+from tallybox.kernels.cpu.compiling import Array, Number, compiled
+from tallybox.kernels.cpu.vectors import LANES, REGISTER_ENTRIES
 
 # The activations' rows in a table: the paper's numbers less one.
 F1, F2, F3, F4, F5, F6, F7, F8 = range(8)

@@ -6,27 +6,13 @@ Rows are as long as `row_length` says; behind an image's real proposals they are
 from __future__ import annotations
 
 from tallybox.counter.cpu.parts import F1, F2, F4, F5, Array, compiled, locate
-from tallybox.counter.cpu.vectors import LANES
+from tallybox.kernels.cpu.vectors import LANES
 
 
 @compiled
 def row_length(boxes_number: int) -> int:
     """Return the smallest multiple of LANES that so many boxes fit into."""
     return (boxes_number + LANES - 1) // LANES * LANES
-
-
-@compiled
-def real_proposals(image: int, attention: Array, boxes: Array, mask: Array, order: Array, a: Array, b: Array) -> int:
-    """Copy an image's real proposals to the front of a and b; return how many there are."""
-    number = 0
-    for i in range(attention.shape[1]):
-        if mask.shape[0] == 0 or mask[image, i]:
-            order[number] = i
-            a[number] = attention[image, i]
-            for corner in range(4):
-                b[corner, number] = boxes[image, i, corner]
-            number += 1
-    return number
 
 
 @compiled

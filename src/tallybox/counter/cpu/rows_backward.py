@@ -24,8 +24,9 @@ from tallybox.counter.cpu.parts import (
     owe,
     settle,
 )
-from tallybox.counter.cpu.rows import fill_matrices, real_proposals, row_length
-from tallybox.counter.cpu.vectors import LANES, load, store
+from tallybox.counter.cpu.rows import fill_matrices, row_length
+from tallybox.kernels.cpu.boxes import real_proposals
+from tallybox.kernels.cpu.vectors import LANES, load, store
 
 
 @compiled

@@ -18,8 +18,9 @@ from tallybox.counter.cpu.parts import (
     value,
     write_features,
 )
-from tallybox.counter.cpu.rows import fill_distance, fill_matrices, real_proposals, row_length
-from tallybox.counter.cpu.vectors import LANES, load, store
+from tallybox.counter.cpu.rows import fill_distance, fill_matrices, row_length
+from tallybox.kernels.cpu.boxes import real_proposals
+from tallybox.kernels.cpu.vectors import LANES, load, store
 
 
 @compiled

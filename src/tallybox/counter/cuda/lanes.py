@@ -8,19 +8,8 @@ from __future__ import annotations
 
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import (
-    TINY,
-    corners,
-    is_real,
-    kernel,
-    look_up,
-    normalise,
-    overlap,
-    overlap_backward,
-    share,
-    sign,
-    value,
-)
+from tallybox.counter.cuda.parts import kernel, look_up, normalise, share, value
+from tallybox.kernels.cuda.boxes import TINY, corners, is_real, overlap, overlap_backward, sign
 
 
 @kernel()

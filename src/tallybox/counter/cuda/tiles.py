@@ -9,15 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import (
-    TINY,
-    corners,
-    is_real,
-    kernel,
-    normalise,
-    overlap,
-    value,
-)
+from tallybox.counter.cuda.parts import kernel, normalise, value
+from tallybox.kernels.cuda.boxes import TINY, corners, is_real, overlap
 
 
 @triton.jit

@@ -5,20 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import (
-    TINY,
-    corners,
-    is_real,
-    kernel,
-    look_up,
-    overlap,
-    overlap_backward,
-    share,
-    sign,
-    value,
-    weight_gradient,
-)
+from tallybox.counter.cuda.parts import kernel, look_up, share, value, weight_gradient
 from tallybox.counter.cuda.tiles import add_edges, blocks_ended
+from tallybox.kernels.cuda.boxes import TINY, corners, is_real, overlap, overlap_backward, sign
 
 
 @triton.jit

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallybox.counter.cpu.likeness import TINY
-from tallybox.counter.cpu.parts import Array, Number, compiled
-from tallybox.counter.cpu.rows import real_proposals
 from tallybox.counter.cpu.rows_backward import overlap_backward
+from tallybox.kernels.cpu.boxes import real_proposals
+from tallybox.kernels.cpu.compiling import TINY, Array, Number, compiled, inlined
 from tallybox.presence.cpu.forward import distribute, find_pairs
 from tallybox.presence.cpu.parts import (
     AHEAD,
@@ -36,7 +35,6 @@ from tallybox.presence.cpu.parts import (
     cell_backward,
     comes_before,
     coordinate_of,
-    inlined,
     locate,
     locate_scores,
     rows_and_pairs,

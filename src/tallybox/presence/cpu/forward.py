@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallybox.counter.cpu.likeness import TINY
-from tallybox.counter.cpu.parts import Array, compiled
-from tallybox.counter.cpu.rows import real_proposals
+from tallybox.kernels.cpu.boxes import real_proposals
+from tallybox.kernels.cpu.compiling import TINY, Array, compiled
 from tallybox.presence.cpu.parts import (
     AHEAD,
     CALIBRATED,

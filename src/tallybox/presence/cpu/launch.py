@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tallybox.counter.cpu.parts import Array
-from tallybox.counter.cpu.threads import chunks_of, run_chunks
+from tallybox.kernels.cpu.compiling import Array
+from tallybox.kernels.threads import chunks_of, run_chunks
 from tallybox.presence.cpu.backward import presence_backward_kernel
 from tallybox.presence.cpu.forward import presence_forward_kernel
 from tallybox.presence.cpu.tables import fill_tables, tables_backward

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
-from tallybox.counter.cpu.parts import OPTIONS, Array, Number
+from tallybox.kernels.cpu.compiling import Array, Number, inlined
 from tallybox.presence.table import PAIR_ROWS, ROWS
 from tallybox.presence.weights import CELLS, LOGIT_BEND, LOGIT_LIMIT
-
-# Part of the function that calls it: passing an array takes as long as what these do with it.
-inlined = numba.njit(**OPTIONS, forceinline=True)
 
 KNOTS = CELLS + 1
 LEAST_SCORE = 1 / (1 + math.exp(LOGIT_LIMIT + 1))

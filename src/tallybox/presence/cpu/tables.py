@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tallybox.counter.cpu.parts import Array, Number, compiled
+from tallybox.kernels.cpu.compiling import Array, Number, compiled
 from tallybox.presence.cpu.parts import CALIBRATION, KNOTS, SHARPNESS, SHIFT, SLOPE, STEP
 from tallybox.presence.weights import CELLS, LOGIT_BEND, LOGIT_LIMIT
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import TINY, is_real, kernel, overlap_backward
+from tallybox.counter.cuda.parts import kernel
+from tallybox.kernels.cuda.boxes import TINY, is_real, overlap_backward
 from tallybox.presence.cuda.parts import (
     BEND,
     BEND_SCALE,

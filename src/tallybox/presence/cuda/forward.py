@@ -5,7 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import TINY, kernel
+from tallybox.counter.cuda.parts import kernel
+from tallybox.kernels.cuda.boxes import TINY
 from tallybox.presence.cuda.parts import (
     FLOOR,
     SHIFT,

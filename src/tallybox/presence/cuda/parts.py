@@ -7,7 +7,7 @@ import math
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.parts import TINY, corners, is_real, overlap
+from tallybox.kernels.cuda.boxes import TINY, corners, is_real, overlap
 from tallybox.presence.weights import CELLS, LOG_FLOOR, LOGIT_BEND, LOGIT_LIMIT
 
 E = tl.constexpr(CELLS)

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from tallybox.counter.cpu.threads import kernel_threads, map_in_order, small_operations
+from tallybox.kernels.threads import kernel_threads, map_in_order, small_operations
 
 
 @pytest.fixture(params=[1, 2, 3])

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tallybox import count_features
-from tallybox.counter import dispatch
-from tallybox.counter.dispatch import BackendWarning, check_backend, choose_backend
 from tallybox.errors import BackendError, InputError
+from tallybox.kernels import dispatch
+from tallybox.kernels.dispatch import BackendWarning, check_backend, choose_backend
 from tests.support.problems import random_boxes
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tallybox.counter.proposals import prepare_proposals
+from tallybox.kernels.proposals import prepare_proposals
 from tests.support.problems import random_boxes
 
 

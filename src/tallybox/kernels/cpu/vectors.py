@@ -117,9 +117,9 @@ _define(abs, _absolute, operands=1)
 
 @instruction
 def choose(_: Any, truth: Any, x: Any, y: Any) -> Any:
-    """Take x where it is true and y elsewhere."""
-    vector: Any = _common((x, y))
-    return vector(TRUTHS, vector, vector), lambda context, builder, _, given: builder.select(*given)
+    """Take x where it is true and y elsewhere; for a vector of truths or for one."""
+    common: Any = y if truth == types.boolean else _common((x, y))
+    return common(truth, common, common), lambda context, builder, _, given: builder.select(*given)
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index_type: Any, index: Any) -> Any:

@@ -15,8 +15,8 @@ from tallybox.errors import BackendError, InputError
 Backend = Literal["auto", "reference", "cpu", "triton"]
 BACKENDS = get_args(Backend)
 
-# More boxes than this are slower in the CUDA kernel than they are worth: one block walks all N³ steps of an image.
-MOST_BOXES_IN_TRITON = 512
+# A CUDA kernel of N³ steps walks an image in one block: more boxes than this take too long.
+MAX_BOXES_IN_TRITON = 512
 
 
 PACKAGES = {"cpu": "numba", "triton": "triton"}
@@ -41,10 +41,12 @@ def check_backend(backend: str) -> None:
         raise InputError(f"backend must be one of {names}, but got {backend!r}")
 
 
-def choose_backend(requested: Backend, *, device: torch.device, dtype: torch.dtype, boxes: int) -> Choice:
-    """Follow the table for ``boxes`` kept proposals an image; raise if the backend asked for cannot serve them.
+def choose_backend(requested: Backend, *, device: torch.device, dtype: torch.dtype, boxes: int = 0) -> Choice:
+    """Follow the table; raise if the requested backend cannot serve the call.
 
-    | asked for   | on    | served by                                                             |
+    ``boxes`` is how many of each image take part, 0 for kernels that take any number.
+
+    | requested   | on    | served by                                                             |
     |-------------|-------|-----------------------------------------------------------------------|
     | "reference" | any   | reference                                                             |
     | "auto"      | any   | reference while exporting a graph: other runtimes know no fused kernel |
@@ -56,7 +58,7 @@ def choose_backend(requested: Backend, *, device: torch.device, dtype: torch.dty
     """
     check_backend(requested)
     if requested == "reference":
-        return Choice("reference", "it was asked for")
+        return Choice("reference", "it was requested")
     if requested == "auto":
         if torch.compiler.is_exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
             return Choice("reference", "an exported graph must run without tallybox")
@@ -74,7 +76,7 @@ def choose_backend(requested: Backend, *, device: torch.device, dtype: torch.dty
     obstacle = _missing_package(requested) or _uncovered(requested, device=device, dtype=dtype, boxes=boxes)
     if obstacle is not None:
         raise BackendError(f'backend "{requested}" {obstacle}; use "auto" or "reference"')
-    return Choice(requested, "it was asked for")
+    return Choice(requested, "it was requested")
 
 
 def _missing_package(backend: str) -> str | None:
@@ -92,8 +94,8 @@ def _uncovered(backend: str, *, device: torch.device, dtype: torch.dtype, boxes:
         return f"computes on cuda, but the inputs are on {device}"
     if dtype != torch.float32:
         return f"computes in float32, but the inputs are {str(dtype).removeprefix('torch.')}"
-    if boxes > MOST_BOXES_IN_TRITON:
-        return f"takes at most {MOST_BOXES_IN_TRITON} boxes an image, but got {boxes}"
+    if boxes > MAX_BOXES_IN_TRITON:
+        return f"takes at most {MAX_BOXES_IN_TRITON} boxes an image, but got {boxes}"
     return None
 
 

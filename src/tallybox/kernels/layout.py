@@ -8,8 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tallybox.shapes import common_shape
-
 
 class Layout(NamedTuple):
     """How leading dimensions that broadcast become one list and back."""
@@ -20,7 +18,7 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, of_weights: torch.Size, *leading: torch.Size) -> Layout:
         """Lay out everything that broadcasts with weights of these leading dimensions."""
-        common = common_shape(*leading, of_weights)
+        common: torch.Size = torch.broadcast_shapes(*leading, of_weights)
         if not of_weights:
             return cls(common, None)
         offset = len(common) - len(of_weights)

@@ -7,8 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tallybox.shapes import common_shape
-
 
 class Proposals(NamedTuple):
     """The proposals that take part: at most ``max_objects``, weights in [0, 1], all in one dtype."""
@@ -74,10 +72,21 @@ def _to_common_leading_dimensions(
     shapes = [attention.shape[:-1], boxes.shape[:-2]]
     if mask is not None:
         shapes.append(mask.shape[:-1])
-    leading = common_shape(*shapes)
+    leading = torch.broadcast_shapes(*shapes)
     number = attention.shape[-1]
     return (
         attention.expand(*leading, number),
         boxes.expand(*leading, number, 4),
         None if mask is None else mask.expand(*leading, number),
+    )
+
+
+def for_every_head(proposals: Proposals) -> Proposals:
+    """Give the proposals a dimension for weights ``[heads, ...]`` to broadcast along."""
+    attention, boxes, mask, indices = proposals
+    return Proposals(
+        attention.unsqueeze(-2),
+        boxes.unsqueeze(-3),
+        None if mask is None else mask.unsqueeze(-2),
+        None if indices is None else indices.unsqueeze(-2),
     )
