@@ -7,7 +7,9 @@ passes. Run without TRITON_INTERPRET.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import pytest
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
@@ -16,6 +18,8 @@ from triton.compiler import ASTSource
 from tallybox.counter.cuda.launch import plan_triton
 from tallybox.counter.cuda.launching import Launch
 from tallybox.presence.cuda import launch as presence
+from tallybox.presence.operator import allocate_results
+from tallybox.presence.weights import PresenceFunctions, initial_weights
 
 TARGET = GPUTarget("cuda", 90, 32)
 
@@ -30,10 +34,6 @@ def launches() -> Iterator[tuple[str, Launch]]:
             plan = plan_triton(torch.Size([images, boxes]), torch.Size([8, 16]), branches, boxes, of_count=branches)
             case = f"{images} images of {boxes} boxes" + ", a mask, from the count back" * branches
             yield from ((case, launch) for launch in (plan.way_there, *plan.way_back))
-        sizes = (64, 36, 1, 16, 10, branches, branches)
-        there, back = presence.plan_forward(*sizes), presence.plan_backward(*sizes, used=(branches, branches))
-        case = "presence" + ", a mask, logits, from all results back" * branches
-        yield from ((case, launch) for launch in (there.tables, there.images, back.images, back.owed, back.tables))
 
 
 def compile_launch(launch: Launch) -> None:
@@ -53,7 +53,39 @@ def compile_launch(launch: Launch) -> None:
     triton.compile(source, target=TARGET, options={"num_warps": launch.warps})
 
 
+def compile_presence() -> None:
+    """Compile the kernels of presence counting for a plain call, and for one with all that they have a branch for."""
+
+    def compile_instead(
+        kernel: Any, blocks: int, tensors: tuple[torch.Tensor | None, ...], *, num_warps: int, **sizes: int
+    ) -> None:
+        given = dict(zip([parameter.name for parameter in kernel.params], tensors, strict=False)) | sizes
+        signature, constants = {}, {}
+        for parameter in kernel.params:
+            value = given.pop(parameter.name)
+            if parameter.is_constexpr or value is None:
+                signature[parameter.name], constants[(parameter.num,)] = "constexpr", value
+            elif isinstance(value, torch.Tensor):
+                signature[parameter.name] = "*i1" if value.dtype == torch.bool else "*fp32"
+            else:
+                signature[parameter.name] = "i32"
+        assert not given
+        triton.compile(ASTSource(kernel, signature, constants), target=TARGET, options={"num_warps": num_warps})
+        print(f"{kernel.__module__}.{kernel.__name__}", flush=True)
+
+    tables = PresenceFunctions.of(initial_weights(heads=1, segments=16)).table()
+    attention, boxes = torch.zeros(64, 36), torch.zeros(64, 36, 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(presence, "launch", compile_instead)
+        for branches in (False, True):
+            mask = torch.ones(64, 36, dtype=torch.bool) if branches else None
+            *results, state = allocate_results(attention, boxes, tables, mask, 10, branches, True, "triton")
+            presence.forward(attention, boxes, tables, mask, *results, state, branches)
+            presence.backward(attention, boxes, tables, mask, state, *results, branches, True)
+
+
 if __name__ == "__main__":
+    compile_presence()
     compiled = set()
     for case, launch in launches():
         key = (launch.kernel.__name__, launch.rest, launch.warps)

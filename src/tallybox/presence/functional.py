@@ -12,7 +12,7 @@ from tallybox.checks import check_count, check_floating, check_proposal_shapes, 
 from tallybox.errors import InputError, InputTypeError
 from tallybox.kernels.dispatch import Backend, choose_backend
 from tallybox.kernels.proposals import Proposals, as_dtype, for_every_head, prepare_proposals
-from tallybox.presence.autograd import fused_presence
+from tallybox.presence.operator import fused_presence
 from tallybox.presence.reference import (
     PresenceQuantities,
     count_features_of,

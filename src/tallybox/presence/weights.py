@@ -24,6 +24,12 @@ LOG_FLOOR = 1e-6
 # Knots are spread as evenly over the scores in the middle as over the logits further out than this.
 LOGIT_BEND = 2.0
 
+# Offsets in `PresenceFunctions.table`: four numbers, κ and η at their (E + 1)² knots by overlap first, and from
+# CALIBRATION on, S + 1 numbers each, φ at its knots, τ at its knots and the scores at which φ's segments meet.
+SLOPE, SHIFT, SHARPNESS, STEP, EVIDENCE = range(5)
+OVERLAP = EVIDENCE + (CELLS + 1) ** 2
+CALIBRATION = OVERLAP + (CELLS + 1) ** 2
+
 
 class PresenceWeights(NamedTuple):
     """The learned numbers of one presence counter, or of many: leading dimensions are free and broadcast."""
@@ -112,6 +118,13 @@ class PresenceFunctions(NamedTuple):
             evidence=torch.nn.functional.pad(weights.evidence, (0, 0, 1, 0)),
             overlap=torch.nn.functional.pad(share.cumsum(-1).cumsum(-2), (0, 0, 1, 0)).clamp(max=1),
         )
+
+    def table(self) -> Tensor:
+        """Return all functions as one row of numbers ``[..., T]``, as the fused kernels read them."""
+        numbers = torch.stack((self.slope, self.shift, self.sharpness, self.step), dim=-1)
+        edges = calibration_edges(self.calibration.shape[-1] - 1, self.calibration).expand_as(self.calibration)
+        matrices = (self.evidence.flatten(-2), self.overlap.flatten(-2))
+        return torch.cat((numbers, *matrices, self.calibration, self.order, edges), dim=-1)
 
 
 def _size(weight: Tensor) -> Tensor:
