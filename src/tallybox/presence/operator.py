@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tallybox.errors import BackendError
-from tallybox.kernels.layout import Layout
-from tallybox.presence.weights import PresenceFunctions, PresenceWeights
+from tallybox.kernels.operators import define_operator, refuse_derivatives
 
 
 def launchers(backend: str) -> ModuleType:
@@ -84,10 +82,9 @@ def _allocate_gradients(attention: Tensor, boxes: Tensor, tables: Tensor, *_: An
     return torch.empty_like(attention), torch.empty_like(boxes), torch.empty_like(tables)
 
 
-presence_operator = torch.library.custom_op("tallybox::presence_forward", presence_forward, mutates_args=())
-presence_operator.register_fake(allocate_results)
-presence_backward_operator = torch.library.custom_op("tallybox::presence_backward", presence_backward, mutates_args=())
-presence_backward_operator.register_fake(_allocate_gradients)
+presence_operator = define_operator(presence_forward, allocate_results)
+presence_backward_operator = define_operator(presence_backward, _allocate_gradients)
+refuse_derivatives(presence_backward)
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -105,36 +102,4 @@ def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     return (*gradients, None, None, None, None, None)
 
 
-def _refuse(ctx: Any, *grads: Tensor | None) -> None:
-    raise BackendError('the fused backends cannot differentiate twice; use backend="reference"')
-
-
-presence_operator.register_autograd(_backward, setup_context=_save_for_backward)
-presence_backward_operator.register_autograd(_refuse)
-
-
-def fused_presence(
-    attention: Tensor,
-    boxes: Tensor,
-    mask: Tensor | None,
-    weights: PresenceWeights,
-    max_objects: int,
-    logits: bool,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features ``[..., max_objects + 2]``, p ``[..., N]`` and P ``[..., max_objects + 1]``."""
-    masks = [] if mask is None else [mask.shape[:-1]]
-    layout = Layout.of(weights.leading, attention.shape[:-1], boxes.shape[:-2], *masks)
-    table = PresenceFunctions.of(weights).table()
-    save_state = torch.is_grad_enabled() and any(value.requires_grad for value in (attention, boxes, table))
-    features, presence, distribution, _ = presence_operator(
-        layout.to_list(attention, 1),
-        layout.to_list(boxes, 2),
-        table.reshape(-1, table.shape[-1]),
-        None if mask is None else layout.to_list(mask, 1),
-        max_objects,
-        logits,
-        save_state,
-        backend,
-    )
-    return layout.from_list(features), layout.from_list(presence), layout.from_list(distribution)
+torch.library.register_autograd("tallybox::presence_forward", _backward, setup_context=_save_for_backward)

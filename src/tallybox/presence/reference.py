@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from tallybox.presence.weights import LOG_FLOOR, LOGIT_LIMIT, PresenceFunctions, calibration_edges, score_coordinate
-from tallybox.shapes import common_shape
 
 # Rounds from p⁰ towards the fixed point of the presences.
 ROUNDS = 2
@@ -46,7 +45,7 @@ def precedes(logit: Tensor, boxes: Tensor) -> Tensor:
     stand, and since they are equal nothing depends on how: so no result depends on the order of the boxes.
     """
     logit, boxes = logit.detach(), boxes.detach()
-    shape = common_shape(logit.shape, boxes.shape[:-1])
+    shape = torch.broadcast_shapes(logit.shape, boxes.shape[:-1])
     before = torch.zeros(*shape, shape[-1], dtype=torch.bool, device=logit.device)
     equal = ~before
     for key in (-logit, *boxes.unbind(-1)):
@@ -67,7 +66,7 @@ def interpolate(position: Tensor, knots: Tensor) -> Tensor:
 
 def _ends(lower: Tensor, knots: Tensor) -> tuple[Tensor, Tensor]:
     """Return what functions are at the knots ``lower [..., n]`` and at those behind them."""
-    leading = common_shape(lower.shape[:-1], knots.shape[:-1])
+    leading = torch.broadcast_shapes(lower.shape[:-1], knots.shape[:-1])
     knots = knots.expand(*leading, knots.shape[-1])
     lower = lower.expand(*leading, lower.shape[-1])
     return knots.gather(-1, lower), knots.gather(-1, lower + 1)

@@ -136,6 +136,7 @@ def _shares(rises: Tensor, rest: Tensor) -> Tensor:
     """Return the share of each of ``[..., n]`` in the sum of all and ``rest [...]``, signs aside; 0 of nothing."""
     sizes = _size(torch.cat((rises, rest.unsqueeze(-1)), dim=-1))
     largest = sizes.detach().amax(-1, keepdim=True)
+    all_zero = largest == 0
     # Dividing by the largest first keeps the sum finite.
-    sizes = sizes / torch.where(largest > 0, largest, 1)
-    return sizes[..., :-1] / torch.where(largest > 0, sizes.sum(-1, keepdim=True), 1)
+    sizes = sizes / torch.where(all_zero, 1, largest)
+    return sizes[..., :-1] / torch.where(all_zero, 1, sizes.sum(-1, keepdim=True))

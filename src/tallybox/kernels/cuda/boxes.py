@@ -17,20 +17,20 @@ def sign(x):
 
 
 @triton.jit
-def is_real(mask, place, inside, HAS_MASK: tl.constexpr):
+def is_real(mask, index, inside, HAS_MASK: tl.constexpr):
     """Whether proposals are there at all and not masked."""
     if HAS_MASK:
-        return inside & (tl.load(mask + place, mask=inside, other=0) != 0)
+        return inside & (tl.load(mask + index, mask=inside, other=0) != 0)
     return inside
 
 
 @triton.jit
-def corners(boxes, place, real):
+def corners(boxes, index, real):
     """The corners of boxes, 0 where there is none."""
-    x1 = tl.load(boxes + place * 4, mask=real, other=0.0)
-    y1 = tl.load(boxes + place * 4 + 1, mask=real, other=0.0)
-    x2 = tl.load(boxes + place * 4 + 2, mask=real, other=0.0)
-    y2 = tl.load(boxes + place * 4 + 3, mask=real, other=0.0)
+    x1 = tl.load(boxes + index * 4, mask=real, other=0.0)
+    y1 = tl.load(boxes + index * 4 + 1, mask=real, other=0.0)
+    x2 = tl.load(boxes + index * 4 + 2, mask=real, other=0.0)
+    y2 = tl.load(boxes + index * 4 + 3, mask=real, other=0.0)
     return x1, y1, x2, y2
 
 
@@ -50,7 +50,7 @@ def overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
 
 @triton.jit
 def overlap_backward(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, grad):
-    """What box a's corners owe to D; equal edges share their gradient, as in PyTorch's maximum and minimum."""
+    """The gradient of box a's corners, given that of D; equal edges share theirs, as in PyTorch's maximum."""
     divisor = tl.where(union > 0, union, 1.0)
     grad_shared = tl.where(union > 0, -grad / divisor, 0.0)
     grad_area = -grad_shared * tl.maximum(width, 0.0) * tl.maximum(height, 0.0) / divisor

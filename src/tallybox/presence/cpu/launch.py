@@ -20,9 +20,9 @@ def _steps(number: int) -> int:
     return 20 * (number + 4) ** 2
 
 
-def _every_pair(tables: Tensor) -> bool:
-    """Whether boxes apart influence each other too: they do where a function is 0 times NaN."""
-    return not bool(tables.isfinite().all())
+def _every_pair(attention: Tensor, boxes: Tensor, tables: Tensor) -> bool:
+    """Whether boxes apart influence each other too: 0 times NaN is NaN."""
+    return not bool((attention.sum() + boxes.sum() + tables.sum()).isfinite())
 
 
 def state_size(number: int, max_objects: int, save_state: bool) -> int:
@@ -44,7 +44,7 @@ def forward(
     """Write features, presence, distribution and, unless it is empty, the saved state."""
     read = [as_array(tensor) for tensor in (attention, boxes, tables, mask)]
     written = [as_array(tensor) for tensor in (features, presence, distribution, state)]
-    settings = (logits, _every_pair(tables))
+    settings = (logits, _every_pair(attention, boxes, tables))
     kernel: Any = presence_forward_kernel
     chunks = chunks_of(len(attention), _steps(attention.shape[1]))
     run_chunks(chunks, lambda _, first, stop: kernel(*read, *settings, *written, first, stop))
@@ -66,7 +66,7 @@ def backward(
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
     inputs = (attention, boxes, tables, mask, state, grad_features, grad_presence, grad_distribution)
     read, written = [as_array(tensor) for tensor in inputs], [as_array(grad_attention), as_array(grad_boxes)]
-    settings = (_every_pair(tables), boxes_need_grad)
+    settings = (_every_pair(attention, boxes, tables), boxes_need_grad)
     chunks = chunks_of(len(attention), _steps(attention.shape[1]))
     grad_tables = np.zeros((len(chunks), *tables.shape))  # summed in double precision
     kernel: Any = presence_backward_kernel

@@ -159,7 +159,9 @@ def pair_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
     """IoU of boxes a and b, with the overlap's width and height, and the union."""
     distance, width, height, union = overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
     shared = tl.maximum(width, 0.0) * tl.maximum(height, 0.0)
-    return tl.where(union > 0, shared / tl.where(union > 0, union, 1.0), 1.0 - distance), width, height, union
+    iou = tl.where(union > 0, shared / tl.where(union > 0, union, 1.0), 1.0 - distance)
+    corner_sum = ax1 + ay1 + ax2 + ay2 + bx1 + by1 + bx2 + by2
+    return tl.where(corner_sum == corner_sum, iou, corner_sum), width, height, union  # minima and maxima drop NaN
 
 
 @triton.jit
