@@ -24,6 +24,8 @@ from tallybox.presence.reference import (
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import CELLS, PresenceFunctions, PresenceWeights
 
+MAX_BYTES_OF_PAIRS = 2**40
+
 
 def presence_features(
     attention: Tensor,
@@ -54,7 +56,7 @@ def presence_features(
 
 
 class PresenceResults(NamedTuple):
-    """What a call can be asked for."""
+    """The results of one call."""
 
     features: Tensor  # [..., max_objects + 2]
     presence: Tensor  # p [..., N]
@@ -95,10 +97,21 @@ def checked_boxes(
     logits: bool,
     weights_leading: torch.Size | None = None,
 ) -> Proposals:
-    """Check the inputs of a call and bring them to one dtype; scores stay as they were given, all of them."""
+    """Check the inputs of a call and bring them to one dtype; all proposals stay, logits stay logits."""
     check_proposal_shapes(attention, boxes, mask, weight_leading=weights_leading or torch.Size())
     check_proposal_values(attention, boxes, mask, logits=logits)
+    _check_pairs_fit(attention.shape[-1])
     return prepare_proposals(attention, boxes, mask, max_objects=attention.shape[-1], logits=False)
+
+
+def _check_pairs_fit(number: int) -> None:
+    """Raise where an image's pairs alone need more memory than machines have."""
+    needed = 3 * 4 * number**2  # three numbers a pair in the leanest backend
+    if not torch.compiler.is_compiling() and needed > MAX_BYTES_OF_PAIRS:
+        raise InputError(
+            f"the pairs of an image must fit into {MAX_BYTES_OF_PAIRS / 2**40:.0f} TiB, but got {number} boxes, "
+            f"whose pairs need {needed / 2**40:.1f} TiB; keep the boxes of highest attention"
+        )
 
 
 def presence_trace(
@@ -138,7 +151,7 @@ def presence_trace(
 
 
 def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
-    """Raise unless each weight has the shape that `PresenceWeights` says, on the device of the attention."""
+    """Raise unless each weight has its shape in `PresenceWeights` and is on the device of the attention."""
     if not isinstance(weights, PresenceWeights):
         raise InputTypeError(f"weights must be PresenceWeights, but got {type(weights).__name__}")
     for name, weight in weights._asdict().items():

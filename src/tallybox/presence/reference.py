@@ -23,9 +23,9 @@ ROUNDS = 2
 class PresenceQuantities(NamedTuple):
     """What `presence_quantities` computes."""
 
-    evidence: Tensor  # κ_ij [..., N, N]: what j says about i
+    evidence: Tensor  # κ_ij [..., N, N]: the evidence of j for i
     calibrated: Tensor  # p⁰ [..., N]
-    suppression: Tensor  # s_ij [..., N, N]: how much j, if it is there, stands for i too
+    suppression: Tensor  # s_ij [..., N, N]: how much j, if present, shows the object of i
     presence: Tensor  # p [..., N]
     distribution: Tensor  # P [..., K + 1]
 
@@ -33,16 +33,16 @@ class PresenceQuantities(NamedTuple):
 def score_logit(attention: Tensor, *, logits: bool) -> Tensor:
     """L, within its limits; beyond them its slope is 0."""
     if not logits:
-        least = 1 / (1 + math.exp(LOGIT_LIMIT + 1))  # beyond the limits, yet it has a logit
-        attention = attention.clamp(least, 1 - least).logit()
+        smallest = 1 / (1 + math.exp(LOGIT_LIMIT + 1))  # below the limit, with a finite logit
+        attention = attention.clamp(smallest, 1 - smallest).logit()
     return attention.clamp(-LOGIT_LIMIT, LOGIT_LIMIT)
 
 
 def precedes(logit: Tensor, boxes: Tensor) -> Tensor:
     """Whether j comes before i, ``[..., i, j]``: a total order of proposals, by score, then by corners.
 
-    Equal scores are ordered by x1, y1, x2, y2. Proposals that are equal in all of these are ordered as they
-    stand, and since they are equal nothing depends on how: so no result depends on the order of the boxes.
+    Equal scores are ordered by x1, y1, x2, y2, and proposals equal in all of these by index, which changes no
+    result because they are equal. So no result depends on the order of the boxes.
     """
     logit, boxes = logit.detach(), boxes.detach()
     shape = torch.broadcast_shapes(logit.shape, boxes.shape[:-1])
@@ -52,8 +52,8 @@ def precedes(logit: Tensor, boxes: Tensor) -> Tensor:
         of_i, of_j = key.unsqueeze(-1), key.unsqueeze(-2)
         before = before | (equal & (of_j < of_i))
         equal = equal & (of_j == of_i)
-    place = torch.arange(shape[-1], device=logit.device)
-    return before | (equal & (place < place.unsqueeze(-1)))
+    index = torch.arange(shape[-1], device=logit.device)
+    return before | (equal & (index < index.unsqueeze(-1)))
 
 
 def interpolate(position: Tensor, knots: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What presence counting learns, and the functions that it makes of it.
+"""The weights of presence counting, and the functions that they define.
 
 Legend: S segments of a function of one number, E cells each way of a function of two.
 """
@@ -15,7 +15,7 @@ from tallybox.activation import activation_knots
 # Cells each way of the functions of two numbers: of an overlap and of a score.
 CELLS = 8
 
-# Logits beyond this are taken as this: a score of 0 or 1 has none.
+# Logits are clamped to this: scores of 0 and 1 have none.
 LOGIT_LIMIT = 14.0
 
 # Added to a probability under the logarithm.
@@ -51,11 +51,10 @@ class PresenceWeights(NamedTuple):
 
 
 def initial_weights(heads: int, segments: int) -> PresenceWeights:
-    """Return weights ``[heads, ...]`` that count as people do by hand: greedy, and in proportion to the overlap.
+    """Return weights ``[heads, ...]`` of a greedy count, in proportion to the overlap.
 
-    A score is its own presence, a neighbour is no evidence, and a box takes from those behind it in the order
-    of scores the share that it overlaps. Several heads start from different levels of the score, so that they
-    do not learn the same.
+    A score is its own presence, a neighbour is no evidence, and a box suppresses boxes of lower score by its IoU
+    with them. Several heads start with different shifts of the score, so that they do not learn the same.
     """
     overlap = torch.zeros(heads, CELLS, CELLS + 1)
     overlap[..., 0] = 1
@@ -73,7 +72,7 @@ def initial_weights(heads: int, segments: int) -> PresenceWeights:
 
 
 def score_coordinate(logit: Tensor) -> Tensor:
-    """Return where a score lies among the knots, in [0, 1], so that those near 0 and near 1 are told apart too.
+    """Return where a score lies among the knots, in [0, 1]; scores near 0 and near 1 are spread out.
 
     >>> score_coordinate(torch.tensor([0.001, 0.01, 0.1, 0.5, 0.9]).logit())
     tensor([0.0569, 0.1019, 0.2009, 0.5000, 0.7991])

@@ -65,14 +65,14 @@ def distribution_backward(n: int, presence: Array, prefixes: Array, grad_classes
 
 @compiled
 def round_backward(
-    found: int, pairs: Pairs, saved: SavedImage, given: Array, weighted: Array, grad: Gradients, grad_given: Array
+    found: int, pairs: Pairs, saved: SavedImage, before: Array, weighted: Array, grad: Gradients, grad_before: Array
 ) -> None:
-    """Add the gradients of suppressions and of the presences given, from presences times gradients ``weighted [N]``."""
+    """Add the gradients of suppressions and of presences ``before``; ``weighted [N]`` are gradients times presences."""
     for pair in range(found):
         j, s = pairs.source[pair], saved.suppression[pair]
-        share = weighted[pairs.target[pair]] / factor(s, given[j])
-        grad.suppression[pair] -= given[j] * share
-        grad_given[j] -= s * share
+        share = weighted[pairs.target[pair]] / factor(s, before[j])
+        grad.suppression[pair] -= before[j] * share
+        grad_before[j] -= s * share
 
 
 @inlined

@@ -26,12 +26,12 @@ from tallybox.presence.weights import EVIDENCE, LOG_FLOOR, OVERLAP, SHARPNESS, S
 
 
 @compiled
-def one_round(found: int, n: int, pairs: Pairs, saved: SavedImage, given: Array, survival: Array, out: Array) -> None:
-    """Fill ``survival`` with ∏_j (1 - s_ij p_j) of the presences given, and ``out`` with p⁰ times it."""
+def one_round(found: int, n: int, pairs: Pairs, saved: SavedImage, before: Array, survival: Array, out: Array) -> None:
+    """Fill ``survival`` with ∏_j (1 - s_ij p_j) of the presences ``before``, and ``out`` with p⁰ times it."""
     for i in range(n):
         survival[i] = 1
     for pair in range(found):
-        survival[pairs.target[pair]] *= factor(saved.suppression[pair], given[pairs.source[pair]])
+        survival[pairs.target[pair]] *= factor(saved.suppression[pair], before[pairs.source[pair]])
     for i in range(n):
         out[i] = saved.calibrated[i] * survival[i]
 

@@ -89,7 +89,7 @@ def find_pairs(n: int, b: Array, every_pair: bool, pairs: Pairs) -> int:
 @inlined
 def segments_of(tables: Array) -> int:
     """Return how many segments φ and τ have in such tables."""
-    return (tables.shape[-1] - CALIBRATION) // 3 - 1
+    return int(tables.shape[-1] - CALIBRATION) // 3 - 1
 
 
 @inlined

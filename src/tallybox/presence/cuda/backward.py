@@ -29,13 +29,13 @@ from tallybox.presence.cuda.image import (
 
 
 @triton.jit
-def round_backward(suppression, given, weighted, j, N, B: tl.constexpr):
-    """The gradients of the given presences j [1, B], factors of the products that are weighted [N]."""
+def round_backward(suppression, before, weighted, j, N, B: tl.constexpr):
+    """The gradients of presences j [1, B] before a round; ``weighted [N]`` are gradients times presences after it."""
     grad = tl.zeros((1, B), tl.float32)
     for i0 in range(0, N, B):
         i = i0 + tl.arange(0, B)[:, None]
         s = tl.load(suppression + i * N + j, mask=(i < N) & (j < N), other=0.0)
-        grad -= tl.sum(s * load(weighted, i, N) / factor(s, given), axis=0, keep_dims=True)
+        grad -= tl.sum(s * load(weighted, i, N) / factor(s, before), axis=0, keep_dims=True)
     return grad
 
 
