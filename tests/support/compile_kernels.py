@@ -17,6 +17,9 @@ from triton.compiler import ASTSource
 from tallybox.counter.cuda import launch as counter
 from tallybox.counter.operator import allocate_results
 from tallybox.counter.saved import SavedState
+from tallybox.presence import operator as presence_operator
+from tallybox.presence.cuda import launch as presence
+from tallybox.presence.weights import PresenceFunctions, initial_weights
 
 TARGET = GPUTarget("cuda", 90, 32)
 
@@ -58,8 +61,19 @@ def compile_counter(images: int, boxes: int, *, branches: bool) -> None:
     counter.backward(*given, count, saved, *grads, boxes, boxes_need_grad=True)
 
 
+def compile_presence(images: int, boxes: int, *, branches: bool) -> None:
+    """Compile the kernels of presence counting likewise."""
+    tables = PresenceFunctions.of(initial_weights(heads=1, segments=16)).table()
+    mask = torch.ones(images, boxes, dtype=torch.bool) if branches else None
+    given = (torch.rand(images, boxes), torch.rand(images, boxes, 4), tables, mask)
+    *results, state = presence_operator.allocate_results(*given, 10, branches, True, "triton")
+    presence.forward(*given, *results, state, branches)
+    presence.backward(*given, state, *results, branches, boxes_need_grad=True)
+
+
 if __name__ == "__main__":
-    counter.launch = compile_launch
+    counter.launch = presence.launch = compile_launch
     for with_branches in (False, True):
         for size in SIZES:
             compile_counter(*size, branches=with_branches)
+        compile_presence(*SIZES[-1], branches=with_branches)

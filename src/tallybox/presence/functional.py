@@ -11,8 +11,9 @@ from tallybox.boxes import box_iou
 from tallybox.checks import check_count, check_floating, check_proposal_shapes, check_proposal_values
 from tallybox.errors import InputError, InputTypeError
 from tallybox.kernels.dispatch import Backend, choose_backend
-from tallybox.kernels.proposals import Proposals, as_dtype, for_every_head, prepare_proposals
-from tallybox.presence.autograd import fused_presence
+from tallybox.kernels.layout import Layout
+from tallybox.kernels.proposals import Proposals, for_every_head, prepare_proposals
+from tallybox.presence.operator import presence_operator
 from tallybox.presence.reference import (
     PresenceQuantities,
     count_features_of,
@@ -65,12 +66,25 @@ def presence_results(
 ) -> PresenceResults:
     """Count checked proposals by the backend that serves them."""
     attention, boxes, mask, _ = proposals
-    weights = PresenceWeights(*(as_dtype(weight, attention.dtype) for weight in weights))
-    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=0)
-    if choice.backend != "reference":
-        return PresenceResults(*fused_presence(attention, boxes, mask, weights, max_objects, logits, choice.backend))
-    q = _reference_quantities(proposals, weights, max_objects, logits)
-    return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
+    weights = PresenceWeights(*(weight.to(attention.dtype) for weight in weights))
+    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype)
+    if choice.backend == "reference":
+        q = _reference_quantities(proposals, weights, max_objects, logits)
+        return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
+    leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
+    layout = Layout.of(weights.leading, boxes.shape[:-2], *leading)
+    table = PresenceFunctions.of(weights).table()
+    *results, _ = presence_operator(
+        layout.to_list(attention, 1),
+        layout.to_list(boxes, 2),
+        table.reshape(-1, table.shape[-1]).contiguous(),
+        None if mask is None else layout.to_list(mask, 1),
+        max_objects,
+        logits,
+        torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (attention, boxes, table)),
+        choice.backend,
+    )
+    return PresenceResults(*(layout.from_list(result) for result in results))
 
 
 def checked_boxes(

@@ -24,6 +24,12 @@ LOG_FLOOR = 1e-6
 # Knots are spread as evenly over the scores in the middle as over the logits further out than this.
 LOGIT_BEND = 2.0
 
+# Offsets in `PresenceFunctions.table`: four numbers, κ and η at their (E + 1)² knots by overlap first, and from
+# CALIBRATION on, S + 1 numbers each, φ at its knots, τ at its knots and the scores at which φ's segments meet.
+SLOPE, SHIFT, SHARPNESS, STEP, EVIDENCE = range(5)
+OVERLAP = EVIDENCE + (CELLS + 1) ** 2
+CALIBRATION = OVERLAP + (CELLS + 1) ** 2
+
 
 class PresenceWeights(NamedTuple):
     """The learned numbers of one presence counter, or of many: leading dimensions are free and broadcast."""
@@ -113,6 +119,13 @@ class PresenceFunctions(NamedTuple):
             overlap=torch.nn.functional.pad(share.cumsum(-1).cumsum(-2), (0, 0, 1, 0)).clamp(max=1),
         )
 
+    def table(self) -> Tensor:
+        """Return all functions as one row of numbers ``[..., T]``, as the fused kernels read them."""
+        numbers = torch.stack((self.slope, self.shift, self.sharpness, self.step), dim=-1)
+        edges = calibration_edges(self.calibration.shape[-1] - 1, self.calibration).expand_as(self.calibration)
+        matrices = (self.evidence.flatten(-2), self.overlap.flatten(-2))
+        return torch.cat((numbers, *matrices, self.calibration, self.order, edges), dim=-1)
+
 
 def _size(weight: Tensor) -> Tensor:
     """|w|, with a slope of 1 at 0, so that what starts at 0 can grow."""
@@ -123,6 +136,7 @@ def _shares(rises: Tensor, rest: Tensor) -> Tensor:
     """Return the share of each of ``[..., n]`` in the sum of all and ``rest [...]``, signs aside; 0 of nothing."""
     sizes = _size(torch.cat((rises, rest.unsqueeze(-1)), dim=-1))
     largest = sizes.detach().amax(-1, keepdim=True)
+    all_zero = largest == 0
     # Dividing by the largest first keeps the sum finite.
-    sizes = sizes / torch.where(largest > 0, largest, 1)
-    return sizes[..., :-1] / torch.where(largest > 0, sizes.sum(-1, keepdim=True), 1)
+    sizes = sizes / torch.where(all_zero, 1, largest)
+    return sizes[..., :-1] / torch.where(all_zero, 1, sizes.sum(-1, keepdim=True))
