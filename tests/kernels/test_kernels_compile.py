@@ -17,3 +17,4 @@ def test_every_triton_kernel_compiles_for_an_h200():
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "pair_gradient_kernel" in done.stdout
+    assert "presence_backward_kernel" in done.stdout

@@ -69,10 +69,8 @@ class Counter(nn.Module):
             return count_result(for_every_head(proposals), self.weight, self.max_objects, self.backend, result)
         # A single head broadcasts along the leading dimensions; where there are none, it adds one.
         results = count_result(proposals, self.weight, self.max_objects, self.backend, result)
-        has_leading = (
-            proposals.attention.dim() > 1 or proposals.boxes.dim() > 2 or (mask is not None and mask.dim() > 1)
-        )
-        return results if has_leading else results.squeeze(0)
+        alone = attention.dim() == 1 and boxes.dim() == 2 and (mask is None or mask.dim() == 1)
+        return results.squeeze(0) if alone else results
 
     @classmethod
     def from_published(

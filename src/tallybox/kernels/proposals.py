@@ -1,4 +1,4 @@
-"""From what a user passes to what the equations take: dtype, masking, the n largest weights, logistic."""
+"""From what a user passes to what components compute with: dtype, masking, the n largest weights, logistic."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def prepare_proposals(
     Selection is on the weights as given, before the logistic, which could make distinct large weights equal;
     among equal weights the first proposal is kept.
     """
-    dtype = computed_in(attention.dtype)
-    attention, boxes = as_dtype(attention, dtype), as_dtype(boxes, dtype)
+    dtype = torch.float64 if attention.dtype == torch.float64 else torch.float32  # areas in pixels overflow halves
+    attention, boxes = attention.to(dtype), boxes.to(dtype)
     indices = None
     if attention.shape[-1] > max_objects:
         attention, boxes, mask = _to_common_leading_dimensions(attention, boxes, mask)
@@ -42,7 +42,7 @@ def prepare_proposals(
         boxes = boxes.gather(-2, indices.unsqueeze(-1).expand(*indices.shape, 4))
         mask = None if mask is None else mask.gather(-1, indices)
     if mask is not None:
-        # Whatever stands in a masked place, NaN included, reaches neither a result nor a gradient.
+        # What a masked proposal holds, NaN included, reaches neither a result nor a gradient.
         attention = torch.where(mask, attention, 0)
         boxes = torch.where(mask.unsqueeze(-1), boxes, 0)
     if logits:
@@ -52,33 +52,12 @@ def prepare_proposals(
     return Proposals(attention, boxes, mask, indices)
 
 
-def computed_in(dtype: torch.dtype) -> torch.dtype:
-    """Return what is computed in: float64 for float64, else float32. Areas in pixels overflow half precision.
-
-    >>> computed_in(torch.float16)
-    torch.float32
-    """
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def as_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert a tensor where it needs to be; torch takes 4 µs to find that it does not."""
-    return tensor if tensor.dtype == dtype else tensor.to(dtype)
-
-
 def _to_common_leading_dimensions(
     attention: Tensor, boxes: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    shapes = [attention.shape[:-1], boxes.shape[:-2]]
-    if mask is not None:
-        shapes.append(mask.shape[:-1])
-    leading = torch.broadcast_shapes(*shapes)
-    number = attention.shape[-1]
-    return (
-        attention.expand(*leading, number),
-        boxes.expand(*leading, number, 4),
-        None if mask is None else mask.expand(*leading, number),
-    )
+    shapes = [attention.shape, boxes.shape[:-1], *([] if mask is None else [mask.shape])]
+    shape = torch.broadcast_shapes(*shapes)
+    return attention.expand(shape), boxes.expand(*shape, 4), None if mask is None else mask.expand(shape)
 
 
 def for_every_head(proposals: Proposals) -> Proposals:

@@ -92,9 +92,9 @@ def sum_up(n: int, f: Tables, g: Group, alike: Array) -> tuple[Vector, Vector]:
 
 @compiled
 def write_features(c: Number, confidence: Number, features: Array) -> None:
-    """Write the features ``[max_objects + 1]`` of an image of count c; all are NaN if c is."""
-    one, max_objects = features.dtype.type(1), features.shape[0] - 1
-    features[:] = c - c
+    """Write the features ``[max_objects + 1]`` of an image; all are NaN if count or confidence is."""
+    zero, one, max_objects = features.dtype.type(0), features.dtype.type(1), features.shape[0] - 1
+    features[:] = zero * (c + confidence)
     if c == c:
         lower = int(c)
         upper_share = c - np.floor(c)

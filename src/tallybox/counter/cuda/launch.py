@@ -58,14 +58,21 @@ def forward(
     """Write features and count, and what `backward` needs."""
     if not len(attention):
         return
-    images = len(attention)
-    tensors = {"attention": attention, "boxes": boxes, "mask": mask, "weight": weight, "features": features}
-    arguments = tensors | {"count": count} | saved._asdict() | _sizes(attention, weight, mask, features.shape[1] - 1)
+    arguments: dict[str, Any] = {
+        "attention": attention,
+        "boxes": boxes,
+        "mask": mask,
+        "weight": weight,
+        "features": features,
+        "count": count,
+        **saved._asdict(),
+        **_sizes(attention, weight, mask, features.shape[1] - 1),
+    }
     if fits_lanes(*attention.shape):
         blocks = len(weight) * arguments["BLOCKS_PER_COUNTER"]
         launch_by_name(lanes.count_forward_kernel, blocks, arguments, num_warps=1)
     else:
-        launch_by_name(tiles_forward.count_forward_kernel, images, arguments, num_warps=FORWARD_WARPS)
+        launch_by_name(tiles_forward.count_forward_kernel, len(attention), arguments, num_warps=FORWARD_WARPS)
 
 
 def backward(
@@ -84,7 +91,7 @@ def backward(
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
     if not len(attention):
         return grad_attention, grad_boxes, torch.zeros_like(weight)
-    arguments = {
+    arguments: dict[str, Any] = {
         "attention": attention,
         "boxes": boxes,
         "mask": mask,

@@ -45,7 +45,8 @@ def overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
     union = area_a + area_b - shared
     same = (ax1 == bx1) & (ay1 == by1) & (ax2 == bx2) & (ay2 == by2)
     distance = tl.where(union > 0, 1.0 - shared / tl.where(union > 0, union, 1.0), tl.where(same, 0.0, 1.0))
-    return distance, width, height, union
+    extents = (ax2 - ax1) + (ay2 - ay1) + (bx2 - bx1) + (by2 - by1)
+    return tl.where(extents == extents, distance, extents), width, height, union  # minimum and maximum drop NaN
 
 
 @triton.jit
