@@ -96,7 +96,8 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 
 def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     attention = ctx.saved_tensors[0]
-    shapes = ((len(attention), ctx.max_objects + 2), attention.shape, (len(attention), ctx.max_objects + 1))
+    images, number = attention.shape  # len() would fix the number of images in a compiled graph
+    shapes = ((images, ctx.max_objects + 2), (images, number), (images, ctx.max_objects + 1))
     given = [attention.new_zeros(s) if grad is None else grad for s, grad in zip(shapes, grads[:3], strict=True)]
     gradients = presence_backward_operator(*ctx.saved_tensors, *given, ctx.logits, ctx.needs_input_grad[1], ctx.backend)
     return (*gradients, None, None, None, None, None)
