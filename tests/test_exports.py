@@ -157,3 +157,10 @@ def test_the_version_is_that_of_the_installed_package():
     from importlib.metadata import version
 
     assert tallybox.__version__ == version("tallybox")
+
+
+def test_a_public_name_is_looked_up_once():
+    from tallybox.counter.functional import count_features
+
+    assert tallybox.count_features is count_features
+    assert vars(tallybox)["count_features"] is count_features

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tallybox.boxes import box_iou as box_iou
     from tallybox.boxes import box_xywh_to_xyxy as box_xywh_to_xyxy
     from tallybox.checks import check_values as check_values
-    from tallybox.counter.dispatch import BackendWarning as BackendWarning
+    from tallybox.kernels.dispatch import BackendWarning as BackendWarning
     from tallybox.counter.functional import count_features as count_features
     from tallybox.counter.module import Counter as Counter
     from tallybox.counter.trace import CountTrace as CountTrace
@@ -49,7 +49,7 @@ _MODULES = {
     "tallybox.ask": ("Answerer",),
     "tallybox.boxes": ("box_iou", "box_xywh_to_xyxy"),
     "tallybox.checks": ("check_values",),
-    "tallybox.counter.dispatch": ("BackendWarning",),
+    "tallybox.kernels.dispatch": ("BackendWarning",),
     "tallybox.counter.functional": ("count_features",),
     "tallybox.counter.module": ("Counter",),
     "tallybox.counter.trace": ("CountTrace",),

@@ -55,7 +55,7 @@ def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
         boxes_a, boxes_b = boxes_a.float(), boxes_b.float()
     intersection = box_intersection(boxes_a, boxes_b)
     union = box_area(boxes_a).unsqueeze(-1) + box_area(boxes_b).unsqueeze(-2) - intersection
-    has_area = union > 0
+    has_area = ~(union <= 0)  # NaN stays NaN
     identical = (boxes_a.unsqueeze(-2) == boxes_b.unsqueeze(-3)).all(-1)
     # The inner where keeps 0/0 out of the quotient, whose gradient would be NaN even if unselected.
     quotient = intersection / torch.where(has_area, union, 1)

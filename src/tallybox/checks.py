@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from tallybox.errors import InputError, InputTypeError
-from tallybox.shapes import common_shape, is_symbolic
 
 ValueCheckMode = Literal["auto", "always", "never"]
 
@@ -73,7 +72,7 @@ def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None,
         _check_mask(mask, attention)
         shapes.append(mask.shape[:-1])
     try:
-        common_shape(*shapes)
+        torch.broadcast_shapes(*shapes)
     except RuntimeError:
         listed = ", ".join(str(list(shape)) for shape in shapes)
         raise InputError(
@@ -175,3 +174,8 @@ def _require(name: str, values: Tensor, good: Tensor, mask: Tensor | None, expec
     corners = (4,) if name == "boxes" else ()
     value = values.expand(*good.shape, *corners)[index]  # a mask may have leading dimensions that the values lack
     raise InputError(f"{name} must be {expected}, but got {value.tolist()} at index {list(index)}; {remedy}")
+
+
+def is_symbolic() -> bool:
+    """Whether a graph is being made, where a look at a value would fix it."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from tallybox.bench.measure import Row, compare
-from tallybox.counter.dispatch import Backend, choose_backend
+from tallybox.kernels.dispatch import Backend, choose_backend
 from tallybox.counter.functional import count_features
 from tallybox.errors import TallyboxError
+from tallybox.kernels.dispatch import Backend, choose_backend
 from tallybox.presence.functional import presence_features
 from tallybox.presence.weights import PresenceWeights, initial_weights
 

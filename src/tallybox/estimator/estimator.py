@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from tallybox.counter.cpu.threads import map_in_order
+from tallybox.kernels.threads import map_in_order
 from tallybox.detections.category_names import category_id_of, category_name_of
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import TrueCounts

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tallybox.counter.cpu.threads import small_operations
+from tallybox.kernels.threads import small_operations
 from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tallybox.counter.cpu.threads import small_operations
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.inference import infer
 from tallybox.estimator.inputs import ModelInputs

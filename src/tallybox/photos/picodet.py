@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.boxes import first_kept, overlap_by_more, suppress
-from tallybox.counter.cpu.threads import small_operations
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
+from tallybox.kernels.threads import small_operations
 from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet_network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network

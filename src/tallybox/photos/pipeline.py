@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
-from tallybox.counter.cpu.threads import map_in_order
+from tallybox.kernels.threads import map_in_order
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line

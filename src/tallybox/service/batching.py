@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tallybox.counter.cpu.threads import small_operations
+from tallybox.kernels.threads import small_operations
 from tallybox.detections.container import Detections
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import ImagePredictions

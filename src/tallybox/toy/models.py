@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tallybox.counter.dispatch import Backend
 from tallybox.counter.functional import count_features
 from tallybox.counter.reference import count_one_hot
+from tallybox.kernels.dispatch import Backend
 from tallybox.presence.functional import presence_features
 from tallybox.presence.weights import PresenceWeights, initial_weights
 

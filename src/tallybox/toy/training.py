@@ -18,9 +18,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from tallybox.activation import activation_knots
 from tallybox.checks import check_values
-from tallybox.counter.cpu.threads import kernel_threads, side_by_side
-from tallybox.counter.dispatch import Backend
 from tallybox.errors import InputError
+from tallybox.kernels.dispatch import Backend
+from tallybox.kernels.threads import kernel_threads, side_by_side
 from tallybox.presence.weights import PresenceFunctions
 from tallybox.toy.data import ToyImages, draw_images
 from tallybox.toy.models import CounterModel, PresenceModel, SumModel

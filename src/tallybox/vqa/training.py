@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tallybox.checks import check_count
-from tallybox.counter.cpu.threads import small_operations
+from tallybox.kernels.threads import small_operations
 from tallybox.distributed import current_processes
 from tallybox.errors import InputError
 from tallybox.files import import_optional, write_text
