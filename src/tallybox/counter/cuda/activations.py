@@ -86,7 +86,7 @@ def result_gradients(
     HAS_GRAD_FEATURES: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr,
 ):  # fmt: skip
     """Return the gradients of the sum of C and of the confidence, given those of features and count."""
-    lower = tl.floor(c)
+    lower = tl.where(c == c, tl.floor(c), 0.0)  # an index even if c is NaN
     upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
     grad_c = c * 0.0
     grad_confidence = c * 0.0
