@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tallybox.boxes import box_iou as box_iou
     from tallybox.boxes import box_xywh_to_xyxy as box_xywh_to_xyxy
     from tallybox.checks import check_values as check_values
-    from tallybox.kernels.dispatch import BackendWarning as BackendWarning
     from tallybox.counter.functional import count_features as count_features
     from tallybox.counter.module import Counter as Counter
     from tallybox.counter.trace import CountTrace as CountTrace
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from tallybox.estimator.estimator import CountEstimator as CountEstimator
     from tallybox.estimator.evaluation import evaluate as evaluate
     from tallybox.estimator.prediction import CountPrediction as CountPrediction
+    from tallybox.kernels.dispatch import BackendWarning as BackendWarning
     from tallybox.photos import Photo as Photo
     from tallybox.photos import PicoDet as PicoDet
     from tallybox.photos import read_photo as read_photo

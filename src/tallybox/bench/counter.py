@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from tallybox.bench.measure import Row, compare
-from tallybox.kernels.dispatch import Backend, choose_backend
 from tallybox.counter.functional import count_features
 from tallybox.errors import TallyboxError
 from tallybox.kernels.dispatch import Backend, choose_backend

@@ -9,7 +9,6 @@ from typing import Self
 
 import numpy as np
 
-from tallybox.kernels.threads import map_in_order
 from tallybox.detections.category_names import category_id_of, category_name_of
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
@@ -21,6 +20,7 @@ from tallybox.estimator.fitting import FitReport, OnProgress, fit
 from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untrained
 from tallybox.estimator.inputs import in_batches
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.kernels.threads import map_in_order
 
 Categories = Sequence[int | str] | None  # by id or by name; None for all that may be there
 

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tallybox.kernels.threads import small_operations
 from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
@@ -22,6 +21,7 @@ from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.inputs import Integers, ModelInputs, model_inputs
 from tallybox.estimator.model import CountModel, ModelOutput
 from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, mean_beyond, summarise
+from tallybox.kernels.threads import small_operations
 
 Prior = Literal["every", "scored"]
 Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_category", each tuned for each metric

@@ -14,6 +14,7 @@ from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.inference import infer
 from tallybox.estimator.inputs import ModelInputs
 from tallybox.estimator.model import CountModel
+from tallybox.kernels.threads import small_operations
 
 OnEpoch = Callable[[int, int], None]  # done, total
 

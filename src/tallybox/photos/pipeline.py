@@ -11,10 +11,10 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
-from tallybox.kernels.threads import map_in_order
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line
+from tallybox.kernels.threads import map_in_order
 from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet

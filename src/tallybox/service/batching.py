@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tallybox.kernels.threads import small_operations
 from tallybox.detections.container import Detections
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
+from tallybox.kernels.threads import small_operations
 from tallybox.service.limits import Refused
 
 JobPredictions = list[ImagePredictions]  # one for each image of a job

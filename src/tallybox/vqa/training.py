@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from tallybox.checks import check_count
-from tallybox.kernels.threads import small_operations
 from tallybox.distributed import current_processes
 from tallybox.errors import InputError
 from tallybox.files import import_optional, write_text
+from tallybox.kernels.threads import small_operations
 from tallybox.runs import RunFolder, read_results
 from tallybox.vqa.batches import ResidentExamples, TrainingData, answerable, epoch_order, load_examples
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
