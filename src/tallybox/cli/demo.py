@@ -92,7 +92,7 @@ def show_soft_attention(console: Console, counter: Counter, proposals: CatPropos
     table = Table(
         "photo", "softmax weights", "attended feature", "our count", title=title, title_justify="left", box=None
     )
-    for number, photo in enumerate(("one cat", "that cat twice"), start=1):
+    for number, photo in enumerate(("one cat", "two identical cats"), start=1):
         softmax = torch.zeros(number).softmax(0)
         attended = softmax @ cat_feature.expand(number, 3)
         count = counter.count(torch.ones(number), boxes[:number]).item()
