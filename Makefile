@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-slow browser check docs format figures constraints clean
+.PHONY: demo test test-slow browser check dist docs format figures constraints clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/tallybox demo
@@ -40,6 +40,12 @@ check: $(VENV)/.develop
 docs: $(VENV)/.develop
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
 	@echo "Built site/index.html"
+
+# Wheel and sdist, in dist/.
+dist: $(VENV)/.develop
+	@rm -rf dist
+	@$(BIN)/hatchling build
+	@ls -lh dist
 
 format: $(VENV)/.develop
 	@$(BIN)/ruff format .
