@@ -25,7 +25,7 @@ for layer in (tallybox.Counter(4, backend=BACKEND), tallybox.PresenceCounter(4, 
 SAVE = """
 import tallybox
 image = tallybox.Detections([[0, 0, 9, 9], [20, 0, 29, 9]], [0.9, 0.8], [1, 1], image_id=1)
-assert tallybox.CountEstimator.untrained().predict(image)["person"].count == 2
+assert tallybox.CountEstimator.untrained({1: "person"}).predict(image)["person"].count == 2
 """
 SMOKE = {
     "cli": "import subprocess, sys; subprocess.run([sys.executable, '-m', 'tallybox', '--help'], check=True)",
