@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
+from calibration import calibration_error, fit_temperature, is_right
 
-from tallybox.vqa.calibration import calibration_error, fit_temperature, is_right
 from tallybox.vqa.checkpoints import FILE, read_checkpoint, write_checkpoint
-from tallybox.vqa.learning import people_agreeing
+from tallybox.vqa.steps import mean_accuracy
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     logits = torch.from_numpy(np.concatenate([file["logits"] for file in files]))
     answers = torch.from_numpy(np.concatenate([file["answers"] for file in files]))
     temperature = round(fit_temperature(logits, answers), 3)
-    print(f"{len(files)} models, {len(logits)} answers, accuracy {100 * people_agreeing(logits, answers):.1f} %")
+    print(f"{len(files)} models, {len(logits)} answers, accuracy {100 * mean_accuracy(logits, answers):.1f} %")
     for name, divided_by in (("before", 1.0), ("after", temperature)):
         best = (logits / divided_by).softmax(-1).max(-1)
         error = calibration_error(best.values, is_right(logits, answers))

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from calibration import calibration_error
 from numpy.typing import NDArray
 from written_questions import WRITTEN_FROM
 
-from tallybox.asking import SHIPPED_MODEL
-from tallybox.vqa.batches import place_examples
-from tallybox.vqa.calibration import calibration_error
+from tallybox.ask import SHIPPED_MODEL
+from tallybox.vqa.batches import load_examples
 from tallybox.vqa.checkpoints import load_model
-from tallybox.vqa.evaluation import all_figures
-from tallybox.vqa.preparing import PHOTOS
-from tallybox.vqa.questions import Record
-from tallybox.vqa.splits import open_pairs, open_questions, open_records
-from tallybox.vqa.store import FeatureStore
-from tallybox.vqa.vocabulary import Vocabulary
+from tallybox.vqa.data.prepare import PHOTOS
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
+from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.vocabulary import Vocabulary
+from tallybox.vqa.scoring import all_scores
 
 EDGES = (0, 0.25, 0.5, 0.75, 1)
 AGREEING = 3  # people, for an answer to be right
@@ -44,14 +44,16 @@ def main() -> None:
     questions, records = open_questions(prepared, "val"), open_records(prepared, "val")
     store = FeatureStore.open(prepared / PHOTOS)
     length = checkpoint.config.model.feature_length
-    examples = place_examples(questions, store, torch.device("cpu"), torch.float32, length)
+    examples = load_examples(questions, store, torch.device("cpu"), torch.float32, length)
     rows = np.array_split(np.arange(len(records)), -(-len(records) // 512))
     with torch.inference_mode():
-        logits = torch.cat([model(labelled.batch) for labelled in examples.batches(rows)])
+        logits = torch.cat([model(labelled.batch)[0] for labelled in examples.batches(rows)])
     best = (logits / checkpoint.temperature).softmax(-1).max(-1)
     probable = best.values.numpy()
-    said = [checkpoint.answers[place] for place in best.indices]
-    right = np.array([(one.answers or ()).count(answer) >= AGREEING for one, answer in zip(records, said, strict=True)])
+    answers = [checkpoint.answers[index] for index in best.indices]
+    right = np.array(
+        [(one.answers or ()).count(answer) >= AGREEING for one, answer in zip(records, answers, strict=True)]
+    )
     is_written = questions.question_ids >= WRITTEN_FROM
     groups = {
         "all": np.ones(len(records), bool),
@@ -59,12 +61,12 @@ def main() -> None:
         "written": is_written,
         "counting": np.array([record.counts for record in records]),
     }
-    predictions = {one.question_id: answer for one, answer in zip(records, said, strict=True)}
+    predictions = {one.question_id: answer for one, answer in zip(records, answers, strict=True)}
     print_scores(groups, records, predictions, open_pairs(prepared, "val"))
     which = np.digitize(probable, EDGES[1:-1])
     print("\n| probability | answers | mean probability | right | calibration error |\n|---|---:|---:|---:|---:|")
-    for place, (low, high) in enumerate(pairwise(EDGES)):
-        print(f"| {low:.0%} to {high:.0%} | {_row(which == place, probable, right)} |".replace("%", " %"))
+    for index, (low, high) in enumerate(pairwise(EDGES)):
+        print(f"| {low:.0%} to {high:.0%} | {_row(which == index, probable, right)} |".replace("%", " %"))
     vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
     unknown = np.array([not all(vocabulary.encode_question(record.text)) for record in records])
     for name, chosen in (*groups.items(), ("with a word that it does not know", unknown)):
@@ -73,7 +75,7 @@ def main() -> None:
 
 def print_scores(
     groups: Mapping[str, NDArray[np.bool_]],
-    records: list[Record],
+    records: list[QuestionRecord],
     predictions: dict[int, str],
     pairs: NDArray[np.int64],
 ) -> None:
@@ -82,10 +84,10 @@ def print_scores(
     for name, chosen in groups.items():
         some = [record for record, is_chosen in zip(records, chosen, strict=True) if is_chosen]
         ids = [record.question_id for record in some]
-        found = all_figures({one: predictions[one] for one in ids}, some, pairs[np.isin(pairs, ids).all(1)])
+        found = all_scores({one: predictions[one] for one in ids}, some, pairs[np.isin(pairs, ids).all(1)])
         cells = " | ".join(f"{found[key]:.2f}" if key in found else "–" for key in FIGURES)
         print(f"| {name} ({len(some):,}) | {cells} |")
-    counting = all_figures(predictions, records, pairs)
+    counting = all_scores(predictions, records, pairs)
     print({key: round(value, 1) for key, value in counting.items() if key.startswith("count_")})
 
 

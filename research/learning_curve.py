@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox import CountEstimator, Detections
-from tallybox.detections.files import read_counts, read_detections
 from tallybox.detections.labels import (
     CountingPair,
     TrueCounts,
@@ -34,10 +33,11 @@ from tallybox.detections.labels import (
     labelled_detections,
 )
 from tallybox.detections.metrics import CountSums, CoverageSums
+from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.estimator import Prior
 from tallybox.estimator.evaluation import evaluate, predict_pairs, sums_of
-from tallybox.estimator.questions import in_batches
+from tallybox.estimator.inference import Prior
+from tallybox.estimator.inputs import in_batches
 from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.runs import RunFolder, read_results

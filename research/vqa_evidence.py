@@ -38,19 +38,15 @@ from tallybox.presence.module import PresenceCounter
 from tallybox.presence.weights import PresenceFunctions
 from tallybox.runs import RunFolder, versions
 from tallybox.toy.training import rounded
-from tallybox.vqa.batches import Examples, place_examples
+from tallybox.vqa.batches import ResidentExamples, TrainingData, load_examples, open_training_data
 from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
 from tallybox.vqa.configuration import ModelName, VqaConfig, read_configuration
-from tallybox.vqa.count_errors import true_count
-from tallybox.vqa.counting_components import FirstGlimpse
-from tallybox.vqa.evaluation import all_figures
-from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import QUESTIONS_AT_ONCE, predict
-from tallybox.vqa.prepared import Questions
-from tallybox.vqa.questions import Record
-from tallybox.vqa.splits import open_pairs, open_questions, open_records
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.splits import EncodedQuestions, open_pairs, open_questions, open_records
+from tallybox.vqa.model import FirstGlimpse, VqaModel
+from tallybox.vqa.prediction import BATCH_QUESTIONS, predict
+from tallybox.vqa.scoring import all_scores, true_count
 from tallybox.vqa.training import train
-from tallybox.vqa.training_data import TrainingData, open_training_data
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 SEEDS = range(4)
@@ -62,25 +58,27 @@ FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Asked:
+class ScoredQuestions:
     """What a model is scored on."""
 
-    questions: Questions
-    records: list[Record]
+    questions: EncodedQuestions
+    records: list[QuestionRecord]
     pairs: NDArray[np.int64]
 
 
-def open_experiment(prepared: Path, on: str) -> tuple[TrainingData, Asked]:
-    """Return what is learned from and what is asked: validation, or a fifth of the training photos."""
+def open_experiment(prepared: Path, on: str) -> tuple[TrainingData, ScoredQuestions]:
+    """Return what is learned from and what is scored: validation, or a fifth of the training photos."""
     data = open_training_data(prepared, "train")
     if on == "val":
-        return data, Asked(open_questions(prepared, "val"), open_records(prepared, "val"), open_pairs(prepared, "val"))
+        return data, ScoredQuestions(
+            open_questions(prepared, "val"), open_records(prepared, "val"), open_pairs(prepared, "val")
+        )
     held = data.questions.images % FOLDS == FOLDS - 1
     questions = data.questions.at(held)
     records = [record for record, is_held in zip(open_records(prepared, "train"), held, strict=True) if is_held]
     pairs = open_pairs(prepared, "train")
     within = np.isin(pairs, questions.question_ids).all(1)
-    return replace(data, questions=data.questions.at(~held)), Asked(questions, records, pairs[within])
+    return replace(data, questions=data.questions.at(~held)), ScoredQuestions(questions, records, pairs[within])
 
 
 @dataclass(frozen=True)
@@ -103,28 +101,28 @@ class Run:
         """Train and score it."""
         torch.set_num_threads(1)
         start = time.perf_counter()
-        data, asked = open_experiment(prepared, self.on)
+        data, scored = open_experiment(prepared, self.on)
         config = self.config()
         epochs = config.training.epochs
         every = -(-epochs // POINTS_OF_A_CURVE)
         curve: list[dict[str, float]] = []
         result: dict[str, Any] = {}
 
-        def look(epoch: int, model: VqaModel) -> None:
+        def evaluate(epoch: int, model: VqaModel) -> None:
             if epoch % every and epoch != epochs:
                 return
             state = Checkpoint(config, data.sizes, data.words, data.answers, epoch, 0)
-            predictions = predict(model, state, asked.questions, data.store, device=device)
-            figures = all_figures(predictions, asked.records, asked.pairs)
+            predictions = predict(model, state, scored.questions, data.store, device=device)
+            figures = all_scores(predictions, scored.records, scored.pairs)
             curve.append({"epoch": epoch} | {key: round(figures[key], 4) for key in CURVE if key in figures})
             print(f"{self.model} {self.seed}, {time.perf_counter() - start:.0f} s: {json.dumps(curve[-1])}", flush=True)
             if epoch == epochs:
                 result["scores"] = figures
-                result["count_answers"] = [predictions[one.question_id] for one in asked.records if one.counts]
+                result["count_answers"] = [predictions[one.question_id] for one in scored.records if one.counts]
                 result["learned"] = learned(model)
-                result["examples"] = list(examples(model, data, asked, predictions, explain=self.seed == 0))
+                result["examples"] = list(examples(model, data, scored, predictions, explain=self.seed == 0))
                 if self.on == "held-out":
-                    write_logits(out / f"logits_{self.model}_{self.seed}.npz", model, data, asked, device)
+                    write_logits(out / f"logits_{self.model}_{self.seed}.npz", model, data, scored, device)
                 elif (self.experiment, self.model, self.seed) == SHIPPED:
                     write_checkpoint(out, state, half_precision(model))
 
@@ -136,14 +134,14 @@ class Run:
                 device=device,
                 curves=False,
                 checkpoint_epochs=epochs,
-                on_epoch=look,
+                on_epoch=evaluate,
             )
         return {
             "experiment": self.experiment,
             "model": self.model,
             "seed": self.seed,
             "scored_on": self.on,
-            "questions": len(asked.records),
+            "questions": len(scored.records),
             "steps": done.steps,
             "seconds": round(time.perf_counter() - start, 1),
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
@@ -166,22 +164,22 @@ def learned(model: VqaModel) -> dict[str, Any]:
         return {"presence": {name: rounded(f.tolist(), 4) for name, f in functions.items()}}
 
 
-def chosen_examples(records: Sequence[Record]) -> Iterator[int]:
-    """Yield the place of an example for each true count from 1 to 6: the question whose id has the least SHA-256."""
+def chosen_examples(records: Sequence[QuestionRecord]) -> Iterator[int]:
+    """Yield the index of an example for each true count from 1 to 6: the question whose id has the smallest SHA-256."""
     for count in EXAMPLE_COUNTS:
-        places = [place for place, record in enumerate(records) if true_count(record) == count]
-        if places:
-            yield min(places, key=lambda place: hashlib.sha256(str(records[place].question_id).encode()).digest())
+        indices = [index for index, record in enumerate(records) if true_count(record) == count]
+        if indices:
+            yield min(indices, key=lambda index: hashlib.sha256(str(records[index].question_id).encode()).digest())
 
 
 def examples(
-    model: VqaModel, data: TrainingData, asked: Asked, predictions: dict[int, str], *, explain: bool
+    model: VqaModel, data: TrainingData, scored: ScoredQuestions, predictions: dict[int, str], *, explain: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the examples with a model's answers, and with what its count component computed."""
     device = next(model.parameters()).device
-    for place in chosen_examples(asked.records):
-        record = asked.records[place]
-        told: dict[str, Any] = {
+    for index in chosen_examples(scored.records):
+        record = scored.records[index]
+        shown: dict[str, Any] = {
             "question_id": record.question_id,
             "image_id": record.image_id,
             "question": record.text,
@@ -190,37 +188,39 @@ def examples(
         }
         if explain and isinstance(model.count, FirstGlimpse):
             length = model.config.feature_length
-            one = Examples(asked.questions.at(np.array([place])), data.store, device, torch.float32, length)
+            one = ResidentExamples(scored.questions.at(np.array([index])), data.store, device, torch.float32, length)
             batch = next(one.batches([np.array([0])])).batch
             with torch.no_grad():
-                log_odds = model.count.log_odds(model.answer(batch)[1])
-                told["trace"] = traced(model.count.counter, log_odds, batch.boxes, batch.mask)
-        yield told
+                log_odds = model.count.log_odds(model(batch)[1])
+                shown["trace"] = traced(model.count.counter, log_odds, batch.boxes, batch.mask)
+        yield shown
 
 
 def traced(counter: Counter | PresenceCounter, log_odds: Tensor, boxes: Tensor, mask: Tensor) -> dict[str, Any]:
     """Return what a figure shows of one photo."""
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "boxes": rounded(boxes[0].tolist(), 1),
         "attention": rounded(log_odds[0].sigmoid().tolist(), 4),
     }
     if isinstance(counter, Counter):
         trace = counter.explain(log_odds, boxes, mask)
-        told |= {name: rounded(getattr(trace, name)[0].tolist(), 4) for name in ("relevance", "distance")}
-        told |= {"count_matrix": rounded(trace.count_matrix[0].tolist(), 4), "indices": trace.indices[0].tolist()}
-        return told | {"count": round(float(trace.count[0]), 3)}
+        shown |= {name: rounded(getattr(trace, name)[0].tolist(), 4) for name in ("relevance", "distance")}
+        shown |= {"count_matrix": rounded(trace.count_matrix[0].tolist(), 4), "indices": trace.indices[0].tolist()}
+        return shown | {"count": round(float(trace.count[0]), 3)}
     found = counter.explain(log_odds, boxes, mask)
-    return told | {"presence": rounded(found.presence[0, 0].tolist(), 4), "count": round(float(found.count[0]), 3)}
+    return shown | {"presence": rounded(found.presence[0, 0].tolist(), 4), "count": round(float(found.count[0]), 3)}
 
 
-def write_logits(path: Path, model: VqaModel, data: TrainingData, asked: Asked, device: torch.device) -> None:
+def write_logits(
+    path: Path, model: VqaModel, data: TrainingData, scored: ScoredQuestions, device: torch.device
+) -> None:
     """Write the logits of the answers ``[Q, K]``, in the order of the questions, and their ids."""
-    examples = place_examples(asked.questions, data.store, device, torch.float32, model.config.feature_length)
-    rows = np.array_split(np.arange(len(asked.records)), -(-len(asked.records) // QUESTIONS_AT_ONCE))
+    examples = load_examples(scored.questions, data.store, device, torch.float32, model.config.feature_length)
+    rows = np.array_split(np.arange(len(scored.records)), -(-len(scored.records) // BATCH_QUESTIONS))
     model.eval()
     with torch.inference_mode():
-        logits = torch.cat([model(labelled.batch).float().cpu() for labelled in examples.batches(rows)])
-    np.savez(path, logits=logits.numpy(), question_ids=asked.questions.question_ids, answers=asked.questions.answers)
+        logits = torch.cat([model(labelled.batch)[0].float().cpu() for labelled in examples.batches(rows)])
+    np.savez(path, logits=logits.numpy(), question_ids=scored.questions.question_ids, answers=scored.questions.answers)
 
 
 def half_precision(model: VqaModel) -> Iterator[tuple[str, Tensor]]:

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from tallybox.figures import vqa_evidence as figures
+import vqa_figures
+
 from tallybox.files import write_text
 from tallybox.runs import read_results
 from tallybox.vqa.configuration import ModelName
-from tallybox.vqa.preparing import official_files
-from tallybox.vqa.questions import read_pairs, read_questions, read_records
+from tallybox.vqa.data.prepare import official_files
+from tallybox.vqa.data.questions import read_pairs, read_questions, read_records
+from tallybox.vqa.evaluation import TITLES, mean_and_deviation
 from tallybox.vqa.scoring import score
-from tallybox.vqa.table import NAMES, markdown_table, mean_and_deviation
 
 EXPERIMENTS = {
     "photos": "A: real photos",
@@ -71,7 +72,7 @@ def scores_by_model(results: list[dict[str, Any]]) -> Runs:
 
 def paper_table() -> str:
     """Return the paper's table in Markdown."""
-    header, rule = markdown_table({}).splitlines()
+    header, rule = vqa_figures.markdown_table({}).splitlines()
     rows = [f"| {name} | {' | '.join(cells.split())} |" for name, cells in PAPER.items()]
     return "\n".join((header, rule, *rows))
 
@@ -84,7 +85,7 @@ def table_of(runs: Runs, columns: Mapping[str, str]) -> str:
         digits = [3 if key == "count_mae" else 2 for key in columns]
         lines.append(
             [
-                NAMES.get(name, name),
+                TITLES.get(name, name),
                 *(f"{mean:.{n}f}±{spread or 0:.{n - 1}f}" for (mean, spread), n in zip(cells, digits, strict=True)),
             ]
         )
@@ -113,7 +114,7 @@ def goals_of_photos(runs: Runs) -> list[tuple[str, str, str]]:
 
     mean_error = statistics.fmean(run["count_mae"] for run in runs["baseline"])
     rows = [
-        (f"counting ahead of baseline, {name}", *compared(runs, "counting", "baseline", key, clear))
+        (f"counter ahead of baseline, {name}", *compared(runs, "counter", "baseline", key, clear))
         for key, name in (("count", "count"), ("count_2_or_more", "true counts from 2"), ("pair_count", "count pairs"))
     ]
 
@@ -122,10 +123,10 @@ def goals_of_photos(runs: Runs) -> list[tuple[str, str, str]]:
 
     rows += [
         (
-            "counting ahead of baseline, mean error by at least 8 %",
-            *compared(runs, "counting", "baseline", "count_mae", smaller),
+            "counter ahead of baseline, mean error by at least 8 %",
+            *compared(runs, "counter", "baseline", "count_mae", smaller),
         ),
-        ("presence ahead of counting, count", *compared(runs, "presence", "counting", "count", lambda a, e: a > 0)),
+        ("presence ahead of counter, count", *compared(runs, "presence", "counter", "count", lambda a, e: a > 0)),
         (
             "presence ahead of baseline by 3, count",
             *compared(runs, "presence", "baseline", "count", lambda a, e: a >= 3),
@@ -135,7 +136,7 @@ def goals_of_photos(runs: Runs) -> list[tuple[str, str, str]]:
             *compared(runs, "nms", "baseline", "count", lambda a, e: a <= 2 * e),
         ),
     ]
-    for model in ("counting", "presence"):
+    for model in ("counter", "presence"):
         for key in OTHERS:
             rows.append(
                 (
@@ -150,14 +151,14 @@ def goals_of_questions(runs: Runs) -> list[tuple[str, str, str]]:
     """Return the goals of experiment B: the paper's margins."""
     return [
         (
-            "counting ahead of baseline by 5.3, count",
-            *compared(runs, "counting", "baseline", "count", lambda a, e: a >= 5.3),
+            "counter ahead of baseline by 5.3, count",
+            *compared(runs, "counter", "baseline", "count", lambda a, e: a >= 5.3),
         ),
         (
-            "counting ahead of baseline by 6.6, count pairs",
-            *compared(runs, "counting", "baseline", "pair_count", lambda a, e: a >= 6.6),
+            "counter ahead of baseline by 6.6, count pairs",
+            *compared(runs, "counter", "baseline", "pair_count", lambda a, e: a >= 6.6),
         ),
-        ("presence ahead of counting, count", *compared(runs, "presence", "counting", "count", lambda a, e: a > 0)),
+        ("presence ahead of counter, count", *compared(runs, "presence", "counter", "count", lambda a, e: a > 0)),
     ]
 
 
@@ -181,9 +182,9 @@ def summary_of_photos(runs: Runs) -> str:
 
     from_two = {model: f"{mean(model, 'count_2_or_more'):.0f} %" for model in runs}
     text = (
-        f"On real photos the paper's component is ahead of the baseline by {ahead('counting')}, presence counting by "
+        f"On real photos the paper's component is ahead of the baseline by {ahead('counter')}, presence counting by "
         f"{ahead('presence')}; the paper has 5.3 points on its own data. From two objects on, where counting should "
-        f"show, the baseline has {from_two['baseline']} right, the paper's component {from_two['counting']}, "
+        f"show, the baseline has {from_two['baseline']} right, the paper's component {from_two['counter']}, "
         f"presence counting {from_two['presence']}."
     )
     return textwrap.fill(text, LINE)
@@ -195,12 +196,12 @@ def scores_on_unseen_photos(results: list[dict[str, Any]], data: Path) -> Runs:
     seen = {question.image_id for question in read_questions(files["train"].questions)}
     counting = [one for one in read_records(files["val"].questions, files["val"].annotations) if one.counts]
     records = [one for one in counting if one.image_id not in seen]
-    asked = {one.question_id for one in records}
-    pairs = [pair for pair in read_pairs(files["val"].pairs) if asked >= {*pair}]
+    question_ids = {one.question_id for one in records}
+    pairs = [pair for pair in read_pairs(files["val"].pairs) if question_ids >= {*pair}]
 
     def rescored(run: dict[str, Any]) -> dict[str, Any]:
         answers = zip((one.question_id for one in counting), run["count_answers"], strict=True)
-        kept = {question_id: answer for question_id, answer in answers if question_id in asked}
+        kept = {question_id: answer for question_id, answer in answers if question_id in question_ids}
         return run | {"scores": dict(score(kept, records, pairs))}
 
     return scores_by_model([rescored(run) for run in results])
@@ -240,7 +241,7 @@ def machine(results: Mapping[str, list[dict[str, Any]]]) -> str:
 
 
 def filled(page: str, texts: Mapping[str, str]) -> str:
-    """Return a page with its marked places written anew."""
+    """Return a page with its marked parts replaced."""
     for name, text in texts.items():
         before, marked, after = page.partition(f"<!-- {name} -->\n")
         if marked:
@@ -261,7 +262,7 @@ def main() -> None:
     texts = {"paper": paper_table(), "machine": machine(results), "attention": attention_table(results)}
     for name in results:
         runs = scores_by_model(results[name])
-        texts |= {f"{name} table": markdown_table(runs), f"{name} by count": table_of(runs, BY_COUNT)}
+        texts |= {f"{name} table": vqa_figures.markdown_table(runs), f"{name} by count": table_of(runs, BY_COUNT)}
         if name in GOALS:
             texts[f"{name} goals"] = goals_table(GOALS[name](runs))
     if "photos_unsupervised" in results:
@@ -278,11 +279,11 @@ def main() -> None:
     toy = read_results(given.toy / "results.jsonl")
     for ending in ("svg", "png"):
         drawn = given.folder / "figures"
-        figures.draw_learning_curves(drawn / f"curves.{ending}", titled)
-        figures.draw_trained_activations(drawn / f"activations.{ending}", titled, toy, TOY_SIDE_LENGTH)
-        figures.draw_trained_presence(drawn / f"presence.{ending}", titled)
+        vqa_figures.draw_learning_curves(drawn / f"curves.{ending}", titled)
+        vqa_figures.draw_trained_activations(drawn / f"activations.{ending}", titled, toy, TOY_SIDE_LENGTH)
+        vqa_figures.draw_trained_presence(drawn / f"presence.{ending}", titled)
         if "photos" in results:
-            figures.draw_examples(drawn / f"examples.{ending}", results["photos"])
+            vqa_figures.draw_examples(drawn / f"examples.{ending}", results["photos"])
 
 
 if __name__ == "__main__":

@@ -18,21 +18,21 @@ from pathlib import Path
 import numpy as np
 from written_questions import join
 
-from tallybox.vqa.bottom_up import Photo, write_tsv
+from tallybox.vqa.data.features import PhotoFeatures, write_tsv
 from tallybox.vqa.simulation.instances import simulate_from_instances
 
 SPLITS = ("train", "val")
 SAMPLES = frozenset({423617, 475678})  # buses in the rain, a lobby with suitcases; the third is not in the data
 
 
-def photos_of(arrays: Path) -> Iterator[Photo]:
+def photos_of(arrays: Path) -> Iterator[PhotoFeatures]:
     """Yield the photos of a file of features as arrays."""
     with np.load(arrays) as file:
         ends = file["num_boxes"].cumsum()
         every = zip(file["image_ids"].tolist(), file["sizes_wh"].tolist(), ends - file["num_boxes"], ends, strict=True)
         boxes, scores = file["boxes_xyxy"], file["scores"]
         for image_id, (width, height), first, stop in every:
-            yield Photo(image_id, (width, height), boxes[first:stop], scores[first:stop].astype(np.float32))
+            yield PhotoFeatures(image_id, (width, height), boxes[first:stop], scores[first:stop].astype(np.float32))
 
 
 def main() -> None:

@@ -17,12 +17,13 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from inventory_questions import ask_about_inventory
 from written_questions import join
 
-from tallybox.vqa.bottom_up import write_tsv
-from tallybox.vqa.preparing import official_files, prepare
-from tallybox.vqa.questions import read_questions
-from tallybox.vqa.simulation.inventory import ask_about_inventory, photos_of_inventory, read_inventory
+from tallybox.vqa.data.features import write_tsv
+from tallybox.vqa.data.prepare import official_files, prepare
+from tallybox.vqa.data.questions import read_questions
+from tallybox.vqa.simulation.inventory import photos_of_inventory, read_inventory
 from tallybox.vqa.simulation.world import World
 
 INVENTORY = "object_inventory.csv.gz"
@@ -61,9 +62,7 @@ def main() -> None:
             future.result()
     print(f"{len(image_ids)} photos, {time.perf_counter() - start:.0f} s", flush=True)
     done = prepare(files, parts, given.out / "prepared")
-    print(
-        f"{given.out / 'prepared'}: {dict(done.questions)} questions, {time.perf_counter() - start:.0f} s", flush=True
-    )
+    print(f"{given.out / 'prepared'}: {done['questions']} questions, {time.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tallybox.files import open_binary
-from tallybox.vqa.simulation.writing import YEARS, write_json
+from tallybox.vqa.simulation.files import YEARS, write_json
 
 # The two sets number their questions alike; those that were written get ids of their own.
 WRITTEN_FROM = 10**12
@@ -21,12 +21,12 @@ def join(given: Path, written: Path, out: Path, split: str, *, without_photos: f
     left_out: set[int] = set()
     for name, records in (("OpenEnded_mscoco_{}_questions", "questions"), ("mscoco_{}_annotations", "annotations")):
         file = f"v2_{name.format(YEARS[split])}.json.gz"
-        asked, more = _read(given / file), _read(written / file)
+        human, more = _read(given / file), _read(written / file)
         for record in more[records]:
             record["question_id"] += WRITTEN_FROM
-        joined = asked[records] + more[records]
+        joined = human[records] + more[records]
         left_out |= {one["question_id"] for one in joined if one["image_id"] in without_photos}
-        write_json(out / file, asked | {records: [one for one in joined if one["question_id"] not in left_out]})
+        write_json(out / file, human | {records: [one for one in joined if one["question_id"] not in left_out]})
     pairs = f"v2_mscoco_{YEARS[split]}_complementary_pairs.json"
     numbered = ([one + WRITTEN_FROM for one in pair] for pair in _read(written / pairs))
     write_json(out / pairs, [pair for pair in numbered if left_out.isdisjoint(pair)])

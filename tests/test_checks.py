@@ -206,7 +206,7 @@ def test_corners_out_of_order_hint_at_the_format(call, box):
     boxes[1] = torch.tensor(box)
     expected = (
         f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {box} at index [1]; "
-        "if they are left, top, width, height, convert them with tallybox.boxes.box_xywh_to_xyxy"
+        "if they are left, top, width, height, convert them with tallybox.box_xywh_to_xyxy"
     )
     with pytest.raises(InputError, match=re.escape(expected)):
         call(good_attention(3), boxes)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, read_tensors, write_tensors, write_text
+from tallybox.files import atomic_writing, check_writable, open_binary, read_tensors, write_tensors, write_text
 
 
 def test_a_file_has_the_usual_permissions_and_leaves_nothing_else(tmp_path):
@@ -29,6 +29,21 @@ def test_a_failed_write_leaves_the_earlier_file(tmp_path):
         file.writelines(["cut sh", None])
     assert path.read_text() == "earlier"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_is_found_before_the_work(tmp_path):
+    check_writable(tmp_path / "new" / "a.txt")
+    assert list((tmp_path / "new").iterdir()) == []
+    (tmp_path / "file").touch()
+    for path, reason in ((tmp_path / "file" / "a.txt", "can be written, but: "), (tmp_path / "new", "it is a folder")):
+        with pytest.raises(InputError, match=reason):
+            check_writable(path)
+
+
+def test_a_closed_pipe_is_not_the_fault_of_the_file(tmp_path):
+    with pytest.raises(BrokenPipeError), atomic_writing(tmp_path / "a.txt"):
+        raise BrokenPipeError
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_of_two_writers_the_last_to_finish_wins(tmp_path):
@@ -83,3 +98,25 @@ def test_a_damaged_file_of_tensors_is_refused(tmp_path, place):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"."):
         read_tensors(path)
+
+
+def test_a_pipe_is_refused_before_anything_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    for path, message in (
+        (tmp_path / "pipe.json", r"pipe\.json must be a regular file, but it is a pipe or a device"),
+        (tmp_path, "must be a file, but it is a folder"),
+        (tmp_path / ("a" * 300), "must be a file that can be read, but: File name too long"),
+    ):
+        with pytest.raises(InputError, match=message), open_binary(path):
+            pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
+def test_a_file_that_may_not_be_read_is_one_line(tmp_path):
+    (tmp_path / "secret.json").write_text("[]")
+    (tmp_path / "secret.json").chmod(0)
+    with (
+        pytest.raises(InputError, match="must be a file that can be read, but: Permission denied"),
+        open_binary(tmp_path / "secret.json"),
+    ):
+        pass

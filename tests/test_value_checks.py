@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
 from tallybox import Counter, check_values
 from tallybox.errors import InputError
+from tallybox.toy.training import Setting, ToyConfig, train_settings
 from tests.support.backends import device_of
 from tests.support.problems import random_boxes
 from tests.support.torch_warnings import TORCH_WARNS_ABOUT_ITSELF
@@ -80,6 +85,81 @@ def test_a_block_restores_the_mode_after_an_error():
     with pytest.raises(KeyError), check_values("never"):
         raise KeyError
     assert values_are_checked()
+
+
+def test_a_block_can_be_entered_again():
+    block = check_values("never")
+    for _ in range(2):
+        with block:
+            assert not values_are_checked()
+        assert values_are_checked()
+
+
+def test_overlapping_blocks_in_two_threads_do_not_see_each_other():
+    """Each block ends inside or after the other: a global would be left at "never"."""
+    first_entered, second_entered, first_left = (threading.Event() for _ in range(3))
+
+    def first() -> list[bool]:
+        with check_values("never"):
+            first_entered.set()
+            assert second_entered.wait(20)
+            inside = values_are_checked()
+        first_left.set()
+        return [inside, values_are_checked()]
+
+    def second() -> list[bool]:
+        assert first_entered.wait(20)
+        with check_values("always"):
+            second_entered.set()
+            assert first_left.wait(20)
+            inside = values_are_checked()
+        return [inside, values_are_checked()]
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(first), pool.submit(second)]
+        assert [future.result() for future in found] == [[False, True], [True, True]]
+    assert values_are_checked()
+
+
+def test_a_plain_call_holds_for_its_own_thread():
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(check_values, "never").result()
+        assert values_are_checked()
+        assert not pool.submit(values_are_checked).result()
+
+
+def test_blocks_in_two_tasks_do_not_see_each_other():
+    async def inside(mode: str) -> list[bool]:
+        with check_values(mode):
+            await asyncio.sleep(0)  # the other task enters its block
+            found = values_are_checked()
+        return [found, values_are_checked()]
+
+    async def both() -> list[list[bool]]:
+        return await asyncio.gather(inside("never"), inside("always"))
+
+    assert asyncio.run(both()) == [[False, True], [True, True]]
+
+
+def train_toy_models(on_step=lambda done: None) -> None:
+    config = ToyConfig(iterations=2, batch=8, evaluation_batches=1)
+    train_settings([Setting(0.5, 0.5)], 0, config, device=torch.device("cpu"), on_step=on_step)
+
+
+def test_toy_training_leaves_the_checks_of_others_alone():
+    checked = []
+    train_toy_models(on_step=lambda done: checked.append(values_are_checked()))
+    assert checked == [True] * 3
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_toy_training_does_not_check_what_it_drew(monkeypatch, threads):
+    def unexpected(*arguments, **options):
+        raise AssertionError("values were checked")
+
+    monkeypatch.setattr("tallybox.checks._check_attention_values", unexpected)
+    monkeypatch.setattr("tallybox.toy.training.kernel_threads", lambda: threads)
+    train_toy_models()
 
 
 def test_an_unknown_mode_is_an_error_and_changes_nothing():

@@ -7,9 +7,7 @@ python count_from_coco.py detections.json counts.csv # on your own
 import sys
 from pathlib import Path
 
-from tallybox import CountEstimator
-from tallybox.detections.files import read_counts, read_detections
-from tallybox.estimator.evaluation import evaluate
+from tallybox import CountEstimator, evaluate, read_counts, read_detections
 
 
 def main(detections: Path, counts: Path) -> None:

@@ -1,4 +1,7 @@
-"""tallybox: count objects from overlapping boxes, differentiably."""
+"""tallybox: count objects from overlapping boxes, differentiably.
+
+The public names are those of ``__all__`` and of the modules that docs/architecture.md lists under "Public surface".
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,29 @@ if TYPE_CHECKING:
     from tallybox import compat as compat
     from tallybox.activation import PiecewiseLinear as PiecewiseLinear
     from tallybox.activation import piecewise_linear as piecewise_linear
+    from tallybox.ask import Answerer as Answerer
     from tallybox.boxes import box_iou as box_iou
+    from tallybox.boxes import box_xywh_to_xyxy as box_xywh_to_xyxy
     from tallybox.checks import check_values as check_values
     from tallybox.counter.functional import count_features as count_features
     from tallybox.counter.module import Counter as Counter
     from tallybox.counter.trace import CountTrace as CountTrace
     from tallybox.detections.container import Detections as Detections
+    from tallybox.detections.labels import TrueCounts as TrueCounts
+    from tallybox.detections.readers import read_counts as read_counts
+    from tallybox.detections.readers import read_detections as read_detections
+    from tallybox.errors import BackendError as BackendError
+    from tallybox.errors import InputError as InputError
+    from tallybox.errors import InputTypeError as InputTypeError
     from tallybox.errors import TallyboxError as TallyboxError
     from tallybox.estimator.estimator import CountEstimator as CountEstimator
+    from tallybox.estimator.evaluation import evaluate as evaluate
+    from tallybox.estimator.prediction import CountPrediction as CountPrediction
+    from tallybox.kernels.dispatch import BackendWarning as BackendWarning
+    from tallybox.photos import Photo as Photo
+    from tallybox.photos import PicoDet as PicoDet
+    from tallybox.photos import read_photo as read_photo
+    from tallybox.photos import sample_photos as sample_photos
     from tallybox.photos.counter import PhotoCounter as PhotoCounter
     from tallybox.presence.functional import presence_features as presence_features
     from tallybox.presence.module import PresenceCounter as PresenceCounter
@@ -25,36 +43,42 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 
-# Where each public name lives. Resolved on first use, so that `tallybox --help` need not import torch.
-_HOMES = {
-    "CountEstimator": "tallybox.estimator.estimator",
-    "CountTrace": "tallybox.counter.trace",
-    "Counter": "tallybox.counter.module",
-    "Detections": "tallybox.detections.container",
-    "PhotoCounter": "tallybox.photos.counter",
-    "PiecewiseLinear": "tallybox.activation",
-    "PresenceCounter": "tallybox.presence.module",
-    "PresenceTrace": "tallybox.presence.trace",
-    "PresenceWeights": "tallybox.presence.weights",
-    "TallyboxError": "tallybox.errors",
-    "box_iou": "tallybox.boxes",
-    "check_values": "tallybox.checks",
-    "compat": "tallybox.compat",
-    "count_features": "tallybox.counter.functional",
-    "piecewise_linear": "tallybox.activation",
-    "presence_features": "tallybox.presence.functional",
+# Modules are imported when a name of theirs is first used, so that `tallybox --help` does not import torch.
+_MODULES = {
+    "tallybox.activation": ("PiecewiseLinear", "piecewise_linear"),
+    "tallybox.ask": ("Answerer",),
+    "tallybox.boxes": ("box_iou", "box_xywh_to_xyxy"),
+    "tallybox.checks": ("check_values",),
+    "tallybox.kernels.dispatch": ("BackendWarning",),
+    "tallybox.counter.functional": ("count_features",),
+    "tallybox.counter.module": ("Counter",),
+    "tallybox.counter.trace": ("CountTrace",),
+    "tallybox.detections.container": ("Detections",),
+    "tallybox.detections.readers": ("read_counts", "read_detections"),
+    "tallybox.detections.labels": ("TrueCounts",),
+    "tallybox.errors": ("BackendError", "InputError", "InputTypeError", "TallyboxError"),
+    "tallybox.estimator.estimator": ("CountEstimator",),
+    "tallybox.estimator.evaluation": ("evaluate",),
+    "tallybox.estimator.prediction": ("CountPrediction",),
+    "tallybox.photos": ("Photo", "PicoDet", "read_photo", "sample_photos"),
+    "tallybox.photos.counter": ("PhotoCounter",),
+    "tallybox.presence.functional": ("presence_features",),
+    "tallybox.presence.module": ("PresenceCounter",),
+    "tallybox.presence.trace": ("PresenceTrace",),
+    "tallybox.presence.weights": ("PresenceWeights",),
 }
-__all__ = [*sorted(_HOMES)]
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted([*_MODULE_OF, "compat"])
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "compat":
+        return import_module("tallybox.compat")
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'tallybox' has no attribute {name!r}")
-    home = import_module(_HOMES[name])
-    found = home if _HOMES[name] == f"tallybox.{name}" else getattr(home, name)
-    globals()[name] = found  # the next use finds it there, 10 µs sooner
+    found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from tallybox.errors import InputError
-from tallybox.shapes import common_shape
 
 
 def activation_knots(weight: Tensor) -> Tensor:
@@ -34,11 +33,11 @@ def interpolate_knots(x: Tensor, knots: Tensor) -> Tensor:
     """
     segments = knots.shape[-1] - 1
     position = x * segments
-    # Bounds are kept in whole numbers, where NaN has become one: it shows in the result, not as a bad index.
+    # Clamped as a whole number: NaN gives some valid index, and shows in the fraction.
     index = position.detach().floor().long().clamp(0, segments - 1)
     fraction = (position - index).unsqueeze(-1)
     index = index.unsqueeze(-1)
-    shape = common_shape(x.shape, knots.shape[:-1])
+    shape = torch.broadcast_shapes(x.shape, knots.shape[:-1])
     index = index.expand(*shape, 1)
     ends = knots.expand(*shape, segments + 1).gather(-1, torch.cat((index, index + 1), dim=-1))
     left, right = ends[..., :1], ends[..., 1:]

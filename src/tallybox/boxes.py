@@ -55,7 +55,7 @@ def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
         boxes_a, boxes_b = boxes_a.float(), boxes_b.float()
     intersection = box_intersection(boxes_a, boxes_b)
     union = box_area(boxes_a).unsqueeze(-1) + box_area(boxes_b).unsqueeze(-2) - intersection
-    has_area = union > 0
+    has_area = ~(union <= 0)  # NaN stays NaN
     identical = (boxes_a.unsqueeze(-2) == boxes_b.unsqueeze(-3)).all(-1)
     # The inner where keeps 0/0 out of the quotient, whose gradient would be NaN even if unselected.
     quotient = intersection / torch.where(has_area, union, 1)
@@ -162,12 +162,16 @@ def suppress(overlaps: Booleans, candidates: Booleans | None = None) -> Booleans
     >>> suppress(np.array([[True, True, False], [True, True, True], [False, True, True]])).tolist()
     [True, False, True]
     """
-    later = np.triu(overlaps, 1)
-    kept = np.ones(later.shape[:-1], np.bool_) if candidates is None else candidates.copy()
-    removes_any = later.any((*range(later.ndim - 2), -1))  # [N]: most boxes remove none and need no step
-    for best in np.flatnonzero(removes_any).tolist():
-        kept &= ~(later[..., best, :] & kept[..., best, None])
-    return kept
+    removed = np.zeros(overlaps.shape[:-1], np.bool_) if candidates is None else ~candidates
+    if overlaps.ndim == 2:
+        later = np.triu(overlaps, 1)
+        for best in np.flatnonzero(later.any(1)).tolist():  # most boxes remove none and need no step
+            if not removed[best]:
+                removed |= later[best]
+        return ~removed
+    for best in range(overlaps.shape[-1] - 1):
+        removed[..., best + 1 :] |= overlaps[..., best, best + 1 :] & ~removed[..., best, None]
+    return ~removed
 
 
 def first_kept(order: Integers, keep: Callable[[Integers], NDArray[Any]], *, enough: int, candidates: int) -> Integers:

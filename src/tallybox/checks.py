@@ -1,57 +1,51 @@
-"""What a counting component asks of its inputs, and the one line a user reads when it is not so.
+"""What the components require of their inputs, and the errors that say so.
 
-Shapes and dtypes are always checked: that needs no look at the data. Values (finite, in range,
-corners in order) need a pass over it, which on a GPU would also make the host wait. By default
-they are therefore checked for tensors in CPU memory only, and never inside a compiled or exported
-graph; `check_values` changes that.
+Shapes and dtypes are always checked; this does not read the data. Values (finite, in range, corners in order) take a
+pass over the data, which on a GPU also makes the host wait. By default values are therefore checked for tensors in CPU
+memory only, and never inside a compiled or exported graph; `check_values` changes that.
 """
 
 from __future__ import annotations
 
-from types import TracebackType
+from contextvars import ContextVar
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from tallybox.errors import InputError, InputTypeError
-from tallybox.shapes import common_shape, is_symbolic
 
 ValueCheckMode = Literal["auto", "always", "never"]
 
 # A weight computed as an interpolation may miss 1 by a rounding error; that is not a user's mistake.
 ROUNDING_SLACK = 1e-6
+MASK_REMEDY = "use mask to leave proposals out"
 
-_mode: ValueCheckMode = "auto"
+_mode: ContextVar[ValueCheckMode] = ContextVar("tallybox.check_values", default="auto")
 
 
 class check_values:  # noqa: N801 - read as a verb, like torch.no_grad
     """Choose when values are checked: "auto" (CPU tensors), "always" or "never".
 
-    Called plainly it holds from then on; as a context manager it holds within the block.
+    As a context manager it holds within the block; as a plain call it holds from then on. Either way it holds for the
+    current thread or asyncio task only, like `torch.no_grad`: a new thread starts with "auto".
 
     >>> with check_values("never"):
     ...     pass  # a hot loop over inputs known to be good
     """
 
     def __init__(self, mode: ValueCheckMode) -> None:
-        global _mode
         if mode not in get_args(ValueCheckMode):
             raise InputError(f'mode must be "auto", "always" or "never", but got {mode!r}')
-        self._previous = _mode
-        _mode = mode
+        self._chosen = mode
+        self._previous = _mode.get()
+        _mode.set(mode)
 
     def __enter__(self) -> None:
-        pass
+        _mode.set(self._chosen)
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        global _mode
-        _mode = self._previous
+    def __exit__(self, *exception: object) -> None:
+        _mode.set(self._previous)
 
 
 def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, weight_leading: torch.Size) -> None:
@@ -78,7 +72,7 @@ def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None,
         _check_mask(mask, attention)
         shapes.append(mask.shape[:-1])
     try:
-        common_shape(*shapes)
+        torch.broadcast_shapes(*shapes)
     except RuntimeError:
         listed = ", ".join(str(list(shape)) for shape in shapes)
         raise InputError(
@@ -88,8 +82,10 @@ def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None,
 
 def check_proposal_values(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, logits: bool) -> None:
     """Raise if a real proposal has a weight out of range, or corners that are not finite or out of order."""
-    wanted = _mode == "always" or (_mode == "auto" and attention.is_cpu and boxes.is_cpu)
-    if wanted and not is_symbolic():
+    if is_symbolic():
+        return
+    mode = _mode.get()
+    if mode == "always" or (mode == "auto" and attention.is_cpu and boxes.is_cpu):
         _check_attention_values(attention, mask, logits=logits)
         _check_box_values(boxes, mask)
 
@@ -141,20 +137,16 @@ def _check_attention_values(attention: Tensor, mask: Tensor | None, *, logits: b
         return
     values = attention.detach()
     low, high = (-torch.inf, torch.inf) if logits else (-ROUNDING_SLACK, 1 + ROUNDING_SLACK)
-    if mask is None:  # the common case: one pass, nothing allocated; NaN wins both extremes
+    if mask is None:  # the common case: one pass, nothing allocated; aminmax gives NaN where there is one
         smallest, largest = (extreme.item() for extreme in torch.aminmax(values))
         if low <= smallest and largest <= high and torch.inf not in (-smallest, largest):
             return
     good = values.isfinite() & (values >= low) & (values <= high)
-    _raise_at_first_bad(
-        "attention",
-        values,
-        good if mask is None else good | ~mask,
-        expected="finite" if logits else "in [0, 1]",
-        remedy="use mask to leave proposals out"
-        if logits
-        else "pass logits=True if these are scores before the logistic",
-    )
+    if logits:
+        _require("attention", values, good, mask, "finite", MASK_REMEDY)
+    else:
+        remedy = "pass logits=True if these are scores before the logistic"
+        _require("attention", values, good, mask, "in [0, 1]", remedy)
 
 
 def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
@@ -166,27 +158,24 @@ def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
         smallest, largest = (extreme.item() for extreme in torch.aminmax(size))
         if smallest >= 0 and largest < torch.inf:
             return
-    masked_out = torch.zeros((), dtype=torch.bool) if mask is None else ~mask
-    _raise_at_first_bad(
-        "boxes",
-        corners,
-        corners.isfinite().all(-1) | masked_out,
-        expected="finite",
-        remedy="use mask to leave proposals out",
-    )
-    _raise_at_first_bad(
-        "boxes",
-        corners,
-        (size >= 0).all(-1) | masked_out,
-        expected="corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2",
-        remedy="if they are left, top, width, height, convert them with tallybox.boxes.box_xywh_to_xyxy",
-    )
+    _require("boxes", corners, corners.isfinite().all(-1), mask, "finite", MASK_REMEDY)
+    expected = "corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2"
+    remedy = "if they are left, top, width, height, convert them with tallybox.box_xywh_to_xyxy"
+    _require("boxes", corners, (size >= 0).all(-1), mask, expected, remedy)
 
 
-def _raise_at_first_bad(name: str, values: Tensor, good: Tensor, *, expected: str, remedy: str) -> None:
+def _require(name: str, values: Tensor, good: Tensor, mask: Tensor | None, expected: str, remedy: str) -> None:
+    """Raise at the first proposal that is not ``good [..., N]``; proposals that are masked out may hold anything."""
+    if mask is not None:
+        good = good | ~mask
     if bool(good.all()):
         return
     index = tuple(int(i) for i in (~good).nonzero()[0])
     corners = (4,) if name == "boxes" else ()
     value = values.expand(*good.shape, *corners)[index]  # a mask may have leading dimensions that the values lack
     raise InputError(f"{name} must be {expected}, but got {value.tolist()} at index {list(index)}; {remedy}")
+
+
+def is_symbolic() -> bool:
+    """Whether a graph is being made, where a look at a value would fix it."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it

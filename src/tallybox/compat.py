@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from tallybox.boxes import box_area, box_intersection
 from tallybox.checks import check_count, check_floating, check_proposal_shapes
-from tallybox.counter.proposals import prepare_proposals
 from tallybox.counter.published import (
     ALLOCATED_ACTIVATIONS,
     USED_ACTIVATIONS,
@@ -23,6 +22,7 @@ from tallybox.counter.published import (
 )
 from tallybox.counter.reference import count_quantities
 from tallybox.errors import InputError
+from tallybox.kernels.proposals import prepare_proposals
 
 PUBLISHED_UNION_FLOOR = 1e-12
 SEGMENTS = 16

@@ -1,9 +1,8 @@
-"""One batch shared by several processes: who has which part, and layers that look at all of it.
+"""Data-parallel training: each process's share of a batch, and layers that see the whole of it.
 
-PyTorch's data parallel averages gradients. That makes several processes the equal of one only where nothing else
-depends on how a batch is divided. Two layers do: batch normalisation, whose statistics are those of the examples it
-sees, and dropout, whose masks are drawn. `SharedBatchNorm` and `SharedDropout` see to it that these, too, are those of
-the whole batch; in a single process they are torch's own.
+`DistributedDataParallel` averages gradients. Several processes then train as one does, except for two layers that
+depend on how a batch is divided: batch normalisation (its statistics) and dropout (its masks). `SharedBatchNorm` and
+`SharedDropout` use those of the whole batch; in a single process they are torch's own.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ Values = TypeVar("Values", Tensor, NDArray[Any])
 
 @dataclass(frozen=True)
 class Processes:
-    """Who this process is among those that train together."""
+    """The processes that train together, and which of them this is."""
 
     rank: int = 0
     number: int = 1
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def share(self, batch: Values) -> Values:
@@ -50,7 +49,7 @@ class Processes:
 
 
 def current_processes() -> Processes:
-    """Return who this is; alone unless a group of processes was started."""
+    """Return the process group that was initialised, or a single process."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return Processes()
     return Processes(distributed.get_rank(), distributed.get_world_size())
@@ -58,7 +57,7 @@ def current_processes() -> Processes:
 
 @contextmanager
 def joined_processes(device: torch.device) -> Iterator[Processes]:
-    """Join the others where `torchrun` started several processes; leave them at the end."""
+    """Initialise the process group where `torchrun` started several processes, and destroy it at the end."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or distributed.is_initialized():
         yield current_processes()
         return
@@ -72,45 +71,34 @@ def joined_processes(device: torch.device) -> Iterator[Processes]:
 
 
 def device_of_process(device: torch.device) -> torch.device:
-    """Return the GPU that is this process's where `torchrun` started one for each."""
+    """Return this process's own GPU where `torchrun` started a process for each."""
     if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
         return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     return device
 
 
-def mean_over_processes(value: Tensor) -> Tensor:
-    """Return the mean of a value that each process has its own of."""
-    processes = current_processes()
-    if processes.number == 1:
-        return value
-    total = value.clone()
-    distributed.all_reduce(total)
-    return total / processes.number
-
-
-class SumOverProcesses(torch.autograd.Function):
-    """A sum whose gradient, too, is that of all processes."""
+class _SumOverProcesses(torch.autograd.Function):
+    """A sum over processes; its gradient is the sum of theirs. Torch's differentiable all-reduce is deprecated."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:
-        """Add what each process has."""
         total = value.clone()
         distributed.all_reduce(total)
         return total
 
     @staticmethod
     def backward(ctx: Any, grad_total: Tensor) -> Tensor:
-        """Each process's value counts in what every process makes of the total."""
-        grad_value = grad_total.clone()
-        distributed.all_reduce(grad_value)
-        return grad_value
+        return _SumOverProcesses.forward(ctx, grad_total)
 
 
-def sum_over_processes(value: Tensor) -> Tensor:
-    """Return the sum of a value that each process has its own of, differentiably."""
-    apply: Any = SumOverProcesses.apply  # torch leaves it untyped
+def mean_over_processes(value: Tensor) -> Tensor:
+    """Return the mean of each process's value, differentiably."""
+    processes = current_processes()
+    if processes.number == 1:
+        return value
+    apply: Any = _SumOverProcesses.apply  # torch leaves it untyped
     total: Tensor = apply(value)
-    return total
+    return total / processes.number
 
 
 class SharedDropout(nn.Module):
@@ -140,7 +128,10 @@ class SharedDropout(nn.Module):
 
 
 class SharedBatchNorm(nn.BatchNorm1d):
-    """Batch normalisation ``[B, C]`` by the statistics of the batch that all processes share."""
+    """Batch normalisation ``[B, C]`` by the statistics of the batch of all processes.
+
+    `torch.nn.SyncBatchNorm` does the same on GPUs only.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise by the batch while training, else by the running statistics."""
@@ -149,9 +140,9 @@ class SharedBatchNorm(nn.BatchNorm1d):
             return super().forward(input)
         examples = len(input) * processes.number
         values = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
-        mean = sum_over_processes(values.sum(0)) / examples
+        mean = mean_over_processes(values.mean(0))
         centred = values - mean
-        variance = sum_over_processes(centred.square().sum(0)) / examples
+        variance = mean_over_processes(centred.square().mean(0))
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None

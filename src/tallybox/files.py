@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from tallybox.errors import InputError, TallyboxError
@@ -53,8 +54,27 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
             with suppress(OSError):
                 unfinished.unlink()
             raise
+    except BrokenPipeError:  # of standard output, to which the block writes as well
+        raise
     except OSError as error:
         raise InputError(f"{path} must be a file that can be written, but: {error.strerror or error}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise before hours of work where a file could not be written; missing folders are made.
+
+    >>> check_writable(Path("/proc/counts.txt"))
+    Traceback (most recent call last):
+    tallybox.errors.InputError: /proc/counts.txt must be a file that can be written, but: No such file or directory
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path.parent):
+            pass
+        if path.is_dir():
+            raise InputError(f"{path} must be a file, but it is a folder")
+    except OSError as error:
+        raise InputError(f"{path} must be a file that can be written, but: {error.strerror}") from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -118,24 +138,34 @@ def _safetensors() -> Any:
     return import_optional("safetensors.torch", needed_for="a file of weights", install="'tallybox[detections]'")
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file that must be regular and hold data; reading a pipe could wait forever."""
+    try:
+        if path.is_dir():
+            raise InputError(f"{path} must be a file, but it is a folder")
+        if not path.exists():
+            raise InputError(f"{path} must be a file, but there is none; check the path")
+        if not path.is_file():
+            raise InputError(f"{path} must be a regular file, but it is a pipe or a device")
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} must hold data, but it is empty")
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path} must be a file that can be read, but: {error.strerror or error}") from None
+
+
 @contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading, unpacking it where it is gzipped, whatever its name says."""
     try:
-        with path.open("rb") as file:
-            start = file.read(len(GZIP_MAGIC))
+        with open_regular(path) as file:
+            is_packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
             file.seek(0)
-            if not start:
-                raise InputError(f"{path} must hold data, but it is empty")
-            if start == GZIP_MAGIC:
+            if is_packed:
                 with gzip.open(file) as unpacked:
                     yield cast(BinaryIO, unpacked)
             else:
                 yield file
-    except FileNotFoundError:
-        raise InputError(f"{path} must be a file, but there is none; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} must be a file, but it is a folder") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} must be a whole gzip file, but it is cut short or damaged: {error}") from None
 

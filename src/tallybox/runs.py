@@ -1,4 +1,4 @@
-"""A run's folder: what was run (config.json) and what came of it (results.jsonl), safe against interruption."""
+"""A run's folder: its configuration (config.json) and results (results.jsonl), safe against interruption."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tallybox.files import write_text
 
 
 class RunFolder:
-    """A folder that a run can be stopped and taken up again in.
+    """A folder in which an interrupted run can be resumed.
 
-    Results are appended a line each. A line that was being written when the run was killed is dropped;
-    everything before it is kept.
+    Each result is appended as one line. A line that was cut short when the run was killed is dropped; the lines before
+    it are kept.
     """
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
@@ -34,32 +34,25 @@ class RunFolder:
                     "name a new folder, or repeat the earlier command to go on with that run"
                 )
         else:
-            described = {"config": config, "versions": versions()}
-            write_text(self.config_path, json.dumps(described, indent=1) + "\n")
+            write_text(self.config_path, json.dumps({"config": config, "versions": versions()}, indent=1) + "\n")
 
     def results(self) -> list[dict[str, Any]]:
-        """Return the results that are there."""
+        """Return the results so far."""
         return read_results(self.results_path)
 
     def append(self, results: list[dict[str, Any]]) -> None:
         """Add results; they are on disk when this returns."""
-        self._drop_unfinished_line()
-        with self.results_path.open("a") as file:
-            file.writelines(json.dumps(result, separators=(",", ":")) + "\n" for result in results)
+        lines = "".join(json.dumps(result, separators=(",", ":")) + "\n" for result in results)
+        with self.results_path.open("a+b") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)  # drops a line that was cut short
+            file.write(lines.encode())
             file.flush()
             os.fsync(file.fileno())
 
-    def _drop_unfinished_line(self) -> None:
-        if not self.results_path.exists():
-            return
-        content = self.results_path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            os.truncate(self.results_path, len(whole))
-
 
 def read_results(path: Path) -> list[dict[str, Any]]:
-    """Read a file of JSON lines, leaving out a last one that was cut short."""
+    """Read a file of JSON lines, without a last one that was cut short."""
     if not path.exists():
         return []
     lines = path.read_text().split("\n")[:-1]
@@ -73,5 +66,5 @@ def read_results(path: Path) -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Say what a run was made with."""
+    """Return the versions that a run is made with."""
     return {"tallybox": __version__, "torch": torch.__version__, "python": platform.python_version()}

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tallybox.bench import counter, toy
 from tallybox.cli import cli
 from tallybox.errors import TallyboxError
-from tallybox.toy.config import ToyConfig
+from tallybox.toy.training import ToyConfig
 
 CPU = torch.device("cpu")
 

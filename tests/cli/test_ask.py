@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from tallybox.asking import SHIPPED_MODEL
+from tallybox.ask import SHIPPED_MODEL
 from tallybox.cli import cli
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR

@@ -32,7 +32,7 @@ def test_an_unknown_command_is_wrong_usage():
     assert "No such command" in result.stderr
 
 
-def test_the_demo_tells_the_story_with_computed_numbers(tmp_path, monkeypatch):
+def test_the_demo_shows_computed_numbers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("demo")
     assert result.exit_code == 0, result.output
@@ -49,7 +49,7 @@ def test_the_demo_tells_the_story_with_computed_numbers(tmp_path, monkeypatch):
     assert "source .venv/bin/activate" in result.stdout
 
 
-@pytest.mark.parametrize("name", ["story.svg", "story.png"])
+@pytest.mark.parametrize("name", ["cats.svg", "cats.png"])
 def test_the_demo_draws_its_picture(tmp_path, name):
     result = run("demo", "--figure", str(tmp_path / name), "--out", str(tmp_path))
     assert result.exit_code == 0, result.output
@@ -58,9 +58,9 @@ def test_the_demo_draws_its_picture(tmp_path, name):
 
 
 def test_a_mistake_ends_in_one_line_and_status_1(tmp_path):
-    result = run("demo", "--figure", str(tmp_path / "story.bmp"), "--out", str(tmp_path))
+    result = run("demo", "--figure", str(tmp_path / "cats.bmp"), "--out", str(tmp_path))
     assert result.exit_code == 1
-    assert result.stderr.strip() == "Error: a picture's name must end in .svg or .png, but got 'story.bmp'"
+    assert result.stderr.strip() == "Error: a picture's name must end in .svg or .png, but got 'cats.bmp'"
 
 
 def test_the_committed_picture_is_what_the_command_draws(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.parquet_writer import write_parquet
 from tests.support.estimators import small_estimator
 
 IMAGES = 60_000

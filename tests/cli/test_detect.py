@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tallybox.cli import cli
-from tallybox.detections.files import read_category_names, read_detections
+from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.estimator import training
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos

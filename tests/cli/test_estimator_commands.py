@@ -11,7 +11,7 @@ from tallybox import CountEstimator
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.parquet_writer import write_parquet
 from tallybox.estimator import training
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
@@ -44,6 +44,19 @@ def estimator(tmp_path):
     path = tmp_path / "small.estimator"
     small_estimator().save(path)
     return path
+
+
+def test_fit_refuses_at_once_what_it_cannot_write(tmp_path, monkeypatch, detections, labels):
+    monkeypatch.setattr(CountEstimator, "fit", lambda *_, **__: pytest.fail("it learned"))
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    result = run("fit", detections, labels, "--out", tmp_path / "file" / "own.estimator")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {tmp_path / 'file' / 'own.estimator'} must be a file that can be written")
+    assert len(result.stderr.splitlines()) == 1
+    assert run("fit", detections, labels, "--out", tmp_path / "folder").exit_code == 2
+    too_large = run("fit", detections, labels, "--out", tmp_path / "own.estimator", "--max-objects", 100_000)
+    assert too_large.stderr == "Error: max_objects must be at most 4096, but got 100000\n"
 
 
 def test_fit_then_evaluate_then_count(tmp_path, monkeypatch, detections, labels):

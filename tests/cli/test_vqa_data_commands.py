@@ -104,7 +104,7 @@ def test_questions_about_annotated_photos(tmp_path):
     assert json.loads(done.stdout)["questions"]["val"] > 1000
     wrong = run("simulate", "--instances", path, "--difficulty", 0.1, "--out", tmp_path / "asked")
     assert wrong.exit_code == 1
-    assert "--difficulty is for a made-up world" in wrong.stderr
+    assert "--difficulty is for a simulated world" in wrong.stderr
     wrong = run("simulate", "--split", "val", "--out", tmp_path / "asked")
     assert wrong.exit_code == 1
     assert "--split is for the photos of --instances" in wrong.stderr

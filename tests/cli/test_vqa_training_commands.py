@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
     prepared = run("vqa", "prepare", files, "--features", files / "features.tsv", "--out", folder / "prepared")
     assert prepared.exit_code == 0, prepared.output
     (folder / "small.toml").write_text(CONFIG)
-    for model, seed in (("counting", 0), ("counting", 1), ("baseline", 0)):
+    for model, seed in (("counter", 0), ("counter", 1), ("baseline", 0)):
         out = folder / f"{model}-{seed}"
         given = ("--config", folder / "small.toml", "--model", model, "--seed", seed, "--device", "cpu")
         trained = run("vqa", "train", folder / "prepared", "--out", out, *given)
@@ -56,22 +56,22 @@ def test_a_second_call_finds_nothing_left_to_do(folder):
 
 
 def test_scores_of_a_single_model(folder):
-    found = json.loads(run("vqa", "evaluate", folder / "counting-0", "--device", "cpu", "--json").stdout)
-    assert found.keys() == {"counting", "model"}
-    assert found["model"] == found["counting"]
-    assert set(KEYS) - {"other"} <= found["counting"].keys()  # the small set has no other answers
-    assert {"count_1", "count_2_or_more", "count_mae"} <= found["counting"].keys()
-    assert "deviation" not in found["counting"]
+    found = json.loads(run("vqa", "evaluate", folder / "counter-0", "--device", "cpu", "--json").stdout)
+    assert found.keys() == {"counter", "model"}
+    assert found["model"] == found["counter"]
+    assert set(KEYS) - {"other"} <= found["counter"].keys()  # the small set has no other answers
+    assert {"count_1", "count_2_or_more", "count_mae"} <= found["counter"].keys()
+    assert "deviation" not in found["counter"]
 
 
 def test_scores_of_several_runs_have_mean_and_deviation(folder):
-    runs = [folder / name for name in ("counting-0", "counting-1", "baseline-0")]
+    runs = [folder / name for name in ("counter-0", "counter-1", "baseline-0")]
     alone = [json.loads(run("vqa", "evaluate", one, "--json").stdout)["model"] for one in runs]
     found = json.loads(run("vqa", "evaluate", *runs, "--json").stdout)
-    assert list(found) == ["baseline", "counting"]
-    assert found["counting"]["all"] == pytest.approx((alone[0]["all"] + alone[1]["all"]) / 2)
+    assert list(found) == ["baseline", "counter"]
+    assert found["counter"]["all"] == pytest.approx((alone[0]["all"] + alone[1]["all"]) / 2)
     difference = abs(alone[0]["all"] - alone[1]["all"])
-    assert found["counting"]["deviation"]["all"] == pytest.approx(difference / 2**0.5)
+    assert found["counter"]["deviation"]["all"] == pytest.approx(difference / 2**0.5)
     assert found["baseline"]["runs"] == 1
 
     shown = run("vqa", "evaluate", *runs).stdout
@@ -82,7 +82,7 @@ def test_scores_of_several_runs_have_mean_and_deviation(folder):
 
 def test_predict_writes_the_results_file_of_the_test_server(folder):
     out = folder / "results.json"
-    done = run("vqa", "predict", folder / "counting-0", "--out", out)
+    done = run("vqa", "predict", folder / "counter-0", "--out", out)
     assert done.exit_code == 0, done.output
     (result,) = json.loads(out.read_text())
     assert result.keys() == {"question_id", "answer"}
@@ -113,7 +113,7 @@ def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path)
 
 
 def test_examples_show_what_the_component_did(folder, tmp_path):
-    shown = json.loads(run("vqa", "examples", folder / "counting-0", "--number", 2).stdout)["examples"]
+    shown = json.loads(run("vqa", "examples", folder / "counter-0", "--number", 2).stdout)["examples"]
     assert len(shown) == 2
     for example in shown:
         kept = len(example["boxes"])
@@ -123,13 +123,13 @@ def test_examples_show_what_the_component_did(folder, tmp_path):
         assert example["A"][0][0] == pytest.approx(example["attention"][0] ** 2, rel=1e-4)
         assert sum(map(sum, example["C"])) == pytest.approx(example["count"] ** 2, rel=1e-3)
         assert example["truth"] in ("0", "1", "2")
-    one = run("vqa", "examples", folder / "counting-0", "--question", shown[1]["question_id"])
+    one = run("vqa", "examples", folder / "counter-0", "--question", shown[1]["question_id"])
     assert [found["question"] for found in json.loads(one.stdout)["examples"]] == [shown[1]["question"]]
-    drawn = run("vqa", "examples", folder / "counting-0", "--number", 2, "--out", tmp_path / "examples.svg")
+    drawn = run("vqa", "examples", folder / "counter-0", "--number", 2, "--out", tmp_path / "examples.svg")
     assert drawn.exit_code == 0, drawn.output
     assert (tmp_path / "examples.svg").stat().st_size > 1000
     wrong = run("vqa", "examples", folder / "baseline-0")
     assert wrong.exit_code == 1
-    assert "must be a run of the counting model, but it is one of baseline" in wrong.stderr
-    unknown = run("vqa", "examples", folder / "counting-0", "--question", 5)
+    assert "must be a run of the counter model, but it is one of baseline" in wrong.stderr
+    unknown = run("vqa", "examples", folder / "counter-0", "--question", 5)
     assert "question ids must be of split val, but got 5" in unknown.stderr

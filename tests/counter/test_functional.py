@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tallybox import Counter, count_features
+from tallybox.errors import InputError, InputTypeError
 from tests.support import oracle
 from tests.support.backends import device_of
 from tests.support.problems import (
@@ -131,3 +132,13 @@ def test_ten_objects_are_the_default(backend):
     assert got.shape == (11,)
     torch.testing.assert_close(got, count_features(attention, boxes, weight, max_objects=10, backend=backend))
     assert Counter().max_objects == 10
+
+
+def test_what_equals_a_number_is_still_not_one():
+    given = (torch.ones(1), torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.ones(8, 16))
+    count_features(*given, max_objects=1)
+    for wrong in (True, 1.0):
+        with pytest.raises(InputTypeError, match="max_objects must be a whole number"):
+            count_features(*given, max_objects=wrong)
+    with pytest.raises(InputError, match="at least 1"):
+        count_features(*given, max_objects=0)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tallybox import Detections
 from tallybox.detections import baselines
-from tallybox.detections.baselines import ThresholdCounter, Thresholds, count_with, tabulate, tune, tune_nms
+from tallybox.detections.baselines import ThresholdCounter, Thresholds, count_with, tabulate, tune
 from tallybox.detections.labels import CountingPair
-from tallybox.detections.metrics import count_metrics
+from tallybox.detections.metrics import CountSums
 from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 from tests.support.tolerances import SUMMED_SCORES
@@ -36,7 +36,7 @@ def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, metric):
     overlaps = baselines.IOU_THRESHOLDS
 
     def loss(counter: ThresholdCounter) -> float:
-        figure = count_metrics(counter.counts(pairs), truth)[metric]
+        figure = CountSums.of(counter.counts(pairs), truth).compute()[metric]
         return -figure if metric == "exact" else figure
 
     others = [ThresholdCounter(metric, Thresholds(o, s)) for o in overlaps for s in (0.05, 0.5, 0.95)]
@@ -51,8 +51,8 @@ def test_thresholds_of_a_category_are_as_if_it_were_alone_up_to_equally_good_one
         own = [pair for pair in pairs if pair.category_id == category_id]
         truth = [pair.true_count for pair in own]
         alone = tune(tabulate(own), metric)
-        assert count_metrics(counter.counts(own), truth)[metric] == pytest.approx(
-            count_metrics(alone.counts(own), truth)[metric], rel=SUMMED_SCORES.rtol
+        assert CountSums.of(counter.counts(own), truth).compute()[metric] == pytest.approx(
+            CountSums.of(alone.counts(own), truth).compute()[metric], rel=SUMMED_SCORES.rtol
         )
 
 
@@ -66,9 +66,8 @@ def test_a_category_without_labels_is_counted_with_the_thresholds_for_all():
 def test_equally_good_thresholds_of_a_category_are_decided_by_all():
     many = Detections([[i * 20, 0, i * 20 + 9, 9] for i in range(4)], [0.9, 0.6, 0.4, 0.2], [1] * 4)
     rare = Detections([[0, 0, 9, 9]], [0.95], [18])
-    counter = tune_nms(
-        [CountingPair(many, 1, 2), CountingPair(many, 1, 2), CountingPair(rare, 18, 1)], per_category=True
-    )
+    pairs = [CountingPair(many, 1, 2), CountingPair(many, 1, 2), CountingPair(rare, 18, 1)]
+    counter = tune(tabulate(pairs), per_category=True)
     assert counter.by_category[18] == counter.overall
     assert 0.4 < counter.overall.score <= 0.6
 
@@ -108,6 +107,6 @@ def test_a_stored_baseline_that_was_tampered_with_is_an_error(change):
 
 def test_tuning_on_nothing_or_for_an_unknown_metric_is_an_error():
     with pytest.raises(InputError, match="pairs must not be empty"):
-        tune_nms([])
+        tune(tabulate([]))
     with pytest.raises(InputError, match='metric must be "exact", "mae" or "rmse", but got'):
-        tune_nms([CountingPair(Detections.empty(), 1, 0)], "accuracy")
+        tune(tabulate([CountingPair(Detections.empty(), 1, 0)]), "accuracy")

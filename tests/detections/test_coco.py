@@ -68,6 +68,15 @@ def test_no_results_are_no_images(tmp_path):
         ([RESULT, {**RESULT, "category_id": "dog"}], "record 1: Expected `int`, got `str` in category_id"),
         ([RESULT, {**RESULT, "image_id": 1.5}], "record 1: Expected `int | str`, got `float` in image_id"),
         ([{"image_id": 7, "category_id": 1, "score": 1}], "record 0: Object missing required field `bbox`"),
+        ([RESULT, {**RESULT, "category_id": 2**63}], "record 1: Expected `int` <= 9223372036854775807 in category_id"),
+        ([RESULT, {**RESULT, "image_id": 10**30}], "record 1: Expected `int` <= 9223372036854775807 in image_id"),
+        (
+            '[{"image_id":7,"category_id":18,"bbox":[1,2,3,' + "9" * 5000 + '],"score":1}]',
+            "record 0: Number out of range",
+        ),
+        ('[{"image_id":7,"category_id":' + "9" * 5000 + ',"bbox":[1,2,3,4],"score":1}]', "record 0: Integer value out"),
+        ([RESULT, {**RESULT, "score": 1e400}], "record 1: numbers must be finite, but got Infinity"),
+        ([RESULT, 5], "record 1: Expected `object`, got `int`"),
         (INSTANCES, "must be COCO results .*, but it is an object; is it COCO instances"),
         ("", "results.json must hold data, but it is empty"),
         ("nonsense", "must be COCO results"),
@@ -124,7 +133,14 @@ def test_how_many_a_crowd_holds_is_unknown(tmp_path):
             "annotations, record 0: category 2 is not among its cat",
         ),
         ({"annotations": [{"image_id": 7}]}, "record 0: Object missing required field `category_id`"),
-        ({"images": [{"id": None}]}, "record 0: Expected `int | str`, got `null` in id"),
+        ({"images": [{"id": None}]}, "images, record 0: Expected `int | str`, got `null` in id"),
+        (
+            {"images": [{"id": 7}, {"id": 9, "width": -5, "height": 4}]},
+            "images, record 1: width and height must be whole",
+        ),
+        ({"images": [{"id": 7, "width": 640}]}, "images, record 0: width and height must be .* but got 640 and None"),
+        ({"categories": [{"id": 2**63, "name": "dog"}]}, "categories, record 0: Expected `int` <= 9223372036854775807"),
+        ({"annotations": [{"image_id": 7, "category_id": 10**30}]}, "annotations, record 0: Expected `int` <="),
     ],
 )
 def test_wrong_instances_are_named_with_file_and_record(tmp_path, change, message):
@@ -142,7 +158,7 @@ def test_instances_without_a_part_are_an_error(tmp_path, missing):
 
 
 def test_results_in_place_of_instances_are_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"must be COCO instances .*, but it is no object; is it COCO results"):
+    with pytest.raises(InputError, match=r"must be COCO instances .*, but it is an array; is it COCO results"):
         read_coco_instances(write_json(tmp_path / "results.json", [RESULT]))
 
 

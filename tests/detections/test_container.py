@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from tallybox import Detections, TallyboxError
+from tallybox import Counter, Detections, TallyboxError
 from tallybox.errors import InputError, InputTypeError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 
@@ -38,10 +38,36 @@ def test_an_image_without_detections_has_no_boxes_of_four_numbers():
 
 def test_category_ids_as_whole_floats_are_taken_and_others_are_not():
     assert Detections([BOX], [0.5], [17.0]).category_ids.tolist() == [17]
-    with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers, but got float64 \[1.5\]"):
+    with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers of 64 bits, but got float64 \[1.5\]"):
         Detections([BOX], [0.5], [1.5])
-    with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers, but got <U3 .*'dog'"):
+    with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers of 64 bits, but got <U3 .*'dog'"):
         Detections([BOX], [0.5], ["dog"])
+
+
+@pytest.mark.parametrize("too_large", [2**63, 2**64, 1e30, float("inf")])
+def test_category_ids_beyond_64_bits_are_refused(too_large):
+    with pytest.raises(InputTypeError, match="category_ids must be whole numbers of 64 bits"):
+        Detections([BOX], [0.5], [too_large])
+
+
+def test_numbers_of_5000_digits_are_one_clear_line():
+    with pytest.raises(InputError, match="boxes must be an array of numbers"):
+        Detections([[0, 0, 1, 10**5000]], [0.5], [1])
+    with pytest.raises(InputError, match="bbox and score must be numbers"):
+        Detections.from_coco([{"category_id": 1, "bbox": [0, 0, 1, 10**5000], "score": 0.5}])
+
+
+def test_tensors_are_copies_with_the_types_of_the_arrays():
+    found = Detections([BOX, BOX], [0.5, 0.25], [1, 2])
+    boxes, scores, category_ids = found.tensors()
+    assert (boxes.dtype, scores.dtype, category_ids.dtype) == (torch.float32, torch.float32, torch.int64)
+    assert (boxes.tolist(), scores.tolist(), category_ids.tolist()) == ([BOX, BOX], [0.5, 0.25], [1, 2])
+    boxes += 1
+    assert found.boxes.tolist() == [BOX, BOX]
+    assert found.tensors(device="meta")[0].shape == (2, 4)
+    empty = Detections.empty().tensors()
+    assert [tensor.shape for tensor in empty] == [(0, 4), (0,), (0,)]
+    assert Counter()(scores, boxes).shape == (11,)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +94,10 @@ def test_a_wrong_box_or_score_is_one_clear_line(boxes, scores, message):
     assert isinstance(raised.value, TallyboxError)
 
 
-@pytest.mark.parametrize(("size", "message"), [((0, 5), "at least 1 pixel"), (7, "must be .width, height., but got 7")])
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [((0, 5), "at least 1 pixel"), ((5, 2**31), "at most 2147483647"), (7, "must be .width, height., but got 7")],
+)
 def test_an_image_size_is_a_width_and_a_height(size, message):
     with pytest.raises(InputError, match=message):
         Detections([BOX], [0.5], [1], image_size=size)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums, count_metrics
+from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
 
 triples = st.lists(
@@ -16,7 +16,7 @@ triples = st.lists(
 
 
 def test_figures_of_a_hand_computed_case():
-    assert count_metrics([1, 2, 7], [1, 4, 3]) == {"exact": 1 / 3, "mae": 2.0, "rmse": math.sqrt(20 / 3)}
+    assert CountSums.of([1, 2, 7], [1, 4, 3]).compute() == {"exact": 1 / 3, "mae": 2.0, "rmse": math.sqrt(20 / 3)}
 
 
 def test_each_figure_takes_the_prediction_that_suits_it():
@@ -55,7 +55,7 @@ def test_mrmse_is_the_mean_over_categories_of_a_dense_table(rows):
     assert found["mrmse_nz"] == pytest.approx(np.mean(shown)) if shown else math.isnan(found["mrmse_nz"])
 
 
-def test_coverage_and_width_are_told_apart_by_the_true_or_the_predicted_count():
+def test_coverage_and_width_are_grouped_by_the_true_or_the_predicted_count():
     lows, highs, truth = [0, 1, 2, 3, 9], [0, 1, 3, 3, 9], [0, 1, 2, 4, 8]
     by_truth = CoverageSums.of(lows, highs, truth, grouped_by=truth)
     assert by_truth.coverage() == 0.6

@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given
 
 from tallybox import Detections
-from tallybox.detections import parquet
-from tallybox.detections.parquet import (
-    parquet_pieces,
-    read_parquet,
-    read_parquet_categories,
-    read_parquet_piece,
-    write_parquet,
-)
+from tallybox.detections import parquet, parquet_writer
+from tallybox.detections.parquet import parquet_pieces, read_parquet, read_parquet_categories, read_parquet_piece
+from tallybox.detections.parquet_writer import write_parquet
 from tallybox.errors import InputError
 from tests.support.detection_sets import assert_same_images, image_sets
 
@@ -50,7 +45,7 @@ def test_an_image_may_go_on_over_batches_and_row_groups(tmp_path, monkeypatch, r
 @pytest.mark.parametrize("rows_in_group", [1, 3, 10, 1000])
 @pytest.mark.parametrize("texts", [False, True])
 def test_pieces_hold_every_image_once_wherever_row_groups_end(tmp_path, monkeypatch, rows_in_group, texts):
-    for name, rows in (("ROWS_PER_GROUP", 9), ("ROWS_AT_ONCE", 5), ("ROWS_BEYOND", 2)):
+    for name, rows in (("ROWS_PER_GROUP", 9), ("ROWS_AT_ONCE", 5)):
         monkeypatch.setattr(parquet, name, rows)
     for number, file in enumerate("ab"):
         ids = np.repeat(np.arange(20), [1, 2, 30, 1, 5] * 4) + 20 * number  # one image is longer than a piece
@@ -79,7 +74,7 @@ def test_reading_holds_a_small_part_of_a_file(tmp_path, monkeypatch, rows_in_gro
 
 
 def test_row_groups_are_written_while_images_come(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 10)
+    monkeypatch.setattr(parquet_writer, "ROWS_PER_GROUP", 10)
     images = [Detections([[0, 0, 1, 1]] * 4, [0.5] * 4, [1] * 4, image_id=i) for i in range(10)]
     write_parquet(iter(images), tmp_path / "a.parquet")
     assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 4
@@ -131,6 +126,21 @@ def test_columns_of_other_widths_and_dictionaries_are_taken(tmp_path):
         ({"image_id": [1, None, 2]}, "record 1: image_id must be given"),
         ({"score": None}, "must have a column score, but it has only"),
         ({"category_id": ["dog"] * 3}, "category_id must be int64, but got string"),
+        ({"x2": [9.0, 9.0, -1.0]}, "record 2: boxes must be corners"),
+        (
+            {"width": [640, -640, 640], "height": [480] * 3},
+            "record 1: width and height must be whole numbers from 1 to 2147483647, but got -640 and 480",
+        ),
+        ({"width": [640, None, 640], "height": [480] * 3}, "record 1: width and height must be .* got 0 and 480"),
+        ({"width": [640] * 3}, "record 0: width and height must be .* but got 640 and 0"),
+        (
+            {"width": [640, 320, 640], "height": [480] * 3},
+            r"image 7 must have one size, but got \(640, 480\) and \(320,",
+        ),
+        (
+            {"width": [640, 480, 640], "height": [480, 640, 480]},
+            r"must have one size, .* \(640, 480\) and \(480, 640\)",
+        ),
     ],
 )
 def test_wrong_rows_are_named_with_file_and_record(tmp_path, changes, message):
@@ -156,6 +166,39 @@ def test_a_file_that_is_damaged_empty_or_absent_is_an_error(tmp_path):
             list(read_parquet(path))
 
 
+@pytest.mark.parametrize("rows_at_once", [1, 2, 100])
+def test_a_size_may_stand_in_some_rows_of_an_image(tmp_path, monkeypatch, rows_at_once):
+    monkeypatch.setattr(parquet, "ROWS_AT_ONCE", rows_at_once)
+    sides = {"width": [None, 640, None, 320, None], "height": [None, 480, None, 240, None]}
+    pq.write_table(table([7, 7, 7, 9, 10], **sides), tmp_path / "a.parquet")
+    assert [image.image_size for image in read_parquet(tmp_path / "a.parquet")] == [(640, 480), (320, 240), None]
+    sides["width"][2], sides["height"][2] = 641, 480
+    pq.write_table(table([7, 7, 7, 9, 10], **sides), tmp_path / "a.parquet")
+    with pytest.raises(
+        InputError, match=r"a\.parquet: image 7 must have one size, but got \(640, 480\) and \(641, 480\)"
+    ):
+        list(read_parquet(tmp_path / "a.parquet"))
+
+
+def test_a_changed_byte_in_a_page_is_an_error(tmp_path):
+    path, scores = tmp_path / "a.parquet", np.random.default_rng(0).random(1000, np.float32)
+    write_parquet([Detections([[0, 0, 9, 9]] * 1000, scores, [18] * 1000, image_id=7)], path)
+    content = bytearray(path.read_bytes())
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(6)  # the scores, in a dictionary page as they differ
+    content[chunk.dictionary_page_offset + chunk.total_compressed_size // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.parquet must be a whole Parquet file, but it is damaged: .*CRC"):
+        list(read_parquet(path))
+
+
+def test_the_same_detections_give_the_same_bytes_with_the_usual_permissions(tmp_path):
+    (tmp_path / "any").touch()
+    for name in ("a.parquet", "b.parquet"):
+        write_parquet([Detections([[0, 0, 9, 9]], [0.5], [18], image_id=7)], tmp_path / name, categories={18: "dog"})
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert (tmp_path / "a.parquet").stat().st_mode == (tmp_path / "any").stat().st_mode
+
+
 def test_names_of_categories_travel_with_the_file(tmp_path):
     write_parquet([Detections.empty(1)], tmp_path / "a.parquet", categories={3: "screw"})
     assert read_parquet_categories(tmp_path / "a.parquet") == {3: "screw"}
@@ -166,7 +209,8 @@ def test_names_of_categories_travel_with_the_file(tmp_path):
 def test_what_cannot_be_written_leaves_no_file_behind(tmp_path):
     for images, message in (
         ([Detections.empty()], "must have an image_id to be written"),
-        ([Detections.empty(1), Detections.empty("a")], "image ids must be all numbers or all texts"),
+        ([Detections.empty(2**63)], "image ids must be all texts or all numbers of 64 bits"),
+        ([Detections.empty(1), Detections.empty("a")], "image ids must be all texts or all numbers"),
     ):
         with pytest.raises(InputError, match=message):
             write_parquet(images, tmp_path / "a.parquet")

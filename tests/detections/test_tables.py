@@ -7,7 +7,6 @@ import io
 import pytest
 from hypothesis import given
 
-from tallybox.detections import tables
 from tallybox.detections.category_names import category_name_of
 from tallybox.detections.tables import read_csv_counts, read_csv_detections
 from tallybox.errors import InputError
@@ -50,9 +49,9 @@ def test_spaces_around_ids_do_not_matter(tmp_path):
     assert [(image.image_id, image.category_ids.tolist()) for image in read_csv_detections(path)] == [(7, [18, 18])]
 
 
-def test_more_rows_than_are_read_at_once_keep_their_line_numbers(tmp_path):
+def test_many_rows_keep_their_line_numbers(tmp_path):
     path = tmp_path / "detections.csv"
-    rows = [f"{row // 3},18,0,0,1,1,0.5\n" for row in range(tables.ROWS_AT_ONCE + 7)]
+    rows = [f"{row // 3},18,0,0,1,1,0.5\n" for row in range(10_007)]
     path.write_text(HEADER + "".join(rows))
     assert sum(len(image) for image in read_csv_detections(path)) == len(rows)
     path.write_text(HEADER + "".join([*rows[:-1], "9,18,0,0,1,1,1.5\n"]))
@@ -74,6 +73,17 @@ def test_more_rows_than_are_read_at_once_keep_their_line_numbers(tmp_path):
         ("image_id,x1\n", "must have the columns image_id, category, x1, y1, x2, y2, score, but category is missing"),
         (HEADER.strip() + ",width,height\n7,18,0,0,1,1,0.5,0,5\n", "line 2: width and height must be whole numbers"),
         (HEADER.strip() + ",width,height\n7,18,0,0,1,1,0.5,5,5\n7,18,0,0,1,1,0.5,5,6\n", "image 7 must have one size"),
+        (HEADER + "7,18,0,0,2_0,1,0.5\n", "line 2: x2 must be a number, but got '2_0'"),
+        (HEADER + "7,18,0,0,1,1,0.5\n7,18,0,0,٣,1,0.5\n", "line 3: x2 must be a number, but got '٣'"),
+        (HEADER + "7,18,0,0," + "9" * 5000 + ",1,0.5\n", "line 2: boxes must be finite"),
+        (HEADER + "7,18,0,0," + "9" * 5000 + "_,1,0.5\n", "line 2: x2 must be a number, but got '9+[.]{3}9+_?'"),
+        (HEADER + f"7,{2**63},0,0,1,1,0.5\n", "line 2: category must be one of the 80 known names"),
+        (
+            HEADER.strip() + ",width,height\n7,18,0,0,1,1,0.5,6_4,48\n",
+            "line 2: width must be a whole number of at least",
+        ),
+        (HEADER.strip() + ",width,height\n7,18,0,0,1,1,0.5,640,\n", "line 2: width and height must be whole numbers"),
+        (HEADER.strip() + ",width,height\n7,18,0,0,1,1,0.5,-640,480\n", "line 2: width must be a whole number of at"),
         ("", "must hold data, but it is empty"),
     ],
 )
@@ -109,6 +119,12 @@ def test_counts_by_id_alone_name_no_categories(tmp_path):
         ("7,dog,-1\n", "line 2: count must be a whole number of at least 0, but got '-1'"),
         ("7,dog,2.5\n", "line 2: count must be a whole number"),
         ("7,dog,nan\n", "line 2: count must be a whole number"),
+        ("7,dog,2_0\n", "line 2: count must be a whole number of at least 0, but got '2_0'"),
+        (
+            "7,dog,100000000000000000000\n",
+            "line 2: count must be at most 2147483647, but got '100000000000000000000'",
+        ),
+        ("7,dog," + "9" * 5000 + "\n", "line 2: count must be at most 2147483647, but got '9+[.]{3}9+_?'"),
         (",dog,2\n", "line 2: image_id and category must be given"),
         ("7,dog,1\n7,500,2\n", "where categories are named, ids must be among the 80 known, but got 500"),
         ("7,dog\n", "line 2: must have the 3 columns of the header, but got 2"),
@@ -121,6 +137,13 @@ def test_wrong_counts_are_named_with_file_and_line(tmp_path, rows, message):
     with pytest.raises(InputError, match=message) as raised:
         read_csv_counts(path)
     assert str(path) in str(raised.value)
+
+
+def test_a_line_without_end_is_not_kept_in_memory(tmp_path):
+    path = tmp_path / "detections.csv.gz"
+    path.write_bytes(gzip.compress(HEADER.encode() + b"7,18,0,0,1,1," + b"0" * (1 << 24)))
+    with pytest.raises(InputError, match=r"detections\.csv\.gz, line 2: must be CSV in UTF-8, but .* field limit"):
+        list(read_csv_detections(path))
 
 
 def test_a_file_that_is_no_text_is_an_error(tmp_path):

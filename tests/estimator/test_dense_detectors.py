@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallybox import CountEstimator
-from tallybox.detections.files import read_counts, read_detections
+from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.evaluation import evaluate
 from tests.support.dense_detections import dense
 from tests.support.shared_data import data_folder

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 
 from tallybox import CountEstimator, Detections, TallyboxError
 from tallybox.bench.photos import made_up_photos
+from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator import training
+from tallybox.estimator.inference import predict_arrays
 from tests.support.estimators import small_estimator
 
 
@@ -33,7 +37,7 @@ def test_it_counts_unseen_photos_better_than_the_nms_it_stores(estimator, unseen
     truth = np.array([pair.true_count for pair in pairs])
     index = np.array([pair.detections.image_id for pair in pairs])
     categories = np.array([pair.category_id for pair in pairs])
-    found = estimator.predict_arrays(photos, index, categories, prior="scored")
+    found = predict_arrays(estimator.fitted, photos, index, categories, prior="scored")
     nms = estimator.fitted.baselines["nms"]["exact"].counts(pairs)
     assert (found.most_probable == truth).mean() > (nms == truth).mean() - 0.02
     assert np.abs(found.counts - truth).mean() < 1
@@ -77,7 +81,7 @@ def test_one_image_and_several_have_methods_of_their_own(estimator, unseen):
         estimator.predict_many(unseen[0][0])
 
 
-def test_an_untrained_estimator_counts_what_the_scores_say_and_marks_it():
+def test_an_untrained_estimator_takes_scores_for_probabilities_and_marks_its_counts():
     untrained = CountEstimator.untrained({7: "apple"})
     boxes = [[0, 0, 10, 10], [0, 0, 10, 10], [50, 0, 60, 10], [90, 0, 99, 10]]
     image = Detections(boxes, [0.99, 0.98, 0.97, 0.04], [7] * 4)
@@ -90,6 +94,14 @@ def test_an_untrained_estimator_counts_what_the_scores_say_and_marks_it():
         untrained.save("nowhere")
 
 
+def test_predictions_and_estimators_can_be_pickled():
+    untrained = CountEstimator.untrained(COCO_CATEGORIES)  # a mapping that cannot
+    predictions = untrained.predict(Detections([[0, 0, 9, 9]], [0.9], [18]))
+    again = pickle.loads(pickle.dumps(predictions))
+    assert again["dog"].to_dict() == predictions["dog"].to_dict()
+    assert pickle.loads(pickle.dumps(untrained)).category_name(18) == "dog"
+
+
 def test_an_image_without_detections_counts_0_with_its_interval(estimator):
     assert estimator.predict(Detections.empty()) == {}
     (said,) = estimator.predict(Detections.empty(), ["dog"]).values()
@@ -98,7 +110,7 @@ def test_an_image_without_detections_counts_0_with_its_interval(estimator):
     assert estimator.predict_many([Detections.empty(), Detections.empty()], [18])[1][18].count == 0
 
 
-def test_a_category_is_asked_for_by_name_or_id(estimator, unseen):
+def test_a_category_is_named_by_name_or_id(estimator, unseen):
     photo = unseen[0][0]
     by_name, by_id = estimator.predict(photo, ["dog"]), estimator.predict(photo, [18])
     assert list(by_name) == list(by_id) == [18]

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from tallybox import CountEstimator, Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.detections.labels import counting_pairs
+from tallybox.errors import InputError
 from tallybox.estimator import training
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
-from tallybox.estimator.fitting import THINNINGS, category_rows, fit
-from tallybox.estimator.questions import ask
+from tallybox.estimator.fitting import THINNINGS, fit
+from tallybox.estimator.inference import category_rows
+from tallybox.estimator.inputs import model_inputs
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +38,7 @@ def test_labels_decide_the_largest_count_within_bounds():
     assert fitted(48, max_objects=4)[0].config.max_objects == 4
 
 
-def test_each_pair_is_answered_by_a_member_that_did_not_learn_from_its_photo():
+def test_each_pair_is_predicted_by_a_member_that_did_not_learn_from_its_photo():
     report = fitted(48)[1]
     assert report.photos == 12
     assert len(report.true_counts) == report.pairs == len(report.held_out.counts)
@@ -46,11 +49,18 @@ def test_categories_without_labels_share_one_row():
     assert category_rows((2, 5, 9), np.array([5, 1, 9, 10, 2])).tolist() == [2, 0, 3, 0, 1]
 
 
+def test_what_could_not_be_loaded_again_is_refused_before_learning(monkeypatch):
+    monkeypatch.setattr("tallybox.estimator.fitting.tabulate", lambda pairs: pytest.fail("it began"))
+    photos = [Detections([[0, 0, 9, 9]], [0.9], [number], image_id=number) for number in range(4500)]
+    with pytest.raises(InputError, match="the number of labelled categories must be at most 4096, but got 4500"):
+        CountEstimator().fit(photos, {(number, number): 1 for number in range(4500)})
+
+
 def trained(monkeypatch, too_few_below: int):
     losses = iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0])
     seen = []
 
-    def loss(model, examples, rows):
+    def loss(model, labelled, rows):
         seen.append(model.from_component.weight.clone())
         return next(losses)
 
@@ -58,16 +68,15 @@ def trained(monkeypatch, too_few_below: int):
     monkeypatch.setattr(training, "MIN_PAIRS_TO_STOP_EARLY", too_few_below)
     photos, labels = made_up_photos(8, seed=2)
     pairs = list(counting_pairs(photos, labels))
-    questions = ask(
+    inputs = model_inputs(
         photos,
         np.array([pair.detections.image_id for pair in pairs]),
         np.array([pair.category_id for pair in pairs]),
-        proposals=16,
-        thinning=NO_THINNING,
+        EstimatorConfig(proposals=16),
     )
     truth = torch.tensor([pair.true_count for pair in pairs])
-    examples = training.Examples(questions, torch.zeros_like(truth), truth, torch.arange(len(truth)) % 2)
-    model = training.train_member(EstimatorConfig(members=2), 1, examples, 0, 0, lambda done, epochs: None, epochs=8)
+    labelled = training.LabelledInputs(inputs, torch.zeros_like(truth), truth, torch.arange(len(truth)) % 2)
+    model = training.train_member(EstimatorConfig(members=2), 1, labelled, 0, seed=0, epochs=8)
     return model, seen
 
 

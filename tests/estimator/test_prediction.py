@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox.estimator.calibration import interval_levels, learn_prevalence
+from tallybox.estimator.inputs import SUMMARY
 from tallybox.estimator.prediction import (
     IntervalLevels,
     groups_of,
@@ -15,7 +16,6 @@ from tallybox.estimator.prediction import (
     summarise,
     write_out_tail,
 )
-from tallybox.estimator.questions import SUMMARY
 
 EVEN = IntervalLevels(0.6, 0.6, 0.6, 0.6)
 NONE = np.zeros(1)

@@ -14,7 +14,8 @@ import pytest
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet import read_parquet, write_parquet
+from tallybox.detections.parquet import read_parquet
+from tallybox.detections.parquet_writer import write_parquet
 from tallybox.errors import InputError
 from tests.support.estimators import small_estimator
 from tests.support.predictions import assert_same_counts

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load, save, save_file
 
-from tallybox import CountEstimator
+from tallybox import CountEstimator, files
 from tallybox.bench.photos import made_up_photos
 from tallybox.errors import InputError
 from tests.support.estimators import small_estimator
@@ -20,14 +20,17 @@ def file(tmp_path):
     return path
 
 
-def changed(path, change):
-    """Write the file anew with another header."""
+def change_header(path, change, *, checksum):
+    """Write the file again with another header and, if asked for, the checksum of that."""
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + length])["__metadata__"]
-    header = json.loads(metadata["tallybox"])
+    stored = json.loads(metadata["tallybox"])
+    header = json.loads(stored["header"])
     change(header)
-    path.write_bytes(save(load(content), {**metadata, "tallybox": json.dumps(header)}))
+    header = json.dumps(header)
+    digest = files._digest(header, load(content)) if checksum else stored["sha256"]
+    path.write_bytes(save(load(content), {"tallybox": json.dumps({"header": header, "sha256": digest})}))
 
 
 def test_what_is_loaded_counts_exactly_as_what_was_saved(file):
@@ -43,17 +46,20 @@ def test_what_is_loaded_counts_exactly_as_what_was_saved(file):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message", "checksum"),
     [
-        (lambda header: header.update(kind="cake"), "it holds a 'cake'"),
-        (lambda header: header.update(version=99), "version 99"),
-        (lambda header: header["config"].update(members=10**9), "content was changed"),
-        (lambda header: header.update(levels=[0.5] * 4), "content was changed"),
+        (lambda header: header.update(kind="cake"), "it holds a 'cake'", True),
+        (lambda header: header.update(version=99), "version 99", True),
+        (lambda header: header["config"].update(members=10**9), "members must be at most 4096, but got", True),
+        (lambda header: header.update(category_ids=[*range(5000)]), "categories must be at most 4096", True),
+        (lambda header: header.pop("excess"), "'excess'", True),
+        (lambda header: header["config"].update(members=10**9), "content was changed", False),
+        (lambda header: header.update(levels=[0.5] * 4), "content was changed", False),
     ],
 )
-def test_a_changed_header_is_one_clear_line(file, change, said):
-    changed(file, change)
-    with pytest.raises(InputError, match=said) as caught:
+def test_a_changed_header_is_one_clear_line(file, change, message, checksum):
+    change_header(file, change, checksum=checksum)
+    with pytest.raises(InputError, match=message) as caught:
         CountEstimator.load(file)
     assert len(str(caught.value).splitlines()) == 1
     assert str(file) in str(caught.value)
@@ -84,6 +90,14 @@ def test_foreign_and_damaged_files_are_one_clear_line(tmp_path, file):
         assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(InputError, match="is not there"):
         CountEstimator.load(tmp_path / "nowhere")
+
+
+def test_two_saves_of_one_fit_are_identical(file, tmp_path):
+    again = tmp_path / "again" / "dogs.estimator"
+    small_estimator().save(again)
+    assert again.read_bytes() == file.read_bytes()
+    CountEstimator.load(file).save(again)
+    assert again.read_bytes() == file.read_bytes()
 
 
 def test_saving_leaves_no_unfinished_file(file):

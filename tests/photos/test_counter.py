@@ -7,7 +7,7 @@ import pytest
 import tallybox
 from tallybox import PhotoCounter
 from tallybox.errors import InputError, InputTypeError, TallyboxError
-from tallybox.estimator.merging import merged_into
+from tallybox.estimator.explanation import merged_into
 from tallybox.photos import PicoDet, sample_photos
 from tests.support.estimators import small_estimator
 from tests.support.photos import embedded_detector, embedded_estimator
@@ -31,6 +31,23 @@ def test_categories_are_named_by_name_or_id(counter):
     assert counts["dog"].count == 0
     with pytest.raises(InputError, match="did you mean 'horse'"):
         counter.count(sample_photos()[1], ["hors"])
+
+
+def test_a_kept_photo_is_drawn_without_reading_it_again(counter, monkeypatch):
+    (kept,) = counter.count_each([sample_photos()[1]], keep_photos=True)
+    (plain,) = counter.count_each([sample_photos()[1]])
+    assert plain.photo is None
+    expected = counter.draw(plain).tobytes()
+    monkeypatch.setattr("tallybox.photos.counter.read_photo", lambda path: pytest.fail("it was read again"))
+    monkeypatch.setattr(type(counter.estimator), "predict", lambda *_, **__: pytest.fail("it was predicted again"))
+    assert counter.draw(kept).tobytes() == expected
+
+
+def test_a_photo_that_was_decoded_at_a_reduced_size_is_drawn_whole(tmp_path):
+    counter = PhotoCounter(PicoDet(size=64, device="cpu"), embedded_estimator())
+    (kept,) = counter.count_each([sample_photos()[1]], keep_photos=True)
+    assert kept.photo.image.size < kept.photo.size_wh
+    assert counter.draw(kept).width == kept.photo.size_wh[0]
 
 
 def test_many_photos_come_in_order_and_a_bad_file_is_an_item_with_its_error(counter, tmp_path):

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from tallybox.detections.container import Detections
-from tallybox.detections.files import read_category_names, read_detections
+from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.photos import ray_engine
-from tallybox.photos.detecting import detect_to_file, find_photos
+from tallybox.photos import detecting, ray_engine
+from tallybox.photos.detecting import detect_to_file
 from tallybox.photos.images import read_photo
-from tallybox.photos.reading import detect_each
+from tallybox.photos.pipeline import detect_each
+from tallybox.photos.sources import find_photos
 from tallybox.photos.specs import detector_of
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos
@@ -20,32 +21,6 @@ from tests.support.small_photos import save_photos
 @pytest.fixture
 def spec(tmp_path):
     return f"onnx:{write_onnx(tmp_path / 'fruit.onnx', input_shape=('B', 3, 64, 64))}"
-
-
-def test_ids_are_paths_from_the_folder_that_was_named(tmp_path, monkeypatch):
-    save_photos(tmp_path / "photos" / "ripe", 2)
-    monkeypatch.chdir(tmp_path / "photos")
-    assert [photo.image_id for photo in find_photos([tmp_path / "photos"])] == ["ripe/00.png", "ripe/01.png"]
-    assert [photo.image_id for photo in find_photos(["."])] == ["ripe/00.png", "ripe/01.png"]
-    assert [photo.image_id for photo in find_photos(["ripe"])] == ["00.png", "01.png"]
-    assert [photo.image_id for photo in find_photos(["ripe/*.png"])] == ["00.png", "01.png"]
-    assert [photo.image_id for photo in find_photos(["ripe/01.png"])] == ["01.png"]
-
-
-def test_two_photos_of_one_id_and_what_is_no_photo_are_one_line(tmp_path):
-    for name in ("a", "b"):
-        save_photos(tmp_path / name, 1)
-    with pytest.raises(
-        InputError, match=r"a/00\.png and .*b/00\.png are both '00\.png'; name one folder that holds both"
-    ):
-        find_photos([tmp_path / "a", tmp_path / "b"])
-    (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(InputError, match=r"PHOTOS must be photos or folders of them, but got .*x\.json"):
-        find_photos([tmp_path / "x.json"])
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "x.parquet").touch()
-    with pytest.raises(InputError, match="there is no photo among them"):
-        find_photos([tmp_path / "tables"])
 
 
 def test_the_file_holds_what_the_detector_finds_and_its_categories(tmp_path, spec):
@@ -75,9 +50,9 @@ def test_coco_results_are_written_for_cocos_categories_only(tmp_path, spec, name
     coco = f"onnx:{write_onnx(tmp_path / 'coco.onnx', input_shape=('B', 3, 64, 64), names=names)}"
     detect_to_file(photos, tmp_path / name, spec=coco)
     detector = detector_of(coco)
-    for image, photo in zip(read_detections(tmp_path / name), photos, strict=True):
-        (expected,) = detector.detect([read_photo(photo.path)])
-        assert image.image_id == photo.image_id
+    for image, (image_id, path) in zip(read_detections(tmp_path / name), photos.items(), strict=True):
+        (expected,) = detector.detect([read_photo(path)])
+        assert image.image_id == image_id
         np.testing.assert_allclose(image.boxes, expected.boxes, atol=2e-3)
         np.testing.assert_array_equal(image.category_ids, expected.category_ids)
     with pytest.raises(
@@ -125,7 +100,7 @@ class Fragile:
 
 
 def test_a_photo_that_a_detector_fails_on_leaves_the_others_alone(tmp_path):
-    (batch,) = detect_each(save_photos(tmp_path), Fragile())
+    batch = list(detect_each(save_photos(tmp_path), Fragile()))
     assert [photo.detections is not None for photo in batch] == [True, False, True]
     assert str(batch[1].error) == "too tall"
 
@@ -144,14 +119,15 @@ def test_a_detector_that_breaks_the_protocol_is_one_line(tmp_path, found, said):
         list(detect_each(save_photos(tmp_path), detector))
 
 
-def test_photos_that_ray_detects_are_written_likewise(tmp_path, spec, monkeypatch):
+def test_photos_that_ray_detects_are_written_likewise_without_a_detector_here(tmp_path, spec, monkeypatch):
     def with_ray(spec, texts, paths):
         assert texts == ()
-        for batch in detect_each(paths, detector_of(spec)):
-            yield from batch
+        detector = detector_of(spec)
+        return detector.categories, detect_each(paths, detector)
 
     monkeypatch.setattr(ray_engine, "detect_each_with_ray", with_ray, raising=False)
     photos = find_photos(save_photos(tmp_path / "photos"))
-    for engine in ("local", "ray"):
-        detect_to_file(photos, tmp_path / f"{engine}.parquet", spec=spec, engine=engine)
+    detect_to_file(photos, tmp_path / "local.parquet", spec=spec)
+    monkeypatch.setattr(detecting, "detector_of", lambda *_, **__: pytest.fail("a detector was made here"))
+    detect_to_file(photos, tmp_path / "ray.parquet", spec=spec, engine="ray")
     assert (tmp_path / "ray.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()

@@ -6,7 +6,7 @@ import pytest
 from tallybox.boxes import nms, numpy_box_iou
 from tallybox.photos import read_photo, sample_photos
 from tallybox.photos.features import choose_regions, region_features
-from tests.support.asking import asking_detector
+from tests.support.ask import asking_detector
 from tests.support.shared_data import data_folder
 
 

@@ -6,7 +6,7 @@ from PIL import Image
 
 from tallybox.errors import InputError
 from tallybox.photos import read_photo
-from tallybox.photos.images import MOST_PIXELS
+from tallybox.photos.images import MAX_PIXELS
 from tests.support.photos import encoded, gradient
 
 TURNS = {
@@ -131,7 +131,7 @@ def test_a_decompression_bomb_is_refused_before_it_is_unpacked(tmp_path, side):
     path.write_bytes(claiming(side, side))
     with pytest.raises(InputError, match="pixels") as raised:
         read_photo(path)
-    assert side * side > MOST_PIXELS
+    assert side * side > MAX_PIXELS
     assert str(path) in str(raised.value)
 
 

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
-from tallybox.detections.files import read_detections
+from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError
 from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
 from tallybox.photos.picodet import MAX_PER_CATEGORY, MIN_SCORE, NMS_IOU

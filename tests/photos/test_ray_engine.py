@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from tallybox.bench.photo_counting import made_from_samples
+from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.errors import InputError
 from tallybox.estimator import ray_tasks
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
 from tallybox.photos.picodet import PicoDet
+from tallybox.photos.pipeline import detect_each
 from tallybox.photos.ray_engine import count_each_with_ray, detect_each_with_ray
-from tallybox.photos.reading import detect_each
-from tallybox.photos.samples import sample_photos
-from tallybox.photos.shipped import shipped_estimator
+from tallybox.photos.shipped import sample_photos, shipped_estimator
 from tests.support.predictions import assert_same_counts
 from tests.support.ray_cluster import ray_to_ourselves, two_workers
 
@@ -113,8 +113,10 @@ def test_photos_are_counted_as_without_ray(cluster, folder, monkeypatch):
 
 def test_photos_are_detected_as_without_ray(cluster, folder):
     paths = sorted(folder.iterdir())
-    found = list(detect_each_with_ray("picodet", (), paths))
-    expected = [photo for batch in detect_each(paths, PicoDet(device="cpu")) for photo in batch]
+    categories, detected = detect_each_with_ray("picodet", (), paths)
+    found = list(detected)
+    expected = list(detect_each(paths, PicoDet(device="cpu")))
+    assert categories == COCO_CATEGORIES
     assert [photo.path for photo in found] == paths
     for one, other in zip(found, expected, strict=True):
         assert str(one.error) == str(other.error)
@@ -122,7 +124,7 @@ def test_photos_are_detected_as_without_ray(cluster, folder):
             assert one.detections.category_ids.tolist() == other.detections.category_ids.tolist()
             assert one.detections.scores == pytest.approx(other.detections.scores, abs=1e-5)
     with pytest.raises(InputError, match=r"^detector must be .*, but got"):
-        next(detect_each_with_ray("no such detector", (), paths))
+        detect_each_with_ray("no such detector", (), paths)
 
 
 def test_the_command_prints_what_it_prints_without_ray(cluster, folder):

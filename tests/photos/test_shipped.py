@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.files import read_counts, read_detections
+from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.evaluation import evaluate
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tests.support.photos import embedded_estimator

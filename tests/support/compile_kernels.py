@@ -6,58 +6,74 @@ passes. Run without TRITON_INTERPRET.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import torch
 import triton
+from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tallybox.counter.cuda.launch import plan_triton
-from tallybox.counter.cuda.launching import Launch
+from tallybox.counter.cuda import launch as counter
+from tallybox.counter.operator import allocate_results
+from tallybox.counter.saved import SavedState
+from tallybox.presence import operator as presence_operator
 from tallybox.presence.cuda import launch as presence
+from tallybox.presence.weights import PresenceFunctions, initial_weights
 
 TARGET = GPUTarget("cuda", 90, 32)
 
 # Images and boxes: a lane for each image, a block for each of one tile, and of several.
 SIZES = ((4096, 10), (64, 10), (64, 36))
+POINTERS = {torch.float32: "*fp32", torch.bool: "*i1", torch.int32: "*i32"}
+
+compiled = set()
 
 
-def launches() -> Iterator[tuple[str, Launch]]:
-    """Yield every launch of a plain call, and of one with all that kernels have a branch for."""
-    for branches in (False, True):
-        for images, boxes in SIZES:
-            plan = plan_triton(torch.Size([images, boxes]), torch.Size([8, 16]), branches, boxes, of_count=branches)
-            case = f"{images} images of {boxes} boxes" + ", a mask, from the count back" * branches
-            yield from ((case, launch) for launch in (plan.way_there, *plan.way_back))
-        sizes = (64, 36, 1, 16, 10, branches, branches)
-        there, back = presence.plan_forward(*sizes), presence.plan_backward(*sizes, used=(branches, branches))
-        case = "presence" + ", a mask, logits, from all results back" * branches
-        yield from ((case, launch) for launch in (there.tables, there.images, back.images, back.owed, back.tables))
-
-
-def compile_launch(launch: Launch) -> None:
-    """Compile a kernel for what a launch gives it besides tensors."""
-    parameters = launch.kernel.params
-    tensors = len(parameters) - len(launch.rest)
+def compile_launch(
+    kernel: Any, blocks: int, tensors: tuple[Tensor | None, ...], *, num_warps: int, **others: Any
+) -> None:
+    """Compile a kernel for the arguments of a launch, instead of launching it."""
+    arguments = dict(zip(kernel.arg_names, tensors, strict=False)) | others
     signature, constants = {}, {}
-    for parameter, given in zip(parameters, [None] * tensors + [*launch.rest], strict=True):
-        if parameter.is_constexpr:
+    for parameter in kernel.params:
+        given = arguments[parameter.name]
+        if parameter.is_constexpr or given is None:
             signature[parameter.name] = "constexpr"
             constants[(parameter.num,)] = given
-        elif given is None:
-            signature[parameter.name] = "*i1" if parameter.name == "mask" else "*fp32"
         else:
-            signature[parameter.name] = "i32"
-    source = ASTSource(launch.kernel, signature, constants)
-    triton.compile(source, target=TARGET, options={"num_warps": launch.warps})
+            signature[parameter.name] = POINTERS[given.dtype] if isinstance(given, Tensor) else "i32"
+    key = (kernel.__name__, *signature.values(), *constants.values(), num_warps)
+    if key not in compiled:
+        compiled.add(key)
+        triton.compile(ASTSource(kernel, signature, constants), target=TARGET, options={"num_warps": num_warps})
+        print(f"{kernel.__module__}.{kernel.__name__}", flush=True)
+
+
+def compile_counter(images: int, boxes: int, *, branches: bool) -> None:
+    """Compile the kernels of a plain call, or of one with all that kernels have a branch for."""
+    given = (torch.rand(images, boxes), torch.rand(images, boxes, 4), torch.rand(1, 8, 16))
+    given = (*given, torch.ones(images, boxes, dtype=torch.bool) if branches else None)
+    features, count, *state = allocate_results(*given, boxes, "triton")
+    saved = SavedState(*state)
+    counter.forward(*given, features, count, saved)
+    grads = (features, count if branches else None)
+    counter.backward(*given, count, saved, *grads, boxes, boxes_need_grad=True)
+
+
+def compile_presence(images: int, boxes: int, *, branches: bool) -> None:
+    """Compile the kernels of presence counting likewise."""
+    tables = PresenceFunctions.of(initial_weights(heads=1, segments=16)).table()
+    mask = torch.ones(images, boxes, dtype=torch.bool) if branches else None
+    given = (torch.rand(images, boxes), torch.rand(images, boxes, 4), tables, mask)
+    *results, state = presence_operator.allocate_results(*given, 10, branches, True, "triton")
+    presence.forward(*given, *results, state, branches)
+    presence.backward(*given, state, *results, branches, boxes_need_grad=True)
 
 
 if __name__ == "__main__":
-    compiled = set()
-    for case, launch in launches():
-        key = (launch.kernel.__name__, launch.rest, launch.warps)
-        if key not in compiled:
-            compiled.add(key)
-            compile_launch(launch)
-            print(f"{launch.kernel.__module__}.{launch.kernel.__name__} for {case}", flush=True)
+    counter.launch = presence.launch = compile_launch
+    for with_branches in (False, True):
+        for size in SIZES:
+            compile_counter(*size, branches=with_branches)
+        compile_presence(*SIZES[-1], branches=with_branches)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 
-from tallybox.vqa.answers import CONTRACTIONS
-from tallybox.vqa.questions import Record
+from tallybox.vqa.data.answers import CONTRACTIONS
+from tallybox.vqa.data.questions import QuestionRecord
 
 MARKS = ';/[]"{}()=+\\_-><@`,?!'
 NUMBERS = dict(
@@ -52,7 +52,7 @@ def literal_accuracy(prediction: str, answers: Sequence[str]) -> Fraction:
 
 
 def literal_scores(
-    predictions: Mapping[int, str], records: Sequence[Record], pairs: Sequence[Sequence[int]]
+    predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Sequence[Sequence[int]]
 ) -> dict[str, Fraction]:
     found: dict[str, list[Fraction]] = defaultdict(list)
     by_id = {record.question_id: record for record in records}

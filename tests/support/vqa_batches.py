@@ -1,4 +1,4 @@
-"""Small random batches and models of the VQA room."""
+"""Small random VQA batches and models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tallybox.vqa.model import Batch, DataSizes, VqaModel, scale_features
 
 SIZES = DataSizes(words=12, answers=6, features=5, proposals=9)
 SMALL = {"embedding": 4, "question": 7, "attention": 6, "classifier": 8, "max_objects": 4}
-MODELS = ("baseline", "nms", "counting", "presence")
+MODELS = ("baseline", "nms", "counter", "presence")
 
 
 def small_model(name: str, *, dropout: float = 0.5, seed: int = 0, dtype: torch.dtype = torch.float64) -> VqaModel:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tallybox.vqa.bottom_up import Photo, write_tsv
+from tallybox.vqa.data.features import PhotoFeatures, write_tsv
 
 
 def write_json(path: Path, content: Any) -> Path:
@@ -44,7 +44,7 @@ def annotations_file(path: Path, annotations: list[dict[str, Any]]) -> Path:
     return write_json(path, {"info": {}, "annotations": annotations})
 
 
-def small_photos(number: int, *, seed: int = 0, features: int = 6, first_id: int = 1) -> list[Photo]:
+def small_photos(number: int, *, seed: int = 0, features: int = 6, first_id: int = 1) -> list[PhotoFeatures]:
     """Photos of one to nine proposals whose features survive half precision."""
     random = np.random.default_rng(seed)
     photos = []
@@ -53,7 +53,7 @@ def small_photos(number: int, *, seed: int = 0, features: int = 6, first_id: int
         corners = random.integers(0, 200, (proposals, 2, 2)).astype(np.float32)
         boxes = np.concatenate((corners.min(1), corners.max(1)), axis=1)
         values = random.integers(0, 1000, (proposals, features)).astype(np.float32) / 8
-        photos.append(Photo(image_id, (640, 480), boxes, values))
+        photos.append(PhotoFeatures(image_id, (640, 480), boxes, values))
     return photos
 
 

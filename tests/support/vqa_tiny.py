@@ -8,47 +8,31 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import distributed
 
+from tallybox.vqa.batches import TrainingData
 from tallybox.vqa.configuration import ModelConfig, TrainingConfig, VqaConfig
-from tallybox.vqa.prepared import Proposals, Questions
+from tallybox.vqa.data.splits import EncodedQuestions
+from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.training import train
-from tallybox.vqa.training_data import TrainingData
 
 PHOTOS, FEATURES, WORDS, ANSWERS = 12, 6, 9, 5
 CPU = torch.device("cpu")
-
-
-@dataclass(frozen=True)
-class MemoryStore:
-    """Photos in memory."""
-
-    offsets: NDArray[np.int64]
-    features: NDArray[np.float16]
-    boxes_xyxy: NDArray[np.float32]
-
-    def read(self, rows: NDArray[np.int64]) -> Proposals:
-        numbers = (self.offsets[1:] - self.offsets[:-1])[rows]
-        features = np.zeros((len(rows), numbers.max(), self.features.shape[1]), np.float16)
-        boxes = np.zeros((*features.shape[:2], 4), np.float32)
-        for place, row in enumerate(rows):
-            here = slice(self.offsets[row], self.offsets[row + 1])
-            features[place, : numbers[place]] = self.features[here]
-            boxes[place, : numbers[place]] = self.boxes_xyxy[here]
-        return Proposals(features, boxes, np.arange(features.shape[1]) < numbers[:, None])
 
 
 def tiny_data(questions: int = 21, seed: int = 0) -> TrainingData:
     random = np.random.default_rng(seed)
     offsets = np.concatenate(([0], random.integers(1, 8, PHOTOS).cumsum()))
     corners = random.uniform(0, 50, (offsets[-1], 2))
-    store = MemoryStore(
+    store = FeatureStore(
+        Path(),
+        {},
+        np.arange(PHOTOS),
+        np.full((PHOTOS, 2), 100, np.float32),
         offsets,
         random.uniform(0, 3, (offsets[-1], FEATURES)).astype(np.float16),
         np.concatenate((corners, corners + random.uniform(5, 40, corners.shape)), 1).astype(np.float32),
@@ -62,13 +46,13 @@ def tiny_data(questions: int = 21, seed: int = 0) -> TrainingData:
     relevance = random.integers(0, 2, (questions, 7)).astype(np.int8)
     relevance[np.arange(7) >= np.diff(offsets)[images][:, None]] = -1
     relevance[5:9] = -1  # what these name is not known
-    asked = Questions(np.arange(questions) + 100, images, words, lengths, answers, relevance)
+    asked = EncodedQuestions(np.arange(questions) + 100, images, words, lengths, answers, relevance)
     names = tuple(f"word{k}" for k in range(WORDS)), tuple(f"answer{k}" for k in range(ANSWERS))
     return TrainingData(asked, store, *names)
 
 
 def tiny_config(
-    name: str = "counting",
+    name: str = "counter",
     *,
     epochs: int = 3,
     dropout: float = 0.5,

@@ -15,10 +15,9 @@ from tallybox.boxes import box_iou
 from tallybox.cli import cli
 from tallybox.errors import InputError
 from tallybox.runs import read_results
-from tallybox.toy.config import ToyConfig
 from tallybox.toy.data import draw_images
 from tallybox.toy.sweep import sweep_settings
-from tallybox.toy.training import Setting, train_settings
+from tallybox.toy.training import Setting, ToyConfig, train_settings
 
 CPU = torch.device("cpu")
 QUICK = ToyConfig(iterations=3, batch=16, evaluation_batches=2)

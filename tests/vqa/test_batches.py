@@ -6,13 +6,20 @@ import torch
 
 from tallybox.distributed import Processes
 from tallybox.vqa import batches
-from tallybox.vqa.batches import Examples, ResidentPhotos, StreamedExamples, epoch_order, place_examples, read_ahead
+from tallybox.vqa.batches import (
+    ResidentExamples,
+    ResidentPhotos,
+    StreamedExamples,
+    epoch_order,
+    load_examples,
+    read_ahead,
+)
 from tests.support.vqa_tiny import CPU, tiny_data
 
 ORDER = [np.array([4, 0, 7, 7]), np.array([1, 20, 3, 9])]
 
 
-@pytest.fixture(params=[Examples, StreamedExamples])
+@pytest.fixture(params=[ResidentExamples, StreamedExamples])
 def examples(request):
     data = tiny_data()
     return request.param(data.questions, data.store, CPU, torch.float32, length=1)
@@ -74,9 +81,9 @@ def test_questions_of_a_test_split_have_no_answers(examples):
 
 def test_photos_that_do_not_fit_are_streamed(monkeypatch):
     data = tiny_data()
-    assert isinstance(place_examples(data.questions, data.store, CPU, torch.float32, length=1), Examples)
+    assert isinstance(load_examples(data.questions, data.store, CPU, torch.float32, length=1), ResidentExamples)
     monkeypatch.setattr(batches, "free_bytes", lambda device: 100)
-    assert isinstance(place_examples(data.questions, data.store, CPU, torch.float32, length=1), StreamedExamples)
+    assert isinstance(load_examples(data.questions, data.store, CPU, torch.float32, length=1), StreamedExamples)
 
 
 def test_an_epoch_shows_each_question_at_most_once_and_another_epoch_in_another_order():

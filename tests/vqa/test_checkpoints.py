@@ -1,20 +1,19 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from tallybox.errors import InputError
+from tallybox.files import read_tensors, write_tensors
 from tallybox.vqa.checkpoints import FILE, Checkpoint, load_model, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import ModelConfig, VqaConfig
 from tests.support.vqa_batches import SIZES, SMALL, random_batch, small_model
 
 
-def checkpoint(name: str = "counting") -> Checkpoint:
+def checkpoint(name: str = "counter") -> Checkpoint:
     words, answers = (tuple(map(str, range(number))) for number in (SIZES.words, SIZES.answers))
     return Checkpoint(VqaConfig(ModelConfig(name=name, **SMALL)), SIZES, words, answers, epoch=2, steps=9)
 
@@ -23,7 +22,7 @@ def write(folder, model, described):
     write_checkpoint(folder, described, ((f"model.{name}", value) for name, value in model.state_dict().items()))
 
 
-@pytest.mark.parametrize("name", ["baseline", "nms", "counting", "presence"])
+@pytest.mark.parametrize("name", ["baseline", "nms", "counter", "presence"])
 def test_a_model_comes_back_as_it_was(tmp_path, name):
     model = small_model(name, dtype=torch.float32).eval()
     write(tmp_path, model, checkpoint(name))
@@ -32,7 +31,7 @@ def test_a_model_comes_back_as_it_was(tmp_path, name):
     assert not list(tmp_path.glob("*.unfinished"))
     batch = random_batch()
     batch = batch._replace(features=batch.features.float(), boxes=batch.boxes.float())
-    assert torch.equal(again(batch), model(batch))
+    assert torch.equal(again(batch)[0], model(batch)[0])
     assert load_model(tmp_path / FILE)[1] == described
 
 
@@ -48,11 +47,9 @@ def test_a_temperature_comes_back_and_is_1_in_older_files(tmp_path):
 
 
 def _change_header(path, change):
-    with safe_open(path, framework="pt") as file:
-        header = json.loads(file.metadata()["tallybox"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is a file, not a dict
+    header, tensors = read_tensors(path)
     change(header)
-    save_file(tensors, path, {"tallybox": json.dumps(header)})
+    write_tensors(path, tensors, header)
 
 
 def test_a_write_that_fails_leaves_the_earlier_one(tmp_path):
@@ -69,12 +66,56 @@ def test_what_is_no_checkpoint_is_said_in_one_line(tmp_path):
     (tmp_path / FILE).write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ")
     with pytest.raises(InputError, match="must be a checkpoint of tallybox vqa train"):
         read_checkpoint(tmp_path)
-    other = checkpoint("counting")
+    other = checkpoint("counter")
     write(tmp_path, small_model("baseline"), other)
-    with pytest.raises(InputError, match="must hold the weights of a counting model") as raised:
+    with pytest.raises(InputError, match="must hold the weights of a counter model") as raised:
         load_model(tmp_path)
     assert "\n" not in str(raised.value)
     few = Checkpoint(other.config, SIZES, other.words[:-1], other.answers, 0, 0)
-    write(tmp_path, small_model("counting"), few)
+    write(tmp_path, small_model("counter"), few)
     with pytest.raises(InputError, match="vocabulary does not fit"):
         load_model(tmp_path)
+
+
+def test_a_damaged_file_ends_in_one_line(tmp_path):
+    write(tmp_path, small_model("counter"), checkpoint())
+    whole = (tmp_path / FILE).read_bytes()
+    header = len(whole) - sum(value.nbytes for value in read_tensors(tmp_path / FILE)[1].values())
+    random = np.random.default_rng(0)
+    for number in range(120):
+        damaged = bytearray(whole[: random.integers(len(whole))] if number % 4 == 0 else whole)
+        limit = header if number % 2 else len(damaged)
+        for index in random.integers(min(limit, len(damaged)), size=2) if damaged else ():
+            damaged[index] ^= 1 + random.integers(255)
+        (tmp_path / FILE).write_bytes(damaged)
+        with pytest.raises(InputError) as raised:
+            load_model(tmp_path)
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda header: header["sizes"].update(features=-3), "but its sizes are"),
+        (lambda header: header["sizes"].update(features=10**12), "but its sizes are"),
+        (lambda header: header["config"]["model"].update(question=10**9), "numbers and more, but it holds"),
+        (lambda header: header.update(sizes=[1, 2]), "must be a checkpoint"),
+        (lambda header: header.pop("words"), "'words' is missing"),
+        (lambda header: header.update(config=7), "must be a checkpoint"),
+        (lambda header: header.update(epoch=float("inf")), "must be a checkpoint"),
+    ],
+)
+def test_a_wrong_header_ends_in_one_line(tmp_path, change, message):
+    write(tmp_path, small_model("counter"), checkpoint())
+    _change_header(tmp_path / FILE, change)
+    with pytest.raises(InputError, match=message) as raised:
+        load_model(tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+def test_checkpoints_have_the_usual_permissions_and_the_name_of_tallybox_0_1_is_read(tmp_path):
+    write(tmp_path, small_model("counter"), checkpoint())
+    (tmp_path / "other").touch()
+    assert (tmp_path / FILE).stat().st_mode == (tmp_path / "other").stat().st_mode
+    _change_header(tmp_path / FILE, lambda header: header["config"]["model"].update(name="counting"))
+    assert load_model(tmp_path)[1] == checkpoint()

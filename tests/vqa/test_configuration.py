@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.vqa import procedural
+from tallybox.vqa import demo
 from tallybox.vqa.configuration import ModelConfig, TrainingConfig, VqaConfig, read_configuration
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
@@ -17,7 +17,7 @@ def test_the_paper_s_file_says_what_the_defaults_say():
 
 
 def test_the_demonstration_s_file_says_what_the_demonstration_does():
-    assert read_configuration(CONFIGS / "vqa_procedural.toml") == procedural.CONFIG
+    assert read_configuration(CONFIGS / "vqa_demo.toml") == demo.CONFIG
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("vqa*.toml")), ids=lambda path: path.name)
@@ -33,8 +33,8 @@ def test_the_attention_may_have_a_dropout_of_its_own():
 def test_values_are_overruled_one_by_one(tmp_path):
     path = tmp_path / "own.toml"
     path.write_text('[model]\nname = "nms"\nquestion = 7\n[training]\nlearning_rate = 1\n')
-    config = read_configuration(path, model={"name": "counting", "question": None}, training={"seed": 3})
-    assert config.model == ModelConfig(name="counting", question=7)
+    config = read_configuration(path, model={"name": "counter", "question": None}, training={"seed": 3})
+    assert config.model == ModelConfig(name="counter", question=7)
     assert config.training == TrainingConfig(learning_rate=1.0, seed=3)
     assert VqaConfig.from_dict(config.to_dict()) == config
 
@@ -46,7 +46,7 @@ def test_values_are_overruled_one_by_one(tmp_path):
         ("[Training]", "no table Training; did you mean training"),
         ("[training]\nepochs = 3.5", r"epochs of \[training\] must be a whole number, but got 3.5"),
         ("[training]\nepochs = true", "must be a whole number"),
-        ("[model]\nname = 'count'", "name must be one of baseline, nms, counting, presence, but got 'count'"),
+        ("[model]\nname = 'count'", "name must be one of baseline, nms, counter, presence, but got 'count'"),
         ("[model]\ndropout = 1.0", r"dropout must be in \[0, 1\)"),
         ("[model]\nattention_dropout = -0.1", r"attention_dropout must be in \[0, 1\), but got -0.1"),
         ("[model]\nattention_dropout = 'none'", "attention_dropout of .* must be a number"),
@@ -65,3 +65,7 @@ def test_what_is_wrong_is_said_in_one_line_with_the_file(tmp_path, text, said):
         read_configuration(path)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_the_name_of_tallybox_0_1_is_read():
+    assert VqaConfig.from_dict({"model": {"name": "counting"}}) == VqaConfig()

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox.errors import InputError
-from tallybox.vqa.count_errors import COUNT_KEYS, count_errors, true_count, whole_number
-from tallybox.vqa.questions import Record
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.scoring import COUNT_KEYS, count_errors, true_count, whole_number
 
 
-def counting(question_id: int, *answers: str, text: str = "How many cats?") -> Record:
-    return Record(question_id, 1, text, answers or None, "number")
+def counting(question_id: int, *answers: str, text: str = "How many cats?") -> QuestionRecord:
+    return QuestionRecord(question_id, 1, text, answers or None, "number")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import suppress
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -98,11 +100,11 @@ def test_a_published_checkpoint_answers_as_its_own_code_does(tmp_path):
     model, checkpoint = load_published(write(tmp_path / "published.pth"))
     assert checkpoint.words == tuple(f"word{k}" for k in range(1, WORDS + 1))
     assert checkpoint.answers == tuple(f"answer{k}" for k in range(ANSWERS))
-    assert checkpoint.config.model.name == "counting"
+    assert checkpoint.config.model.name == "counter"
     assert checkpoint.config.model.max_objects == OBJECTS
     batch = batch_without_padding()
     with torch.no_grad():
-        torch.testing.assert_close(model(batch), published_answer(published_layers(), batch), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(model(batch)[0], published_answer(published_layers(), batch), rtol=1e-4, atol=1e-5)
 
 
 def test_files_of_old_versions_and_of_data_parallel_training_load(tmp_path):
@@ -156,3 +158,28 @@ def test_what_does_not_fit_is_said_with_the_file(tmp_path):
         assert "\n" not in str(raised.value)
     with pytest.raises(InputError, match=r"none\.pth"):
         load_published(tmp_path / "none.pth")
+
+
+def test_the_message_does_not_advise_to_run_the_content(tmp_path):
+    torch.save({"weights": {}, "vocab": Harmful()}, tmp_path / "harmful.pth")
+    with pytest.raises(InputError, match="holds more than tensors and plain values") as raised:
+        load_published(tmp_path / "harmful.pth")
+    assert "weights_only" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.filterwarnings("ignore")  # torch warns about damaged storages
+def test_a_damaged_file_raises_nothing_else(tmp_path, zipped):
+    content = {"weights": published_layers().state_dict(), "vocab": VOCABULARY}
+    torch.save(content, tmp_path / "whole.pth", _use_new_zipfile_serialization=zipped)
+    whole = (tmp_path / "whole.pth").read_bytes()
+    path = tmp_path / "damaged.pth"
+    random = np.random.default_rng(0)
+    for number in range(80):
+        damaged = bytearray(whole[: random.integers(len(whole))] if number % 4 == 0 else whole)
+        for index in random.integers(min(len(damaged), 2000), size=3) if damaged else ():
+            damaged[index] = random.integers(256)
+        path.write_bytes(damaged)
+        with suppress(InputError):
+            load_published(path)

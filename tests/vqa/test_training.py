@@ -14,9 +14,9 @@ from torch import multiprocessing
 
 from tallybox.errors import InputError, TallyboxError
 from tallybox.runs import read_results
+from tallybox.vqa.batches import answerable
 from tallybox.vqa.checkpoints import FILE, read_checkpoint
-from tallybox.vqa.training import Training, train
-from tallybox.vqa.training_data import answerable
+from tallybox.vqa.training import VqaRun, train
 from tests.support import vqa_tiny
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
 
@@ -56,7 +56,7 @@ def test_a_run_leaves_a_log_curves_and_a_checkpoint(uninterrupted):
 
 
 def test_all_models_learn_a_tiny_set_by_heart(tmp_path):
-    for name in ("baseline", "nms", "counting", "presence"):
+    for name in ("baseline", "nms", "counter", "presence"):
         config = tiny_config(name, epochs=30, dropout=0.0, half_life=1000)
         train(tiny_data(), tmp_path / name, config, device=CPU)
         curve = losses(tmp_path / name)
@@ -72,7 +72,7 @@ def test_looking_at_a_model_after_each_epoch_changes_nothing(tmp_path, uninterru
         seen.append((epoch, model.config.name))
 
     train(tiny_data(), tmp_path / "run", tiny_config(), device=CPU, on_epoch=look)
-    assert seen == [(1, "counting"), (2, "counting"), (3, "counting")]
+    assert seen == [(1, "counter"), (2, "counter"), (3, "counter")]
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
@@ -127,7 +127,7 @@ def test_going_on_after_an_epoch_gives_the_same_run(tmp_path, uninterrupted):
 
 @pytest.mark.parametrize("kill_at", [pytest.param(3, marks=pytest.mark.slow), 7])
 def test_killed_and_started_again_it_gives_the_same_run(tmp_path, uninterrupted, kill_at):
-    command = [sys.executable, "-m", "tests.support.vqa_tiny", str(tmp_path / "run"), "counting", "3"]
+    command = [sys.executable, "-m", "tests.support.vqa_tiny", str(tmp_path / "run"), "counter", "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen([*command, "0.05"], cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment) as process:
         while int(process.stdout.readline()) < kill_at:
@@ -185,7 +185,7 @@ def test_what_is_wrong_with_the_data_is_said(tmp_path):
         *(getattr(data.questions, name) for name in ("question_ids", "images", "words", "lengths")), None
     )
     with pytest.raises(InputError, match="must have answers to learn from"):
-        Training(type(data)(unanswered, data.store, data.words, data.answers), tmp_path, tiny_config(), CPU, {})
+        VqaRun(type(data)(unanswered, data.store, data.words, data.answers), tmp_path, tiny_config(), CPU, {})
 
 
 def test_supervision_needs_true_boxes(tmp_path):

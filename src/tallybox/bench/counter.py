@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes
-from tallybox.counter.dispatch import Backend, choose_backend
+from tallybox.bench.measure import Row, compare
 from tallybox.counter.functional import count_features
 from tallybox.errors import TallyboxError
+from tallybox.kernels.dispatch import Backend, choose_backend
 from tallybox.presence.functional import presence_features
 from tallybox.presence.weights import PresenceWeights, initial_weights
 
@@ -184,15 +184,4 @@ def _bench(
         inputs = random_inputs(component, images, boxes, device)
         for name, run in (PASSES_ON_CUDA if device.type == "cuda" else PASSES).items():
             ours, reference = (partial(run, component, inputs, backend) for backend in ("auto", "reference"))
-            # Memory first, and ours first: what a large call leaves behind hides what a small one needs.
-            peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
-            milliseconds = median_ms(ours, device, seconds=seconds)
-            reference_milliseconds = median_ms(reference, device, seconds=seconds)
-            yield Row(
-                case=f"{component.prefix}{fused} {name} {images}x{boxes}",
-                median_ms=round(milliseconds, 4),
-                reference_ms=round(reference_milliseconds, 4),
-                speedup=round(reference_milliseconds / milliseconds, 1),
-                peak_bytes=peak,
-                reference_peak_bytes=reference_peak,
-            )
+            yield compare(f"{component.prefix}{fused} {name} {images}x{boxes}", ours, reference, device, seconds)

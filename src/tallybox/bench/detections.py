@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes
+from tallybox.bench.measure import Row, compare
 from tallybox.bench.photos import made_up_photos
 from tallybox.boxes import nms
 from tallybox.detections.container import Detections
-from tallybox.detections.files import read_detections
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.readers import read_detections
 from tallybox.errors import TallyboxError
 from tallybox.estimator.estimator import CountEstimator
+from tallybox.files import import_optional
 
 IMAGES = 1000
 FITTING_IMAGES = 60
@@ -29,31 +30,25 @@ AGREEMENT = 1e-4
 def bench_detections(
     estimator: CountEstimator | None = None, images: Sequence[Detections] | None = None, seconds: float = 2.0
 ) -> Iterator[Row]:
-    """Yield rows for counting images in memory and from Parquet; without an estimator one learns on made-up photos."""
+    """Yield a row for images in memory and one for Parquet; without an estimator, one is fitted to made-up photos."""
     supervision = _supervision()
     if estimator is None:
         estimator = CountEstimator().fit(*made_up_photos(FITTING_IMAGES, seed=1))
     photos = list(images) if images is not None else made_up_photos(IMAGES)[0]
     check_nms(supervision, photos[:50])
     check_answers(estimator, photos[:50])
-    boxes = sum(len(photo) for photo in photos)
-    case = f"{len(photos)} images with {boxes} boxes"
-    yield _row(f"{case}, in memory", _count(estimator, photos), _suppress(supervision, photos), seconds)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "detections.parquet"
         write_parquet(photos, path)
-        yield _row(
-            f"{case}, from Parquet",
-            lambda: _count(estimator, read_detections(path))(),
-            lambda: _suppress(supervision, read_detections(path))(),
-            seconds,
-        )
+        case = f"{len(photos)} images with {sum(map(len, photos))} boxes"
+        yield _row(f"{case}, in memory", estimator, supervision, lambda: photos, seconds)
+        yield _row(f"{case}, from Parquet", estimator, supervision, lambda: read_detections(path), seconds)
 
 
 def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
-    """Raise unless supervision's NMS leaves the boxes that ours leaves."""
+    """Raise unless supervision's NMS keeps the boxes that ours keeps."""
     for photo in photos:
-        kept = {tuple(box) for box in _left(supervision, photo).xyxy.tolist()}
+        kept = {tuple(box) for box in _after_nms(supervision, photo).xyxy.tolist()}
         ours = set()
         for category_id in photo.best_scores():
             one = photo.of_category(category_id)
@@ -76,41 +71,32 @@ def check_answers(estimator: CountEstimator, photos: Sequence[Detections]) -> No
                 )
 
 
-def _count(estimator: CountEstimator, photos: Any) -> Callable[[], int]:
-    return lambda: sum(len(predictions) for _, predictions in estimator.predict_each(photos))
+def _count_by_nms(supervision: Any, photos: Iterable[Detections]) -> int:
+    total = 0
+    for photo in photos:
+        kept = _after_nms(supervision, photo)
+        total += len(np.unique(kept.class_id[kept.confidence >= SCORE_THRESHOLD], return_counts=True)[0])
+    return total
 
 
-def _suppress(supervision: Any, photos: Any) -> Callable[[], int]:
-    def run() -> int:
-        total = 0
-        for photo in photos:
-            left = _left(supervision, photo)
-            total += len(np.unique(left.class_id[left.confidence >= SCORE_THRESHOLD], return_counts=True)[0])
-        return total
-
-    return run
-
-
-def _left(supervision: Any, photo: Detections) -> Any:
+def _after_nms(supervision: Any, photo: Detections) -> Any:
     given = supervision.Detections(xyxy=photo.boxes, confidence=photo.scores, class_id=photo.category_ids)
     return given.with_nms(threshold=IOU_THRESHOLD)
 
 
-def _row(case: str, ours: Callable[[], object], reference: Callable[[], object], seconds: float) -> Row:
-    device = torch.device("cpu")
-    peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
-    ours_ms = median_ms(ours, device, seconds=seconds)
-    reference_ms = median_ms(reference, device, seconds=seconds)
-    return Row(case, round(ours_ms, 2), round(reference_ms, 2), round(reference_ms / ours_ms, 2), peak, reference_peak)
+def _row(
+    case: str, estimator: CountEstimator, supervision: Any, read: Callable[[], Iterable[Detections]], seconds: float
+) -> Row:
+    def ours() -> int:
+        return sum(len(predictions) for _, predictions in estimator.predict_each(read()))
+
+    def reference() -> int:
+        return _count_by_nms(supervision, read())
+
+    return compare(case, ours, reference, torch.device("cpu"), seconds)
 
 
 def _supervision() -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="OpenCV")  # its NMS does not need it
-            import supervision
-    except ModuleNotFoundError:
-        raise TallyboxError(
-            "counting is measured beside supervision, which is not installed; pip install supervision"
-        ) from None
-    return supervision
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="OpenCV")  # its NMS does not need it
+        return import_optional("supervision", needed_for="this benchmark", install="supervision")

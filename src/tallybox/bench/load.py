@@ -13,31 +13,37 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-IsRight = Callable[[Any], bool]  # whether an answer's JSON is what it should be
-
 
 @dataclass(frozen=True)
-class Question:
-    """A request, ready to be sent, and what must come back."""
+class LoadRequest:
+    """A request, and whether the JSON of an answer is right."""
 
     path: str
     body: bytes
-    is_right: IsRight
+    is_right: Callable[[Any], bool]
+
+    def to_bytes(self, host: str) -> bytes:
+        """Return the request as it is sent."""
+        head = (
+            f"POST {self.path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(self.body)}\r\n\r\n"
+        )
+        return head.encode() + self.body
 
 
 @dataclass
 class LoadResult:
-    """What came of a load: every question must have been answered, and rightly."""
+    """What came of a load: every request must have been answered, and rightly."""
 
     seconds: float = 0.0
-    asked: int = 0
+    sent: int = 0
     wrong: list[str] = field(default_factory=list)  # answers that are not what they should be
     latencies_ms: list[float] = field(default_factory=list)
 
     @property
     def lost(self) -> int:
-        """Questions that nobody answered."""
-        return self.asked - len(self.latencies_ms)
+        """Requests without an answer."""
+        return self.sent - len(self.latencies_ms)
 
     @property
     def per_second(self) -> float:
@@ -50,48 +56,35 @@ class LoadResult:
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
-async def put_under_load(address: str, questions: Sequence[Question], *, clients: int, seconds: float) -> LoadResult:
-    """Let ``clients`` ask in turn, each as soon as it was answered, for so many seconds."""
+async def put_under_load(address: str, requests: Sequence[LoadRequest], *, clients: int, seconds: float) -> LoadResult:
+    """Let ``clients`` send requests in turn, each as soon as it has an answer, for so many seconds."""
     result = LoadResult()
+    url = urlsplit(address)
     start = time.perf_counter()
-    deadline = start + seconds
-    asking = [_client(address, questions, number, deadline, result) for number in range(clients)]
-    failures = await asyncio.gather(*asking, return_exceptions=True)
+
+    async def run_client(number: int) -> None:
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        try:
+            while (sent_at := time.perf_counter()) < start + seconds:
+                request = requests[number % len(requests)]
+                number += 1
+                result.sent += 1
+                writer.write(request.to_bytes(url.netloc))
+                status, _, content = await read_answer(reader)
+                result.latencies_ms.append(1e3 * (time.perf_counter() - sent_at))
+                if status != 200 or not request.is_right(json.loads(content)):
+                    result.wrong.append(f"{status}: {content[:200]!r}")
+        finally:
+            writer.close()
+
+    failures = await asyncio.gather(*map(run_client, range(clients)), return_exceptions=True)
     result.seconds = time.perf_counter() - start
     result.wrong += [repr(failure) for failure in failures if isinstance(failure, Exception)]
     return result
 
 
-async def _client(
-    address: str, questions: Sequence[Question], number: int, deadline: float, result: LoadResult
-) -> None:
-    place = urlsplit(address)
-    reader, writer = await asyncio.open_connection(place.hostname, place.port)
-    try:
-        turn = number
-        while time.perf_counter() < deadline:
-            question = questions[turn % len(questions)]
-            turn += 1
-            result.asked += 1
-            begun = time.perf_counter()
-            writer.write(_request(place.netloc, question))
-            status, content = await _answer(reader)
-            result.latencies_ms.append(1e3 * (time.perf_counter() - begun))
-            if status != 200 or not question.is_right(json.loads(content)):
-                result.wrong.append(f"{status}: {content[:200]!r}")
-    finally:
-        writer.close()
-
-
-def _request(host: str, question: Question) -> bytes:
-    head = (
-        f"POST {question.path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(question.body)}\r\n\r\n"
-    )
-    return head.encode() + question.body
-
-
-async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def read_answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    """Return the status, the headers and the body of an answer."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
-    return int(head[0].split()[1]), await reader.readexactly(int(headers["content-length"]))
+    return int(head[0].split()[1]), headers, await reader.readexactly(int(headers["content-length"]))

@@ -1,4 +1,4 @@
-"""How every measurement is made: warm up, repeat, report the median; memory as the peak above what was there."""
+"""How every measurement is made: warm up, repeat, report the median; memory as the peak above what was in use."""
 
 from __future__ import annotations
 
@@ -26,8 +26,29 @@ class Row:
     median_ms: float
     reference_ms: float
     speedup: float
-    peak_bytes: int | None  # None where this machine cannot tell
+    peak_bytes: int | None  # None where it cannot be measured
     reference_peak_bytes: int | None
+
+
+def compare(
+    case: str,
+    ours: Callable[[], object],
+    reference: Callable[[], object],
+    device: torch.device,
+    seconds: float,
+    *,
+    items: int = 1,
+) -> Row:
+    """Measure two functions; times are those of one of the ``items`` that a call works on."""
+    # Memory first, and ours first: what a large call leaves behind hides what a small one needs.
+    peaks = peak_bytes(ours, device), peak_bytes(reference, device)
+    ours_ms, reference_ms = (median_ms(run, device, seconds=seconds) / items for run in (ours, reference))
+    return make_row(case, ours_ms, reference_ms, *peaks)
+
+
+def make_row(case: str, ours_ms: float, reference_ms: float, peak: int | None, reference_peak: int | None) -> Row:
+    """Return measurements as a row, rounded."""
+    return Row(case, round(ours_ms, 4), round(reference_ms, 4), round(reference_ms / ours_ms, 2), peak, reference_peak)
 
 
 def report(rows: list[Row], device: torch.device) -> dict[str, Any]:
@@ -36,7 +57,7 @@ def report(rows: list[Row], device: torch.device) -> dict[str, Any]:
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
-    """Say what a measurement was made on."""
+    """Return the hardware and the versions that a measurement is made with."""
     machine: dict[str, Any] = {
         "processor": _processor_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -90,7 +111,7 @@ def _synchronise(device: torch.device) -> None:
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device) -> int | None:
-    """Return how much more memory one call needs at its peak than there was before it."""
+    """Return how much more memory is in use at the peak of one call than before it."""
     run()
     gc.collect()
     if device.type == "cuda":

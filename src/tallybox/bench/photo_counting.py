@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes
-from tallybox.detections.container import Detections
+from tallybox.bench.measure import Row, compare
 from tallybox.errors import TallyboxError
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
-from tallybox.photos.reading import BATCH, detect_each
-from tallybox.photos.samples import sample_photos
+from tallybox.photos.pipeline import BATCH, detect_each
+from tallybox.photos.shipped import sample_photos
 
 PHOTOS = 32
 SIZE_WH = (640, 480)
@@ -33,16 +32,26 @@ def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
         photos = [read_photo(path) for path in paths]
         check_batch(detector, photos[:BATCH])
         detections = detector.detect(photos)
+
+        def read() -> list[Photo]:
+            return [read_photo(path) for path in paths]
+
         stages: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-            "read": (lambda: _read(paths), lambda: _read(paths)),  # in one thread; end to end it runs ahead in several
-            "read and detect": (lambda: _detect(detector, paths, BATCH), lambda: _detect_singly(detector, photos)),
-            "count": (lambda: counter.estimator.predict_many(detections), lambda: _count_singly(counter, detections)),
+            "read": (read, read),  # in one thread; end to end it runs ahead in several
+            "read and detect": (
+                lambda: list(detect_each(paths, detector)),
+                lambda: [detector.detect([photo]) for photo in photos],
+            ),
+            "count": (
+                lambda: counter.estimator.predict_many(detections),
+                lambda: [counter.estimator.predict(image) for image in detections],
+            ),
             "end to end": (lambda: counter.count_many(paths), lambda: [counter.count(path) for path in paths]),
         }
         width, height = SIZE_WH
         for stage, (ours, one_by_one) in stages.items():
             case = f"{stage}, a photo of {width} x {height} at {detector.size} px"
-            yield _row(case, ours, one_by_one, device, seconds)
+            yield compare(case, ours, one_by_one, device, seconds, items=PHOTOS)
 
 
 def made_from_samples(folder: Path, number: int) -> list[Path]:
@@ -67,32 +76,3 @@ def check_batch(detector: PicoDet, photos: Sequence[Photo]) -> None:
                 f"a photo alone must give the scores that it gives among others before that is timed, but {photo.name} "
                 "does not"
             )
-
-
-def _read(paths: Sequence[Path]) -> None:
-    for path in paths:
-        read_photo(path)
-
-
-def _detect(detector: PicoDet, paths: Sequence[Path], batch: int) -> None:
-    for _ in detect_each(paths, detector, batch=batch):
-        pass
-
-
-def _detect_singly(detector: PicoDet, photos: Sequence[Photo]) -> None:
-    for photo in photos:
-        detector.detect([photo])
-
-
-def _count_singly(counter: PhotoCounter, images: Sequence[Detections]) -> None:
-    for image in images:
-        counter.estimator.predict(image)
-
-
-def _row(
-    case: str, ours: Callable[[], object], reference: Callable[[], object], device: torch.device, seconds: float
-) -> Row:
-    ours_ms = median_ms(ours, device, seconds=seconds) / PHOTOS
-    reference_ms = median_ms(reference, device, seconds=seconds) / PHOTOS
-    peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
-    return Row(case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 2), peak, reference_peak)

@@ -1,4 +1,4 @@
-"""Made-up photos with known counts: what a detector might say about objects here and there, duplicates and all."""
+"""Made-up photos with known counts: detections as a detector might give them, with duplicates and false boxes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tallybox.detections.labels import TrueCounts
 
 SIZE_WH = (640, 480)
 CATEGORIES = {1: "person", 2: "bicycle", 3: "car", 17: "cat", 18: "dog", 44: "bottle"}
-BOXES_PER_OBJECT = (2, 7)  # the fewest, and one more than the most
+BOXES_PER_OBJECT = (2, 7)  # from, up to but not including
 FALSE_BOXES = 12  # low scores, anywhere
 
 
@@ -36,7 +36,7 @@ def _photo(image_id: int, counts: dict[int, int], random: np.random.Generator) -
     for category, count in counts.items():
         for _ in range(count):
             copies = int(random.integers(*BOXES_PER_OBJECT))
-            found = random.beta(4, 2)  # how well this object is seen at all
+            found = random.beta(4, 2)  # how visible this object is
             boxes.append(_near(_anywhere(1, random), copies, random))
             scores.append(found * random.uniform(0.3, 1, copies))
             categories.append(np.full(copies, category))

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tallybox.bench.load import LoadResult, Question, put_under_load
+from tallybox.bench.load import LoadRequest, LoadResult, put_under_load
 from tallybox.bench.measure import Row
 from tallybox.bench.photos import made_up_photos
 from tallybox.detections.container import Detections
@@ -40,10 +41,10 @@ class ServiceRow(Row):
 
 def bench_serve(seconds: float) -> Iterator[ServiceRow]:
     """Yield a row for each number of clients; the clients share the machine with the service."""
-    questions = count_questions(shipped_estimator(), made_up_photos(PHOTOS, seed=1)[0])
+    requests = count_requests(shipped_estimator(), made_up_photos(PHOTOS, seed=1)[0])
     for clients in CLIENTS:
-        batched = measured(questions, clients, seconds)
-        alone = measured(questions, clients, seconds, "--images-at-once", "1")
+        batched = measured(requests, clients, seconds)
+        alone = measured(requests, clients, seconds, "--images-at-once", "1")
         yield ServiceRow(
             case=f"{clients} client{'s' if clients > 1 else ''}",
             median_ms=batched.percentile_ms(0.5),
@@ -58,11 +59,11 @@ def bench_serve(seconds: float) -> Iterator[ServiceRow]:
         )
 
 
-def measured(questions: list[Question], clients: int, seconds: float, *options: str) -> LoadResult:
-    """Put a service of its own process under load; raise if an answer was lost or wrong."""
+def measured(requests: list[LoadRequest], clients: int, seconds: float, *options: str) -> LoadResult:
+    """Put a service in a process of its own under load; raise if an answer was lost or wrong."""
     with running_service(*options) as address:
-        asyncio.run(put_under_load(address, questions, clients=4, seconds=2))  # kernels are made on first use
-        result = asyncio.run(put_under_load(address, questions, clients=clients, seconds=seconds))
+        asyncio.run(put_under_load(address, requests, clients=4, seconds=2))  # kernels are compiled on first use
+        result = asyncio.run(put_under_load(address, requests, clients=clients, seconds=seconds))
     if result.lost or result.wrong:
         raise TallyboxError(
             f"{result.lost} answers were lost and {len(result.wrong)} wrong, such as {result.wrong[:1]}"
@@ -70,57 +71,45 @@ def measured(questions: list[Question], clients: int, seconds: float, *options: 
     return result
 
 
-def count_questions(estimator: CountEstimator, images: list[Detections]) -> list[Question]:
-    """Return a request to count for each image, with what the library says itself."""
-    questions = []
+def count_requests(estimator: CountEstimator, images: list[Detections]) -> list[LoadRequest]:
+    """Return a request to count for each image, with what the library counts itself."""
+    requests = []
     for image, predictions in estimator.predict_each(images):
-        asked = {
+        detections = {
             "image": image.image_id,
             "boxes": image.boxes.tolist(),
             "scores": image.scores.tolist(),
             "category_ids": image.category_ids.tolist(),
         }
-        expected = {estimator.category_name(key): said.to_dict() for key, said in predictions.items()}
-        body = json.dumps({"images": [asked]}).encode()
-        questions.append(Question("/v1/count", body, is_right=_Expected(image.image_id, expected)))
-    return questions
+        counts = {name: one.to_dict() for name, one in predictions.by_name().items()}
+        is_right = partial(_is_same, {"images": [{"image": image.image_id, "counts": counts}]})
+        requests.append(LoadRequest("/v1/count", json.dumps({"images": [detections]}).encode(), is_right))
+    return requests
 
 
-@dataclass(frozen=True)
-class _Expected:
-    """Says whether an answer is the library's."""
-
-    image: Any
-    counts: dict[str, dict[str, Any]]
-
-    def __call__(self, answer: Any) -> bool:
-        (said,) = answer["images"]
-        return (
-            said["image"] == self.image
-            and said["counts"].keys() == self.counts.keys()
-            and all(self._is_same(said["counts"][name], expected) for name, expected in self.counts.items())
-        )
-
-    def _is_same(self, said: dict[str, Any], expected: dict[str, Any]) -> bool:
-        return said.keys() == expected.keys() and all(
-            abs(said[key] - value) <= (TOLERANCE if key == "expected" else 0) for key, value in expected.items()
-        )
+def _is_same(expected: Any, found: Any) -> bool:
+    """Compare two JSON values; numbers with a fraction may differ by the tolerance."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(_is_same(one, found[key]) for key, one in expected.items())
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(_is_same, expected, found))
+    return abs(found - expected) <= TOLERANCE if isinstance(expected, float) else bool(found == expected)
 
 
 @contextmanager
 def running_service(*options: str) -> Iterator[str]:
-    """Run `tallybox serve` on a free port; give its address."""
+    """Run `tallybox serve` on a free port, and yield its address."""
     command = [sys.executable, "-m", "tallybox", "serve", "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = ""
+        output = ""
         try:
             for line in process.stderr:
-                said += line
+                output += line
                 if STARTED in line:
                     yield line.split(STARTED)[1].split()[0]
                     return
-            raise TallyboxError(f"tallybox serve must start, but it said: {said.strip()}")
+            raise TallyboxError(f"tallybox serve must start, but it said: {output.strip()}")
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()

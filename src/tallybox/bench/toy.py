@@ -8,29 +8,30 @@ from functools import partial
 
 import torch
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes
+from tallybox.bench.measure import Row, make_row, median_ms, peak_bytes
 from tallybox.errors import TallyboxError
-from tallybox.toy.config import ToyConfig
 from tallybox.toy.sweep import sweep_settings
-from tallybox.toy.training import Setting, Training, train_settings
+from tallybox.toy.training import Setting, ToyConfig, ToyTraining, train_settings
 
 # After 20 equal steps the activations of fused and reference differ by rounding, amplified by Adam.
 AGREEMENT = 2e-3
 
-# The reference holds tensors of size N³ for every image: so many settings at once are enough to be timed.
+# The reference holds tensors of size N³ for every image; so many settings at once are enough to time it.
 REFERENCE_SETTINGS = 8
 
 
-def step(training: Training) -> None:
+def step(training: ToyTraining) -> None:
     """Draw a batch and learn from it."""
-    training.learn(training.draw())
+    images = training.draw()
+    for name in training.models:
+        training.learn(name, images)
 
 
-def score(training: Training) -> None:
+def score(training: ToyTraining) -> None:
     """Draw a batch and let every model answer it."""
     images = training.draw()
-    for learner in training.learners.values():
-        learner.right(images)
+    for name in training.models:
+        training.accuracy(name, images)
 
 
 def check_learning(device: torch.device) -> None:
@@ -38,7 +39,7 @@ def check_learning(device: torch.device) -> None:
     config = ToyConfig(iterations=20, batch=128, evaluation_batches=0)
     trained = []
     for backend in ("auto", "reference"):
-        training = Training([Setting(0.4, 0.2)], 0, config, device=device, backend=backend)
+        training = ToyTraining([Setting(0.4, 0.2)], 0, config, device=device, backend=backend)
         for _ in range(config.iterations):
             step(training)
         trained.append(training.activations())
@@ -55,22 +56,20 @@ def bench_toy(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
     if device.type == "cuda":
         settings = sweep_settings("easy") + sweep_settings("hard")
     several = settings[:REFERENCE_SETTINGS]
-    ours = Training(settings, 0, config, device=device)
-    reference = Training(several, 0, config, device=device, backend="reference")
+    ours = ToyTraining(settings, 0, config, device=device)
+    reference = ToyTraining(several, 0, config, device=device, backend="reference")
     scale = len(settings) / len(several)
     peaks = peak_bytes(partial(step, ours), device), peak_bytes(partial(step, reference), device)
     step_ms = median_ms(partial(step, ours), device, seconds=seconds)
     reference_ms = median_ms(partial(step, reference), device, seconds=seconds) * scale
     evaluation_ms = median_ms(partial(score, reference), device, seconds=seconds) * scale
     projected = "" if scale == 1 else f", reference scaled from {len(several)} settings"
-    yield _row(f"a step, {len(settings)} settings{projected}", step_ms, reference_ms, *peaks)
+    yield make_row(f"a step, {len(settings)} settings{projected}", step_ms, reference_ms, *peaks)
 
     start = time.perf_counter()
     train_settings(settings, 0, config, device=device)
     whole_ms = (time.perf_counter() - start) * 1e3
     projected_ms = config.iterations * reference_ms + config.evaluation_batches * evaluation_ms
-    yield _row(f"all of {len(settings)} settings, reference projected from its steps", whole_ms, projected_ms, *peaks)
-
-
-def _row(case: str, ours_ms: float, reference_ms: float, peak: int | None, reference_peak: int | None) -> Row:
-    return Row(case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 1), peak, reference_peak)
+    yield make_row(
+        f"all of {len(settings)} settings, reference projected from its steps", whole_ms, projected_ms, *peaks
+    )

@@ -14,10 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from tallybox.asking.answering import Asked
-    from tallybox.counter.module import Counter
-    from tallybox.photos.images import Photo
-    from tallybox.presence.module import PresenceCounter
+    from tallybox.ask.answering import PhotoAnswer
 
 BAR = 24  # characters of a certain answer
 
@@ -38,42 +35,39 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     """
     messages = Console(stderr=True, highlight=False)
     with messages.status("Looking at the photo"):
-        from tallybox.asking import Answerer
-        from tallybox.asking.reading import named_words
+        from tallybox.ask import Answerer
+        from tallybox.ask.question import named_words
         from tallybox.photos.images import read_photo
 
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
         answerer = Answerer(model)
-        explained = None if page is None else answerer.counter  # a model without one is refused at once
-        seen = read_photo(photo)
-        asked = answerer.ask(seen, question)
-    if page is not None and explained is not None:
-        _write_page(page, asked, seen, explained)
+        counter = None if page is None else answerer.counter  # a model without one is refused at once
+        decoded = read_photo(photo)
+        found = answerer.ask(decoded, question)
+    if page is not None and counter is not None:
+        from tallybox.drawing.vqa_answer import answer_page
+        from tallybox.files import write_text
+        from tallybox.report.page import report_page
+
+        write_text(page, report_page(answer_page(found, decoded, counter)))
         messages.print(Text(f"{page}: how it came to that"), soft_wrap=True)
-    if asked.unknown_words:
-        words = named_words(asked.unknown_words, answerer.vocabulary)
-        said = f"It does not know: {words}. It answers from the others: take that as a guess."
-        messages.print(Text(said), soft_wrap=True)
+    if found.unknown_words:
+        words = named_words(found.unknown_words, answerer.vocabulary)
+        warning = f"It does not know: {words}. It answers from the others: take that as a guess."
+        messages.print(Text(warning), soft_wrap=True)
     if as_json:
-        sys.stdout.write(json.dumps(asked.to_dict()) + "\n")
+        sys.stdout.write(json.dumps(found.to_dict()) + "\n")
     else:
-        _print(Console(highlight=False), asked)
+        _print(Console(highlight=False), found)
 
 
-def _write_page(page: Path, asked: Asked, photo: Photo, counter: Counter | PresenceCounter) -> None:
-    from tallybox.explorer.asked import asked_page
-    from tallybox.files import write_text
-
-    write_text(page, asked_page(asked, photo, counter))
-
-
-def _print(console: Console, asked: Asked) -> None:
-    """Print the answer, and the others that are not out of the question."""
+def _print(console: Console, found: PhotoAnswer) -> None:
+    """Print the answer, and the others that are at all probable."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="right")
     table.add_column()
-    for number, (answer, probability) in enumerate(asked.answers):
+    for number, (answer, probability) in enumerate(found.answers):
         if number == 0 or probability >= 0.01:
             bar = "█" * round(BAR * probability) or "▏"
             style = "bold" if number == 0 else "dim"

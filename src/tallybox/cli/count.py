@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
@@ -12,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tallybox.cli.count_output import CountedImage, CsvOutput, JsonOutput, Output, PictureOutput, TextOutput
-from tallybox.cli.detector_options import detector_options
+from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
+from tallybox.cli.detector_options import detector_options, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.detections.category_names import check_same_names
-from tallybox.detections.files import read_detections, stored_category_names
+from tallybox.detections.readers import read_detections, stored_category_names
 from tallybox.errors import InputError
-from tallybox.photos.sources import Source, find_sources
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.photos.counter import CountedPhoto, PhotoCounter
+from tallybox.photos.shipped import shipped_estimator
+from tallybox.photos.sources import find_sources
+from tallybox.photos.specs import DEFAULT_SPEC
 
 if TYPE_CHECKING:
     from tallybox.detections.container import Detections
-    from tallybox.estimator.estimator import CountEstimator
     from tallybox.estimator.prediction import ImagePredictions
-    from tallybox.photos.counter import PhotoCounter
-
-OnFailure = Callable[[InputError], None]
 
 
 @click.command()
@@ -61,132 +59,91 @@ def count(
         sources = find_sources(paths)
     except InputError as error:
         raise click.UsageError(str(error)) from error
-    if folder is not None and not any(source.is_photo for source in sources):
+    first_file = next((source.path for source in sources if not source.is_photo), None)
+    has_photos = any(source.is_photo for source in sources)
+    if folder is not None and not has_photos:
         raise click.UsageError("--save draws on photos, but there is none among the paths")
-    if (detector or texts) and not any(source.is_photo for source in sources):
+    if (detector or texts) and not has_photos:
         raise click.UsageError("--detector and --text are for photos, but there is none among the paths")
-    failures: list[InputError] = []
-
-    def report(error: InputError) -> None:
-        failures.append(error)
-        click.echo(f"Error: {error}", err=True)
-
-    counting = _Counting(sources, file, detector, texts, categories, engine, report)
-    with ExitStack() as stack:
-        outputs: list[Output] = []
+    with reported_failures() as report, ExitStack() as stack:
+        estimator = None if file is None else CountEstimator.load(file)
+        counter = _photo_counter(detector or DEFAULT_SPEC, estimator, texts) if has_photos else None
+        file_estimator = _file_estimator(first_file, estimator) if first_file is not None else None
+        outputs: list[Write] = []
         if as_json:
-            outputs.append(stack.enter_context(JsonOutput()))
+            outputs.append(stack.enter_context(json_output()))
         if table is not None:
-            outputs.append(stack.enter_context(CsvOutput(table)))
-        if folder is not None:
-            outputs.append(stack.enter_context(PictureOutput(folder, counting.photo_counter().estimator, report)))
+            outputs.append(stack.enter_context(csv_output(table)))
+        if folder is not None and counter is not None:
+            outputs.append(stack.enter_context(picture_output(folder, counter, report)))
         if not as_json and table != Path("-"):
-            outputs.append(stack.enter_context(TextOutput(every=bool(categories))))
-        for counted in counting.each():
-            for output in outputs:
-                output.write(counted)
-    if failures:
-        sys.exit(1)
+            outputs.append(stack.enter_context(text_output(every=bool(categories))))
+        show, done = stack.enter_context(progress_bar("counting")), 0
+        wanted = categories or None
+        for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
+            of_kind = [source.path for source in group]
+            if is_photo and counter is not None:
+                for counted in _count_photos(counter, of_kind, wanted, engine, keep_photos=folder is not None):
+                    if counted.error is not None:
+                        report(counted.error)
+                    elif counted.predictions is not None:
+                        for write in outputs:
+                            write(str(counted.path), counted.predictions, counted)
+                    done += 1
+                    show(done, len(sources))
+            elif file_estimator is not None:
+                for path in of_kind:
+                    try:
+                        for image, predictions in _count_file(file_estimator, path, wanted, engine):
+                            for write in outputs:
+                                write(image.image_id, predictions, None)
+                    except InputError as error:
+                        report(error)
+                    done += 1
+                    show(done, len(sources))
 
 
-class _Counting:
-    """The images of one command, counted in the order given."""
+def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str]) -> PhotoCounter:
+    counter = PhotoCounter(spec, estimator, texts=texts)
+    if not counter.estimator.is_calibrated:
+        click.echo(
+            f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they are. To "
+            "calibrate them, label some photos, run 'tallybox detect' and 'tallybox fit', and count with --estimator "
+            "FILE.",
+            err=True,
+        )
+    return counter
 
-    def __init__(
-        self,
-        sources: list[Source],
-        file: Path | None,
-        detector: str | None,
-        texts: Sequence[str],
-        categories: Sequence[str],
-        engine: str | None,
-        report: OnFailure,
-    ) -> None:
-        from tallybox.estimator.estimator import CountEstimator
 
-        self.sources, self.engine, self.report = sources, engine, report
-        self.detector, self.texts = detector, texts
-        self.categories = list(categories) or None
-        self.estimator = None if file is None else CountEstimator.load(file)
-        self._file_estimator: CountEstimator | None = self.estimator
-        self._photo_counter: PhotoCounter | None = None
-        warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
+def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstimator:
+    """Return the estimator given, or the shipped one with a warning: files do not name their detector."""
+    if estimator is not None:
+        return estimator
+    click.echo(
+        f"{path}: counting with the estimator that ships with tallybox, which is right only for boxes of PicoDet-S at "
+        "640 px; for another detector, learn one with 'tallybox fit DETECTIONS LABELS --out FILE' and give it with "
+        "--estimator FILE.",
+        err=True,
+    )
+    return shipped_estimator()
 
-    def each(self) -> Iterator[CountedImage]:
-        """Yield photos as batches of them are counted, and images of files as these are read."""
-        done = 0
-        with progress_bar("counting") as show:
-            for is_photo, group in groupby(self.sources, key=lambda source: source.is_photo):
-                paths = [source.path for source in group]
-                counted = self._count_photos(paths) if is_photo else self._count_files(paths)
-                for image in counted:
-                    if image is not None:
-                        yield image
-                    else:  # a photo or a file is done
-                        done += 1
-                        show(done, len(self.sources))
 
-    def photo_counter(self) -> PhotoCounter:
-        """Return what counts photos, made on first use: detectors take a while to load."""
-        if self._photo_counter is None:
-            from tallybox.photos.counter import PhotoCounter
-            from tallybox.photos.specs import DEFAULT_SPEC
+def _count_photos(
+    counter: PhotoCounter, paths: list[Path], wanted: Sequence[str] | None, engine: str | None, *, keep_photos: bool
+) -> Iterator[CountedPhoto]:
+    if engine == "ray":
+        from tallybox.photos.ray_engine import count_each_with_ray
 
-            spec = self.detector or DEFAULT_SPEC
-            self._photo_counter = PhotoCounter(spec, self.estimator, texts=self.texts)
-            if not self._photo_counter.estimator.is_calibrated:
-                click.echo(
-                    f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they "
-                    "are. To calibrate them, label some photos, run 'tallybox detect' and 'tallybox fit', and count "
-                    "with --estimator FILE.",
-                    err=True,
-                )
-        return self._photo_counter
+        return count_each_with_ray(counter, paths, wanted)
+    return counter.count_each(paths, wanted, keep_photos=keep_photos)
 
-    def _count_photos(self, paths: list[Path]) -> Iterator[CountedImage | None]:
-        counter = self.photo_counter()
-        if self.engine == "ray":
-            from tallybox.photos.ray_engine import count_each_with_ray
 
-            counted_photos = count_each_with_ray(counter, paths, self.categories)
-        else:
-            counted_photos = counter.count_each(paths, self.categories)
-        for counted in counted_photos:
-            if counted.predictions is None:
-                if counted.error is not None:
-                    self.report(counted.error)
-            else:
-                yield CountedImage(str(counted.path), counted.predictions, counted.path, counted.detections)
-            yield None
+def _count_file(
+    estimator: CountEstimator, path: Path, wanted: Sequence[str] | None, engine: str | None
+) -> Iterator[tuple[Detections, ImagePredictions]]:
+    check_same_names(estimator.fitted.categories, stored_category_names(path), str(path))
+    if engine == "ray":
+        from tallybox.estimator.ray_engine import predict_each_with_ray
 
-    def _count_files(self, paths: list[Path]) -> Iterator[CountedImage | None]:
-        for path in paths:
-            try:
-                for image, predictions in self._predict_file(path):
-                    yield CountedImage(image.image_id, predictions)
-            except InputError as error:
-                self.report(error)
-            yield None
-
-    def _predict_file(self, path: Path) -> Iterator[tuple[Detections, ImagePredictions]]:
-        estimator = self._estimator_of_files(path)
-        check_same_names(estimator.fitted.categories, stored_category_names(path), str(path))
-        if self.engine == "ray":
-            from tallybox.estimator.ray_engine import predict_each_with_ray
-
-            return predict_each_with_ray(estimator, path, self.categories)
-        return estimator.predict_each(read_detections(path), self.categories)
-
-    def _estimator_of_files(self, path: Path) -> CountEstimator:
-        """Return the estimator given, or the shipped one with a warning: files do not name their detector."""
-        if self._file_estimator is None:
-            from tallybox.photos.shipped import shipped_estimator
-
-            self._file_estimator = shipped_estimator()
-            click.echo(
-                f"{path}: counting with the estimator that ships with tallybox, which is right only for boxes of "
-                "PicoDet-S at 640 px; for another detector, learn one with 'tallybox fit DETECTIONS LABELS --out FILE' "
-                "and give it with --estimator FILE.",
-                err=True,
-            )
-        return self._file_estimator
+        return predict_each_with_ray(estimator, path, wanted)
+    return estimator.predict_each(read_detections(path), wanted)

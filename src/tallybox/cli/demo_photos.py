@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from tallybox.cli.count_output import CountedImage, PictureOutput, TextOutput
-from tallybox.errors import InputError, TallyboxError
+from tallybox.cli.count_output import text_output
+from tallybox.errors import TallyboxError
 
 if TYPE_CHECKING:
     from tallybox.detections.container import Detections
@@ -18,26 +18,28 @@ if TYPE_CHECKING:
 
 def show_photos(console: Console, folder: Path) -> None:
     """Count in the three sample photos and write what can be looked at; name what to install where it is missing."""
-    from tallybox.photos.samples import sample_photos
+    from tallybox.photos.shipped import sample_photos
 
     try:
         counter = _photo_counter()
     except TallyboxError as error:
         console.print(f"[bold]And in real photos?[/bold]  {escape(str(error))}")
         return
+    from tallybox.photos.outlines import save_picture
+
     console.print("[bold]And in real photos?[/bold]  PicoDet-S proposes boxes. An estimator that learned")
     console.print("from 3,000 labelled photos, none of these three, counts them:\n")
-    text, pictures = TextOutput(every=False), PictureOutput(folder, counter.estimator, _fail)
     written: list[tuple[Path, str]] = []
     detected: list[Detections] = []
-    for counted in counter.count_each(sample_photos()):
-        assert counted.detections is not None
-        assert counted.predictions is not None
-        detected.append(counted.detections)
-        image = CountedImage(counted.path.name, counted.predictions, counted.path, counted.detections)
-        text.write(image._replace(photo=Path(counted.path.name)))
-        pictures.write(image)
-        written.append((folder / f"{counted.path.stem}_counted.jpg", "what was counted, outlined"))
+    with text_output(every=False) as print_counts:
+        for counted in counter.count_each(sample_photos(), keep_photos=True):
+            assert counted.detections is not None
+            assert counted.predictions is not None
+            detected.append(counted.detections)
+            print_counts(counted.path.name, counted.predictions, counted)
+            picture = folder / f"{counted.path.stem}_counted.jpg"
+            save_picture(counter.draw(counted), picture)
+            written.append((picture, "what was counted, outlined"))
     written.append(
         (_write_page(counter, sample_photos()[0], detected[0], folder), "how they came about: open it in a browser")
     )
@@ -64,17 +66,14 @@ def _photo_counter() -> PhotoCounter:
 
 
 def _write_page(counter: PhotoCounter, path: Path, image: Detections, folder: Path) -> Path:
-    from tallybox.explorer.explanation import explained_by_estimator, explanation_page
-    from tallybox.explorer.photo_data import photo_href
+    from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data
     from tallybox.files import write_text
     from tallybox.photos.images import read_photo
+    from tallybox.report.page import report_page
 
     page = folder / f"{path.stem}.html"
     how = "counted with the estimator that ships with tallybox"
-    countings = explained_by_estimator(counter.estimator, image, None)
-    write_text(page, explanation_page(f"How many in {path.name}?", how, image, countings, photo_href(read_photo(path))))
+    countings = estimator_countings(counter.estimator, image, None)
+    data = page_data(f"How many in {path.name}?", how, canvas_size(image), countings, read_photo(path))
+    write_text(page, report_page(data))
     return page
-
-
-def _fail(error: InputError) -> None:
-    raise error

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tallybox.cli.detector_options import detector_options
+from tallybox.cli.detector_options import detector_options, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.errors import InputError
 
@@ -25,22 +23,15 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
     .json.gz. A photo is known by its path from the folder that was named, or by its name. A photo that cannot be read
     is reported and the others are written; the exit status is then 1.
     """
-    from tallybox.photos.detecting import detect_to_file, find_photos
-
-    failures: list[InputError] = []
-
-    def report(error: InputError) -> None:
-        failures.append(error)
-        click.echo(f"Error: {error}", err=True)
+    from tallybox.photos.detecting import detect_to_file
+    from tallybox.photos.sources import find_photos
 
     try:
         photos = find_photos(paths)
     except InputError as error:
         raise click.UsageError(str(error)) from error
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
     given = {name: value for name, value in {"spec": detector, **options}.items() if value}
-    with progress_bar("detecting") as show:
-        summary = detect_to_file(photos, out, on_failure=report, on_progress=show, **given)
-    click.echo(f"wrote {out}: photos {summary.photos}, boxes {summary.boxes}")
-    if failures:
-        sys.exit(1)
+    with reported_failures() as report:
+        with progress_bar("detecting") as show:
+            summary = detect_to_file(photos, out, on_failure=report, on_progress=show, **given)
+        click.echo(f"wrote {out}: photos {summary.photos}, boxes {summary.boxes}")

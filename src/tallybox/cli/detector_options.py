@@ -1,11 +1,16 @@
-"""The options that commands share which look at photos."""
+"""What commands that read photos share: their options, and how photos that cannot be read are reported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
+
+from tallybox.errors import InputError
 
 SPEC_HELP = (
     "What detects: picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or "
@@ -17,9 +22,7 @@ def detector_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command ``--detector``, ``--text`` and ``--engine``."""
     for option in (
         click.option(
-            "--engine",
-            type=click.Choice(["local", "ray"]),
-            help="Where: here, or on a Ray cluster.  [default: local]",
+            "--engine", type=click.Choice(["local", "ray"]), help="Where: here, or on a Ray cluster.  [default: local]"
         ),
         click.option(
             "--text",
@@ -32,3 +35,18 @@ def detector_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+@contextmanager
+def reported_failures() -> Iterator[Callable[[InputError], None]]:
+    """Give a function that prints an error and goes on; where it was called, the command exits with status 1."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
+    failures: list[InputError] = []
+
+    def report(error: InputError) -> None:
+        failures.append(error)
+        click.echo(f"Error: {error}", err=True)
+
+    yield report
+    if failures:
+        sys.exit(1)

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tallybox.detections.files import read_labelled
+from tallybox.detections.readers import read_labelled
 from tallybox.estimator.estimator import CountEstimator
 
 existing = click.Path(path_type=Path, exists=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tallybox.detections.container import Detections
+    from tallybox.photos.images import Photo
 
 
 @click.command()
@@ -42,12 +44,13 @@ def explain(
     category that may be there is shown.
     """
     from tallybox.detections.category_names import check_same_names
-    from tallybox.detections.files import stored_category_names
+    from tallybox.detections.readers import stored_category_names
+    from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data, untrained_countings
     from tallybox.estimator.estimator import CountEstimator
-    from tallybox.explorer.explanation import explained_by_estimator, explained_untrained, explanation_page
     from tallybox.files import write_text
     from tallybox.photos.shipped import shipped_estimator
     from tallybox.photos.sources import find_sources
+    from tallybox.report.page import report_page
 
     if component is not None and file is not None:
         raise InputError("--component explains an untrained component and --estimator a fitted one; give one of them")
@@ -55,10 +58,10 @@ def explain(
     if len(sources) != 1:
         raise InputError(f"{path} must be one photo or one file of detections, but it is a folder; a page explains one")
     is_photo = sources[0].is_photo
-    image, names, href = _photo(path) if is_photo else _stored(path, image_id)
+    image, names, photo = _photo(path) if is_photo else _stored(path, image_id)
     shown = path.name if is_photo else f"image {image.image_id} of {path.name}"
     if component is not None:
-        countings = explained_untrained(component, image, _category_ids(categories, names), names)
+        countings = untrained_countings(component, image, _category_ids(categories, names), names)
         how = "the paper's component, untrained" if component == "paper" else "presence counting, untrained"
     else:
         estimator = shipped_estimator() if file is None else CountEstimator.load(file)
@@ -70,34 +73,29 @@ def explain(
             )
         stored = names if is_photo else stored_category_names(path)
         check_same_names(estimator.fitted.categories, stored, "PicoDet" if is_photo else str(path))
-        countings = explained_by_estimator(estimator, image, list(categories) or None)
+        countings = estimator_countings(estimator, image, list(categories) or None)
         how = "counted with the estimator that ships with tallybox" if file is None else f"counted with {file.name}"
-    write_text(out, explanation_page(f"How many in {shown}?", how, image, countings, href))
-    said = ", ".join(f"{counting['count']:g} {counting['name']}" for counting in countings)
-    click.echo(f"{out}: {said}", err=True)
+    write_text(out, report_page(page_data(f"How many in {shown}?", how, canvas_size(image), countings, photo)))
+    counts = ", ".join(f"{counting['count']:g} {counting['name']}" for counting in countings)
+    click.echo(f"{out}: {counts}", err=True)
 
 
-def _photo(path: Path) -> tuple[Detections, Mapping[int, str], str]:
-    """Return what the embedded detector sees in a photo, the names of its categories, and the photo as a data URL."""
+def _photo(path: Path) -> tuple[Detections, Mapping[int, str], Photo]:
+    """Return what the embedded detector finds in a photo, the names of its categories, and the photo."""
     from tallybox.detections.category_names import COCO_CATEGORIES
-    from tallybox.explorer.photo_data import photo_href
     from tallybox.photos.images import read_photo
     from tallybox.photos.picodet import PicoDet
 
     photo = read_photo(path)
-    return PicoDet().detect([photo])[0], COCO_CATEGORIES, photo_href(photo)
+    return PicoDet().detect([photo])[0], COCO_CATEGORIES, photo
 
 
 def _stored(path: Path, image_id: str | None) -> tuple[Detections, Mapping[int, str], None]:
     """Return the wanted image of a file of detections, its only one where none is named."""
-    from tallybox.detections.files import read_category_names, read_detections
+    from tallybox.detections.readers import read_category_names, read_detections
 
-    found: list[Detections] = []
-    for image in read_detections(path):
-        if image_id is None or str(image.image_id) == image_id:
-            found.append(image)
-        if len(found) > 1:
-            break
+    wanted = (image for image in read_detections(path) if image_id is None or str(image.image_id) == image_id)
+    found = list(islice(wanted, 2))
     if not found:
         named = "at least one image" if image_id is None else f"image {image_id!r}"
         raise InputError(f"{path} must hold {named}, but it does not")
@@ -111,10 +109,7 @@ def _stored(path: Path, image_id: str | None) -> tuple[Detections, Mapping[int, 
 
 def _category_ids(categories: tuple[str, ...], names: Mapping[int, str]) -> list[int] | None:
     """Return the ids of categories by name or number."""
-    ids = {name: key for key, name in names.items()}
-    found = []
-    for category in categories:
-        if category not in ids and not category.isdigit():
-            raise InputError(f"category must be one of {', '.join(sorted(ids)[:8])} ..., but got {category!r}")
-        found.append(ids[category] if category in ids else int(category))
-    return found or None
+    from tallybox.detections.category_names import category_id_of
+
+    is_id = {category: category.isdigit() and category not in names.values() for category in categories}
+    return [int(one) if is_id[one] else category_id_of(one, names) for one in categories] or None

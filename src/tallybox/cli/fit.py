@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from tallybox.cli.progress import progress_bar
-from tallybox.detections.files import read_labelled
+from tallybox.detections.readers import read_labelled
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import held_out_metrics, train_metrics
+from tallybox.files import check_writable
 
 existing = click.Path(path_type=Path, exists=True)
 
@@ -23,12 +24,17 @@ existing = click.Path(path_type=Path, exists=True)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The estimator's file.")
 @click.option("--component", type=click.Choice(["presence", "paper"]), help="What counts.  [default: presence]")
 @click.option("--photos", type=click.IntRange(min=1), help="Learn from the first images only, by ascending id.")
-@click.option("--max-objects", type=click.IntRange(min=1), help="Largest count told apart.  [default: by the labels]")
+@click.option(
+    "--max-objects",
+    type=click.IntRange(min=1),
+    help="Counts up to this get a probability each.  [default: by the labels]",
+)
 @click.option("--seed", type=int, help="[default: 0]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def fit(detections: Path, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
     """Learn to count from DETECTIONS (COCO results, CSV, Parquet) and LABELS (COCO instances, or a CSV of counts)."""
     start = time.perf_counter()
+    check_writable(out)  # before minutes of learning
     read, counts = read_labelled(detections, labels)
     if photos is not None:
         counts = counts.first_images(photos)
@@ -45,5 +51,5 @@ def fit(detections: Path, labels: Path, out: Path, photos: int | None, as_json: 
         click.echo(json.dumps({"pairs": report.pairs, "seconds": seconds, **figures}))
         return
     click.echo(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
-    for name, said in (("train", "on these"), ("held_out", "on images left out while learning")):
-        click.echo(f"{said}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))
+    for name, title in (("train", "on these"), ("held_out", "on images left out while learning")):
+        click.echo(f"{title}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))

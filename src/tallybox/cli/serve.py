@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tallybox.errors import TallyboxError
+from tallybox.files import import_optional
 
 if TYPE_CHECKING:
     from tallybox.photos.detector import Detector
@@ -31,20 +32,16 @@ def serve(
 ) -> None:
     """Serve the explorer page and the HTTP service until stopped (Ctrl-C).
 
-    The page is at /, the description of the service at /docs. Only this machine can ask unless --host says otherwise.
+    The page is at /, the description of the service at /docs. Only this machine can connect unless --host says
+    otherwise.
     """
+    for package in ("fastapi", "uvicorn"):
+        import_optional(package, needed_for="serving", install="'tallybox[serve]'")
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.photos.shipped import shipped_estimator
+    from tallybox.service.api import ServiceSettings
+    from tallybox.service.server import serve as run
 
-    try:
-        from tallybox.explorer.server import serve as run
-        from tallybox.explorer.service import ServiceSettings
-    except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn", "pydantic", "starlette"):
-            raise
-        raise TallyboxError(
-            f"serving needs the package {error.name}, which is not installed; pip install 'tallybox[serve]'"
-        ) from None
     if token == "":
         raise TallyboxError("a token must not be empty; leave it out to ask for none")
     if host not in LOCAL and token is None:
@@ -57,17 +54,12 @@ def serve(
     )
     if images_at_once is not None:
         settings = replace(settings, images_at_once=images_at_once)
-    with suppress(KeyboardInterrupt):  # which uvicorn passes on after an orderly stop
-        run(settings, host, port, on_start=_say_where)
-
-
-def _say_where(address: str) -> None:
-    click.echo(f"tallybox is at {address} (Ctrl-C stops)", err=True)
+    with suppress(KeyboardInterrupt):  # which uvicorn raises again after an orderly stop
+        run(settings, host, port, on_start=lambda at: click.echo(f"tallybox is at {at} (Ctrl-C stops)", err=True))
 
 
 def _detector() -> Detector | None:
     """Return the embedded detector, or None where it is not installed: detections are counted all the same."""
-    from tallybox.files import import_optional
     from tallybox.photos.picodet import PicoDet
 
     try:

@@ -13,30 +13,23 @@ import click
 
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
-from tallybox.errors import InputError
-from tallybox.toy.config import ToyConfig
 from tallybox.toy.sweep import FIXED_AT, run_sweep
-from tallybox.toy.training import Setting, train_settings
+from tallybox.toy.training import Setting, ToyConfig, train_settings
 
-# More settings at once fill a GPU; on a CPU they only make a group, which is saved as a whole, take longer.
+# Many settings at once fill a GPU. On a CPU they gain nothing, and a group is saved as a whole.
 SETTINGS_AT_ONCE = {"cuda": 404, "cpu": 1}
 
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command an option for every constant of the task."""
+    """Give a command an option for every constant of the task; the configuration owns the defaults."""
     for field in reversed(fields(ToyConfig)):
-        option = click.option(
-            f"--{field.name.replace('_', '-')}",
-            field.name,
-            type=float if isinstance(field.default, float) else int,
-            help=f"[default: {field.default}]",
-        )
-        command = option(command)
+        name, kind = f"--{field.name.replace('_', '-')}", type(field.default)
+        command = click.option(name, type=kind, help=f"[default: {field.default}]")(command)
     return command
 
 
 def config_of(options: dict[str, Any]) -> ToyConfig:
-    """Take the given constants; the configuration owns the defaults."""
+    """Return the configuration with the constants that were given."""
     return ToyConfig(**{name: value for name, value in options.items() if value is not None})
 
 
@@ -59,8 +52,9 @@ def train(side_length: float, noise: float, seed: int, device: str | None, as_js
     start = time.perf_counter()
     steps = config.iterations + config.evaluation_batches
     with progress_bar("training") as show:
-        on_step = lambda done: show(done, steps)  # noqa: E731
-        result = train_settings([setting], seed, config, device=chosen_device(device), on_step=on_step)[0]
+        (result,) = train_settings(
+            [setting], seed, config, device=chosen_device(device), on_step=lambda done: show(done, steps)
+        )
     accuracies = {f"{model}_accuracy": accuracy for model, accuracy in result.accuracy.items()}
     seconds = round(time.perf_counter() - start, 2)
     if as_json:
@@ -111,8 +105,4 @@ def figures(folder: Path) -> None:
     """Draw every figure from the results of a sweep, into FOLDER/figures."""
     from tallybox.figures.toy import draw_toy_figures
 
-    config = folder / "config.json"
-    if not config.exists():
-        raise InputError(f"{folder} must be the folder of a sweep, but it has no config.json; run tallybox toy sweep")
-    written = draw_toy_figures(folder, json.loads(config.read_text())["config"]["difficulty"])
-    click.echo(f"{len(written)} files in {folder / 'figures'}")
+    click.echo(f"{len(draw_toy_figures(folder))} files in {folder / 'figures'}")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from tallybox.boxes import box_iou
 from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
-from tallybox.counter.autograd import FusedPlan, fused_result, fused_result_in_layout, plan_fused
-from tallybox.counter.dispatch import Backend, choose_backend
-from tallybox.counter.layout import Layout
-from tallybox.counter.proposals import Proposals, computed_in, prepare_proposals
-from tallybox.counter.reference import Quantities, count_quantities
+from tallybox.counter.operator import count_operator
+from tallybox.counter.reference import Quantities, count_quantities, proposal_distance
 from tallybox.counter.trace import CountTrace
-from tallybox.shapes import by_shape, is_symbolic
+from tallybox.kernels.dispatch import Backend, choose_backend
+from tallybox.kernels.layout import Layout
+from tallybox.kernels.proposals import Proposals, for_every_head, prepare_proposals
 
 Result = Literal["features", "count"]
 
@@ -41,123 +39,52 @@ def count_features(
     >>> count_features(torch.ones(3), boxes, torch.ones(8, 16), max_objects=3)  # two objects, one seen twice
     tensor([0., 0., 1., 0.])
     """
-    return count_result(attention, boxes, weight, mask, max_objects, logits, backend, "features")
-
-
-def count_result(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    max_objects: int,
-    logits: bool,
-    backend: Backend,
-    asked_for: Result,
-) -> Tensor:
-    """Return the count c ``[...]`` or the features ``[..., max_objects + 1]`` of one call."""
-    plan = plan_count(attention, boxes, weight, mask, max_objects, backend, asked_for)
-    check_proposal_values(attention, boxes, mask, logits=logits)
-    if plan.as_given is not None:
-        return fused_result(attention.sigmoid() if logits else attention, boxes, weight, None, plan.as_given)
-    proposals = prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
-    return planned_result(plan, proposals, weight)
-
-
-class Plan(NamedTuple):
-    """What the shapes, dtypes and devices of a call decide."""
-
-    max_objects: int
-    of_count: bool
-    backend: str
-    layout: Layout  # for a fused backend
-    as_given: FusedPlan | None  # where it takes the inputs as they are: one list of images, every proposal of them
-
-
-@by_shape
-def plan_count(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    max_objects: int,
-    backend: Backend,
-    asked_for: Result,
-) -> Plan:
-    """Check that inputs fit together, and choose who counts them."""
     check_count("max_objects", max_objects)
     check_weight(weight, attention)
-    of_weights = weight.shape[:-2]
-    check_proposal_shapes(attention, boxes, mask, weight_leading=of_weights)
-    number = min(attention.shape[-1], max_objects)
-    dtype = computed_in(attention.dtype)
-    choice = choose_backend(backend, device=attention.device, dtype=dtype, boxes=number)
-    leading = [attention.shape[:-1], boxes.shape[:-2], *([] if mask is None else [mask.shape[:-1]])]
-    is_plain = (
-        choice.backend != "reference"
-        and not is_symbolic()
-        and attention.dtype == boxes.dtype == weight.dtype == dtype
-        and len(leading[0]) == 1
-        and leading == [leading[0], leading[0]]
-        and of_weights in ((), (1,))
-        and number == attention.shape[-1]
-    )
-    of_count = asked_for == "count"
-    shapes = (attention.shape, weight.shape)
-    as_given = plan_fused(*shapes, False, max_objects, of_count, choice.backend) if is_plain else None
-    return Plan(max_objects, of_count, choice.backend, Layout.of(of_weights, *leading), as_given)
-
-
-def planned_result(plan: Plan, proposals: Proposals, weight: Tensor) -> Tensor:
-    """Return the count c ``[...]`` or the features ``[..., max_objects + 1]`` of prepared proposals."""
-    max_objects, of_count, backend, layout, _ = plan
-    if backend != "reference":
-        return fused_result_in_layout(proposals, weight, max_objects, of_count, layout, backend)
-    quantities = reference_quantities(proposals, weight, max_objects)
-    return quantities.count.squeeze((-2, -1)) if of_count else quantities.features
+    proposals = checked_proposals(attention, boxes, mask, weight.shape[:-2], max_objects=max_objects, logits=logits)
+    return count_result(proposals, weight, max_objects, backend, "features")
 
 
 def checked_proposals(
     attention: Tensor,
     boxes: Tensor,
     mask: Tensor | None,
+    weight_leading: torch.Size | tuple[()] = (),
     *,
     max_objects: int,
     logits: bool,
 ) -> Proposals:
-    """Check the inputs of a call for several heads, and prepare their proposals."""
-    check_proposal_shapes(attention, boxes, mask, weight_leading=torch.Size())
+    """Check the inputs of a call, and prepare their proposals."""
+    check_proposal_shapes(attention, boxes, mask, weight_leading=torch.Size(weight_leading))
     check_proposal_values(attention, boxes, mask, logits=logits)
     return prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
 
 
-def for_every_head(proposals: Proposals) -> Proposals:
-    """Give the proposals a dimension for weights ``[heads, 8, segments]`` to broadcast along."""
-    attention, boxes, mask, indices = proposals
-    return Proposals(
-        attention.unsqueeze(-2),
-        boxes.unsqueeze(-3),
-        None if mask is None else mask.unsqueeze(-2),
-        None if indices is None else indices.unsqueeze(-2),
+def count_result(proposals: Proposals, weight: Tensor, max_objects: int, backend: Backend, result: Result) -> Tensor:
+    """Return the count c ``[...]`` or the features ``[..., max_objects + 1]`` of prepared proposals."""
+    attention, boxes, mask, _ = proposals
+    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=attention.shape[-1])
+    if choice.backend == "reference":
+        quantities = reference_quantities(proposals, weight, max_objects)
+        return quantities.features if result == "features" else quantities.count.squeeze((-2, -1))
+    weight = weight.to(attention.dtype)
+    leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
+    layout = Layout.of(weight.shape[:-2], boxes.shape[:-2], *leading)
+    features, count, *_ = count_operator(
+        layout.to_list(attention, 1),
+        layout.to_list(boxes, 2),
+        weight.reshape(-1, *weight.shape[-2:]).contiguous(),
+        None if mask is None else layout.to_list(mask, 1),
+        max_objects,
+        choice.backend,
     )
-
-
-def proposal_distance(proposals: Proposals) -> Tensor:
-    """D = 1 - IoU (eq. 2), exactly 0 for a box with itself: ``[..., n, n]``, 0 where masked."""
-    distance = 1 - box_iou(proposals.boxes, proposals.boxes)
-    if proposals.mask is None:
-        return distance
-    return torch.where(proposals.mask.unsqueeze(-1) & proposals.mask.unsqueeze(-2), distance, 0)
+    return layout.from_list(features if result == "features" else count)
 
 
 def reference_quantities(proposals: Proposals, weight: Tensor, max_objects: int) -> Quantities:
     """Follow the equations of the paper for prepared proposals."""
-    return count_quantities(
-        proposals.attention,
-        proposal_distance(proposals),
-        weight.to(proposals.attention.dtype),
-        proposals.mask,
-        max_objects,
-    )
+    attention, boxes, mask, _ = proposals
+    return count_quantities(attention, proposal_distance(boxes, mask), weight.to(attention.dtype), mask, max_objects)
 
 
 def count_trace(
@@ -173,36 +100,31 @@ def count_trace(
 
     Always computed by the reference, equation by equation.
     """
-    heads = weight.shape[0]
     shared = checked_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
     q = reference_quantities(for_every_head(shared), weight, max_objects)
+    leading = q.features.shape[:-2]
+    number = shared.attention.shape[-1]
 
-    def of_heads(quantity: Tensor, leading: torch.Size) -> Tensor:
-        """Drop the heads dimension where there is one head only."""
-        quantity = quantity.expand(*leading, *quantity.shape[len(leading) :])
-        return quantity.squeeze(len(leading) - 1) if heads == 1 else quantity
+    def of_heads(quantity: Tensor) -> Tensor:
+        """Drop the dimension of heads where there is one head only."""
+        quantity = quantity.expand(*leading, len(weight), *quantity.shape[len(leading) + 1 :])
+        return quantity.squeeze(len(leading)) if len(weight) == 1 else quantity
 
-    kept = shared.attention.shape
-    leading = q.features.shape[:-1]  # [..., heads]
-    proposals_shape = (*leading[:-1], kept[-1])
-    indices = shared.indices
-    if indices is None:
-        indices = torch.arange(kept[-1], device=attention.device)
-    mask_kept = shared.mask
-    if mask_kept is None:
-        mask_kept = torch.ones(kept[-1], dtype=torch.bool, device=attention.device)
+    indices = torch.arange(number, device=attention.device) if shared.indices is None else shared.indices
+    real = torch.ones(number, dtype=torch.bool, device=attention.device) if shared.mask is None else shared.mask
+    distance = proposal_distance(shared.boxes, shared.mask)
     return CountTrace(
-        attention=shared.attention.expand(proposals_shape),
-        boxes=shared.boxes.expand(*proposals_shape, 4),
-        mask=mask_kept.expand(proposals_shape),
-        indices=indices.expand(proposals_shape),
-        relevance=q.relevance.squeeze(-3).expand(*proposals_shape, kept[-1]),
-        distance=proposal_distance(shared).expand(*proposals_shape, kept[-1]),
-        deduplicated=of_heads(q.deduplicated, leading),
-        similarity=of_heads(q.similarity, leading),
-        scale=of_heads(q.scale.squeeze(-1), leading),
-        count_matrix=of_heads(q.count_matrix, leading),
-        count=of_heads(q.count.squeeze((-2, -1)), leading),
-        confidence=of_heads(q.confidence.squeeze((-2, -1)), leading),
+        attention=shared.attention.expand(*leading, number),
+        boxes=shared.boxes.expand(*leading, number, 4),
+        mask=real.expand(*leading, number),
+        indices=indices.expand(*leading, number),
+        relevance=q.relevance.squeeze(-3).expand(*leading, number, number),
+        distance=distance.expand(*leading, number, number),
+        deduplicated=of_heads(q.deduplicated),
+        similarity=of_heads(q.similarity),
+        scale=of_heads(q.scale.squeeze(-1)),
+        count_matrix=of_heads(q.count_matrix),
+        count=of_heads(q.count.squeeze((-2, -1))),
+        confidence=of_heads(q.confidence.squeeze((-2, -1))),
         features=q.features.flatten(-2),
     )

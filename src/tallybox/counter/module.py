@@ -8,18 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from tallybox.checks import check_count
-from tallybox.counter.dispatch import Backend, check_backend
-from tallybox.counter.functional import (
-    Result,
-    checked_proposals,
-    count_result,
-    count_trace,
-    for_every_head,
-    plan_count,
-    planned_result,
-)
+from tallybox.counter.functional import Result, checked_proposals, count_result, count_trace
 from tallybox.counter.published import read_published_weight
 from tallybox.counter.trace import CountTrace
+from tallybox.kernels.dispatch import Backend, check_backend
+from tallybox.kernels.proposals import for_every_head
 
 
 class Counter(nn.Module):
@@ -59,7 +52,7 @@ class Counter(nn.Module):
         ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
         """
         features = self._result(attention, boxes, mask, "features")
-        return features if self.weight.shape[0] == 1 else features.flatten(-2)
+        return features if len(self.weight) == 1 else features.flatten(-2)
 
     def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the scalar c of the paper: ``[...]``, or ``[..., heads]`` with several heads."""
@@ -69,19 +62,15 @@ class Counter(nn.Module):
         """Return every intermediate quantity of one call."""
         return count_trace(attention, boxes, self.weight, max_objects=self.max_objects, mask=mask, logits=self.logits)
 
-    def _result(self, attention: Tensor, boxes: Tensor, mask: Tensor | None, asked_for: Result) -> Tensor:
+    def _result(self, attention: Tensor, boxes: Tensor, mask: Tensor | None, result: Result) -> Tensor:
         """Return count or features, with a dimension for the heads where there are several."""
-        weight, max_objects, logits, backend = self.weight, self.max_objects, self.logits, self.backend
-        if weight.shape[0] > 1:
-            shared = checked_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
-            proposals = for_every_head(shared)
-            given = (proposals.attention, proposals.boxes, weight, proposals.mask)
-            plan = plan_count(*given, max_objects, backend, asked_for)
-            return planned_result(plan, proposals, weight)
-        result = count_result(attention, boxes, weight, mask, max_objects, logits, backend, asked_for)
-        # A single head broadcasts along whatever leading dimensions there are; where there are none, it is one.
+        proposals = checked_proposals(attention, boxes, mask, max_objects=self.max_objects, logits=self.logits)
+        if len(self.weight) > 1:
+            return count_result(for_every_head(proposals), self.weight, self.max_objects, self.backend, result)
+        # A single head broadcasts along the leading dimensions; where there are none, it adds one.
+        results = count_result(proposals, self.weight, self.max_objects, self.backend, result)
         alone = attention.dim() == 1 and boxes.dim() == 2 and (mask is None or mask.dim() == 1)
-        return result.squeeze(0) if alone else result
+        return results.squeeze(0) if alone else results
 
     @classmethod
     def from_published(

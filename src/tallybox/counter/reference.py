@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from tallybox.activation import activation_knots, interpolate_knots
+from tallybox.boxes import box_iou
 
 # Under the square root, as in the published code: keeps its slope finite where nothing is counted.
 EDGE_FLOOR = 1e-20
@@ -62,6 +63,12 @@ def relevance_matrix(attention: Tensor) -> Tensor:
     return attention * attention.mT
 
 
+def proposal_distance(boxes: Tensor, mask: Tensor | None) -> Tensor:
+    """D = 1 - IoU (eq. 2), exactly 0 for a box with itself: ``[..., n, 4]`` to ``[..., n, n]``, 0 where masked."""
+    distance = 1 - box_iou(boxes, boxes)
+    return distance if mask is None else torch.where(mask.unsqueeze(-1) & mask.unsqueeze(-2), distance, 0)
+
+
 def deduplicated_edges(relevance: Tensor, distance: Tensor, f: Activations) -> Tensor:
     """Ã = f1(A) ⊙ f2(D): no edges within an object (eq. 3)."""
     return f.edge_of_relevance(relevance) * f.edge_of_distance(distance)
@@ -101,13 +108,14 @@ def count_one_hot(count: Tensor, max_objects: int) -> Tensor:
     """o_i = max(0, 1 - |c - i|) (eq. 8): ``[..., 1]`` to ``[..., max_objects + 1]``.
 
     Written as an interpolation between two one-hot vectors: the same values, and where c is a whole
-    number below max_objects the slope is the one to its right instead of none.
+    number below max_objects the slope is the one to its right instead of none. NaN gives NaN everywhere.
     """
     lower = count.detach().floor()
     upper_share = count - lower
     classes = torch.arange(max_objects + 1, device=count.device)
     at_lower = torch.where(classes == lower, 1 - upper_share, 0)
-    return at_lower + torch.where(classes == (lower + 1).clamp(max=max_objects), upper_share, 0)
+    one_hot = at_lower + torch.where(classes == (lower + 1).clamp(max=max_objects), upper_share, 0)
+    return torch.where(count.isnan(), count, one_hot)
 
 
 def count_confidence(attention: Tensor, distance: Tensor, real: Tensor | None, f: Activations) -> Tensor:

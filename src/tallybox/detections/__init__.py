@@ -1,1 +1,1 @@
-"""Counts from any detector: its boxes read and checked, true counts, and the usual ways to count beside ours."""
+"""One image's detections, their readers, writers and adapters; true counts, metrics and the NMS baselines."""

@@ -1,7 +1,7 @@
-"""What people do today, tuned as well as it can be: NMS with an IoU and a score threshold, chosen on labelled images.
+"""The baselines: NMS with the IoU and score thresholds that are best on labelled images.
 
 The count is the number of boxes that NMS leaves whose score is at least the threshold. Every pair of thresholds of the
-grid below is tried, for each metric anew.
+grid below is tried, for each metric.
 """
 
 from __future__ import annotations
@@ -34,23 +34,12 @@ class Thresholds(NamedTuple):
     score: float
 
 
-@dataclass(frozen=True)
-class CountTable:
+class CountTable(NamedTuple):
     """What every pair of thresholds counts, for each counting pair."""
 
     counts: NDArray[np.float32]  # [P, overlaps, scores]
     true_counts: NDArray[np.float32]  # [P]
     category_ids: NDArray[np.int64]  # [P]
-
-    def losses(self, metric: Metric) -> NDArray[np.float32]:
-        """Return what a metric charges for each count, ``[P, overlaps, scores]``; less is better."""
-        truth = self.true_counts[:, None, None]
-        loss: NDArray[np.float32]
-        if metric == "exact":
-            loss = (np.floor(self.counts + np.float32(0.5)) != truth).astype(np.float32)
-        else:
-            loss = np.abs(self.counts - truth) if metric == "mae" else np.square(self.counts - truth)
-        return loss
 
 
 @dataclass(frozen=True)
@@ -86,7 +75,7 @@ class ThresholdCounter:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ThresholdCounter:
-        """Take what `to_dict` gave, which may come from a file that anybody wrote.
+        """Build a counter from what `to_dict` returned; it may come from a file of unknown origin.
 
         >>> counter = ThresholdCounter("mae", Thresholds(0.5, 0.25), {18: Thresholds(0.3, 0.1)})
         >>> ThresholdCounter.from_dict(counter.to_dict()) == counter
@@ -130,10 +119,15 @@ def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = Fa
 
     Of thresholds that are equally good for a category, those that are better for all are taken; of those that are
     equally good for all, the lower ones. A category without labelled pairs is counted with those for all.
+
+    >>> image = Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.6, 0.4], [18, 18, 18], image_id=7)
+    >>> tune(tabulate([CountingPair(image, 18, 2)])).overall
+    Thresholds(overlap=0.3, score=0.05)
     """
     if metric not in get_args(Metric):
         raise InputError(f'metric must be "exact", "mae" or "rmse", but got {metric!r}')
-    losses = table.losses(metric)
+    errors = np.abs(table.counts - table.true_counts[:, None, None])  # [P, overlaps, scores]
+    losses = {"exact": errors > 0, "mae": errors, "rmse": np.square(errors)}[metric]
     overall = losses.mean(0, dtype=np.float64)  # [overlaps, scores]
     by_category = {}
     if per_category:
@@ -142,18 +136,6 @@ def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = Fa
             equally_good = np.isclose(own, own.min(), rtol=1e-9, atol=1e-9)
             by_category[category_id] = _grid_point(np.where(equally_good, overall, np.inf))
     return ThresholdCounter(metric, _grid_point(overall), by_category)
-
-
-def tune_nms(
-    pairs: Iterable[CountingPair], metric: Metric = "exact", *, per_category: bool = False
-) -> ThresholdCounter:
-    """Return NMS with the best IoU and score thresholds on labelled pairs.
-
-    >>> image = Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.6, 0.4], [18, 18, 18], image_id=7)
-    >>> tune_nms([CountingPair(image, 18, 2)]).overall
-    Thresholds(overlap=0.3, score=0.05)
-    """
-    return tune(tabulate(pairs), metric, per_category=per_category)
 
 
 def _grid_point(losses: NDArray[np.float64]) -> Thresholds:

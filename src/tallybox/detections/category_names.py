@@ -8,89 +8,26 @@ from types import MappingProxyType
 
 from tallybox.errors import InputError
 
+# The names of consecutive ids, by the first of these.
+_RUNS = {
+    1: "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant",
+    13: "stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe",
+    27: "backpack, umbrella",
+    31: (
+        "handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, baseball glove, "
+        "skateboard, surfboard, tennis racket, bottle"
+    ),
+    46: (
+        "wine glass, cup, fork, knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, "
+        "hot dog, pizza, donut, cake, chair, couch, potted plant, bed"
+    ),
+    67: "dining table",
+    70: "toilet",
+    72: "tv, laptop, mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, refrigerator",
+    84: "book, clock, vase, scissors, teddy bear, hair drier, toothbrush",
+}
 COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
-    {
-        1: "person",
-        2: "bicycle",
-        3: "car",
-        4: "motorcycle",
-        5: "airplane",
-        6: "bus",
-        7: "train",
-        8: "truck",
-        9: "boat",
-        10: "traffic light",
-        11: "fire hydrant",
-        13: "stop sign",
-        14: "parking meter",
-        15: "bench",
-        16: "bird",
-        17: "cat",
-        18: "dog",
-        19: "horse",
-        20: "sheep",
-        21: "cow",
-        22: "elephant",
-        23: "bear",
-        24: "zebra",
-        25: "giraffe",
-        27: "backpack",
-        28: "umbrella",
-        31: "handbag",
-        32: "tie",
-        33: "suitcase",
-        34: "frisbee",
-        35: "skis",
-        36: "snowboard",
-        37: "sports ball",
-        38: "kite",
-        39: "baseball bat",
-        40: "baseball glove",
-        41: "skateboard",
-        42: "surfboard",
-        43: "tennis racket",
-        44: "bottle",
-        46: "wine glass",
-        47: "cup",
-        48: "fork",
-        49: "knife",
-        50: "spoon",
-        51: "bowl",
-        52: "banana",
-        53: "apple",
-        54: "sandwich",
-        55: "orange",
-        56: "broccoli",
-        57: "carrot",
-        58: "hot dog",
-        59: "pizza",
-        60: "donut",
-        61: "cake",
-        62: "chair",
-        63: "couch",
-        64: "potted plant",
-        65: "bed",
-        67: "dining table",
-        70: "toilet",
-        72: "tv",
-        73: "laptop",
-        74: "mouse",
-        75: "remote",
-        76: "keyboard",
-        77: "cell phone",
-        78: "microwave",
-        79: "oven",
-        80: "toaster",
-        81: "sink",
-        82: "refrigerator",
-        84: "book",
-        85: "clock",
-        86: "vase",
-        87: "scissors",
-        88: "teddy bear",
-        89: "hair drier",
-        90: "toothbrush",
-    }
+    {first + index: name for first, run in _RUNS.items() for index, name in enumerate(run.split(", "))}
 )
 
 # The id of each class of a detector that numbers COCO's categories from 0 to 79, as YOLO does.
@@ -121,9 +58,9 @@ def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATE
 
 
 def check_same_names(estimator: Mapping[int, str], given: Mapping[int, str], source: str) -> None:
-    """Raise where an estimator knows categories by other names than what it is used with, the ``source``.
+    """Raise where an estimator and the ``source`` of its detections give one category id different names.
 
-    Phrases in another order, say, or another model: counts would be given to the wrong names.
+    Counts would get wrong names, for example with phrases in another order or with another model.
 
     >>> check_same_names({1: "person"}, {1: "apple"}, "apples.parquet")
     Traceback (most recent call last):

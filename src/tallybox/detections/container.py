@@ -1,19 +1,25 @@
-"""One image's detections, checked once so that nothing later has to."""
+"""One image's detections, checked once, where they enter."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections import outputs
+from tallybox.detections import adapters
+from tallybox.detections.adapters import ClassIds
 from tallybox.errors import InputError, InputTypeError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 ImageId = int | str
-ClassIds = Sequence[int] | Mapping[int, int]
+Size = tuple[int, int]  # width, height
+
+MAX_SIDE = 2**31 - 1  # of an image, in pixels
 
 # A score computed as a product or an interpolation may miss 1 by a rounding error of float32.
 ROUNDING_SLACK = 1e-6
@@ -21,7 +27,7 @@ ROUNDING_SLACK = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """What a detector says about one image: boxes [N, 4] as x1 y1 x2 y2, scores [N] in [0, 1], category_ids [N].
+    """What a detector found in one image: boxes [N, 4] as x1 y1 x2 y2, scores [N] in [0, 1], category_ids [N].
 
     Takes numpy arrays, lists, and torch tensors on any device; holds numpy arrays (float32, float32, int64).
     Boxes may overlap as they like: nothing is suppressed here. ``image_size`` is (width, height).
@@ -34,7 +40,7 @@ class Detections:
     boxes: NDArray[np.float32]
     scores: NDArray[np.float32]
     category_ids: NDArray[np.int64]
-    image_size: tuple[int, int] | None = None
+    image_size: Size | None = None
     image_id: ImageId | None = None
 
     def __post_init__(self) -> None:
@@ -51,15 +57,13 @@ class Detections:
                     f"{name} must have shape [{len(boxes)}], one for each box, but got {list(array.shape)}"
                 )
         if problem := first_problem(boxes, scores):
-            raise InputError(f"{problem.said} at index {problem.index}; {problem.remedy}")
-        object.__setattr__(self, "boxes", boxes)
-        object.__setattr__(self, "scores", scores.clip(0, 1))
-        object.__setattr__(self, "category_ids", category_ids)
-        object.__setattr__(self, "image_size", _as_size(self.image_size))
-        if isinstance(self.image_id, np.integer):
-            object.__setattr__(self, "image_id", int(self.image_id))
-        if isinstance(self.image_id, bool) or not isinstance(self.image_id, int | str | None):
-            raise InputTypeError(f"image_id must be a whole number or a text, but got {self.image_id!r}")
+            index, message, remedy = problem
+            raise InputError(f"{message} at index {index}; {remedy}")
+        image_id = int(self.image_id) if isinstance(self.image_id, np.integer) else self.image_id
+        if isinstance(image_id, bool) or not isinstance(image_id, int | str | None):
+            raise InputTypeError(f"image_id must be a whole number or a text, but got {image_id!r}")
+        size, scores = _as_size(self.image_size), scores.clip(0, 1)
+        self.__dict__.update(boxes=boxes, scores=scores, category_ids=category_ids, image_size=size, image_id=image_id)
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -79,8 +83,21 @@ class Detections:
 
     def best_scores(self) -> dict[int, float]:
         """Return the highest score of each category that is there."""
-        order = np.argsort(self.scores, kind="stable")  # the best of a category is written last
+        order = np.argsort(self.scores, kind="stable")  # the best of a category comes last and wins
         return dict(zip(self.category_ids[order].tolist(), self.scores[order].tolist(), strict=True))
+
+    def tensors(self, device: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return boxes ``[N, 4]``, scores ``[N]`` and category_ids ``[N]`` as torch tensors, which are copies.
+
+        >>> found = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.75, 0.5], [18, 18])
+        >>> boxes, scores, category_ids = found.tensors()
+        >>> scores, boxes.shape, category_ids.dtype
+        (tensor([0.7500, 0.5000]), torch.Size([2, 4]), torch.int64)
+        """
+        import torch
+
+        boxes, scores = torch.tensor(self.boxes, device=device), torch.tensor(self.scores, device=device)
+        return boxes, scores, torch.tensor(self.category_ids, device=device)
 
     @classmethod
     def of_checked(
@@ -88,10 +105,10 @@ class Detections:
         boxes: NDArray[np.float32],
         scores: NDArray[np.float32],
         category_ids: NDArray[np.int64],
-        image_size: tuple[int, int] | None,
+        image_size: Size | None,
         image_id: ImageId | None,
     ) -> Self:
-        """Take arrays of the right types that were checked before, as readers do for a whole file at once."""
+        """Take arrays of the right types that a reader has checked, for a whole file at once."""
         self = object.__new__(cls)
         self.__dict__.update(
             boxes=boxes, scores=scores, category_ids=category_ids, image_size=image_size, image_id=image_id
@@ -99,7 +116,7 @@ class Detections:
         return self
 
     @classmethod
-    def empty(cls, image_id: ImageId | None = None, image_size: tuple[int, int] | None = None) -> Self:
+    def empty(cls, image_id: ImageId | None = None, image_size: Size | None = None) -> Self:
         """Return an image in which nothing was detected.
 
         >>> len(Detections.empty(image_id=285))
@@ -110,18 +127,14 @@ class Detections:
 
     @classmethod
     def from_coco(
-        cls,
-        results: Sequence[Mapping[str, Any]],
-        *,
-        image_size: tuple[int, int] | None = None,
-        image_id: ImageId | None = None,
+        cls, results: Sequence[Mapping[str, Any]], *, image_size: Size | None = None, image_id: ImageId | None = None
     ) -> Self:
         """Take COCO results (``bbox`` is left, top, width, height) of one image.
 
         >>> Detections.from_coco([{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 0.5}]).boxes
         array([[1., 2., 4., 6.]], dtype=float32)
         """
-        boxes, scores, category_ids, found = outputs.of_coco(results, image_size)
+        boxes, scores, category_ids, found = adapters.from_coco(results, image_size)
         if found is not None and image_id not in (None, found):
             raise InputError(f"image_id must be that of the results, {found!r}, but got {image_id!r}")
         return cls(boxes, scores, category_ids, image_size, image_id if found is None else found)
@@ -131,19 +144,19 @@ class Detections:
         cls,
         detections: Any,
         *,
-        image_size: tuple[int, int] | None = None,
+        image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
     ) -> Self:
-        """Take a ``supervision.Detections``; ``category_ids[class_id]``, where given, is the category of a class."""
-        return cls(*outputs.of_supervision(detections, category_ids), image_size=image_size, image_id=image_id)
+        """Take a ``supervision.Detections``; ``category_ids[class_id]``, if given, is the category of a class."""
+        return cls(*adapters.from_supervision(detections, category_ids), image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_torchvision(
         cls,
         prediction: Mapping[str, Any],
         *,
-        image_size: tuple[int, int] | None = None,
+        image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
     ) -> Self:
@@ -153,14 +166,15 @@ class Detections:
         >>> Detections.from_torchvision(prediction).category_ids
         array([18])
         """
-        return cls(*outputs.of_torchvision(prediction, category_ids), image_size=image_size, image_id=image_id)
+        columns = adapters.from_prediction(prediction, category_ids, "a torchvision detector returns for one image")
+        return cls(*columns, image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_transformers(
         cls,
         prediction: Mapping[str, Any],
         *,
-        image_size: tuple[int, int] | None = None,
+        image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
     ) -> Self:
@@ -168,37 +182,26 @@ class Detections:
 
         Its ``threshold`` should be low (0.01): boxes left out there cannot be counted here.
         """
-        return cls(*outputs.of_transformers(prediction, category_ids), image_size=image_size, image_id=image_id)
+        origin = "post_process_object_detection returns for one image"
+        columns = adapters.from_prediction(prediction, category_ids, origin)
+        return cls(*columns, image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_ultralytics(
-        cls,
-        result: Any,
-        *,
-        image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
+        cls, result: Any, *, image_id: ImageId | None = None, category_ids: ClassIds | None = None
     ) -> Self:
         """Take one ``Results`` of an ultralytics model; its classes are numbered from 0, COCO's ids are not.
 
-        ``category_ids=tallybox.detections.category_names.COCO_CATEGORY_IDS`` turns the one into the other.
+        ``category_ids=tallybox.detections.category_names.COCO_CATEGORY_IDS`` converts classes to COCO's ids.
         """
-        boxes, scores, ids, image_size = outputs.of_ultralytics(result, category_ids)
+        boxes, scores, ids, image_size = adapters.from_ultralytics(result, category_ids)
         return cls(boxes, scores, ids, image_size, image_id)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with the first bad detection."""
-
-    index: int
-    said: str
-    remedy: str
-
-
-def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> Problem | None:
-    """Return what is wrong with the first of the boxes [N, 4] and scores [N] that is, or None."""
+def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str, str] | None:
+    """Return the index, the problem and a remedy of the first wrong one of boxes [N, 4] and scores [N], or None."""
     with np.errstate(invalid="ignore"):
-        sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2]; a corner that is not finite makes such a size
+        sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2], not finite where a corner is not
     good = ((sizes >= 0) & (sizes < np.inf)).all(1) & (scores >= -ROUNDING_SLACK) & (scores <= 1 + ROUNDING_SLACK)
     if good.all():
         return None
@@ -206,13 +209,13 @@ def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]
     score, box = float(scores[index]), boxes_xyxy[index]
     corners = "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
     if not np.isfinite(score):
-        return Problem(index, f"scores must be in [0, 1], but got {score}", "leave such detections out")
+        return (index, f"scores must be in [0, 1], but got {score}", "leave such detections out")
     if not -ROUNDING_SLACK <= score <= 1 + ROUNDING_SLACK:
         remedy = "apply a logistic if these are logits, divide by 100 if they are percentages"
-        return Problem(index, f"scores must be in [0, 1], but got {score:g}", remedy)
+        return (index, f"scores must be in [0, 1], but got {score:g}", remedy)
     if not np.isfinite(box).all():
-        return Problem(index, f"boxes must be finite, but got {corners}", "leave such detections out")
-    return Problem(
+        return (index, f"boxes must be finite, but got {corners}", "leave such detections out")
+    return (
         index,
         f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {corners}",
         "if they are left, top, width, height, add the left and top to the width and height",
@@ -221,33 +224,36 @@ def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]
 
 def _as_floats(name: str, values: Any) -> NDArray[np.float32]:
     try:
-        with np.errstate(over="ignore"):  # too large for float32 is infinite, and said to be so
-            return np.asarray(outputs.on_host(values), dtype=np.float32)
-    except (TypeError, ValueError) as error:
+        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused
+            return np.asarray(adapters.on_host(values), dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(f"{name} must be an array of numbers, but got {type(values).__name__}: {error}") from None
 
 
 def _as_category_ids(values: Any) -> NDArray[np.int64]:
-    array = np.asarray(outputs.on_host(values))
+    array = np.asarray(adapters.on_host(values))
     if array.size == 0:
         return np.zeros(array.shape, np.int64)
-    if array.dtype.kind == "f" and np.array_equal(array, np.round(array)):  # ultralytics keeps classes as floats
-        return array.astype(np.int64)
-    if array.dtype.kind not in "iu":
+    are_whole = array.dtype.kind in "iu" or (
+        array.dtype.kind == "f" and np.array_equal(array, np.round(array))  # ultralytics keeps classes as floats
+    )
+    if not are_whole or (array.dtype.kind in "uf" and np.abs(array).max() >= 2**63):
         raise InputTypeError(
-            f"category_ids must be whole numbers, but got {array.dtype} {array.ravel()[:3].tolist()}; "
+            f"category_ids must be whole numbers of 64 bits, but got {array.dtype} {array.ravel()[:3].tolist()}; "
             "give each name a number"
         )
     return array.astype(np.int64)
 
 
-def _as_size(size: Any) -> tuple[int, int] | None:
+def _as_size(size: Any) -> Size | None:
     if size is None:
         return None
     try:
         width, height = (int(side) for side in size)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputTypeError(f"image_size must be (width, height), but got {size!r}") from None
-    if width < 1 or height < 1:
-        raise InputError(f"image_size must be (width, height) of at least 1 pixel, but got {size!r}")
+    if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
+        raise InputError(
+            f"image_size must be (width, height) of at least 1 pixel and at most {MAX_SIDE}, but got {width}, {height}"
+        )
     return width, height

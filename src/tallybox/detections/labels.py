@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from tallybox.detections.adapters import look_like_misread_corners
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.outputs import look_like_misread_corners
 from tallybox.errors import InputError
 
-# The contract's pairs without an object: few and hard, so that counting 0 must be earned.
+# Pairs with a true count of 0: few, and those with the highest scores, so that they are hard.
 ABSENT_CATEGORIES_PER_IMAGE = 2
 ABSENT_SCORE_ABOVE = float(np.float32(0.05))  # as scores hold it: a score of 0.05 does not exceed it
 
@@ -44,7 +44,7 @@ class TrueCounts:
         return self.counts[image_id].get(category_id, 0)
 
     def first_images(self, number: int) -> TrueCounts:
-        """Return the labels of the first images by ascending id, to see what few labels give."""
+        """Return the labels of the first images by ascending id."""
         return self.only(sorted(self.counts, key=lambda image_id: (isinstance(image_id, str), image_id))[:number])
 
     def only(self, image_ids: Iterable[ImageId]) -> TrueCounts:
@@ -65,8 +65,8 @@ class TrueCounts:
         {7: {4: 3}}
         """
         if not self.categories:
-            met = {category_id for of_image in self.counts.values() for category_id in of_image}
-            if unknown := met - categories.keys():
+            used = {category_id for of_image in self.counts.values() for category_id in of_image}
+            if unknown := used - categories.keys():
                 raise InputError(
                     f"category ids of the labels must be among the {len(categories)} of the detections, "
                     f"but got {min(unknown)}"
@@ -103,44 +103,41 @@ class TrueCounts:
 
 
 class CountingPair(NamedTuple):
-    """One question that a counter answers: how many of this category are in this image?"""
+    """One image and one category, with its true count."""
 
     detections: Detections  # everything detected in the image
     category_id: int
     true_count: int
 
 
-def labelled_detections(
-    detections: Iterable[Detections], labels: TrueCounts, *, unlabelled: Literal["skip", "error"] = "skip"
-) -> Iterator[Detections]:
+def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[Detections]:
     """Yield the detections of every labelled image, with its size where known.
 
-    A labelled image that does not appear has no boxes and comes last. An image without labels is skipped, or an
-    error if ``unlabelled="error"``; that no image has labels always is. A category that is not among those of the
-    labels, where they name them, is an error: it is numbered in another way. An image that is known by its photo's
-    file name, where the labels give that, takes the id of the labels.
+    A labelled image that does not appear has no boxes and comes last. Images without labels are skipped; if no image
+    has labels, that is an error. So is a category that is not among those of the labels, where they name them: the
+    detector numbers categories differently. An image whose id is the file name of a labelled image takes its id.
     """
     missing = dict.fromkeys(labels.counts)
     by_file_name = labels.ids_by_file_name()
-    met = 0
+    images = 0
     for image in detections:
-        met += 1
+        images += 1
         if image.image_id is None:
             raise InputError("detections must have an image_id to find their labels, but got None")
         if image.image_id not in labels.counts and isinstance(image.image_id, str):
-            image = _under_the_labels_id(image, image.image_id, by_file_name)
+            last_part = PurePosixPath(image.image_id).name
+            known_id = by_file_name.get(image.image_id, by_file_name.get(last_part))
+            image = image if known_id is None else replace(image, image_id=known_id)
         if image.image_id not in labels.counts:
-            if unlabelled == "error":
-                raise InputError(f"image {image.image_id!r} must be among the {len(labels)} labelled ones, but is not")
             continue
         if image.image_id not in missing:
             raise InputError(f"image {image.image_id!r} must come once, but came again")
         del missing[image.image_id]
         _check_categories(image, labels)
         yield _with_size(image, labels)
-    if met and len(missing) == len(labels):
+    if images and len(missing) == len(labels):
         raise InputError(
-            f"detections must be of labelled images, but none of their {met} images is among the {len(labels)} "
+            f"detections must be of labelled images, but none of their {images} images is among the {len(labels)} "
             "labelled ones; compare the image ids of the two files"
         )
     for image_id in missing:
@@ -157,49 +154,41 @@ def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iter
     >>> [(pair.category_id, pair.true_count) for pair in counting_pairs([image], TrueCounts({7: {18: 3}}))]
     [(18, 3), (1, 0), (2, 0)]
     """
-    for image, present, absent in _categories_by_truth(detections, labels):
-        for category_id, count in present.items():
-            yield CountingPair(image, category_id, count)
-        hardest = sorted(absent, key=lambda category_id: (-absent[category_id], category_id))
-        for category_id in hardest[:ABSENT_CATEGORIES_PER_IMAGE]:
-            if absent[category_id] > ABSENT_SCORE_ABOVE:
-                yield CountingPair(image, category_id, 0)
+    return _pairs(detections, labels, _hardest)
 
 
 def every_pair(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
-    """Yield each category of an image that is there or was detected; all others are 0 and counted as 0.
+    """Yield a pair for each category that is in an image or was detected there; for others, 0 is counted rightly.
 
     >>> image = Detections([[0, 0, 9, 9]], [0.01], [1], image_id=7)
     >>> [(pair.category_id, pair.true_count) for pair in every_pair([image], TrueCounts({7: {18: 3}}))]
     [(18, 3), (1, 0)]
     """
-    for image, present, absent in _categories_by_truth(detections, labels):
-        for category_id, count in present.items():
-            yield CountingPair(image, category_id, count)
-        for category_id in sorted(absent):
-            yield CountingPair(image, category_id, 0)
+    return _pairs(detections, labels, sorted)
 
 
-def _categories_by_truth(
-    detections: Iterable[Detections], labels: TrueCounts
-) -> Iterator[tuple[Detections, dict[int, int], dict[int, float]]]:
-    """Yield each image with the counts of its present categories and the best scores of its absent ones."""
+def _pairs(
+    detections: Iterable[Detections], labels: TrueCounts, choose: Callable[[dict[int, float]], list[int]]
+) -> Iterator[CountingPair]:
+    """Yield a pair for each present category, and those absent ones that ``choose`` takes by their best scores."""
     for image in detections:
         if image.image_id is None or image.image_id not in labels.counts:
             raise InputError(f"image {image.image_id!r} must have labels, but has none; use labelled_detections")
         present = {c: count for c, count in sorted(labels.counts[image.image_id].items()) if count > 0}
+        for category_id, count in present.items():
+            yield CountingPair(image, category_id, count)
         absent = {
             category_id: score
             for category_id, score in image.best_scores().items()
             if category_id not in present and (image.image_id, category_id) not in labels.unknown
         }
-        yield image, present, absent
+        for category_id in choose(absent):
+            yield CountingPair(image, category_id, 0)
 
 
-def _under_the_labels_id(image: Detections, name: str, by_file_name: Mapping[str, ImageId]) -> Detections:
-    """Return an image that is named after its file under the id that labels give to that file, where they do."""
-    image_id = by_file_name.get(name, by_file_name.get(PurePosixPath(name).name))
-    return image if image_id is None else replace(image, image_id=image_id)
+def _hardest(absent: dict[int, float]) -> list[int]:
+    above = [category_id for category_id, score in absent.items() if score > ABSENT_SCORE_ABOVE]
+    return sorted(above, key=lambda category_id: (-absent[category_id], category_id))[:ABSENT_CATEGORIES_PER_IMAGE]
 
 
 def _check_categories(image: Detections, labels: TrueCounts) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Self
 
 import numpy as np
@@ -40,8 +40,8 @@ class CountSums:
     ) -> Self:
         """Sum over pairs: the most probable counts, the medians and the means of the predictions, all [P].
 
-        A method that says one number for all three gives ``counts`` only; a number that is not whole is rounded
-        where it must be exact, half a count upwards.
+        A method with one number for all three gives ``counts`` only. To be exact, a count is rounded, half a count
+        upwards.
         """
         best = _vector("counts", counts)
         truth = _vector("true_counts", true_counts, len(best))
@@ -55,12 +55,7 @@ class CountSums:
         )
 
     def __add__(self, other: CountSums) -> CountSums:
-        return CountSums(
-            self.pairs + other.pairs,
-            self.exact + other.exact,
-            self.absolute_error + other.absolute_error,
-            self.squared_error + other.squared_error,
-        )
+        return CountSums(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def compute(self) -> dict[str, float]:
         """Return the share of exact counts, the mean absolute and the root mean squared error; NaN of no pairs."""
@@ -77,7 +72,7 @@ class CountSums:
 class CategorySums:
     """Sums behind mRMSE and mRMSE-nz of Chattopadhyay et al. 2017, over every image and category.
 
-    Pairs that are not added count as 0 and are 0; so the number of images must be given.
+    Pairs that are not added have a count and a true count of 0; so `compute` needs the number of images.
 
     >>> sums = CategorySums.of(category_ids=[1, 1, 18], means=[2.0, 0.0, 1.0], true_counts=[2, 1, 0])
     >>> sums.compute(images=4, category_ids=[1, 18])
@@ -107,11 +102,10 @@ class CategorySums:
         return cls(sums(error), sums(error * shown), sums(shown.astype(np.float64)))
 
     def __add__(self, other: CategorySums) -> CategorySums:
-        return CategorySums(
-            _added(self.squared_error, other.squared_error),
-            _added(self.squared_error_nonzero, other.squared_error_nonzero),
-            _added(self.nonzero, other.nonzero),
-        )
+        def added(a: Mapping[int, float], b: Mapping[int, float]) -> dict[int, float]:
+            return {category_id: a.get(category_id, 0) + b.get(category_id, 0) for category_id in {**a, **b}}
+
+        return CategorySums(*(added(a, b) for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def compute(self, images: int, category_ids: Iterable[int]) -> dict[str, float]:
         """Return the RMSE of each category, over all images and over those that show it, averaged over categories.
@@ -164,10 +158,8 @@ class CoverageSums:
         )
 
     def __add__(self, other: CoverageSums) -> CoverageSums:
-        mine, others = (self.pairs, self.held, self.widths), (other.pairs, other.held, other.widths)
-        return CoverageSums(
-            *(tuple(a + b for a, b in zip(one, two, strict=True)) for one, two in zip(mine, others, strict=True))
-        )
+        both = zip(astuple(self), astuple(other), strict=True)
+        return CoverageSums(*(tuple(a + b for a, b in zip(mine, theirs, strict=True)) for mine, theirs in both))
 
     def coverage(self) -> float:
         """Return the share of intervals that hold the true count; NaN of no pairs."""
@@ -184,19 +176,6 @@ class CoverageSums:
     def _means(self, sums: tuple[int, ...]) -> dict[str, float]:
         groups = zip(COUNT_GROUPS, self.pairs, sums, strict=True)
         return {name: total / pairs for (_, _, name), pairs, total in groups if pairs}
-
-
-def count_metrics(counts: ArrayLike, true_counts: ArrayLike) -> dict[str, float]:
-    """Return `exact`, `mae` and `rmse` of counts [P] against true counts [P].
-
-    >>> count_metrics([1, 2, 4], [1, 2, 3])["exact"]
-    0.6666666666666666
-    """
-    return CountSums.of(counts, true_counts).compute()
-
-
-def _added(a: Mapping[int, float], b: Mapping[int, float]) -> dict[int, float]:
-    return {key: a.get(key, 0) + b.get(key, 0) for key in {**a, **b}}
 
 
 def _vector(name: str, values: ArrayLike, length: int | None = None) -> NDArray[np.float64]:

@@ -8,54 +8,46 @@ nothing in category and box is an image in which nothing was detected.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import TextIO
-
-import numpy as np
-from numpy.typing import NDArray
+from reprlib import repr as shortened
 
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
-from tallybox.detections.columns import DetectionColumns, Size, image_key
-from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.labels import TrueCounts
+from tallybox.detections.rows import RowsByImage, image_key, image_size
 from tallybox.errors import InputError
 from tallybox.files import open_text
 
-COORDINATES = ("x1", "y1", "x2", "y2")
-ROWS_AT_ONCE = 10_000
-
-Row = list[str]
+BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
+MAX_COUNT = 2**31 - 1
+MAX_DIGITS = 1000  # of a whole number; Python converts up to 4,300
+MAX_LINE = 1 << 20  # characters
+# Unlike Python's, without underscores and digits outside of ASCII.
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
 def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> TrueCounts:
     """Return true counts from ``image_id,category,count``; ``category`` is a name of ``categories`` or any id.
 
-    A category that an image's rows leave out counts 0 there; an image without any object needs a row that says 0.
+    A category without a row for an image counts 0 there; an image without any object needs a row with a count of 0.
     """
     counts: dict[ImageId, dict[int, int]] = {}
     names_used = False
-    with open_text(path) as file:
-        header, rows = _table(path, file)
-        category_column = "category" if "category" in header else "category_id"
-        places = _places(path, header, ("image_id", category_column, "count"))
-        for number, row in rows:
-            image_id, category, count = (row[place].strip() for place in places)
-            if not image_id or not category:
-                raise InputError(f"{path}, line {number}: image_id and category must be given, but got {row}")
-            category_id = _category_id(path, number, category, categories)
-            names_used |= isinstance(image_key(category), str)
-            of_image = counts.setdefault(image_key(image_id), {})
-            if category_id in of_image:
-                raise InputError(
-                    f"{path}, line {number}: image and category must come once, but {image_id},{category} came before"
-                )
-            if not (count.isascii() and count.isdigit()):
-                raise InputError(
-                    f"{path}, line {number}: count must be a whole number of at least 0, but got {count!r}"
-                )
-            of_image[category_id] = int(count)
+    for line, row in _rows(path, ("image_id", "category", "count")):
+        image_id, category = row["image_id"], row.get("category") or row.get("category_id")
+        if not image_id or not category:
+            raise InputError(f"{path}, line {line}: image_id and category must be given, but got {list(row.values())}")
+        category_id = _category_id(path, line, category, categories)
+        names_used |= isinstance(image_key(category), str)
+        of_image = counts.setdefault(image_key(image_id), {})
+        if category_id in of_image:
+            raise InputError(
+                f"{path}, line {line}: image and category must come once, but {image_id},{category} came before"
+            )
+        of_image[category_id] = _whole_number(path, line, "count", row["count"], MAX_COUNT)
     if not counts:
         raise InputError(f"{path} must have a row for each image and category, but it has only a header")
     outside = {category_id for of_image in counts.values() for category_id in of_image} - categories.keys()
@@ -68,101 +60,75 @@ def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES)
 
 def read_csv_detections(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Iterator[Detections]:
     """Yield the detections of each image, in the order in which images first appear."""
-    columns = DetectionColumns(path, unit="line")
+    found = RowsByImage(path, unit="line")
+    category_ids: dict[str, int] = {}  # the few texts that stand for categories
+    for line, row in _rows(path, ("image_id", "category", *BOX_AND_SCORE)):
+        if not row["image_id"]:
+            raise InputError(f"{path}, line {line}: image_id must be given, but got {list(row.values())}")
+        image_id = image_key(row["image_id"])
+        category = row.get("category_id") or row.get("category", "")
+        found.add_image(image_id, _size(path, line, row))
+        texts = [row[name] for name in BOX_AND_SCORE]
+        if not category and not any(texts):
+            continue
+        if category not in category_ids:
+            category_ids[category] = _category_id(path, line, category, categories)
+        for name, text in zip(BOX_AND_SCORE, texts, strict=True):
+            if not NUMBER.fullmatch(text):
+                raise InputError(f"{path}, line {line}: {name} must be a number, but got {shortened(text)}")
+        found.add(line, image_id, category_ids[category], map(float, texts))
+    yield from found.images()
+
+
+def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield each row as a dict by column, with its line number; ``names`` are the columns that must be there.
+
+    ``category`` may also be called ``category_id``.
+    """
     with open_text(path) as file:
-        header, rows = _table(path, file)
-        category_column = "category_id" if "category_id" in header else "category"
-        places = _places(path, header, ("image_id", category_column, *COORDINATES, "score"))
-        size_places = _places(path, header, ("width", "height")) if "width" in header else ()
-        category_ids: dict[str, int] = {}  # the few texts that stand for categories
-        while numbered := list(islice(rows, ROWS_AT_ONCE)):
-            detected = []
-            for number, row in numbered:
-                image_id, category = row[places[0]].strip(), row[places[1]]
-                if not image_id:
-                    raise InputError(f"{path}, line {number}: image_id must be given, but got {row}")
-                if size_places:
-                    columns.add_image(image_key(image_id), _size(path, number, row, size_places))
-                if not any(row[place] for place in places[1:]):
-                    columns.add_image(image_key(image_id))
-                    continue
-                if category not in category_ids:
-                    category_ids[category] = _category_id(path, number, category, categories)
-                detected.append((number, row))
-            if not detected:
-                continue
-            numbers = _numbers(path, header, detected, places[2:])  # [N, 5]
-            columns.add(
-                [image_key(row[places[0]].strip()) for _, row in detected],
-                np.array([category_ids[row[places[1]]] for _, row in detected], np.int64),
-                numbers[:, :4],
-                numbers[:, 4],
-                [number for number, _ in detected],
-            )
-    yield from columns.images()
-
-
-def _table(path: Path, file: TextIO) -> tuple[Row, Iterator[tuple[int, Row]]]:
-    """Return the header, and the rows with their line numbers; every row is as long as the header."""
-    lines = csv.reader(file)
-
-    def rows() -> Iterator[tuple[int, Row]]:
+        lines = csv.reader(iter(partial(file.readline, MAX_LINE), ""))  # a longer line is an error, not kept in memory
         try:
+            header = [name.strip() for name in next(lines, [])]
+            present = {*header, "category"} if "category_id" in header else set(header)
+            missing = [name for name in names if name not in present]
+            if missing:
+                raise InputError(
+                    f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}"
+                )
             for row in lines:
-                if not row:
-                    continue
-                if len(row) != len(header):
+                if row and len(row) != len(header):
                     raise InputError(
                         f"{path}, line {lines.line_num}: must have the {len(header)} columns of the header, "
                         f"but got {len(row)}; the file may be cut short"
                     )
-                yield lines.line_num, row
+                if row:
+                    yield lines.line_num, dict(zip(header, map(str.strip, row), strict=True))
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{path}, line {lines.line_num}: must be CSV in UTF-8, but it is not: {error}") from None
 
-    try:
-        header = [name.strip() for name in next(lines, [])]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} must be CSV in UTF-8, but it is not: {error}") from None
-    return header, rows()
 
-
-def _places(path: Path, header: Row, names: Sequence[str]) -> tuple[int, ...]:
-    missing = [name for name in names if name not in header]
-    if missing:
-        raise InputError(f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}")
-    return tuple(header.index(name) for name in names)
-
-
-def _category_id(path: Path, number: int, text: str, categories: Mapping[int, str]) -> int:
-    key = image_key(text.strip())
+def _category_id(path: Path, line: int, text: str, categories: Mapping[int, str]) -> int:
+    key = image_key(text)
     if isinstance(key, int):
         return key
     try:
         return category_id_of(key, categories)
     except InputError as error:
-        raise InputError(f"{path}, line {number}: {error}") from None
+        raise InputError(f"{path}, line {line}: {error}") from None
 
 
-def _size(path: Path, number: int, row: Row, places: tuple[int, ...]) -> Size | None:
-    texts = [row[place].strip() for place in places]
-    if not any(texts):
-        return None
-    if not all(text.isascii() and text.isdigit() and int(text) > 0 for text in texts):
-        raise InputError(f"{path}, line {number}: width and height must be whole numbers above 0, but got {texts}")
-    return int(texts[0]), int(texts[1])
+def _size(path: Path, line: int, row: Mapping[str, str]) -> Size | None:
+    width, height = (
+        _whole_number(path, line, name, row[name], MAX_SIDE) if row.get(name) else None for name in ("width", "height")
+    )
+    return image_size(f"{path}, line {line}", width, height) if width or height else None
 
 
-def _numbers(path: Path, header: Row, rows: list[tuple[int, Row]], places: tuple[int, ...]) -> NDArray[np.float64]:
-    try:
-        return np.array([[row[place] for place in places] for _, row in rows], np.float64)
-    except ValueError:
-        for number, row in rows:
-            for place in places:
-                try:
-                    float(row[place])
-                except ValueError:
-                    raise InputError(
-                        f"{path}, line {number}: {header[place]} must be a number, but got {row[place]!r}"
-                    ) from None
-        raise
+def _whole_number(path: Path, line: int, name: str, text: str, maximum: int) -> int:
+    if not (text.isascii() and text.isdigit()):
+        expected = "a whole number of at least 0"
+    elif len(text) > MAX_DIGITS or int(text) > maximum:
+        expected = f"at most {maximum}"
+    else:
+        return int(text)
+    raise InputError(f"{path}, line {line}: {name} must be {expected}, but got {shortened(text)}")

@@ -9,15 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
-from tallybox.estimator.prediction import (
-    Floats,
-    IntervalLevels,
-    groups_of,
-    levels_needed,
-    medians_of,
-    write_out_tail,
-)
-from tallybox.estimator.questions import SUMMARY
+from tallybox.estimator.inputs import SUMMARY
+from tallybox.estimator.prediction import Floats, IntervalLevels, groups_of, levels_needed, medians_of, write_out_tail
 
 COVERAGE = 0.9
 # Pairs with a predicted count of a group that are enough to calibrate it on its own. With fewer, all pairs are taken.
@@ -33,7 +26,7 @@ def interval_levels(probabilities: Floats, beyond: Floats, true_counts: NDArray[
     """Choose how far intervals grow so that 90 % of them hold the true count, for each group of predicted counts.
 
     Split conformal prediction by groups of predicted counts (0, 1, 2 to 4, 5 and more), on distributions
-    ``[Q, K + 1]`` that were predicted without knowing the true counts ``[Q]``: the level is the 0.9 quantile of
+    ``[P, K + 1]`` that were predicted without knowing the true counts ``[P]``: the level is the 0.9 quantile of
     those that intervals would have needed.
     """
     with_tail = write_out_tail(probabilities, beyond)
@@ -68,9 +61,9 @@ class Prevalence:
     undetected: float  # probability where there is no box at all
 
     def apply(self, probabilities: Floats, best_scores: Floats, summary: Floats) -> Floats:
-        """Return distributions over every category, ``[Q, K + 1]``.
+        """Return distributions over every category, ``[P, K + 1]``.
 
-        ``best_scores [Q]`` is 0 where there is no box; ``summary [Q, S]`` is what a model sees of a category.
+        ``best_scores [P]`` is 0 where there is no box; ``summary [P, S]`` is what a model sees of a category.
         """
         z = _features(probabilities, best_scores, summary) @ np.array(self.weights)
         present = np.where(best_scores > 0, _logistic(z), self.undetected)
@@ -80,7 +73,7 @@ class Prevalence:
 
 
 OWN_FEATURES = 4  # of `_features`, before the summary
-# Takes the model's belief as it is.
+# Keeps the model's probabilities.
 AS_PREDICTED = Prevalence((0.0, 1.0, *[0.0] * (OWN_FEATURES - 2 + SUMMARY)), undetected=0.0)
 
 
@@ -95,7 +88,7 @@ def learn_prevalence(
     scale[OWN_FEATURES:] = features[:, OWN_FEATURES:].std(0).clip(min=0.1)
     features = (features - mean) / scale
     prior = np.zeros(features.shape[1])
-    prior[:OWN_FEATURES] = (0.0, 1.0, 0.0, -5.0)  # at first, what the model says, but not of faint boxes
+    prior[:OWN_FEATURES] = (0.0, 1.0, 0.0, -5.0)  # the model's own probability, lowered for faint boxes
     stiffness = np.array([0.1, 1.0, 1.0, 0.1, *[SUMMARY_STIFFNESS] * (features.shape[1] - OWN_FEATURES)])
     weights = prior.copy()
 
@@ -103,7 +96,7 @@ def learn_prevalence(
         z = features @ w
         return float((np.logaddexp(0, z) - present * z).sum() + (stiffness * (w - prior) ** 2).sum() / 2)
 
-    for _ in range(30):  # Newton's method, with shorter steps where a whole one goes too far
+    for _ in range(30):  # Newton's method; a step that increases the loss is halved
         chance = _logistic(features @ weights)
         gradient = features.T @ (chance - present) + stiffness * (weights - prior)
         curvature = (features * (chance * (1 - chance))[:, None]).T @ features + np.diag(stiffness)
@@ -124,7 +117,7 @@ def _logistic(z: Floats) -> Floats:
 
 
 def _features(probabilities: Floats, best_scores: Floats, summary: Floats) -> Floats:
-    """Return 1, the model's and the best score's logit, whether that is faint, and the summary: ``[Q, 4 + S]``."""
+    """Return 1, the model's and the best score's logit, whether that is faint, and the summary: ``[P, 4 + S]``."""
     absent = probabilities[:, 0].clip(1e-3, 1 - 1e-3)
     score = np.asarray(best_scores, np.float64).clip(1e-3, 1 - 1e-3)
     faint = score <= ABSENT_SCORE_ABOVE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from tallybox.checks import check_count
@@ -10,8 +10,8 @@ from tallybox.errors import InputError
 
 Component = Literal["presence", "paper"]
 
-# Thinning that keeps every box.
-NO_THINNING = 1.0
+NO_THINNING = 1.0  # keeps every box
+MAX_SIZE = 4096  # of anything in an estimator: a file must not decide how much memory is allocated
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,26 @@ class EstimatorConfig:
     def __post_init__(self) -> None:
         if self.component not in get_args(Component):
             raise InputError(f'component must be "presence" or "paper", but got {self.component!r}')
-        for name in ("max_objects", "heads", "proposals", "hidden"):
+        for name in ("max_objects", "heads", "proposals", "members", "hidden"):
             check_count(name, getattr(self, name))
-        if not isinstance(self.members, int) or self.members < 2:
+            check_size(name, getattr(self, name))
+        if self.members < 2:
             raise InputError(f"members must be at least 2, each leaves photos out, but got {self.members!r}")
         for name in ("thinning", "dropout"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise InputError(f"{name} must be in [0, 1], but got {value!r}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, stored: Any) -> EstimatorConfig:
-        """Take what `to_dict` gave, which may come from a file that anybody wrote."""
+        """Take the fields from a file, which anybody may have written."""
         names = {field.name for field in fields(cls)}
         if not isinstance(stored, dict) or stored.keys() != names:
             raise InputError(f"a configuration must have the keys {sorted(names)}, but got {stored!r}")
         return cls(**stored)
+
+
+def check_size(name: str, size: int) -> None:
+    """Raise where an estimator of this size could be learned but not loaded."""
+    if size > MAX_SIZE:
+        raise InputError(f"{name} must be at most {MAX_SIZE}, but got {size}")

@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from tallybox.counter.cpu.threads import map_in_order
-from tallybox.counter.trace import CountTrace
 from tallybox.detections.category_names import category_id_of, category_name_of
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.configuration import Component, EstimatorConfig
-from tallybox.estimator.fitting import FitReport, Fitted, OnProgress, category_rows, fit, untrained
-from tallybox.estimator.prediction import (
-    CountPrediction,
-    ImagePredictions,
-    PredictionArrays,
-    mean_beyond,
-    summarise,
-)
-from tallybox.estimator.questions import ask, in_batches
-from tallybox.estimator.training import answer
-from tallybox.presence.trace import PresenceTrace
+from tallybox.estimator.explanation import CountExplanation, explain_predictions
+from tallybox.estimator.fitting import FitReport, OnProgress, fit
+from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untrained
+from tallybox.estimator.inputs import in_batches
+from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.kernels.threads import map_in_order
 
-Prior = Literal["every", "scored"]
-
-
-@dataclass(frozen=True)
-class CountExplanation:
-    """Which boxes were counted."""
-
-    prediction: CountPrediction
-    indices: NDArray[np.int64]  # [N] boxes of the image that took part, the best score first
-    presence: NDArray[np.float32]  # [N]: how far each counts as an object of its own, the mean of all heads
-    traces: tuple[PresenceTrace | CountTrace, ...]  # every intermediate quantity, for each member
+Categories = Sequence[int | str] | None  # by id or by name; None for all that may be there
 
 
 class CountEstimator:
@@ -107,14 +88,13 @@ class CountEstimator:
         return self
 
     def predict(
-        self, detections: Detections, categories: Sequence[int | str] | None = None, *, prior: Prior = "every"
+        self, detections: Detections, categories: Categories = None, *, prior: Prior = "every"
     ) -> ImagePredictions:
         """Count the categories of an image: predictions by category id, or by name.
 
         By default those categories that are there with a probability of more than 0.1; the others count 0. Categories
         that are named, by id or by name, are all predicted, 0 with an interval where nothing was detected.
-        ``prior="scored"`` takes a question itself as a sign that the category is there, as among the pairs that
-        fitting and evaluating score.
+        ``prior="scored"`` assumes that categories are there as often as among the pairs that `fit` learns from.
         """
         if not isinstance(detections, Detections):
             raise InputTypeError(
@@ -124,115 +104,49 @@ class CountEstimator:
         return next(self.predict_each([detections], categories, prior=prior))[1]
 
     def predict_many(
-        self,
-        detections: Iterable[Detections],
-        categories: Sequence[int | str] | None = None,
-        *,
-        prior: Prior = "every",
+        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
     ) -> list[ImagePredictions]:
         """Count the categories of each of several images, as `predict` does for one."""
         return [predictions for _, predictions in self.predict_each(detections, categories, prior=prior)]
 
     def predict_each(
-        self,
-        detections: Iterable[Detections],
-        categories: Sequence[int | str] | None = None,
-        *,
-        prior: Prior = "every",
+        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
     ) -> Iterator[tuple[Detections, ImagePredictions]]:
         """Yield each image with its predictions, as `predict` gives them, holding only some images at a time."""
-        for images, category_ids, arrays in self.predict_batches(detections, categories, prior=prior):
-            yield from zip(images, self.by_image([(category_ids, arrays)]), strict=True)
-
-    def by_image(self, batches: Iterable[tuple[list[list[int]], PredictionArrays]]) -> Iterator[ImagePredictions]:
-        """Yield the predictions of each image from what `predict_batches` yields: category ids and arrays."""
-        for category_ids, arrays in batches:
-            yield from arrays.by_image(category_ids, self.fitted.categories, calibrated=self.is_calibrated)
-
-    def predict_batches(
-        self,
-        detections: Iterable[Detections],
-        categories: Sequence[int | str] | None = None,
-        *,
-        prior: Prior = "every",
-    ) -> Iterator[tuple[list[Detections], list[list[int]], PredictionArrays]]:
-        """Yield some images at a time, the categories predicted for each, and the predictions of all as arrays."""
         if isinstance(detections, Detections):
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
         if isinstance(categories, str):
             raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
         wanted = None if categories is None else [self.category_id(category) for category in categories]
+        predict_batch = partial(self._predict_batch, wanted=wanted, prior=prior)
+        for images, predictions in map_in_order(predict_batch, in_batches(detections)):
+            yield from zip(images, predictions, strict=True)
 
-        def predict_some(images: list[Detections]) -> tuple[list[Detections], list[list[int]], PredictionArrays]:
-            category_ids = [sorted(image.best_scores()) if wanted is None else wanted for image in images]
-            index = np.repeat(np.arange(len(images)), [len(ids) for ids in category_ids])
-            flat = np.array([category_id for ids in category_ids for category_id in ids], np.int64)
-            arrays = self.predict_arrays(images, index, flat, prior=prior)
-            if wanted is not None:
-                return images, category_ids, arrays
+    def _predict_batch(
+        self, images: list[Detections], wanted: list[int] | None, prior: Prior
+    ) -> tuple[list[Detections], list[ImagePredictions]]:
+        category_ids = [sorted(image.best_scores()) if wanted is None else wanted for image in images]
+        index = np.repeat(np.arange(len(images)), [len(ids) for ids in category_ids])
+        flat = np.array([category_id for ids in category_ids for category_id in ids], np.int64)
+        arrays = predict_arrays(self.fitted, images, index, flat, prior=prior)
+        if wanted is None:
             listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
-            by_image = [flat[listed & (index == place)].tolist() for place in range(len(images))]
-            return images, by_image, arrays.at(listed)
-
-        return map_in_order(predict_some, in_batches(detections))
-
-    def predict_arrays(
-        self, images: Sequence[Detections], index: NDArray[np.int64], category_ids: NDArray[np.int64], *, prior: Prior
-    ) -> PredictionArrays:
-        """Predict ``category_ids[q]`` in ``images[index[q]]`` for each question q, as arrays."""
-        if prior not in ("every", "scored"):
-            raise InputError(f'prior must be "every" or "scored", but got {prior!r}')
-        f = self.fitted
-        questions = ask(images, index, category_ids, proposals=f.config.proposals, thinning=f.config.thinning)
-        rows = category_rows(f.category_ids, category_ids)
-        probabilities = np.zeros((len(questions), f.config.max_objects + 1))
-        expected = np.zeros(len(questions))
-        for member in f.members:
-            answers = answer(member, questions, rows)
-            probabilities += answers.logits.double().softmax(-1).numpy() / len(f.members)
-            expected += answers.expected.double().numpy() / len(f.members)
-        if prior == "every":
-            best = np.where(questions.mask[:, 0].numpy(), questions.scores[:, 0].numpy(), 0)
-            probabilities = f.prevalence.apply(probabilities, best, questions.summary.double().numpy())
-        levels = f.levels_listed if prior == "every" else f.levels
-        return summarise(probabilities, mean_beyond(f.excess, expected, f.config.max_objects), levels)
+            index, flat, arrays = index[listed], flat[listed], arrays.at(listed)
+        by_id: list[dict[int, CountPrediction]] = [{} for _ in images]
+        each = arrays.each(calibrated=self.is_calibrated)
+        for image, category_id, prediction in zip(index.tolist(), flat.tolist(), each, strict=True):
+            by_id[image][category_id] = prediction
+        return images, [ImagePredictions(predictions, self.fitted.categories) for predictions in by_id]
 
     def explain(
-        self,
-        detections: Detections,
-        categories: Sequence[int | str] | None = None,
-        *,
-        predictions: ImagePredictions | None = None,
+        self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None
     ) -> dict[int, CountExplanation]:
         """Return which boxes of an image count and why, for categories that are chosen as `predict` does.
 
         ``predictions`` are those of this image, if `predict` was called before.
         """
-        f = self.fitted
         predictions = self.predict(detections, categories) if predictions is None else predictions
-        explanations = {}
-        for category_id, prediction in predictions.items():
-            asked = np.array([category_id], np.int64)
-            questions = ask(
-                [detections],
-                np.zeros(1, np.int64),
-                asked,
-                proposals=f.config.proposals,
-                thinning=f.config.thinning,
-            )
-            rows = category_rows(f.category_ids, asked)
-            traces, presences = [], []
-            with torch.no_grad():
-                for member in f.members:
-                    logit = member.score_logit(questions, rows)
-                    trace = member.component.explain(logit[0], questions.boxes[0], questions.mask[0])
-                    traces.append(trace)
-                    presences.append(_presence(trace, questions.scores.shape[1]))
-            real = questions.mask[0].numpy()
-            explanations[category_id] = CountExplanation(
-                prediction, questions.sources[0].numpy()[real], np.mean(presences, axis=0)[real], tuple(traces)
-            )
-        return explanations
+        return explain_predictions(self.fitted, detections, predictions)
 
     def category_id(self, category: int | str) -> int:
         """Return the id of a category that is given by id or by name."""
@@ -252,7 +166,7 @@ class CountEstimator:
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether it learned from labelled images; an untrained one only adds up what the scores say."""
+        """Whether it learned from labelled images; an untrained one takes scores for probabilities."""
         return bool(self.fitted.category_ids)
 
     @classmethod
@@ -280,16 +194,6 @@ class CountEstimator:
         self = cls(fitted.config.component)
         self._config, self._max_objects, self._fitted = fitted.config, fitted.config.max_objects, fitted
         return self
-
-
-def _presence(trace: PresenceTrace | CountTrace, number: int) -> NDArray[np.float32]:
-    """Return how far each proposal counts, ``[N]``: for the paper's component what is left after scaling its copies."""
-    if isinstance(trace, PresenceTrace):
-        return trace.presence.mean(-2).numpy()
-    weight = (trace.relevance.diagonal(dim1=-2, dim2=-1) * trace.scale).reshape(-1, trace.indices.shape[-1]).mean(0)
-    presence = np.zeros(number, np.float32)
-    presence[trace.indices.reshape(-1, trace.indices.shape[-1])[0].numpy()] = weight.numpy()
-    return presence
 
 
 def _as_labels(counts: Mapping[tuple[ImageId, int], int]) -> TrueCounts:

@@ -1,4 +1,4 @@
-"""How good an estimator is on labelled images, beside the baselines that were tuned on what it learned from."""
+"""Scores of an estimator on labelled images, beside the baselines that were tuned on what it learned from."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tallybox.detections.container import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
-from tallybox.estimator.estimator import CountEstimator, Prior
+from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.fitting import FitReport
+from tallybox.estimator.inference import Prior, predict_arrays
+from tallybox.estimator.inputs import in_batches, pair_indices
 from tallybox.estimator.prediction import PredictionArrays
-from tallybox.estimator.questions import in_batches
 
 
 @dataclass(frozen=True)
@@ -95,18 +96,15 @@ def train_metrics(estimator: CountEstimator, images: list[Detections], labels: T
 
 
 def held_out_metrics(report: FitReport) -> dict[str, float]:
-    """Return the figures on the same pairs, each answered by the member that did not learn from its photo."""
+    """Return the figures on the same pairs, each predicted by the member that did not learn from its photo."""
     return sums_of(report.held_out, report.true_counts).compute()
 
 
 def predict_pairs(
     estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior
 ) -> PredictionArrays:
-    """Predict pairs of a batch of images, as arrays."""
-    where = {image.image_id: index for index, image in enumerate(batch)}
-    index = np.array([where[pair.detections.image_id] for pair in pairs], np.int64)
-    category_ids = np.array([pair.category_id for pair in pairs], np.int64)
-    return estimator.predict_arrays(batch, index, category_ids, prior=prior)
+    """Predict pairs of a batch of images."""
+    return predict_arrays(estimator.fitted, batch, *pair_indices(batch, pairs), prior=prior)
 
 
 def _with_truth(pairs: Iterator[CountingPair]) -> tuple[list[CountingPair], NDArray[np.int64]]:

@@ -1,8 +1,8 @@
-"""All that fitting does: baselines, questions, thinning, members, and what their held-out photos teach."""
+"""All that fitting does: baselines, inputs, thinning, members, and calibration on the photos they left out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
@@ -11,35 +11,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tallybox.detections.baselines import Metric, ThresholdCounter, tabulate, tune
+from tallybox.detections.baselines import Metric, tabulate, tune
 from tallybox.detections.category_names import category_name_of
-from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.labels import (
-    CountingPair,
-    TrueCounts,
-    counting_pairs,
-    every_pair,
-    labelled_detections,
-)
+from tallybox.detections.container import Detections
+from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.errors import InputError
-from tallybox.estimator.calibration import (
-    AS_PREDICTED,
-    LISTED_PROBABILITY,
-    Prevalence,
-    interval_levels,
-    learn_prevalence,
-)
-from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
+from tallybox.estimator.calibration import LISTED_PROBABILITY, Prevalence, interval_levels, learn_prevalence
+from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig, check_size
+from tallybox.estimator.inference import Fitted, category_rows, infer
+from tallybox.estimator.inputs import inputs_of_pairs, pair_indices
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import Floats, IntervalLevels, PredictionArrays, mean_beyond, summarise
-from tallybox.estimator.questions import IMAGES_AT_ONCE, Questions, ask, join
-from tallybox.estimator.training import EPOCHS, Examples, answer, epochs_for, held_out_loss, min_steps, train_member
+from tallybox.estimator.training import LabelledInputs, epochs_for, epochs_of, held_out_loss, train_member
 
 OnProgress = Callable[[int, int], None]  # done, total
-Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_category", each tuned for each metric
+Label = Callable[[EstimatorConfig, Sequence[CountingPair]], LabelledInputs]
 
 MIN_IMAGES = 4
-# Largest counts that are told apart: as many as all but one in a thousand labels need, within these.
+# Bounds of the largest count with a probability of its own: as many as all but one in a thousand labels need.
 MAX_OBJECTS = (10, 60)
 # Thinning is tried where this share of pairs has more boxes than can take part.
 CROWDED_SHARE = 0.05
@@ -47,28 +36,12 @@ THINNINGS = (0.85, 0.7, NO_THINNING)
 # The first of them unless another's loss on held-out photos is smaller by this: with 150 photos, each box of COCO
 # repeated ten times, trials preferred now one and now another, 0.03 apart.
 CLEARLY_BETTER = 0.03
-UNCALIBRATED_LEVEL = 0.8  # about 90 % of the probability
 THINNING_PAIRS, THINNING_STEPS = 4000, 150
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Everything that is learned, and stored in an estimator's file."""
-
-    config: EstimatorConfig
-    category_ids: tuple[int, ...]  # those with labels; row r + 1 of a model's tables is the r-th
-    categories: Mapping[int, str]
-    members: tuple[CountModel, ...]
-    baselines: Baselines
-    levels: IntervalLevels  # for the pairs of the contract
-    levels_listed: IntervalLevels  # for every category that may be there, however rare it is
-    prevalence: Prevalence
-    excess: float  # mean count beyond max_objects of pairs that have more
-
-
-@dataclass(frozen=True)
 class FitReport:
-    """What came of fitting."""
+    """How a fit went."""
 
     pairs: int
     photos: int
@@ -102,170 +75,120 @@ def fit(
         max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
     config = replace(config, max_objects=max_objects, proposals=max(config.proposals, 2 * max_objects))
     category_ids = tuple(sorted({pair.category_id for pair in pairs}))
+    check_size("the number of labelled categories", len(category_ids))
     table = tabulate(pairs)
     baselines = {
         name: {metric: tune(table, metric, per_category=per_category) for metric in get_args(Metric)}
         for name, per_category in (("nms", False), ("nms_per_category", True))
     }
-    parts = _parts(images, config.members, seed)
-    config = _with_thinning(config, images, pairs, truth, category_ids, parts, seed)
-    examples = _examples(config, images, pairs, truth, category_ids, parts)
-    epochs = max(EPOCHS, epochs_for(len(pairs), min_steps(len(pairs))))
+    label = partial(_label, images, category_ids, _image_parts(images, config.members, seed))
+    config = _with_thinning(config, pairs, label, len(category_ids), seed)
+    labelled = label(config, pairs)
+    epochs = epochs_for(len(pairs))
     members = tuple(
         train_member(
             config,
             len(category_ids),
-            examples,
-            member,
-            seed * 1000 + member,
-            partial(_show, on_progress, member, config.members),
-            epochs,
+            labelled,
+            part,
+            seed=seed * 1000 + part,
+            epochs=epochs,
+            on_epoch=partial(_show, on_progress, part, config.members),
         )
-        for member in range(config.members)
+        for part in range(config.members)
     )
     above = truth[truth >= config.max_objects] - config.max_objects
     excess = float((above.sum() + 0.5) / (len(above) + 1))
-    probabilities, expected = held_out_answers(members, examples)
+    probabilities, expected = _held_out(members, labelled)
     beyond = mean_beyond(excess, expected, config.max_objects)
     levels = interval_levels(probabilities, beyond, truth)
-    prevalence, levels_listed = _over_every_category(config, members, images, labels, category_ids, parts, excess)
+    every = label(config, list(every_pair(images, labels)))
+    looked_for = len(images) * max(len(labels.categories), len(category_ids))
+    prevalence, levels_listed = _over_every_category(members, every, looked_for, excess)
     names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
     fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_listed, prevalence, excess)
     return fitted, FitReport(len(pairs), len(images), truth, summarise(probabilities, beyond, levels))
 
 
-def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:
-    """Return what there is before anything is learned: the component, which takes scores for probabilities."""
-    levels = IntervalLevels(*[UNCALIBRATED_LEVEL] * len(IntervalLevels._fields))
-    return Fitted(
-        config=config,
-        category_ids=(),
-        categories=categories,
-        members=(CountModel(config, 0).eval(),),
-        baselines={},
-        levels=levels,
-        levels_listed=levels,
-        prevalence=AS_PREDICTED,
-        excess=0.5,
+def _show(on_progress: OnProgress, part: int, members: int, done: int, epochs: int) -> None:
+    on_progress(part * epochs + done, members * epochs)
+
+
+def _image_parts(images: list[Detections], parts: int, seed: int) -> NDArray[np.int64]:
+    """Deal the photos out to parts of equal size, ``[B]``."""
+    order = np.random.default_rng(seed).permutation(len(images))
+    result = np.empty(len(images), np.int64)
+    result[order] = np.arange(len(images)) % parts
+    return result
+
+
+def _label(
+    images: list[Detections],
+    category_ids: tuple[int, ...],
+    image_parts: NDArray[np.int64],
+    config: EstimatorConfig,
+    pairs: Sequence[CountingPair],
+) -> LabelledInputs:
+    index, of_pairs = pair_indices(images, pairs)
+    return LabelledInputs(
+        inputs_of_pairs(images, index, of_pairs, config),
+        category_rows(category_ids, of_pairs),
+        torch.tensor([pair.true_count for pair in pairs]),
+        torch.from_numpy(image_parts[index]),
     )
 
 
-def _show(on_progress: OnProgress, member: int, members: int, done: int, epochs: int) -> None:
-    on_progress(member * epochs + done, members * epochs)
+def _held_out(members: Sequence[CountModel], labelled: LabelledInputs) -> tuple[Floats, Floats]:
+    """Predict each photo by the member that left it out.
 
-
-def category_rows(category_ids: tuple[int, ...], asked: NDArray[np.int64]) -> torch.Tensor:
-    """Return the rows of a model's tables for categories [Q]; 0 for those without labels."""
-    known = np.array(category_ids, np.int64)
-    if not len(known):
-        return torch.zeros(len(asked), dtype=torch.int64)
-    place = np.searchsorted(known, asked).clip(max=len(known) - 1)
-    return torch.from_numpy(np.where(known[place] == asked, place + 1, 0))
-
-
-def held_out_answers(members: tuple[CountModel, ...], examples: Examples) -> tuple[Floats, Floats]:
-    """Predict each photo by the member that left it out: distributions [Q, K + 1], the component's counts [Q]."""
-    probabilities = np.zeros((len(examples.questions), members[0].config.max_objects + 1))
-    expected = np.zeros(len(examples.questions))
+    Return distributions ``[P, K + 1]`` and the component's own expected counts ``[P]``.
+    """
+    probabilities = np.zeros((len(labelled.parts), members[0].config.max_objects + 1))
+    expected = np.zeros(len(labelled.parts))
     for part, member in enumerate(members):
-        chosen = (examples.parts == part).nonzero().flatten()
-        answers = answer(member, examples.questions, examples.category_rows, chosen)
+        chosen = labelled.of_part(part)
+        output = infer(member, labelled.inputs, labelled.category_rows, chosen)
         rows = chosen.numpy()  # numpy takes a tensor of one number for that number
-        probabilities[rows] = answers.logits.double().softmax(-1).numpy()
-        expected[rows] = answers.expected.double().numpy()
+        probabilities[rows] = output.logits.double().softmax(-1).numpy()
+        expected[rows] = output.expected.double().numpy()
     return probabilities, expected
 
 
-def _parts(images: list[Detections], parts: int, seed: int) -> dict[ImageId | None, int]:
-    """Deal the photos out to parts of equal size."""
-    order = np.random.default_rng(seed).permutation(len(images))
-    return {images[index].image_id: place % parts for place, index in enumerate(order.tolist())}
-
-
-def _ask(config: EstimatorConfig, images: list[Detections], pairs: list[CountingPair]) -> Questions:
-    """Ask about pairs, which come image by image, some images at a time: an image may have thousands of boxes."""
-    where = {image.image_id: index for index, image in enumerate(images)}
-    index = np.array([where[pair.detections.image_id] for pair in pairs], np.int64)
-    category_ids = np.array([pair.category_id for pair in pairs], np.int64)
-    parts = []
-    for first in range(0, len(images), IMAGES_AT_ONCE):
-        rows = (index >= first) & (index < first + IMAGES_AT_ONCE)
-        some = images[first : first + IMAGES_AT_ONCE]
-        parts.append(
-            ask(
-                some,
-                index[rows] - first,
-                category_ids[rows],
-                proposals=config.proposals,
-                thinning=config.thinning,
-            )
-        )
-    return join(parts)
-
-
-def _examples(
-    config: EstimatorConfig,
-    images: list[Detections],
-    pairs: list[CountingPair],
-    truth: NDArray[np.int64],
-    category_ids: tuple[int, ...],
-    parts: Mapping[ImageId | None, int],
-) -> Examples:
-    questions = _ask(config, images, pairs)
-    rows = category_rows(category_ids, questions.categories.numpy())
-    part = torch.tensor([parts[pair.detections.image_id] for pair in pairs])
-    return Examples(questions, rows, torch.from_numpy(truth), part)
-
-
 def _with_thinning(
-    config: EstimatorConfig,
-    images: list[Detections],
-    pairs: list[CountingPair],
-    truth: NDArray[np.int64],
-    category_ids: tuple[int, ...],
-    parts: Mapping[ImageId | None, int],
-    seed: int,
+    config: EstimatorConfig, pairs: Sequence[CountingPair], label: Label, categories: int, seed: int
 ) -> EstimatorConfig:
-    """Choose by a short trial on held-out photos how near-identical boxes are thinned, if there are that many."""
+    """Choose how near-identical boxes are thinned by a short trial on held-out photos, if there are many of them."""
     number = np.array([(pair.detections.category_ids == pair.category_id).sum() for pair in pairs])
     if (number > config.proposals).mean() <= CROWDED_SHARE:
         return config
-    some = slice(0, THINNING_PAIRS)
-    epochs = epochs_for(len(truth[some]), THINNING_STEPS)
+    some = pairs[:THINNING_PAIRS]
     losses = {}
     for thinning in THINNINGS:
         trial = replace(config, thinning=thinning)
-        examples = _examples(trial, images, pairs[some], truth[some], category_ids, parts)
-        model = train_member(trial, len(category_ids), examples, 0, seed, lambda done, of: None, epochs)
-        losses[thinning] = held_out_loss(model, examples, (examples.parts == 0).nonzero().flatten())
+        labelled = label(trial, some)
+        model = train_member(trial, categories, labelled, 0, seed=seed, epochs=epochs_of(len(some), THINNING_STEPS))
+        losses[thinning] = held_out_loss(model, labelled, labelled.of_part(0))
     losses[THINNINGS[0]] -= CLEARLY_BETTER
     return replace(config, thinning=min(losses, key=lambda thinning: losses[thinning]))
 
 
 def _over_every_category(
-    config: EstimatorConfig,
-    members: tuple[CountModel, ...],
-    images: list[Detections],
-    labels: TrueCounts,
-    category_ids: tuple[int, ...],
-    parts: Mapping[ImageId | None, int],
-    excess: float,
+    members: Sequence[CountModel], every: LabelledInputs, looked_for: int, excess: float
 ) -> tuple[Prevalence, IntervalLevels]:
-    """Learn how often a category is there over all categories of all photos, and how wide intervals are then."""
-    pairs = list(every_pair(images, labels))
-    truth = np.array([pair.true_count for pair in pairs], np.int64)
-    examples = _examples(config, images, pairs, truth, category_ids, parts)
-    probabilities, expected = held_out_answers(members, examples)
-    best = np.where(examples.questions.sizes.numpy() > 0, examples.questions.scores[:, 0].numpy(), 0)
+    """Learn how often a category is there over all categories of all photos, and how wide intervals are then.
+
+    ``every`` has each category that was detected or is there; ``looked_for`` is the number of all pairs.
+    """
+    probabilities, expected = _held_out(members, every)
+    truth = every.true_counts.numpy()
+    best = np.where(every.inputs.sizes.numpy() > 0, every.inputs.scores[:, 0].numpy(), 0)
     detected = best > 0
-    looked_for = max(len(labels.categories), len(category_ids))
-    undetected = len(images) * looked_for - int(detected.sum())
-    unseen = (int((~detected).sum()) + 0.5) / (undetected + 1)
-    summary = examples.questions.summary.double().numpy()
+    unseen = (int((~detected).sum()) + 0.5) / (looked_for - int(detected.sum()) + 1)
+    summary = every.inputs.summary.double().numpy()
     prevalence = learn_prevalence(
         probabilities[detected], best[detected], summary[detected], truth[detected] > 0, min(unseen, 0.5)
     )
     corrected = prevalence.apply(probabilities, best, summary)
     listed = detected & (corrected[:, 0] < 1 - LISTED_PROBABILITY)
-    beyond = mean_beyond(excess, expected[listed], config.max_objects)
+    beyond = mean_beyond(excess, expected[listed], members[0].config.max_objects)
     return prevalence, interval_levels(corrected[listed], beyond, truth[listed])

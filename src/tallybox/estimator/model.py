@@ -1,6 +1,6 @@
-"""One member of an estimator: a counting component between what a category's scores mean and a readout.
+"""One member of an estimator: scores corrected by category and surroundings, a counting component, a readout.
 
-Legend: Q questions, N proposals, K ``max_objects``, H heads.
+Legend: P pairs of an image and a category, N proposals, K ``max_objects``, H heads.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from torch import Tensor, nn
 
 from tallybox.counter.module import Counter
 from tallybox.estimator.configuration import EstimatorConfig
-from tallybox.estimator.questions import CONTEXT, SUMMARY, Questions
+from tallybox.estimator.inputs import CONTEXT, SUMMARY, ModelInputs
 from tallybox.presence.module import PresenceCounter
 
-LEAST_SCORE = 1e-4
-FEW_QUESTIONS = 64  # a photo or two
-RIVAL_UNITS = 24  # of the network that judges a box by its surroundings
+MIN_SCORE = 1e-4
+FEW_PAIRS = 64  # a photo or two
+SURROUNDINGS_UNITS = 24
+PAPER_SHARPNESS = 4.0  # the paper's features lie in [0, 1]; times this, as logits, they make a count all but certain
 
 
-class Answers(NamedTuple):
-    """What a model says before anything is averaged."""
+class ModelOutput(NamedTuple):
+    """The output of one member."""
 
-    logits: Tensor  # [Q, K + 1]: of the counts 0 ... K - 1, and of K or more
-    expected: Tensor  # [Q]: the component's own expected count, which has no upper end
+    logits: Tensor  # [P, K + 1]: of the counts 0 ... K - 1, and of K or more
+    expected: Tensor  # [P]: the component's own expected count, which has no upper end
 
 
 class CountModel(nn.Module):
-    """From questions to distributions of counts.
+    """From inputs to distributions of counts.
 
     A score's logit is shifted and scaled by its category and shifted by its surroundings; the component counts; the
-    readout adds to the component's features what the summary tells. All additions start at 0: an untrained model
-    says what the untrained component says.
+    readout corrects the component's features by the summary. All corrections start at 0: an untrained model gives
+    the counts of the untrained component.
     """
 
     def __init__(self, config: EstimatorConfig, categories: int) -> None:
@@ -56,7 +57,7 @@ class CountModel(nn.Module):
         self.category_score = nn.Parameter(torch.zeros(categories + 1, 2))  # log scale and shift of the logit
         self.category_count = nn.Parameter(torch.zeros(categories + 1, 3))  # how counts are shifted
         self.surroundings = nn.Sequential(
-            nn.Linear(CONTEXT + 1, RIVAL_UNITS), nn.ReLU(), _zero(nn.Linear(RIVAL_UNITS, 1))
+            nn.Linear(CONTEXT + 1, SURROUNDINGS_UNITS), nn.ReLU(), _zero(nn.Linear(SURROUNDINGS_UNITS, 1))
         )
         self.from_component = nn.Linear(heads * per_head, counts)
         self.from_summary = nn.Sequential(
@@ -75,45 +76,44 @@ class CountModel(nn.Module):
         steps = torch.arange(counts, dtype=torch.float32)
         self.register_buffer("count_shifts", torch.stack((steps / 5, (steps == 0).float(), (steps == 1).float())))
 
-    def standardise(self, questions: Questions) -> None:
-        """Take the usual range of the inputs from questions that are learned from."""
-        boxes = questions.context[questions.mask]
-        for name, values in (("context", boxes), ("summary", questions.summary)):
+    def standardise(self, inputs: ModelInputs) -> None:
+        """Store mean and deviation of the inputs that are learned from."""
+        for name, values in (("context", inputs.context[inputs.mask]), ("summary", inputs.summary)):
             if len(values) > 1:
                 self.get_buffer(f"{name}_mean").copy_(values.mean(0))
                 self.get_buffer(f"{name}_scale").copy_(values.std(0).clamp(min=0.1))
 
-    def forward(self, questions: Questions, category_rows: Tensor) -> Answers:
-        """Answer questions; ``category_rows [Q]`` are rows of the tables of categories."""
-        logit = self.score_logit(questions, category_rows)
-        features = self._component_for(len(questions))(logit, questions.boxes, questions.mask)
-        summary = (questions.summary - self.get_buffer("summary_mean")) / self.get_buffer("summary_scale")
+    def forward(self, inputs: ModelInputs, category_rows: Tensor) -> ModelOutput:
+        """Return distributions of counts; ``category_rows [P]`` are rows of the tables of categories."""
+        logit = self.score_logit(inputs, category_rows)
+        features = self._component_for(len(logit))(logit, inputs.boxes, inputs.mask)
+        summary = (inputs.summary - self.get_buffer("summary_mean")) / self.get_buffer("summary_scale")
         logits = (
             self.from_component(features)
             + self.from_summary(torch.cat((features / 4, summary), -1))  # log-probabilities reach -14
             + self.category_count[category_rows] @ self.get_buffer("count_shifts")
         )
-        return Answers(logits, self.expected_count(features))
+        return ModelOutput(logits, self.expected_count(features))
 
-    def _component_for(self, questions: int) -> PresenceCounter | Counter:
-        """Return the component, unfused for a few questions if numba, which takes half a second, is not loaded yet."""
-        if torch.is_grad_enabled() or questions >= FEW_QUESTIONS or "numba" in sys.modules:
+    def _component_for(self, pairs: int) -> PresenceCounter | Counter:
+        """Return the component, unfused for a few pairs where numba, which takes half a second, is not loaded yet."""
+        if torch.is_grad_enabled() or pairs >= FEW_PAIRS or "numba" in sys.modules:
             return self.component
         unfused = copy.copy(self.component)  # shares the weights
         unfused.backend = "reference"
         return unfused
 
-    def score_logit(self, questions: Questions, category_rows: Tensor) -> Tensor:
-        """Return the logits that the component counts from, ``[Q, N]``."""
+    def score_logit(self, inputs: ModelInputs, category_rows: Tensor) -> Tensor:
+        """Return the logits that the component counts from, ``[P, N]``."""
         log_scale, shift = self.category_score[category_rows].unbind(-1)
-        plain = questions.scores.clamp(LEAST_SCORE, 1 - LEAST_SCORE).logit()
+        plain = inputs.scores.clamp(MIN_SCORE, 1 - MIN_SCORE).logit()
         logit = plain * log_scale.exp()[:, None] + shift[:, None]
-        context = (questions.context - self.get_buffer("context_mean")) / self.get_buffer("context_scale")
-        judged: Tensor = self.surroundings(torch.cat((context, logit[..., None] / 3), -1)).squeeze(-1)
-        return torch.where(questions.mask, logit + judged, 0)
+        context = (inputs.context - self.get_buffer("context_mean")) / self.get_buffer("context_scale")
+        correction: Tensor = self.surroundings(torch.cat((context, logit[..., None] / 3), -1)).squeeze(-1)
+        return torch.where(inputs.mask, logit + correction, 0)
 
     def expected_count(self, features: Tensor) -> Tensor:
-        """Return the component's expected count, the mean of its heads: ``[Q, H * F]`` to ``[Q]``."""
+        """Return the component's expected count, the mean of its heads: ``[P, H * F]`` to ``[P]``."""
         by_head = features.detach().unflatten(-1, (self.config.heads, -1))
         if self.config.component == "presence":
             count: Tensor = by_head[..., -1]
@@ -121,10 +121,6 @@ class CountModel(nn.Module):
             share = by_head / by_head.sum(-1, keepdim=True).clamp(min=1e-6)
             count = share @ torch.arange(share.shape[-1], dtype=share.dtype)
         return count.mean(-1)
-
-
-# The paper's features lie in [0, 1]; so much makes the count they point at as good as certain.
-PAPER_SHARPNESS = 4.0
 
 
 def _zero(layer: nn.Linear) -> nn.Linear:

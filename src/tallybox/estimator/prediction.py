@@ -1,11 +1,11 @@
 """What an estimator predicts: a distribution of counts, and the numbers people take from it.
 
-Legend: Q questions (one category of one image each), K ``max_objects``, T counts with the tail written out.
+Legend: P pairs of an image and a category, K ``max_objects``, T counts with the tail written out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
 
-# Counts beyond ``max_objects`` that get a probability of their own; what lies further adds to the last.
-TAIL = 200  # the same for all, so that a prediction does not depend on those beside it
+# Counts beyond ``max_objects`` that get a probability of their own; larger ones add to the last. The same number for
+# all pairs, so that a prediction does not depend on the pairs beside it.
+TAIL = 200
 ROUNDING_SLACK = 1e-12  # of sums of probabilities
 
 
 class IntervalLevels(NamedTuple):
     """How far intervals grow, by the predicted count: 1 takes in every count, -1 none but the median (see `intervals`).
 
-    A number for each of the groups that `groups_of` tells apart.
+    One level for each group of `groups_of`.
     """
 
     zero: float
@@ -33,7 +35,7 @@ class IntervalLevels(NamedTuple):
     many: float  # 5 or more
 
     def by_count(self, counts: Integers) -> Floats:
-        """Return the level for each predicted count, ``[Q]``."""
+        """Return the level for each predicted count, ``[P]``."""
         return np.array(self)[groups_of(counts)]
 
 
@@ -125,7 +127,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
 
 
 class PredictionArrays(NamedTuple):
-    """Predictions of many questions as arrays, all ``[Q]`` but the last."""
+    """Predictions of many pairs as arrays, all ``[P]`` but the last."""
 
     counts: Integers  # medians
     most_probable: Integers
@@ -133,10 +135,10 @@ class PredictionArrays(NamedTuple):
     lows: Integers
     highs: Integers
     at_least: Integers
-    probabilities: Floats  # [Q, K + 1]
+    probabilities: Floats  # [P, K + 1]
 
     def at(self, rows: Any) -> PredictionArrays:
-        """Return the predictions of some questions."""
+        """Return the predictions of some pairs."""
         return PredictionArrays(*(array[rows] for array in self))
 
     def each(self, *, calibrated: bool = True) -> list[CountPrediction]:
@@ -145,22 +147,14 @@ class PredictionArrays(NamedTuple):
         make = partial(CountPrediction, calibrated=calibrated)
         return [make(*row) for row in zip(*columns, self.probabilities, strict=True)]
 
-    def by_image(
-        self, category_ids: Sequence[Sequence[int]], names: Mapping[int, str], *, calibrated: bool = True
-    ) -> Iterator[ImagePredictions]:
-        """Yield the predictions of each image, whose categories are ``category_ids[image]``."""
-        each = iter(self.each(calibrated=calibrated))
-        for of_image in category_ids:
-            yield ImagePredictions({category_id: next(each) for category_id in of_image}, names)
-
 
 def mean_beyond(excess: float, expected: Floats, max_objects: int) -> Floats:
-    """Return the mean count beyond ``max_objects`` where there are more, ``[Q]``, from the component's own counts."""
+    """Return the mean count beyond ``max_objects`` where there are more, ``[P]``, from the component's own counts."""
     return excess + np.maximum(expected - max_objects, 0)
 
 
 def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> PredictionArrays:
-    """Take counts and intervals from distributions ``[Q, K + 1]``; ``beyond [Q]`` is the mean count beyond K.
+    """Take counts and intervals from distributions ``[P, K + 1]``; ``beyond [P]`` is the mean count beyond K.
 
     >>> levels = IntervalLevels(0.55, 0.55, 0.55, 0.55)
     >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), levels).each()[0].to_dict()
@@ -183,7 +177,7 @@ def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> 
 
 
 def write_out_tail(probabilities: Floats, beyond: Floats) -> Floats:
-    """Write "K or more" out as a geometric distribution with mean ``beyond``: ``[Q, K + 1]`` to ``[Q, K + TAIL]``."""
+    """Write "K or more" out as a geometric distribution with mean ``beyond``: ``[P, K + 1]`` to ``[P, K + TAIL]``."""
     last = probabilities.shape[1] - 1
     steps = np.arange(TAIL)
     ratio = (beyond / (1 + beyond))[:, None]
@@ -193,64 +187,56 @@ def write_out_tail(probabilities: Floats, beyond: Floats) -> Floats:
 
 
 def medians_of(probabilities: Floats) -> Integers:
-    """Return the medians ``[Q]`` of distributions ``[Q, T]``."""
+    """Return the medians ``[P]`` of distributions ``[P, T]``."""
     medians: Integers = (probabilities.cumsum(1) < 0.5 - ROUNDING_SLACK).sum(1)
     return medians.clip(max=probabilities.shape[1] - 1)
 
 
 def intervals(probabilities: Floats, medians: Integers, levels: Floats) -> tuple[Integers, Integers]:
-    """Return the ends ``[Q]`` of intervals around the medians of distributions ``[Q, T]``.
+    """Return the ends ``[P]`` of intervals around the medians of distributions ``[P, T]``.
 
     An interval begins as the median alone. It takes in the more probable of its two neighbours while the probability
-    that it holds already, less that of the neighbour, is below its level ``[Q]``: while it holds little, or as long as
+    that it holds already, less that of the neighbour, is below its level ``[P]``: while it holds little, or as long as
     the neighbour is probable. By the first alone, intervals of calibrated coverage are 3 % wider around 0 and 1.
     """
-    growing = _GrowingIntervals(probabilities, medians)
-    while (grows := growing.scores() < levels).any():
-        growing.grow(grows)
-    return growing.lows, growing.highs
+    return _grow(probabilities, medians, lambda scores, lows, highs: scores < levels)
 
 
 def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:
-    """Return above which level an interval holds the true count, ``[Q]``.
+    """Return above which level an interval holds the true count, ``[P]``.
 
     -1 where that is the median, so that every interval holds it; infinite where it lies beyond all counts.
     """
-    growing = _GrowingIntervals(probabilities, medians)
     needed = np.where(true_counts < probabilities.shape[1], -1.0, np.inf)
-    while (outside := np.isfinite(needed) & ~growing.hold(true_counts)).any():
-        needed[outside] = np.maximum(needed, growing.scores())[outside]
-        growing.grow(outside)
+
+    def misses_the_count(scores: Floats, lows: Integers, highs: Integers) -> Booleans:
+        misses: Booleans = np.isfinite(needed) & ((true_counts < lows) | (highs < true_counts))
+        needed[misses] = np.maximum(needed, scores)[misses]
+        return misses
+
+    _grow(probabilities, medians, misses_the_count)
     return needed
 
 
-class _GrowingIntervals:
-    """Intervals of counts, one for each of Q distributions, that grow by one count at a time."""
+def _grow(
+    probabilities: Floats, medians: Integers, grows: Callable[[Floats, Integers, Integers], Booleans]
+) -> tuple[Integers, Integers]:
+    """Grow intervals, which begin as the medians, by one count at a time; return their ends ``[P]``.
 
-    def __init__(self, probabilities: Floats, medians: Integers) -> None:
-        # A border of impossible counts on both sides, which no interval takes in.
-        self.padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-np.inf)
-        self.rows = np.arange(len(medians))
-        self.lows, self.highs = medians.copy(), medians.copy()
-        self.mass = probabilities[self.rows, medians]
-
-    def hold(self, counts: Integers) -> NDArray[np.bool_]:
-        """Return which intervals hold a count, ``[Q]``."""
-        return (self.lows <= counts) & (counts <= self.highs)
-
-    def scores(self) -> Floats:
-        """Return what each interval holds less what its more probable neighbour would add, ``[Q]``."""
-        below, above = self._neighbours()
-        return self.mass - np.maximum(below, above)
-
-    def grow(self, chosen: NDArray[np.bool_]) -> None:
-        """Take the more probable neighbour into each chosen interval, the larger of two equal ones."""
-        below, above = self._neighbours()
+    A chosen interval takes in the more probable of its two neighbours, the larger of equal ones. ``grows`` chooses from
+    the probability that each interval holds less that of this neighbour ``[P]``, and from the ends ``[P]``.
+    """
+    # A border of impossible counts on both sides, which no interval takes in.
+    padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-np.inf)
+    rows = np.arange(len(medians))
+    lows, highs, mass = medians.copy(), medians.copy(), probabilities[rows, medians]
+    while True:
+        below, above = padded[rows, lows], padded[rows, highs + 2]
+        neighbour = np.maximum(below, above)
+        chosen = grows(mass - neighbour, lows, highs)
+        if not chosen.any():
+            return lows, highs
         downwards = chosen & (below > above)
-        self.lows -= downwards
-        self.highs += chosen & ~downwards
-        self.mass += np.where(chosen, np.maximum(below, above), 0)
-
-    def _neighbours(self) -> tuple[Floats, Floats]:
-        """Return the probabilities of the counts just below and above each interval, ``[Q]`` both."""
-        return self.padded[self.rows, self.lows], self.padded[self.rows, self.highs + 2]
+        lows -= downwards
+        highs += chosen & ~downwards
+        mass += np.where(chosen, neighbour, 0)

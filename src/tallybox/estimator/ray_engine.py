@@ -1,40 +1,27 @@
 """Counting a Parquet data set on many machines, with Ray.
 
 Each task reads a piece of the data set and counts in it. The data set must lie where all machines see it under the same
-path; the estimator travels from here.
+path; the estimator is sent from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.files import is_parquet
 from tallybox.detections.parquet import ParquetPiece, SeenImages, parquet_pieces, read_parquet_piece
+from tallybox.detections.readers import is_parquet
 from tallybox.errors import InputError, TallyboxError
-from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import ImagePredictions, PredictionArrays
+from tallybox.estimator.estimator import Categories, CountEstimator
+from tallybox.estimator.prediction import ImagePredictions
 from tallybox.estimator.ray_tasks import RayTasks
 
-
-class _Shared(NamedTuple):
-    estimator: CountEstimator
-    wanted: list[int] | None  # category ids
-
-
-class _PieceCounts(NamedTuple):
-    """What was counted in a piece up to its end, or up to a mistake in the data."""
-
-    part: Path  # the file that the piece is from
-    image_ids: list[ImageId | None]
-    predictions: list[tuple[list[list[int]], PredictionArrays]]  # of some images each, with their category ids
-    error: TallyboxError | None
+PieceCounts = tuple[list[tuple[ImageId | None, ImagePredictions]], TallyboxError | None]
 
 
 def predict_each_with_ray(
-    estimator: CountEstimator, path: Path, categories: Sequence[int | str] | None = None
+    estimator: CountEstimator, path: Path, categories: Categories = None
 ) -> Iterator[tuple[Detections, ImagePredictions]]:
     """Yield what `CountEstimator.predict_each` yields for a Parquet data set, in the same order, from many machines.
 
@@ -42,28 +29,26 @@ def predict_each_with_ray(
     """
     if not is_parquet(path):
         raise InputError(f"on many machines detections must be .parquet, a file or a folder, but got {path}")
-    wanted = None if categories is None else [estimator.category_id(category) for category in categories]
     pieces = [piece._replace(part=piece.part.absolute()) for piece in parquet_pieces(path)]
     if not pieces:
         return
-    tasks = RayTasks(_count_piece, _Shared(estimator, wanted))
     seen = SeenImages()
-    for counted in tasks.map_in_order(pieces):
-        image_ids = iter(counted.image_ids)
-        for predictions in estimator.by_image(counted.predictions):
-            image_id = next(image_ids)
-            seen.check(counted.part, image_id)
+    results = RayTasks((estimator, categories)).map_in_order(_count_piece, pieces)
+    for piece, (counted, error) in zip(pieces, results, strict=True):
+        for image_id, predictions in counted:
+            seen.check(piece.part, image_id)
             yield Detections.empty(image_id), predictions
-        if counted.error is not None:
-            raise counted.error
+        if error is not None:
+            raise error
 
 
-def _count_piece(piece: ParquetPiece, shared: _Shared) -> _PieceCounts:
-    counted = _PieceCounts(piece.part, [], [], None)
+def _count_piece(piece: ParquetPiece, shared: tuple[CountEstimator, Categories]) -> PieceCounts:
+    """Count in a piece up to its end, or up to a mistake in the data, which is returned as well."""
+    estimator, categories = shared
+    counted = []
     try:
-        for images, category_ids, arrays in shared.estimator.predict_batches(read_parquet_piece(piece), shared.wanted):
-            counted.image_ids.extend(image.image_id for image in images)
-            counted.predictions.append((category_ids, arrays))
+        for image, predictions in estimator.predict_each(read_parquet_piece(piece), categories):
+            counted.append((image.image_id, predictions))
     except TallyboxError as error:
-        return counted._replace(error=error)
-    return counted
+        return counted, error
+    return counted, None

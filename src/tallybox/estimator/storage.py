@@ -1,38 +1,33 @@
-"""An estimator's file: safetensors for the weights, and in its metadata a JSON header for everything else."""
+"""An estimator's file: safetensors for the weights, and a JSON header for everything else."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
 
-import torch
 from torch import Tensor
 
 from tallybox import __version__
 from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
-from tallybox.estimator.configuration import EstimatorConfig
-from tallybox.estimator.fitting import Fitted
+from tallybox.estimator.configuration import EstimatorConfig, check_size
+from tallybox.estimator.inference import Fitted
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import IntervalLevels
-from tallybox.files import import_optional
+from tallybox.files import first_line, read_tensors, write_tensors
 
 KIND = "tallybox.CountEstimator"
-VERSION = 2
-LARGEST_SIZE = 4096  # of anything in a configuration: a file must not make us allocate what it likes
+VERSION = 3
 
 
 def save_fitted(fitted: Fitted, path: Path) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a file atomically; the same estimator gives the same bytes."""
     tensors = {
-        f"members.{index}.{name}": tensor.contiguous()
+        f"members.{index}.{name}": tensor
         for index, member in enumerate(fitted.members)
         for name, tensor in member.state_dict().items()
     }
@@ -40,56 +35,43 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "kind": KIND,
         "version": VERSION,
         "tallybox": __version__,
-        "config": fitted.config.to_dict(),
-        "category_ids": list(fitted.category_ids),
+        "config": asdict(fitted.config),
+        "category_ids": fitted.category_ids,
         "categories": {str(key): name for key, name in fitted.categories.items()},
         "baselines": {
             name: {metric: counter.to_dict() for metric, counter in tuned.items()}
             for name, tuned in fitted.baselines.items()
         },
-        "interval_levels": list(fitted.levels),
-        "interval_levels_listed": list(fitted.levels_listed),
+        "interval_levels": fitted.levels,
+        "interval_levels_listed": fitted.levels_listed,
         "prevalence": asdict(fitted.prevalence),
         "excess": fitted.excess,
     }
-    text = json.dumps(header)
-    content = _safetensors().save(tensors, {"tallybox": text, "sha256": _digest(text, tensors)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    write_tensors(path, tensors, header)
 
 
 def load_fitted(path: Path) -> Fitted:
-    """Read what `save_fitted` wrote, or say in one line what is wrong with the file."""
-    text, digest, tensors = _read(path)
+    """Read what `save_fitted` wrote; a file that is anything else is an error of one line."""
+    if not path.is_file():
+        raise InputError(f"an estimator must be a file that tallybox fit wrote, but {path} is not there")
     try:
-        header = json.loads(text)
+        header, tensors = read_tensors(path)
         if header["kind"] != KIND:
             raise ValueError(f"it holds a {header['kind']!r}")
         if header["version"] != VERSION:
-            raise InputError(
-                f"{path} is an estimator of version {header['version']!r}, but this tallybox reads version {VERSION}; "
+            raise ValueError(
+                f"it has version {header['version']!r}, and this tallybox reads version {VERSION}; "
                 "fit it again, or install the tallybox that wrote it"
             )
-        if digest != _digest(text, tensors):
-            raise ValueError("its content was changed after it was written")
         return _fitted(header, tensors)
-    except InputError as error:
-        raise error if str(error).startswith(str(path)) else _not_one(path, error) from None
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise _not_one(path, error) from None
+        raise InputError(f"{path} must be an estimator that tallybox fit wrote, but: {first_line(error)}") from None
 
 
 def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
     config = EstimatorConfig.from_dict(header["config"])
-    sizes = [config.max_objects, config.heads, config.proposals, config.members, config.hidden]
     category_ids = tuple(int(key) for key in header["category_ids"])
-    if max(*sizes, len(category_ids)) > LARGEST_SIZE:
-        raise ValueError("its sizes are beyond reason")
+    check_size("the number of its categories", len(category_ids))
     if not category_ids or list(category_ids) != sorted(set(category_ids)):
         raise ValueError("its category ids are not in order")
     members = tuple(_member(config, len(category_ids), index, tensors) for index in range(config.members))
@@ -133,38 +115,3 @@ def _member(config: EstimatorConfig, categories: int, index: int, tensors: Mappi
     model = CountModel(config, categories)
     model.load_state_dict(state)
     return model.eval()
-
-
-def _read(path: Path) -> tuple[str, str, dict[str, Tensor]]:
-    package = _safetensors()
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise InputError(f"an estimator must be a file that tallybox fit wrote, but {path} is not there")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-        tensors = package.load(path.read_bytes())
-    except (SafetensorError, OSError, ValueError) as error:
-        raise _not_one(path, error) from None
-    if "tallybox" not in metadata or "sha256" not in metadata:
-        raise _not_one(path, ValueError("its header is not tallybox's"))
-    return metadata["tallybox"], metadata["sha256"], tensors
-
-
-def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _not_one(path: Path, error: Exception) -> InputError:
-    first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return InputError(f"{path} must be an estimator that tallybox fit wrote, but: {first_line}")
-
-
-def _safetensors() -> Any:
-    return import_optional("safetensors.torch", needed_for="an estimator's file", install="'tallybox[detections]'")

@@ -1,4 +1,4 @@
-"""Learning from counts alone: several models, each of which leaves a part of the photos out and is judged by it."""
+"""Training of one member on counts alone; it leaves a part of the photos out and is validated on that part."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tallybox.counter.cpu.threads import small_operations
 from tallybox.estimator.configuration import EstimatorConfig
-from tallybox.estimator.model import Answers, CountModel
-from tallybox.estimator.questions import Questions
+from tallybox.estimator.inference import infer
+from tallybox.estimator.inputs import ModelInputs
+from tallybox.estimator.model import CountModel
+from tallybox.kernels.threads import small_operations
 
-OnStep = Callable[[int, int], None]  # done, total
+OnEpoch = Callable[[int, int], None]  # done, total
 
 # Found on a fifth of 3,000 labelled photos of COCO that was left out, and by learning from 30 and 100 of the others.
 EPOCHS = 12
@@ -26,53 +27,49 @@ MIN_PAIRS_TO_STOP_EARLY = 240
 FEW_PAIRS = 1000  # with fewer, rates are higher, for there are few steps, and weights decay more
 COMPONENT_RATE, READOUT_RATE = 0.006, 0.003
 COMPONENT_RATE_FEW, READOUT_RATE_FEW = 0.01, 0.005
-CATEGORY_PRIOR = 4.0  # one over twice the variance of what is a category's own
-PATIENCE = 0.25  # share of all epochs without a better held-out part, in the second half, that ends the learning
+CATEGORY_PRIOR = 4.0  # one over twice the variance of a category's own parameters
+PATIENCE = 0.25  # share of all epochs without a lower held-out loss, in the second half, after which learning stops
 WARM_UP = 0.3  # share of all steps
 
 
 @dataclass(frozen=True)
-class Examples:
-    """Questions with their true counts."""
+class LabelledInputs:
+    """Inputs of P pairs with their true counts."""
 
-    questions: Questions
-    category_rows: Tensor  # [Q]
-    true_counts: Tensor  # [Q]
-    parts: Tensor  # [Q]: which part of the photos each is of
+    inputs: ModelInputs
+    category_rows: Tensor  # [P]
+    true_counts: Tensor  # [P]
+    parts: Tensor  # [P]: the part of the photos that each is of
 
-
-def answer(model: CountModel, questions: Questions, category_rows: Tensor, chosen: Tensor | None = None) -> Answers:
-    """Answer questions in groups of similar size, without gradients."""
-    chosen = torch.arange(len(questions)) if chosen is None else chosen
-    logits = torch.empty(len(chosen), model.config.max_objects + 1)
-    expected = torch.empty(len(chosen))
-    order = questions.sizes[chosen].argsort(stable=True)
-    model.eval()
-    with torch.no_grad(), small_operations():
-        for rows in order.split(512):
-            if len(rows):
-                logits[rows], expected[rows] = model(questions.at(chosen[rows]), category_rows[chosen[rows]])
-    return Answers(logits, expected)
+    def of_part(self, part: int) -> Tensor:
+        """Return the rows of the pairs of a part."""
+        return (self.parts == part).nonzero().flatten()
 
 
 def train_member(
-    config: EstimatorConfig, categories: int, examples: Examples, member: int, seed: int, on_step: OnStep, epochs: int
+    config: EstimatorConfig,
+    categories: int,
+    labelled: LabelledInputs,
+    part: int,
+    *,
+    seed: int,
+    epochs: int,
+    on_epoch: OnEpoch = lambda done, total: None,
 ) -> CountModel:
-    """Return a model that learned from all parts but its own, as it was when it answered its own part best.
+    """Return a model that learned from all parts but its own, as it was at its lowest loss on its own part.
 
-    Where its own part is too small to tell, as it was in the end.
+    Where its own part is too small for that, as it was after the last epoch.
     """
     with torch.random.fork_rng(devices=[]), small_operations():  # nobody else's random numbers change
         torch.manual_seed(seed)
-        return _train(CountModel(config, categories), examples, member, on_step, epochs)
+        return _train(CountModel(config, categories), labelled, part, on_epoch, epochs)
 
 
-def _train(model: CountModel, examples: Examples, member: int, on_step: OnStep, epochs: int) -> CountModel:
-    learn = (examples.parts != member).nonzero().flatten()
-    held_out = (examples.parts == member).nonzero().flatten()
-    model.standardise(examples.questions.at(learn))
-    few, stops_early = len(learn) < FEW_PAIRS, len(examples.parts) >= MIN_PAIRS_TO_STOP_EARLY
-    batch = 32 if few else 128
+def _train(model: CountModel, labelled: LabelledInputs, part: int, on_epoch: OnEpoch, epochs: int) -> CountModel:
+    learn, held_out = (labelled.parts != part).nonzero().flatten(), labelled.of_part(part)
+    model.standardise(labelled.inputs.at(learn))
+    few, stops_early = len(learn) < FEW_PAIRS, len(labelled.parts) >= MIN_PAIRS_TO_STOP_EARLY
+    batch = _batch(len(learn))
     optimiser = _optimiser(model, few)
     total = epochs * math.ceil(len(learn) / batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -82,36 +79,40 @@ def _train(model: CountModel, examples: Examples, member: int, on_step: OnStep, 
     for epoch in range(epochs):
         model.train()
         for rows in learn[torch.randperm(len(learn))].split(batch):
-            _step(model, examples, rows, optimiser, len(learn))
+            _step(model, labelled, rows, optimiser, len(learn))
             schedule.step()
-        loss = held_out_loss(model, examples, held_out)
+        loss = held_out_loss(model, labelled, held_out)
         if loss < best_loss or not stops_early:
             best, best_loss, worse = copy.deepcopy(model.state_dict()), loss, 0
         elif epoch >= epochs // 2:
             worse += 1
-        on_step(epoch + 1, epochs)
+        on_epoch(epoch + 1, epochs)
         if worse >= PATIENCE * epochs:
             break
-    on_step(epochs, epochs)
+    on_epoch(epochs, epochs)
     model.load_state_dict(best)
     return model.eval()
 
 
-def min_steps(pairs: int) -> int:
-    """Return the smallest number of steps to learn from so many pairs with."""
-    return MIN_STEPS // 2 if pairs < MIN_PAIRS_TO_STOP_EARLY else MIN_STEPS
+def epochs_for(pairs: int) -> int:
+    """Return the number of epochs to learn from so many pairs."""
+    steps = MIN_STEPS // 2 if pairs < MIN_PAIRS_TO_STOP_EARLY else MIN_STEPS
+    return max(EPOCHS, epochs_of(pairs, steps))
 
 
-def epochs_for(pairs: int, steps: int) -> int:
-    """Return how often to go through so many pairs to take so many steps."""
-    batch = 32 if pairs < FEW_PAIRS else 128
-    return math.ceil(steps / math.ceil(max(pairs, 1) / batch))
+def epochs_of(pairs: int, steps: int) -> int:
+    """Return how many epochs over so many pairs have so many steps."""
+    return math.ceil(steps / math.ceil(max(pairs, 1) / _batch(pairs)))
 
 
-def held_out_loss(model: CountModel, examples: Examples, rows: Tensor) -> float:
-    """Return the mean negative log-likelihood of some examples."""
-    logits = answer(model, examples.questions, examples.category_rows, rows).logits
-    truth = examples.true_counts[rows].clamp(max=model.config.max_objects)
+def _batch(pairs: int) -> int:
+    return 32 if pairs < FEW_PAIRS else 128
+
+
+def held_out_loss(model: CountModel, labelled: LabelledInputs, rows: Tensor) -> float:
+    """Return the mean negative log-likelihood of some pairs."""
+    logits = infer(model, labelled.inputs, labelled.category_rows, rows).logits
+    truth = labelled.true_counts[rows].clamp(max=model.config.max_objects)
     return torch.nn.functional.cross_entropy(logits, truth).item() if len(rows) else math.inf
 
 
@@ -126,16 +127,18 @@ def _optimiser(model: CountModel, few: bool) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, fused=True)
 
 
-def _step(model: CountModel, examples: Examples, rows: Tensor, optimiser: torch.optim.Optimizer, pairs: int) -> None:
-    """Learn from a random batch, in two groups of similar size so that little of it is padding."""
-    rows = rows[examples.questions.sizes[rows].argsort(stable=True)]
+def _step(
+    model: CountModel, labelled: LabelledInputs, rows: Tensor, optimiser: torch.optim.Optimizer, pairs: int
+) -> None:
+    """Learn from a random batch, in two groups of pairs of similar size: less of it is padding."""
+    rows = rows[labelled.inputs.sizes[rows].argsort(stable=True)]
     optimiser.zero_grad()
     for group in rows.tensor_split((len(rows) * 3 // 4,)):
         if not len(group):
             continue
-        answers = model(examples.questions.at(group), examples.category_rows[group])
-        truth = examples.true_counts[group].clamp(max=model.config.max_objects)
-        loss = torch.nn.functional.cross_entropy(answers.logits, truth, reduction="sum") / len(rows)
+        logits = model(labelled.inputs.at(group), labelled.category_rows[group]).logits
+        truth = labelled.true_counts[group].clamp(max=model.config.max_objects)
+        loss = torch.nn.functional.cross_entropy(logits, truth, reduction="sum") / len(rows)
         loss.backward()
     own = model.category_score.square().sum() + model.category_count.square().sum()
     (own * (CATEGORY_PRIOR / pairs)).backward()

@@ -1,1 +1,1 @@
-"""Pictures. The only room that imports matplotlib."""
+"""Pictures. The only package that imports matplotlib."""

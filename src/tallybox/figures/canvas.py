@@ -15,12 +15,13 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from tallybox.errors import InputError
+from tallybox.files import atomic_writing
 
-# Okabe and Ito's palette, told apart by all common kinds of colour vision.
+# Okabe and Ito's palette, safe for all common kinds of colour vision.
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
 
-# Dark to light through blue and yellow, told apart by all common kinds of colour vision.
-RAINBOW = colormaps["viridis"]
+# For a parameter from 0 to 1, also safe for all common kinds of colour vision.
+SEQUENTIAL = colormaps["viridis"]
 
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -36,17 +37,18 @@ STYLE: dict[Any, Any] = {
 
 @contextmanager
 def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
-    """Give a figure of a size in inches to draw on, and write it to ``path`` at the end."""
+    """Yield a figure of a size in inches to draw on, and write it to ``path`` at the end."""
     if path.suffix not in (".svg", ".png"):
         raise InputError(f"a picture's name must end in .svg or .png, but got {path.name!r}")
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
-        path.parent.mkdir(parents=True, exist_ok=True)
         # A date in the file would make it differ on every run.
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        with atomic_writing(path, "wb") as file:
+            figure.savefig(file, format=path.suffix[1:], metadata=metadata)
 
 
 def add_scale(figure: Figure, axes: list[Axes], label: str) -> None:
-    """Add the rainbow's scale from 0 to 1 beside axes."""
-    figure.colorbar(ScalarMappable(Normalize(0, 1), RAINBOW), ax=axes, label=label)
+    """Add the scale of `SEQUENTIAL` from 0 to 1 beside axes."""
+    figure.colorbar(ScalarMappable(Normalize(0, 1), SEQUENTIAL), ax=axes, label=label)

@@ -1,4 +1,4 @@
-"""The functions that presence counting has learned."""
+"""Draw the functions that presence counting has learned."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 
-from tallybox.figures.canvas import RAINBOW, add_scale, picture
+from tallybox.figures.canvas import SEQUENTIAL, add_scale, picture
 from tallybox.presence.weights import calibration_edges
 
 VARIED = {"side_length": "side length l", "noise": "noise q"}
-# Where the functions of two numbers are cut: at boxes of a score of one half, and at boxes that overlap by half.
+# Functions of two numbers are drawn at a score of one half, or at an IoU of one half.
 HALF = 0.5
 
 Lines = tuple[list[float], list[float]]
@@ -28,7 +28,7 @@ def draw_presence_functions(path: Path, results: list[dict[str, Any]], varied: s
         grid = figure.subplots(heads, 4, squeeze=False)
         for head in range(heads):
             for result in results:
-                colour = RAINBOW(result[varied])
+                colour = SEQUENTIAL(result[varied])
                 for axes, (x, y) in zip(grid[head], lines(result["presence"], head), strict=True):
                     axes.plot(x, y, color=colour, lw=0.7, alpha=0.8)
             decorate(list(grid[head]), head, last=head == heads - 1)
@@ -43,7 +43,7 @@ def lines(functions: dict[str, Any], head: int) -> list[Lines]:
     even = [number / segments for number in range(segments + 1)]
     step = functions["step"][head]
     middle = segments // 2
-    # The step stands in the middle, where both scores are equal.
+    # The step is in the middle, where both scores are equal.
     ahead = [*even[: middle + 1], *even[middle:]]
     ordered = [*order[: middle + 1], *(value + step for value in order[middle:])]
     overlap, evidence = functions["overlap"][head], functions["evidence"][head]

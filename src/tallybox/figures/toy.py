@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -14,12 +15,13 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 
+from tallybox.counter.reference import Activations
 from tallybox.errors import InputError
-from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, RAINBOW, add_scale, picture
+from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, SEQUENTIAL, add_scale, picture
 from tallybox.figures.presence import draw_presence_functions
 from tallybox.runs import read_results
 from tallybox.toy.data import ToyImages, draw_images
-from tallybox.toy.sweep import FIXED_AT, Difficulty
+from tallybox.toy.sweep import FIXED_AT
 
 MODELS = {
     "counter": ("the paper's component", BLUE),
@@ -27,25 +29,21 @@ MODELS = {
     "presence": ("presence counting", GREEN),
 }
 VARIED = {"side_length": "side length l", "noise": "noise q"}
-ROLES = (
-    "f1: relevance, edges",
-    "f2: distance, edges",
-    "f3: likeness",
-    "f4: relevance, rows",
-    "f5: distance, rows",
-    "f6: certainty of weights",
-    "f7: certainty of distances",
-    "f8: confidence",
-)
+ROLES = [f"f{number}: {name.replace('_', ' ')}" for number, name in enumerate(Activations._fields, start=1)]
 
 Results = list[dict[str, Any]]
 
 
-def draw_toy_figures(folder: Path, difficulty: Difficulty) -> list[Path]:
+def draw_toy_figures(folder: Path) -> list[Path]:
     """Draw the figures of a sweep's folder into its folder ``figures``, each as SVG and PNG; return the files."""
+    config = folder / "config.json"
+    if not config.exists():
+        raise InputError(f"{folder} must be the folder of a sweep, but it has no config.json; run tallybox toy sweep")
+    fixed = FIXED_AT[json.loads(config.read_text())["config"]["difficulty"]]
     results = read_results(folder / "results.jsonl")
     if not results:
         raise InputError(f"{folder} must hold the results of a sweep, but results.jsonl is missing or empty")
+    halves = {varied: half_of_sweep(results, varied, fixed) for varied in VARIED}
     written = []
     for ending in ("svg", "png"):
 
@@ -53,84 +51,76 @@ def draw_toy_figures(folder: Path, difficulty: Difficulty) -> list[Path]:
             written.append(folder / "figures" / f"{name}.{ending}")
             return written[-1]
 
-        draw_accuracy(path("accuracy"), results, difficulty)
-        for varied in VARIED:
-            draw_activations(path(f"activations_{varied}"), results, difficulty, varied, range(8))
-            draw_presence_functions(path(f"presence_{varied}"), varied_results(results, difficulty, varied), varied)
-        draw_first_activations(path("f1_and_f2"), results, difficulty)
-        draw_samples(path("samples"), difficulty)
+        draw_accuracy(path("accuracy"), halves, fixed)
+        for varied, half in halves.items():
+            draw_activations(path(f"activations_{varied}"), {varied: half}, range(8))
+            draw_presence_functions(path(f"presence_{varied}"), half, varied)
+        draw_activations(path("f1_and_f2"), halves, range(2))
+        draw_samples(path("samples"), fixed)
     return written
 
 
-def varied_results(results: Results, difficulty: Difficulty, varied: str) -> Results:
-    """Return the half of a sweep in which one parameter was varied, in its order."""
-    other = "noise" if varied == "side_length" else "side_length"
-    chosen = [result for result in results if result[other] == FIXED_AT[difficulty]]
+def half_of_sweep(results: Results, varied: str, fixed: float) -> Results:
+    """Return the half of a sweep in which one parameter was varied, ordered by it."""
+    (other,) = VARIED.keys() - {varied}
+    chosen = [result for result in results if result[other] == fixed]
     return sorted(chosen, key=lambda result: (result[varied], result["seed"]))
 
 
-def draw_accuracy(path: Path, results: Results, difficulty: Difficulty) -> None:
+def draw_accuracy(path: Path, halves: dict[str, Results], fixed: float) -> None:
     """Accuracy of each model against l and against q, with the spread over seeds."""
     with picture(path, 9, 3.4) as figure:
-        for axes, (varied, label) in zip(figure.subplots(1, 2, sharey=True), VARIED.items(), strict=True):
+        for axes, (varied, half) in zip(figure.subplots(1, 2, sharey=True), halves.items(), strict=True):
             for model, (name, colour) in MODELS.items():
-                draw_curve(axes, varied_results(results, difficulty, varied), varied, model, name, colour)
-            other = VARIED["noise" if varied == "side_length" else "side_length"]
-            axes.set(xlabel=label, xlim=(0, 1), ylim=(0, 1.02), title=f"{other} = {FIXED_AT[difficulty]:g}")
+                draw_curve(axes, half, varied, model, name, colour)
+            (other,) = VARIED.keys() - {varied}
+            axes.set(xlabel=VARIED[varied], xlim=(0, 1), ylim=(0, 1.02), title=f"{VARIED[other]} = {fixed:g}")
             axes.grid(alpha=0.3)
         figure.axes[0].set_ylabel("counts right")
         figure.axes[0].legend(loc="lower left")
 
 
 def draw_curve(axes: Axes, results: Results, varied: str, model: str, name: str, colour: str) -> None:
-    """Draw one model's mean over seeds, and a band from its smallest to its largest."""
+    """Draw one model's mean over seeds, and a band from the smallest to the largest."""
     by_value: dict[float, list[float]] = defaultdict(list)
     for result in results:
         if model in result["accuracy"]:
             by_value[result[varied]].append(result["accuracy"][model])
     if not by_value:
         return
-    values = list(by_value)
+    values, accuracies = list(by_value), by_value.values()
     axes.fill_between(
-        values, [min(a) for a in by_value.values()], [max(a) for a in by_value.values()], color=colour, alpha=0.25, lw=0
+        values, [min(a) for a in accuracies], [max(a) for a in accuracies], color=colour, alpha=0.25, lw=0
     )
-    axes.plot(values, [mean(a) for a in by_value.values()], color=colour, label=name)
+    axes.plot(values, [mean(a) for a in accuracies], color=colour, label=name)
 
 
-def draw_activations(path: Path, results: Results, difficulty: Difficulty, varied: str, roles: range) -> None:
-    """The shapes of all activations, a line for each value of the varied parameter (first seed)."""
-    with picture(path, 10, 5.2) as figure:
-        axes = figure.subplots(2, 4, sharex=True, sharey=True).flat
-        for role in roles:
-            draw_rainbow(axes[role], varied_results(results, difficulty, varied), varied, role)
-        add_scale(figure, list(axes), VARIED[varied])
+def draw_activations(path: Path, halves: dict[str, Results], roles: range) -> None:
+    """The shapes of activations, a line for each value of the varied parameter (first seed)."""
+    rows = len(halves) * len(roles) // 4
+    with picture(path, 10, 5.2 if rows == 2 else 3) as figure:
+        axes = list(figure.subplots(rows, 4, sharex=True, sharey=True).flat)
+        for varied, half in halves.items():
+            own, axes = axes[: len(roles)], axes[len(roles) :]
+            for role in roles:
+                draw_activation(own[role], half, varied, role)
+            add_scale(figure, own, VARIED[varied])
 
 
-def draw_first_activations(path: Path, results: Results, difficulty: Difficulty) -> None:
-    """f1 and f2 alone, as l and as q varies."""
-    with picture(path, 10, 3) as figure:
-        axes = figure.subplots(1, 4, sharex=True, sharey=True)
-        for column, varied in enumerate(VARIED):
-            pair = axes[2 * column : 2 * column + 2]
-            for role in range(2):
-                draw_rainbow(pair[role], varied_results(results, difficulty, varied), varied, role)
-            add_scale(figure, list(pair), VARIED[varied])
-
-
-def draw_rainbow(axes: Axes, results: Results, varied: str, role: int) -> None:
+def draw_activation(axes: Axes, results: Results, varied: str, role: int) -> None:
     """Draw one activation for every value of the varied parameter, coloured by it."""
     for result in results:
         if result["seed"] == 0:
             knots = result["activations"][role]
-            at = [number / (len(knots) - 1) for number in range(len(knots))]
-            axes.plot(at, knots, color=RAINBOW(result[varied]), lw=0.7, alpha=0.8)
+            x = [number / (len(knots) - 1) for number in range(len(knots))]
+            axes.plot(x, knots, color=SEQUENTIAL(result[varied]), lw=0.7, alpha=0.8)
     axes.set(title=ROLES[role], xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
 
 
-def draw_samples(path: Path, difficulty: Difficulty) -> None:
-    """Show images of the task: what is true, and what a model sees, as l and as q varies."""
+def draw_samples(path: Path, fixed_at: float) -> None:
+    """Images of the task: which boxes are true, and what a model sees, as l and as q varies."""
     values = torch.tensor([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
-    fixed = torch.full_like(values, FIXED_AT[difficulty])
+    fixed = torch.full_like(values, fixed_at)
     with picture(path, 10, 6.6) as figure:
         grid = figure.subplots(4, len(values))
         for row, (side_length, noise) in enumerate(((values, fixed), (fixed, values))):

@@ -13,16 +13,16 @@ from tallybox.figures.canvas import BLUE, picture
 
 
 def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw a row for each example that `tallybox.vqa.qualitative` gave: its boxes, A, D and C, count and answers."""
+    """Draw a row for each example that `tallybox.vqa.examples` returns: its boxes, A, D and C, count and answers."""
     with picture(path, 11, 2.5 * len(examples)) as figure:
         rows = figure.subplots(len(examples), 5, width_ratios=(1.8, 1, 1, 1, 1.1), squeeze=False)
         for axes, example in zip(rows, examples, strict=True):
             draw_boxes(axes[0], example)
-            for place, name in zip(axes[1:4], ("A", "D", "C"), strict=True):
-                place.imshow(example[name], cmap="gray", vmin=0, vmax=1)
-                place.set_title(name)
-                place.set(xticks=[], yticks=[])
-            say_answers(axes[4], example)
+            for panel, name in zip(axes[1:4], ("A", "D", "C"), strict=True):
+                panel.imshow(example[name], cmap="gray", vmin=0, vmax=1)
+                panel.set_title(name)
+                panel.set(xticks=[], yticks=[])
+            write_answers(axes[4], example)
 
 
 def draw_boxes(axes: Axes, example: Mapping[str, Any]) -> None:
@@ -36,7 +36,7 @@ def draw_boxes(axes: Axes, example: Mapping[str, Any]) -> None:
     axes.set_title(example["question"])
 
 
-def say_answers(axes: Axes, example: Mapping[str, Any]) -> None:
+def write_answers(axes: Axes, example: Mapping[str, Any]) -> None:
     """Write the count, what the model answers and what people answered."""
     truth = "unknown" if example["truth"] is None else example["truth"]
     lines = f"c = {example['count']:.2f}\n\npredicted: {example['prediction']}\nground truth: {truth}"

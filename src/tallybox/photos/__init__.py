@@ -2,6 +2,6 @@
 
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
-from tallybox.photos.samples import sample_photos
+from tallybox.photos.shipped import sample_photos
 
 __all__ = ["Photo", "PicoDet", "read_photo", "sample_photos"]

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from tallybox.detections.category_names import check_same_names
-from tallybox.detections.container import Detections
 from tallybox.errors import InputError, InputTypeError
-from tallybox.estimator.estimator import CountEstimator, CountExplanation
+from tallybox.estimator.estimator import Categories, CountEstimator
+from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.photos.detector import Detector, categories_of
+from tallybox.photos.images import read_photo
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
-from tallybox.photos.reading import DetectedPhoto, detect_each
+from tallybox.photos.pipeline import DetectedPhoto, detect_each
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import detector_of
 
-PHOTOS_COUNTED_TOGETHER = 32  # 2.7 ms a photo on one core; 11.4 where they are counted in twos
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+BATCH = 32  # photos that are counted together: 2.7 ms a photo on one core; 11.4 where they are counted in twos
 
 
 @dataclass(frozen=True)
-class CountedPhoto:
+class CountedPhoto(DetectedPhoto):
     """What was counted in one photo, or why it could not be read."""
 
-    path: Path
-    detections: Detections | None = None
     predictions: ImagePredictions | None = None
-    error: InputError | None = None
 
     @property
     def counts(self) -> dict[str, CountPrediction]:
@@ -82,7 +85,7 @@ class PhotoCounter:
             self.estimator = CountEstimator.untrained(categories_of(self.detector))
         check_same_names(self.estimator.fitted.categories, categories_of(self.detector), self.spec or "the detector")
 
-    def count(self, path: str | Path, categories: Sequence[int | str] | None = None) -> dict[str, CountPrediction]:
+    def count(self, path: str | Path, categories: Categories = None) -> dict[str, CountPrediction]:
         """Return how many objects of each category a photo shows, by the category's name.
 
         By default of all categories that are there with a probability of more than 0.1; those that are named are all
@@ -93,39 +96,51 @@ class PhotoCounter:
             raise counted.error
         return counted.counts
 
-    def count_many(
-        self, paths: Iterable[str | Path], categories: Sequence[int | str] | None = None
-    ) -> list[CountedPhoto]:
+    def count_many(self, paths: Iterable[str | Path], categories: Categories = None) -> list[CountedPhoto]:
         """Count in several photos, in order; a file that cannot be read is an item with its ``error``."""
         return list(self.count_each(paths, categories))
 
     def count_each(
-        self, paths: Iterable[str | Path], categories: Sequence[int | str] | None = None
+        self, paths: Iterable[str | Path], categories: Categories = None, *, keep_photos: bool = False
     ) -> Iterator[CountedPhoto]:
-        """Yield what `count_many` returns as it is counted, holding only some photos at a time."""
+        """Yield what `count_many` returns as it is counted, holding only some photos at a time.
+
+        With ``keep_photos``, each item has its decoded ``photo``, so that `draw` need not read it again.
+        """
         if isinstance(paths, str | Path):
             raise InputTypeError(f"several paths are expected, but got one, {str(paths)!r}; call count")
-        waiting: list[DetectedPhoto] = []
-        for batch in detect_each((Path(path) for path in paths), self.detector):
-            waiting += batch
-            if len(waiting) >= PHOTOS_COUNTED_TOGETHER:
-                yield from self._counted(waiting, categories)
-                waiting = []
-        yield from self._counted(waiting, categories)
+        detected = detect_each((Path(path) for path in paths), self.detector, keep_photos=keep_photos)
+        while batch := list(islice(detected, BATCH)):
+            yield from count_detected(self.estimator, batch, categories)
 
-    def explain(self, path: str | Path, categories: Sequence[int | str] | None = None) -> dict[str, CountExplanation]:
+    def explain(self, path: str | Path, categories: Categories = None) -> dict[str, CountExplanation]:
         """Return which boxes of a photo were counted and why, by the category's name."""
-        (detected,) = next(detect_each([Path(path)], self.detector))
+        (detected,) = detect_each([Path(path)], self.detector)
         if detected.detections is None:
             raise detected.error or InputError(f"{path} must be a photo")
-        explanations = self.estimator.explain(detected.detections, categories)
-        return {self.estimator.category_name(key): found for key, found in explanations.items()}
+        return self._by_name(self.estimator.explain(detected.detections, categories))
 
-    def _counted(self, batch: list[DetectedPhoto], categories: Sequence[int | str] | None) -> Iterator[CountedPhoto]:
-        images = [photo.detections for photo in batch if photo.detections is not None]
-        predictions = iter(self.estimator.predict_many(images, categories))
-        for photo in batch:
-            if photo.detections is None:
-                yield CountedPhoto(photo.path, error=photo.error)
-            else:
-                yield CountedPhoto(photo.path, photo.detections, next(predictions))
+    def draw(self, counted: CountedPhoto) -> Image:
+        """Return a counted photo with its objects outlined and, below it, the counts in words."""
+        from tallybox.photos.outlines import draw_counts
+
+        assert counted.detections is not None
+        photo = counted.photo
+        if photo is None or photo.image.size != photo.size_wh:  # detection decodes large photos at a reduced size
+            photo = read_photo(counted.path)
+        explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
+        return draw_counts(photo, counted.detections, self._by_name(explanations))
+
+    def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:
+        return {self.estimator.category_name(key): explanation for key, explanation in explanations.items()}
+
+
+def count_detected(
+    estimator: CountEstimator, batch: Sequence[DetectedPhoto], categories: Categories
+) -> Iterator[CountedPhoto]:
+    """Yield detected photos with their counts; those that could not be read keep their errors."""
+    images = [one.detections for one in batch if one.detections is not None]
+    predictions = iter(estimator.predict_many(images, categories))
+    for one in batch:
+        counts = None if one.detections is None else next(predictions)
+        yield CountedPhoto(one.path, one.detections, one.error, one.photo, counts)

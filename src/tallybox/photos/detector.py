@@ -14,7 +14,7 @@ from tallybox.photos.images import Photo
 
 
 class Detector(Protocol):
-    """Anything that finds objects in photos, with every box it can think of: as little as possible suppressed.
+    """Anything that detects objects in photos; it should suppress as few boxes as possible.
 
     A detector of other categories than COCO's names them in an attribute ``categories``, from id to name.
     """
@@ -25,7 +25,7 @@ class Detector(Protocol):
 
 
 def device_or_default(device: str | torch.device | None) -> torch.device:
-    """Return the device asked for, by default the GPU where there is one."""
+    """Return the named device, by default the GPU where there is one."""
     try:
         return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError:

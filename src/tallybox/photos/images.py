@@ -1,4 +1,4 @@
-"""Photos of every kind as upright RGB, or one line that says why a file is none."""
+"""Photos of every kind as upright RGB; a file that is none is an error of one line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallybox.errors import InputError
-from tallybox.files import import_optional
+from tallybox.files import first_line, import_optional
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -22,8 +22,18 @@ SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif", ".mpo", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pbm", ".avif", ".jp2"),
 )
-MOST_PIXELS = 100_000_000  # 300 MB as RGB; a file of some kilobytes can claim any size
+MAX_PIXELS = 100_000_000  # 300 MB as RGB; a file of some kilobytes can claim any size
 ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
+# What turns each orientation upright, as Pillow names it.
+UPRIGHT = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
 
 # Python's filters of warnings belong to the whole process; only one thread may change them at a time.
 _opening = threading.Lock()
@@ -50,9 +60,9 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
         raise InputError(f"{path} must be a photo, but it is a folder")
     try:
         with _open(pillow, path) as image:
-            if image.width * image.height > MOST_PIXELS:
+            if image.width * image.height > MAX_PIXELS:
                 raise InputError(
-                    f"{path} must have at most {MOST_PIXELS // 1_000_000} million pixels, "
+                    f"{path} must have at most {MAX_PIXELS // 1_000_000} million pixels, "
                     f"but it claims {image.width} x {image.height}; make it smaller first"
                 )
             size_wh = image.size
@@ -60,7 +70,7 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
             if factor > 1:
                 image.draft(None, (size_wh[0] // factor, size_wh[1] // factor))  # JPEG can be decoded smaller
             image.load()
-            turned = _orientation(image)
+            orientation = _orientation(image)
             left = 1 if reduced_to is None else max(1, max(image.size) // reduced_to)
             rgb = as_rgb(image.reduce(left) if left > 1 and image.mode in ("L", "RGB", "RGBA", "CMYK") else image)
     except InputError:
@@ -70,10 +80,10 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
     except MemoryError:
         raise InputError(f"{path} must fit into memory, but it does not; make it smaller first") from None
     except Exception as error:  # readers of damaged files raise whatever their parsing stumbles on
-        raise InputError(f"{path} must be a photo, but {_said(error)}") from None
-    if turned is not None:
-        rgb = rgb.transpose(turned)
-        if turned in _sideways(pillow):
+        raise InputError(f"{path} must be a photo, but {_reason(error)}") from None
+    if orientation in UPRIGHT:
+        rgb = rgb.transpose(pillow.Transpose[UPRIGHT[orientation]])
+        if orientation >= 5:  # the camera was held sideways
             size_wh = (size_wh[1], size_wh[0])
     return Photo(rgb, size_wh, str(path))
 
@@ -119,33 +129,18 @@ def _open(pillow: Any, path: Path) -> Image:
     return image
 
 
-def _orientation(image: Image) -> Any:
-    """Return how to turn the image, or None; EXIF that cannot be read says nothing about the pixels."""
+def _orientation(image: Image) -> int:
+    """Return EXIF's orientation; 1 is upright. EXIF that cannot be read is ignored."""
     try:
-        value = image.getexif().get(ORIENTATION)
+        return int(image.getexif().get(ORIENTATION) or 1)
     except Exception:  # as above
-        return None
-    turn = _pillow().Transpose
-    return {
-        2: turn.FLIP_LEFT_RIGHT,
-        3: turn.ROTATE_180,
-        4: turn.FLIP_TOP_BOTTOM,
-        5: turn.TRANSPOSE,
-        6: turn.ROTATE_270,
-        7: turn.TRANSVERSE,
-        8: turn.ROTATE_90,
-    }.get(value or 1)
+        return 1
 
 
-def _sideways(pillow: Any) -> tuple[Any, ...]:
-    turn = pillow.Transpose
-    return turn.TRANSPOSE, turn.ROTATE_270, turn.TRANSVERSE, turn.ROTATE_90
-
-
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if type(error).__name__ == "UnidentifiedImageError":
         return "it is no image of a kind that is read (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others)"
-    return f"it cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+    return f"it cannot be read: {first_line(error)}"
 
 
 def _pillow() -> Any:

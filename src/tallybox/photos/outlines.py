@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,17 +12,17 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from tallybox.detections.container import Detections
-from tallybox.estimator.estimator import CountExplanation
-from tallybox.estimator.merging import merged_into
+from tallybox.estimator.explanation import CountExplanation, merged_into
+from tallybox.files import atomic_writing
 from tallybox.photos.images import Photo
 
-# Okabe and Ito's palette, told apart by all common kinds of colour vision; light and dark in turn.
+# Okabe and Ito's palette, which people with any common colour vision can distinguish; light and dark in turn.
 COLOURS = ("#E69F00", "#0072B2", "#F0E442", "#D55E00", "#56B4E9", "#009E73", "#CC79A7")
 LEFTOVER = (255, 255, 255, 70)
 DUPLICATE_OPACITY = 150
 SHADE = (0, 0, 0, 120)  # under every line, so that it shows on a bright photo too
-LONGEST_SIDE = 2400  # pixels of a picture; larger photos are drawn smaller
-LEAST_WIDTH = 240  # for the words below a tiny one
+MAX_SIDE = 2400  # pixels of a picture; larger photos are drawn smaller
+MIN_WIDTH = 240  # of the counts below a tiny photo
 QUALITY = 92
 
 Corners = tuple[float, float, float, float]
@@ -44,21 +45,21 @@ def outlines_of(detections: Detections, explanations: Mapping[str, CountExplanat
     for name, explanation in explanations.items():
         if explanation.prediction.count == 0:
             continue
-        merged = merged_into(explanation)
-        numbers = {place: number for number, place in enumerate(_counted(merged).tolist(), start=1)}
-        for place, box in enumerate(explanation.indices.tolist()):
-            counted = int(merged[place])
-            number = numbers.get(counted, 0)
+        merged = merged_into(explanation).tolist()
+        counted = [index for index, into in enumerate(merged) if into == index]
+        numbers = {index: number for number, index in enumerate(counted, start=1)}
+        for index, (box, into) in enumerate(zip(explanation.indices.tolist(), merged, strict=True)):
+            number = numbers.get(into, 0)
             colour = COLOURS[(drawn + number - 1) % len(COLOURS)]
             x1, y1, x2, y2 = detections.boxes[box].tolist()
-            outlines.append(Outline((x1, y1, x2, y2), name, number, counted == place, colour))
+            outlines.append(Outline((x1, y1, x2, y2), name, number, into == index, colour))
         drawn += len(numbers)
     return sorted(outlines, key=lambda outline: (outline.is_counted, outline.number > 0))
 
 
 def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str, CountExplanation]) -> Image.Image:
     """Return the photo with its outlines and, below it, the counts in words."""
-    factor = max(1, -(-max(photo.image.size) // LONGEST_SIDE))
+    factor = max(1, -(-max(photo.image.size) // MAX_SIDE))
     picture = photo.image.reduce(factor) if factor > 1 else photo.image.copy()
     scale = np.array(picture.size) / np.array(photo.size_wh)
     layer = Image.new("RGBA", picture.size)
@@ -84,29 +85,22 @@ def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str,
 
 
 def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
-    """Say in words what was counted, with the interval of each.
+    """Return what was counted in words, with the interval of each.
 
     >>> caption({})
     ['nothing counted']
     """
-    said = []
-    for name, explanation in explanations.items():
-        p = explanation.prediction
-        if p.count > 0:
-            said.append(f"{name}: {p} ({p.low} to {p.high})")
-    return said or ["nothing counted"]
+    predictions = {name: explanation.prediction for name, explanation in explanations.items()}
+    parts = [f"{name}: {p} ({p.low} to {p.high})" for name, p in predictions.items() if p.count > 0]
+    return parts or ["nothing counted"]
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
-    """Write a JPEG that is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".unfinished")
-    picture.save(unfinished, format="JPEG", quality=QUALITY)
-    unfinished.replace(path)
-
-
-def _counted(merged: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.flatnonzero(merged == np.arange(len(merged)))
+    """Write a JPEG atomically."""
+    encoded = BytesIO()
+    picture.save(encoded, format="JPEG", quality=QUALITY)
+    with atomic_writing(path) as file:
+        file.write(encoded.getbuffer())
 
 
 def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:
@@ -132,34 +126,33 @@ def _label(
     taken: list[Corners],
     size_wh: tuple[int, int],
 ) -> None:
-    """Write the object's name and number where there is room, and remember that place."""
+    """Write the object's name and number where no label is yet, and add the label's corners to ``taken``."""
     text = f"{outline.name} {outline.number}"
     left, top, right, bottom = pen.textbbox((0, 0), text, font=font)
     margin = round((bottom - top) * 0.35)
     wide, high = right - left + 2 * margin, bottom - top + 2 * margin
     inside = (corners[0], corners[1], corners[0] + wide, corners[1] + high)
-    place = next(_free(_places(corners, wide, high), taken, size_wh), inside)
-    taken.append(place)
-    pen.rectangle(place, fill=outline.colour)
+    label = next(_free(_candidates(corners, wide, high), taken, size_wh), inside)
+    taken.append(label)
+    pen.rectangle(label, fill=outline.colour)
     red, green, blue = _rgb(outline.colour)
     ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
-    pen.text((place[0] + margin - left, place[1] + margin - top), text, fill=ink, font=font)
+    pen.text((label[0] + margin - left, label[1] + margin - top), text, fill=ink, font=font)
 
 
-def _places(corners: Corners, wide: float, high: float) -> Iterator[Corners]:
-    """Yield where a label may stand: above the box, where it hides no face, else in it from the top or bottom on."""
+def _candidates(corners: Corners, wide: float, high: float) -> Iterator[Corners]:
+    """Yield corners for a label: above the box, where it hides no face, else in it from the top or bottom on."""
     x1, y1, x2, y2 = corners
     for y in (y1 - high, y1, y2 - high, y1 + high, y1 + 2 * high):
         for x in (x1, x2 - wide):
             yield x, y, x + wide, y + high
 
 
-def _free(places: Iterator[Corners], taken: list[Corners], size_wh: tuple[int, int]) -> Iterator[Corners]:
-    for place in places:
-        x1, y1, x2, y2 = place
+def _free(candidates: Iterator[Corners], taken: list[Corners], size_wh: tuple[int, int]) -> Iterator[Corners]:
+    for x1, y1, x2, y2 in candidates:
         inside = x1 >= 0 and y1 >= 0 and x2 <= size_wh[0] and y2 <= size_wh[1]
         if inside and all(x1 >= t[2] or x2 <= t[0] or y1 >= t[3] or y2 <= t[1] for t in taken):
-            yield place
+            yield x1, y1, x2, y2
 
 
 def _with_caption(
@@ -169,7 +162,7 @@ def _with_caption(
     pen = ImageDraw.Draw(picture)
     _, top, _, bottom = pen.textbbox((0, 0), "Ag", font=font)
     line, margin = round((bottom - top) * 1.5), round(bottom - top)
-    width = max(picture.width, LEAST_WIDTH)
+    width = max(picture.width, MIN_WIDTH)
     lines: list[str] = []
     for part in parts:
         joined = f"{lines[-1]}   {part}" if lines else part

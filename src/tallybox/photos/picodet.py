@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.boxes import first_kept, overlap_by_more, suppress
-from tallybox.counter.cpu.threads import small_operations
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
+from tallybox.kernels.threads import small_operations
 from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet_network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network
@@ -40,7 +40,7 @@ MAX_DETECTIONS = 200
 # Boxes that go through NMS at first, in all and of one category: enough for nearly all photos.
 FIRST_CANDIDATES, FIRST_OF_CATEGORY = 1024, 192
 
-PHOTOS_AT_ONCE = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone: the cache
+BATCHES = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone: the cache
 
 
 class RawDetections(NamedTuple):
@@ -68,8 +68,8 @@ class PicoDet:
         self.device = device_or_default(device)
         self.network = load_picodet_network().to(self.device)
         if self.device.type == "cpu":
-            # glibc keeps freed memory for the next photo up to twice the largest block that was ever freed (32 MiB at
-            # most); what it gives back comes again as page faults, 5 of 39 ms a photo on two cores. So free one.
+            # glibc keeps freed memory up to twice the largest block that was ever freed (32 MiB at most). What it gives
+            # back to the system costs page faults at the next photo, 5 of 39 ms on two cores: so free a large block.
             torch.empty(31 << 20, dtype=torch.uint8)
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
@@ -78,25 +78,22 @@ class PicoDet:
 
     def propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
         """Return every cell of each photo that scores above 0.05 in some category."""
-        # On one thread: where another program uses a core, two wait for each other at every layer (2 s, not 0.1).
-        with torch.inference_mode(), small_operations():
-            return self._propose_by_size(photos)
-
-    def _propose_by_size(self, photos: Sequence[Photo]) -> list[RawDetections]:
         # The network averages over its whole input, so that padding a photo further would change its scores:
         # only photos of the same size go through it together.
         by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
         for index, photo in enumerate(photos):
             by_size[_resized_wh(photo.size_wh, self.size)].append(index)
-        at_once = PHOTOS_AT_ONCE.get(self.device.type, 1)
+        batch = BATCHES.get(self.device.type, 1)
         proposed: dict[int, RawDetections] = {}
-        for resized_wh, indices in by_size.items():
-            for first in range(0, len(indices), at_once):
-                some = indices[first : first + at_once]
-                inputs = torch.stack([_input(photos[index], resized_wh) for index in some])
-                found = self._propose(inputs.permute(0, 3, 1, 2), resized_wh)
-                for index, (boxes_xyxy, scores) in zip(some, found, strict=True):
-                    proposed[index] = _in_photo(boxes_xyxy, scores, resized_wh, photos[index].size_wh)
+        # On one thread: with another program on a core, two threads wait for each other at every layer (2 s, not 0.1).
+        with torch.inference_mode(), small_operations():
+            for resized_wh, indices in by_size.items():
+                for first in range(0, len(indices), batch):
+                    some = indices[first : first + batch]
+                    inputs = torch.stack([_input(photos[index], resized_wh) for index in some])
+                    found = self._propose(inputs.permute(0, 3, 1, 2), resized_wh)
+                    for index, (boxes_xyxy, scores) in zip(some, found, strict=True):
+                        proposed[index] = _in_photo(boxes_xyxy, scores, resized_wh, photos[index].size_wh)
         return [proposed[index] for index in range(len(photos))]
 
     def _propose(self, pixels: Tensor, resized_wh: tuple[int, int]) -> list[tuple[Tensor, Tensor]]:

@@ -60,7 +60,7 @@ class SqueezeExcitation(nn.Module):
 
 
 class SeparableBlock(nn.Module):
-    """A depthwise convolution, squeeze-and-excitation where asked for, and a pointwise convolution."""
+    """A depthwise convolution, squeeze-and-excitation where ``gated``, and a pointwise convolution."""
 
     def __init__(self, channels: int, filters: int, size: int, *, stride: int = 1, gated: bool = False) -> None:
         super().__init__()

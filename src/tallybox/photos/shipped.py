@@ -1,18 +1,36 @@
-"""The estimator that ships with the package: fitted to the embedded PicoDet-S. See docs/estimator-card.md."""
+"""What ships with the package: the estimator fitted to the embedded PicoDet-S, and three photos to try things on.
+
+docs/estimator-card.md describes the estimator, `data/sample_photos/NOTICE.md` names the photos' licence.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tallybox.estimator.estimator import CountEstimator
+if TYPE_CHECKING:
+    from tallybox.estimator.estimator import CountEstimator
 
-SHIPPED_ESTIMATOR = Path(__file__).parent / "data" / "picodet_estimator.safetensors"
+DATA = Path(__file__).parent / "data"
+SHIPPED_ESTIMATOR = DATA / "picodet_estimator.safetensors"
+SAMPLE_PHOTOS = ("buses_in_the_rain.jpg", "riders_on_a_beach.jpg", "lobby_with_suitcases.jpg")
 
 
 def shipped_estimator() -> CountEstimator:
-    """Load it.
+    """Load the estimator.
 
     >>> shipped_estimator().category_name(18)
     'dog'
     """
+    from tallybox.estimator.estimator import CountEstimator
+
     return CountEstimator.load(SHIPPED_ESTIMATOR)
+
+
+def sample_photos() -> list[Path]:
+    """Return three photos: buses and cars in the rain, two riders on a beach, a lobby full of suitcases.
+
+    >>> [path.name for path in sample_photos()]
+    ['buses_in_the_rain.jpg', 'riders_on_a_beach.jpg', 'lobby_with_suitcases.jpg']
+    """
+    return [DATA / "sample_photos" / name for name in SAMPLE_PHOTOS]

@@ -1,4 +1,4 @@
-"""What to count in: photos, folders of photos, patterns, and files of detections, told apart by name."""
+"""What to count in: photos, folders of photos, patterns, and files of detections, distinguished by name."""
 
 from __future__ import annotations
 
@@ -46,6 +46,36 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
         else:
             raise InputError(f"PATH must be a file, a folder or a pattern that fits some, but got {str(given)!r}")
     return sources
+
+
+def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
+    """Return the photos that paths, folders and patterns stand for by their ids, which must differ.
+
+    The id of a photo in a folder is its path from that folder, with slashes; that of a photo named itself is its name.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (Path(folder) / "ripe").mkdir()
+    ...     for name in ("ripe/a.jpg", "b.jpg"):
+    ...         (Path(folder) / name).touch()
+    ...     list(find_photos([folder, Path(folder) / "ripe" / "a.jpg"]))
+    ['b.jpg', 'ripe/a.jpg', 'a.jpg']
+    """
+    photos: dict[str, Path] = {}
+    for path, is_photo, folder in find_sources(paths):
+        if not is_photo:
+            if path.is_dir():  # Parquet files beside the photos, perhaps of an earlier run
+                continue
+            raise InputError(f"PHOTOS must be photos or folders of them, but got {path}")
+        image_id = path.name if folder is None else path.relative_to(folder).as_posix()
+        if photos.setdefault(image_id, path) != path:
+            raise InputError(
+                f"photos must have different ids, but {photos[image_id]} and {path} are both {image_id!r}; "
+                "name one folder that holds both"
+            )
+    if not photos:
+        raise InputError("PHOTOS must be photos or folders of them, but there is no photo among them")
+    return photos
 
 
 def _of_path(path: Path) -> list[Source]:

@@ -14,11 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import PurePath
 
 import torch
 
 from tallybox.errors import InputError
+from tallybox.photos.adapters import (
+    OnnxDetector,
+    TorchvisionDetector,
+    TransformersDetector,
+    UltralyticsDetector,
+    detector_from_factory,
+)
 from tallybox.photos.detector import Detector
 from tallybox.photos.picodet import PicoDet
 
@@ -27,25 +35,26 @@ DEFAULT_SPEC = "picodet"
 LIBRARIES = {"transformers": "MODEL", "ultralytics": "FILE", "torchvision": "NAME", "onnx": "FILE"}
 LIBRARY_OF_SUFFIX = {".onnx": "onnx", ".pt": "ultralytics"}
 
-Device = str | torch.device | None
 
-
-def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) -> Detector:
+def detector_of(spec: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Detector:
     """Return the detector that a SPEC stands for; ``texts`` are the phrases that a zero-shot model looks for."""
     kind, colon, name = spec.partition(":")
-    if spec == "picodet":
-        _refuse_texts(spec, texts)
-        return PicoDet(device=device)
-    if kind in LIBRARIES and name:
-        if kind == "transformers":
-            from tallybox.photos.adapters.transformers_models import TransformersDetector
-
-            return TransformersDetector.load(name, texts=texts, device=device)
-        _refuse_texts(spec, texts)
-        return _load_without_texts(kind)(name, device=device)
+    if kind == "transformers" and name:
+        return TransformersDetector.load(name, texts=texts, device=device)
+    if spec == DEFAULT_SPEC or (kind in LIBRARIES and name):
+        if texts:
+            raise InputError(
+                f"--text is for zero-shot models of transformers, but {spec} has categories of its own; "
+                "choose among them with --category"
+            )
+        of_kind: dict[str, Callable[..., Detector]] = {
+            "picodet": PicoDet,
+            "ultralytics": partial(UltralyticsDetector.load, name),
+            "torchvision": partial(TorchvisionDetector.load, name),
+            "onnx": partial(OnnxDetector, name),
+        }
+        return of_kind[kind](device=device)
     if kind not in LIBRARIES and colon and _is_factory(spec):
-        from tallybox.photos.adapters.factories import detector_from_factory
-
         try:
             return detector_from_factory(spec, texts=texts, device=device)
         except InputError as error:
@@ -55,28 +64,6 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) 
                 raise _unknown(spec, f"did you mean {similar}:{name}?") from None
             raise
     raise _unknown(spec, _hint(spec))
-
-
-def _load_without_texts(kind: str) -> Callable[..., Detector]:
-    if kind == "ultralytics":
-        from tallybox.photos.adapters.ultralytics_models import UltralyticsDetector
-
-        return UltralyticsDetector.load
-    if kind == "torchvision":
-        from tallybox.photos.adapters.torchvision_models import TorchvisionDetector
-
-        return TorchvisionDetector.load
-    from tallybox.photos.adapters.onnx_files import OnnxDetector
-
-    return OnnxDetector
-
-
-def _refuse_texts(spec: str, texts: Sequence[str]) -> None:
-    if texts:
-        raise InputError(
-            f"--text is for zero-shot models of transformers, but {spec} has categories of its own; "
-            "choose among them with --category"
-        )
 
 
 def _is_factory(spec: str) -> bool:

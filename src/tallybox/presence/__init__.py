@@ -1,1 +1,1 @@
-"""Presence counting: each proposal's probability of standing for an object of its own, and their sum's distribution."""
+"""Presence counting: the probability that a proposal shows an object of its own, and the distribution of their sum."""

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from tallybox.boxes import box_iou
 from tallybox.checks import check_count, check_floating, check_proposal_shapes, check_proposal_values
-from tallybox.counter.dispatch import Backend, choose_backend
-from tallybox.counter.functional import for_every_head
-from tallybox.counter.proposals import Proposals, as_dtype, prepare_proposals
 from tallybox.errors import InputError, InputTypeError
-from tallybox.presence.autograd import fused_presence
+from tallybox.kernels.dispatch import Backend, choose_backend
+from tallybox.kernels.layout import Layout
+from tallybox.kernels.proposals import Proposals, for_every_head, prepare_proposals
+from tallybox.presence.operator import presence_operator
 from tallybox.presence.reference import (
     PresenceQuantities,
     count_features_of,
@@ -23,6 +23,8 @@ from tallybox.presence.reference import (
 )
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import CELLS, PresenceFunctions, PresenceWeights
+
+MAX_BYTES_OF_PAIRS = 2**40
 
 
 def presence_features(
@@ -54,7 +56,7 @@ def presence_features(
 
 
 class PresenceResults(NamedTuple):
-    """What a call can be asked for."""
+    """The results of one call."""
 
     features: Tensor  # [..., max_objects + 2]
     presence: Tensor  # p [..., N]
@@ -66,12 +68,25 @@ def presence_results(
 ) -> PresenceResults:
     """Count checked proposals by the backend that serves them."""
     attention, boxes, mask, _ = proposals
-    weights = PresenceWeights(*(as_dtype(weight, attention.dtype) for weight in weights))
-    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=0)
-    if choice.backend != "reference":
-        return PresenceResults(*fused_presence(attention, boxes, mask, weights, max_objects, logits, choice.backend))
-    q = _reference_quantities(proposals, weights, max_objects, logits)
-    return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
+    weights = PresenceWeights(*(weight.to(attention.dtype) for weight in weights))
+    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype)
+    if choice.backend == "reference":
+        q = _reference_quantities(proposals, weights, max_objects, logits)
+        return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
+    leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
+    layout = Layout.of(weights.leading, boxes.shape[:-2], *leading)
+    table = PresenceFunctions.of(weights).table()
+    *results, _ = presence_operator(
+        layout.to_list(attention, 1),
+        layout.to_list(boxes, 2),
+        table.reshape(-1, table.shape[-1]).contiguous(),
+        None if mask is None else layout.to_list(mask, 1),
+        max_objects,
+        logits,
+        torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (attention, boxes, table)),
+        choice.backend,
+    )
+    return PresenceResults(*(layout.from_list(result) for result in results))
 
 
 def checked_boxes(
@@ -82,10 +97,21 @@ def checked_boxes(
     logits: bool,
     weights_leading: torch.Size | None = None,
 ) -> Proposals:
-    """Check the inputs of a call and bring them to one dtype; scores stay as they were given, all of them."""
+    """Check the inputs of a call and bring them to one dtype; all proposals stay, logits stay logits."""
     check_proposal_shapes(attention, boxes, mask, weight_leading=weights_leading or torch.Size())
     check_proposal_values(attention, boxes, mask, logits=logits)
+    _check_pairs_fit(attention.shape[-1])
     return prepare_proposals(attention, boxes, mask, max_objects=attention.shape[-1], logits=False)
+
+
+def _check_pairs_fit(number: int) -> None:
+    """Raise where an image's pairs alone need more memory than machines have."""
+    needed = 3 * 4 * number**2  # three numbers a pair in the leanest backend
+    if not torch.compiler.is_compiling() and needed > MAX_BYTES_OF_PAIRS:
+        raise InputError(
+            f"the pairs of an image must fit into {MAX_BYTES_OF_PAIRS / 2**40:.0f} TiB, but got {number} boxes, "
+            f"whose pairs need {needed / 2**40:.1f} TiB; keep the boxes of highest attention"
+        )
 
 
 def presence_trace(
@@ -125,7 +151,7 @@ def presence_trace(
 
 
 def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
-    """Raise unless each weight has the shape that `PresenceWeights` says, on the device of the attention."""
+    """Raise unless each weight has its shape in `PresenceWeights` and is on the device of the attention."""
     if not isinstance(weights, PresenceWeights):
         raise InputTypeError(f"weights must be PresenceWeights, but got {type(weights).__name__}")
     for name, weight in weights._asdict().items():

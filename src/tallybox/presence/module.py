@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from tallybox.checks import check_count
-from tallybox.counter.dispatch import Backend, check_backend
-from tallybox.counter.functional import for_every_head
+from tallybox.kernels.dispatch import Backend, check_backend
+from tallybox.kernels.proposals import for_every_head
 from tallybox.presence.functional import PresenceResults, checked_boxes, presence_results, presence_trace
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import PresenceWeights, initial_weights
@@ -15,9 +15,9 @@ from tallybox.presence.weights import PresenceWeights, initial_weights
 class PresenceCounter(nn.Module):
     """Count objects from scored, overlapping boxes as a distribution, differentiably.
 
-    Each proposal gets a presence, the probability that it shows an object that no other proposal already
-    stands for; the count is their sum, and its distribution that of a sum of independent events. All N
-    proposals take part. With several heads, each has its own functions over the same proposals.
+    Each proposal gets a presence: the probability that it shows an object that no other proposal shows. The count
+    is their sum, distributed as a sum of independent events. All N proposals take part. With several heads, each
+    has its own functions over the same proposals.
 
     >>> import torch
     >>> presence = PresenceCounter(max_objects=3)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from tallybox.presence.weights import LOG_FLOOR, LOGIT_LIMIT, PresenceFunctions, calibration_edges, score_coordinate
-from tallybox.shapes import common_shape
 
 # Rounds from p⁰ towards the fixed point of the presences.
 ROUNDS = 2
@@ -24,9 +23,9 @@ ROUNDS = 2
 class PresenceQuantities(NamedTuple):
     """What `presence_quantities` computes."""
 
-    evidence: Tensor  # κ_ij [..., N, N]: what j says about i
+    evidence: Tensor  # κ_ij [..., N, N]: the evidence of j for i
     calibrated: Tensor  # p⁰ [..., N]
-    suppression: Tensor  # s_ij [..., N, N]: how much j, if it is there, stands for i too
+    suppression: Tensor  # s_ij [..., N, N]: how much j, if present, shows the object of i
     presence: Tensor  # p [..., N]
     distribution: Tensor  # P [..., K + 1]
 
@@ -34,27 +33,27 @@ class PresenceQuantities(NamedTuple):
 def score_logit(attention: Tensor, *, logits: bool) -> Tensor:
     """L, within its limits; beyond them its slope is 0."""
     if not logits:
-        least = 1 / (1 + math.exp(LOGIT_LIMIT + 1))  # beyond the limits, yet it has a logit
-        attention = attention.clamp(least, 1 - least).logit()
+        smallest = 1 / (1 + math.exp(LOGIT_LIMIT + 1))  # below the limit, with a finite logit
+        attention = attention.clamp(smallest, 1 - smallest).logit()
     return attention.clamp(-LOGIT_LIMIT, LOGIT_LIMIT)
 
 
 def precedes(logit: Tensor, boxes: Tensor) -> Tensor:
     """Whether j comes before i, ``[..., i, j]``: a total order of proposals, by score, then by corners.
 
-    Equal scores are ordered by x1, y1, x2, y2. Proposals that are equal in all of these are ordered as they
-    stand, and since they are equal nothing depends on how: so no result depends on the order of the boxes.
+    Equal scores are ordered by x1, y1, x2, y2, and proposals equal in all of these by index, which changes no
+    result because they are equal. So no result depends on the order of the boxes.
     """
     logit, boxes = logit.detach(), boxes.detach()
-    shape = common_shape(logit.shape, boxes.shape[:-1])
+    shape = torch.broadcast_shapes(logit.shape, boxes.shape[:-1])
     before = torch.zeros(*shape, shape[-1], dtype=torch.bool, device=logit.device)
     equal = ~before
     for key in (-logit, *boxes.unbind(-1)):
         of_i, of_j = key.unsqueeze(-1), key.unsqueeze(-2)
         before = before | (equal & (of_j < of_i))
         equal = equal & (of_j == of_i)
-    place = torch.arange(shape[-1], device=logit.device)
-    return before | (equal & (place < place.unsqueeze(-1)))
+    index = torch.arange(shape[-1], device=logit.device)
+    return before | (equal & (index < index.unsqueeze(-1)))
 
 
 def interpolate(position: Tensor, knots: Tensor) -> Tensor:
@@ -67,7 +66,7 @@ def interpolate(position: Tensor, knots: Tensor) -> Tensor:
 
 def _ends(lower: Tensor, knots: Tensor) -> tuple[Tensor, Tensor]:
     """Return what functions are at the knots ``lower [..., n]`` and at those behind them."""
-    leading = common_shape(lower.shape[:-1], knots.shape[:-1])
+    leading = torch.broadcast_shapes(lower.shape[:-1], knots.shape[:-1])
     knots = knots.expand(*leading, knots.shape[-1])
     lower = lower.expand(*leading, lower.shape[-1])
     return knots.gather(-1, lower), knots.gather(-1, lower + 1)

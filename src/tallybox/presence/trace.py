@@ -16,9 +16,9 @@ class PresenceTrace:
     boxes: Tensor  # [..., N, 4] corners
     mask: Tensor  # [..., N] bool, True for a real proposal
     overlap: Tensor  # IoU [..., N, N]
-    evidence: Tensor  # κ [..., heads, N, N]: what proposal j says about i
-    calibrated: Tensor  # p⁰ [..., heads, N]: presence before any other stands for it
-    suppression: Tensor  # s [..., heads, N, N]: how much j, if it is there, stands for i too
+    evidence: Tensor  # κ [..., heads, N, N]: the evidence of proposal j for i
+    calibrated: Tensor  # p⁰ [..., heads, N]: presence before suppression
+    suppression: Tensor  # s [..., heads, N, N]: how much j, if present, shows the object of i
     presence: Tensor  # p [..., heads, N]
     distribution: Tensor  # P [..., heads, max_objects + 1]; the last is "max_objects or more"
     count: Tensor  # Σ p [...], or [..., heads] with several heads

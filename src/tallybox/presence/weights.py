@@ -1,4 +1,4 @@
-"""What presence counting learns, and the functions that it makes of it.
+"""The weights of presence counting, and the functions that they define.
 
 Legend: S segments of a function of one number, E cells each way of a function of two.
 """
@@ -15,7 +15,7 @@ from tallybox.activation import activation_knots
 # Cells each way of the functions of two numbers: of an overlap and of a score.
 CELLS = 8
 
-# Logits beyond this are taken as this: a score of 0 or 1 has none.
+# Logits are clamped to this: scores of 0 and 1 have none.
 LOGIT_LIMIT = 14.0
 
 # Added to a probability under the logarithm.
@@ -23,6 +23,12 @@ LOG_FLOOR = 1e-6
 
 # Knots are spread as evenly over the scores in the middle as over the logits further out than this.
 LOGIT_BEND = 2.0
+
+# Offsets in `PresenceFunctions.table`: four numbers, κ and η at their (E + 1)² knots by overlap first, and from
+# CALIBRATION on, S + 1 numbers each, φ at its knots, τ at its knots and the scores at which φ's segments meet.
+SLOPE, SHIFT, SHARPNESS, STEP, EVIDENCE = range(5)
+OVERLAP = EVIDENCE + (CELLS + 1) ** 2
+CALIBRATION = OVERLAP + (CELLS + 1) ** 2
 
 
 class PresenceWeights(NamedTuple):
@@ -45,11 +51,10 @@ class PresenceWeights(NamedTuple):
 
 
 def initial_weights(heads: int, segments: int) -> PresenceWeights:
-    """Return weights ``[heads, ...]`` that count as people do by hand: greedy, and in proportion to the overlap.
+    """Return weights ``[heads, ...]`` of a greedy count, in proportion to the overlap.
 
-    A score is its own presence, a neighbour is no evidence, and a box takes from those behind it in the order
-    of scores the share that it overlaps. Several heads start from different levels of the score, so that they
-    do not learn the same.
+    A score is its own presence, a neighbour is no evidence, and a box suppresses boxes of lower score by its IoU
+    with them. Several heads start with different shifts of the score, so that they do not learn the same.
     """
     overlap = torch.zeros(heads, CELLS, CELLS + 1)
     overlap[..., 0] = 1
@@ -67,7 +72,7 @@ def initial_weights(heads: int, segments: int) -> PresenceWeights:
 
 
 def score_coordinate(logit: Tensor) -> Tensor:
-    """Return where a score lies among the knots, in [0, 1], so that those near 0 and near 1 are told apart too.
+    """Return where a score lies among the knots, in [0, 1]; scores near 0 and near 1 are spread out.
 
     >>> score_coordinate(torch.tensor([0.001, 0.01, 0.1, 0.5, 0.9]).logit())
     tensor([0.0569, 0.1019, 0.2009, 0.5000, 0.7991])
@@ -113,6 +118,13 @@ class PresenceFunctions(NamedTuple):
             overlap=torch.nn.functional.pad(share.cumsum(-1).cumsum(-2), (0, 0, 1, 0)).clamp(max=1),
         )
 
+    def table(self) -> Tensor:
+        """Return all functions as one row of numbers ``[..., T]``, as the fused kernels read them."""
+        numbers = torch.stack((self.slope, self.shift, self.sharpness, self.step), dim=-1)
+        edges = calibration_edges(self.calibration.shape[-1] - 1, self.calibration).expand_as(self.calibration)
+        matrices = (self.evidence.flatten(-2), self.overlap.flatten(-2))
+        return torch.cat((numbers, *matrices, self.calibration, self.order, edges), dim=-1)
+
 
 def _size(weight: Tensor) -> Tensor:
     """|w|, with a slope of 1 at 0, so that what starts at 0 can grow."""
@@ -123,6 +135,7 @@ def _shares(rises: Tensor, rest: Tensor) -> Tensor:
     """Return the share of each of ``[..., n]`` in the sum of all and ``rest [...]``, signs aside; 0 of nothing."""
     sizes = _size(torch.cat((rises, rest.unsqueeze(-1)), dim=-1))
     largest = sizes.detach().amax(-1, keepdim=True)
+    all_zero = largest == 0
     # Dividing by the largest first keeps the sum finite.
-    sizes = sizes / torch.where(largest > 0, largest, 1)
-    return sizes[..., :-1] / torch.where(largest > 0, sizes.sum(-1, keepdim=True), 1)
+    sizes = sizes / torch.where(all_zero, 1, largest)
+    return sizes[..., :-1] / torch.where(all_zero, 1, sizes.sum(-1, keepdim=True))

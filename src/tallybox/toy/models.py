@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tallybox.counter.dispatch import Backend
 from tallybox.counter.functional import count_features
 from tallybox.counter.reference import count_one_hot
+from tallybox.kernels.dispatch import Backend
 from tallybox.presence.functional import presence_features
 from tallybox.presence.weights import PresenceWeights, initial_weights
 
@@ -15,8 +15,8 @@ from tallybox.presence.weights import PresenceWeights, initial_weights
 class Readout(nn.Module):
     """A linear layer from features to classes for each setting.
 
-    It starts from the identity, or where there are several groups of features, one of each head, from their mean;
-    what a group has beyond the classes starts unread.
+    It starts as the identity. Where several heads each give a group of features, it starts as their mean; features
+    beyond the classes start with weight 0.
     """
 
     def __init__(self, settings: int, classes: int, *, heads: int = 1, features: int | None = None) -> None:
@@ -56,7 +56,7 @@ class SumModel(nn.Module):
         self.readout = Readout(settings, boxes + 1)
 
     def forward(self, attention: Tensor, boxes: Tensor) -> Tensor:
-        """Return scores of each count, ``[M, B, boxes + 1]``; the boxes are not looked at."""
+        """Return scores of each count, ``[M, B, boxes + 1]``; the boxes are not used."""
         total = attention.sum(-1, keepdim=True).clamp(max=self.boxes)
         scores: Tensor = self.readout(count_one_hot(total, self.boxes))
         return scores
@@ -76,7 +76,7 @@ class PresenceModel(nn.Module):
 
     @property
     def weights(self) -> PresenceWeights:
-        """What the component has learned, each ``[M, 1, heads, ...]``."""
+        """The learned weights of the component, each ``[M, 1, heads, ...]``."""
         return PresenceWeights(*(self.get_parameter(name) for name in PresenceWeights._fields))
 
     def forward(self, attention: Tensor, boxes: Tensor) -> Tensor:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from tallybox.errors import InputError
 from tallybox.runs import RunFolder
-from tallybox.toy.config import ToyConfig
-from tallybox.toy.training import Setting, train_settings
+from tallybox.toy.training import Setting, ToyConfig, train_settings
 
 Difficulty = Literal["easy", "hard"]
 
-# What the parameter that is not varied is held at.
+# The value of the parameter that is not varied.
 FIXED_AT: dict[Difficulty, float] = {"easy": 0.0, "hard": 0.5}
 
 
@@ -45,20 +44,18 @@ def run_sweep(
     settings_at_once: int,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Train what is not yet in the folder, a group of settings at a time; finished groups are never lost.
+    """Train what is not yet in the folder, a group of settings at a time; finished groups are kept.
 
-    ``on_progress`` hears how many of all training and evaluation steps are done.
+    ``on_progress`` is called with how many of all training and evaluation steps are done.
     """
-    described: dict[str, Any] = {"difficulty": difficulty, "step": step, "seeds": seeds, **asdict(config)}
-    run = RunFolder(folder, described)
+    run = RunFolder(folder, {"difficulty": difficulty, "step": step, "seeds": seeds, **asdict(config)})
     finished = {(result["side_length"], result["noise"], result["seed"]) for result in run.results()}
+    # Both halves of a sweep have the setting (fixed, fixed): train it once.
+    settings = list(dict.fromkeys(sweep_settings(difficulty, step)))
     groups = []
-    settings = sweep_settings(difficulty, step)
     for seed in range(seeds):
-        waiting = [s for s in settings if (s.side_length, s.noise, seed) not in finished]
-        # At (fixed, fixed) both halves of a sweep meet: train it once.
-        waiting = list(dict.fromkeys(waiting))
-        groups += [(seed, waiting[i : i + settings_at_once]) for i in range(0, len(waiting), settings_at_once)]
+        missing = [s for s in settings if (s.side_length, s.noise, seed) not in finished]
+        groups += [(seed, missing[i : i + settings_at_once]) for i in range(0, len(missing), settings_at_once)]
     steps = config.iterations + config.evaluation_batches
     for number, (seed, group) in enumerate(groups):
 

@@ -1,6 +1,6 @@
-"""From prepared files to batches on a device: proposals that lie there already, or that are read ahead.
+"""From a prepared folder to batches on a device: proposals that are already in its memory, or that are read ahead.
 
-Legend: B questions, N proposals (padded), F features, P proposals of all photos.
+Legend: B questions, N proposals (padded), F features, P proposals of all photos, I photos.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -16,91 +18,104 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tallybox.distributed import Processes
-from tallybox.vqa.model import Batch, scale_features
-from tallybox.vqa.prepared import UNKNOWN_RELEVANCE, Proposals, Questions
+from tallybox.errors import InputError
+from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
+from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE, EncodedQuestions, open_questions
+from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.vocabulary import Vocabulary
+from tallybox.vqa.model import Batch, DataSizes, scale_features
 
 Rows = NDArray[np.int64]
 Item = TypeVar("Item")
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()
 READ_AHEAD = 3  # batches
-PHOTOS_AT_ONCE = 2048  # while memory is filled: 0.8 GB of the paper's features
-SPARE_GPU_BYTES = 8 * 2**30  # for the model and what a step needs
+PHOTOS_PER_CHUNK = 2048  # copied to the device together: 0.8 GB of the paper's features
+SPARE_GPU_BYTES = 8 * 2**30  # for the model and the activations of a step
 
 
-class PhotoStore(Protocol):
-    """Proposals of photos, one photo after another."""
+@dataclass(frozen=True)
+class TrainingData:
+    """The questions and photos that a model learns from, and the vocabulary of their indices."""
 
-    @property
-    def offsets(self) -> Rows:
-        """Where each photo begins, and where the last ends: ``[I + 1]``."""
-
-    @property
-    def features(self) -> NDArray[np.float16]:
-        """``[P, F]``, as a detector gave them."""
+    questions: EncodedQuestions
+    store: FeatureStore
+    words: tuple[str, ...]
+    answers: tuple[str, ...]
 
     @property
-    def boxes_xyxy(self) -> NDArray[np.float32]:
-        """``[P, 4]``."""
+    def sizes(self) -> DataSizes:
+        """The sizes that a model's layers must have."""
+        max_proposals = int(np.diff(self.store.offsets).max(initial=1))
+        return DataSizes(len(self.words), len(self.answers), self.store.features.shape[1], max_proposals)
 
-    def read(self, rows: Rows) -> Proposals:
-        """Return some photos, padded."""
+
+def open_training_data(prepared: Path, split: str) -> TrainingData:
+    """Open a split of a folder that `tallybox vqa prepare` wrote."""
+    vocabulary = Vocabulary.load(prepared / VOCABULARY)
+    store = FeatureStore.open(prepared / PHOTOS)
+    return TrainingData(open_questions(prepared, split), store, vocabulary.words, vocabulary.answers)
+
+
+def answerable(questions: EncodedQuestions) -> EncodedQuestions:
+    """Return the questions that have at least one answer in the vocabulary: the others have nothing to learn from."""
+    if questions.answers is None:
+        raise InputError("questions must have answers to learn from, but these have none; is it a test split?")
+    return questions.at(np.flatnonzero((questions.answers >= 0).any(1)))
 
 
 class LabelledBatch(NamedTuple):
-    """What a model is asked, and what ten people answered."""
+    """A model's input, and the answers of ten people."""
 
     batch: Batch
     answers: Tensor  # [B, 10], -1 outside the vocabulary
-    relevance: Tensor | None = None  # [B, N] int8 as of `Questions`; None where it is known of no question
+    relevance: Tensor | None = None  # [B, N] int8 as in `EncodedQuestions`; None where all of it is unknown
 
 
 class ResidentPhotos:
-    """The proposals of the photos that are asked about, in a device's memory, scaled to a length."""
+    """The proposals of some photos in a device's memory, with scaled features."""
 
-    def __init__(self, store: PhotoStore, rows: Rows, device: torch.device, dtype: torch.dtype, length: float) -> None:
-        counts = photo_sizes(store)[rows]
-        self.counts = counts
-        self.most = int(counts.max(initial=1))
+    def __init__(
+        self, store: FeatureStore, rows: Rows, device: torch.device, dtype: torch.dtype, length: float
+    ) -> None:
+        counts = np.diff(store.offsets)[rows]
+        self.max_proposals = int(counts.max(initial=1))
         starts = np.concatenate(([0], counts.cumsum()))
-        self._place = np.full(len(store.offsets) - 1, -1, np.int64)
-        self._place[rows] = np.arange(len(rows))
-        self.place, self.starts, self.numbers = (
-            torch.from_numpy(values).to(device) for values in (self._place, starts[:-1].copy(), counts)
+        index_of_row = np.full(len(store.offsets) - 1, -1, np.int64)
+        index_of_row[rows] = np.arange(len(rows))
+        self.index_of_row, self.starts, self.counts = (
+            torch.from_numpy(values).to(device) for values in (index_of_row, starts[:-1].copy(), counts)
         )
         self.features = torch.empty(int(starts[-1]), store.features.shape[1], device=device, dtype=dtype)
         self.boxes = torch.empty(int(starts[-1]), 4, device=device)
-        for first in range(0, len(rows), PHOTOS_AT_ONCE):
-            some = slice(first, first + PHOTOS_AT_ONCE)
-            wanted = np.concatenate([np.arange(*store.offsets[row : row + 2]) for row in rows[some]])
-            target = slice(int(starts[first]), int(starts[first]) + len(wanted))
-            read = torch.from_numpy(np.asarray(store.features[wanted])).to(device)
+        for first in range(0, len(rows), PHOTOS_PER_CHUNK):
+            chunk = rows[first : first + PHOTOS_PER_CHUNK]
+            source = np.concatenate([np.arange(*store.offsets[row : row + 2]) for row in chunk])
+            target = slice(int(starts[first]), int(starts[first]) + len(source))
+            read = torch.from_numpy(np.asarray(store.features[source])).to(device)
             self.features[target] = scale_features(read, length).to(dtype)
-            self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[wanted])).to(device)
-
-    def widest(self, rows: Rows) -> int:
-        """Return the most proposals that one of some photos has."""
-        return int(self.counts[self._place[rows]].max(initial=1))
+            self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[source])).to(device)
 
     def at(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return features ``[B, N, F]``, boxes ``[B, N, 4]`` and mask ``[B, N]``; nothing waits for the device."""
-        place = self.place[rows]
+        """Return features ``[B, N, F]``, boxes ``[B, N, 4]`` and mask ``[B, N]`` without waiting for the device."""
+        photo = self.index_of_row[rows]
         column = torch.arange(width, device=rows.device)
-        mask = column < self.numbers[place].unsqueeze(1)
-        # Padding takes another photo's proposals, which exist; no layer looks at them.
-        index = (self.starts[place].unsqueeze(1) + column).clamp(max=len(self.features) - 1).flatten()
+        mask = column < self.counts[photo].unsqueeze(1)
+        # Padding repeats proposals of other photos; the mask hides them.
+        index = (self.starts[photo].unsqueeze(1) + column).clamp(max=len(self.features) - 1).flatten()
         features = self.features.index_select(0, index).unflatten(0, mask.shape)
         return features, self.boxes.index_select(0, index).unflatten(0, mask.shape), mask
 
 
-class Examples:
-    """Questions about photos that lie in a device's memory."""
+class ResidentExamples:
+    """Questions about photos that are in a device's memory."""
 
     def __init__(
-        self, questions: Questions, store: PhotoStore, device: torch.device, dtype: torch.dtype, length: float
+        self, questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
     ) -> None:
         self.questions = questions
         self.device = device
+        self.photo_sizes = np.diff(store.offsets)
         self.photos = ResidentPhotos(store, np.unique(questions.images), device, dtype, length)
         self.images, self.words, self.lengths = (
             torch.from_numpy(values).to(device) for values in (questions.images, questions.words, questions.lengths)
@@ -109,36 +124,37 @@ class Examples:
         self.relevance = None if questions.relevance is None else torch.from_numpy(questions.relevance).to(device)
 
     def at(self, rows: Tensor, *, proposals: int, words: int) -> LabelledBatch:
-        """Return the questions in ``rows [B]`` padded to given sizes; nothing waits for the device."""
+        """Return the questions in ``rows [B]`` padded to given sizes, without waiting for the device."""
         lengths = self.lengths[rows].clamp(max=words)  # a graph is captured with questions that may be longer
         batch = Batch(*self.photos.at(self.images[rows], proposals), self.words[rows, :words], lengths)
         answers = no_answers(rows) if self.answers is None else self.answers[rows]
         relevance = None if self.relevance is None else fitted(self.relevance[rows], proposals)
         return LabelledBatch(batch, answers, relevance)
 
-    def batches(self, order: Iterable[Rows], processes: Processes = ALONE) -> Iterator[LabelledBatch]:
-        """Yield this process's part of batches in order, padded to what is longest in the whole batch."""
+    def batches(self, order: Iterable[Rows], processes: Processes = SINGLE_PROCESS) -> Iterator[LabelledBatch]:
+        """Yield this process's part of each batch, padded to the longest of the whole batch."""
         for whole in order:
-            proposals = self.photos.widest(self.questions.images[whole])
+            proposals = int(self.photo_sizes[self.questions.images[whole]].max(initial=1))
             words = int(self.questions.lengths[whole].max())
             rows = torch.from_numpy(processes.share(whole)).to(self.device)
             yield self.at(rows, proposals=proposals, words=words)
 
 
 class StreamedExamples:
-    """Questions about photos that are read from the store while earlier ones are computed with."""
+    """Questions about photos that are read from the store a few batches ahead."""
 
     def __init__(
-        self, questions: Questions, store: PhotoStore, device: torch.device, dtype: torch.dtype, length: float
+        self, questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
     ) -> None:
         self.questions = questions
         self.store = store
+        self.photo_sizes = np.diff(store.offsets)
         self.device = device
         self.dtype = dtype
         self.length = length
 
-    def batches(self, order: Iterable[Rows], processes: Processes = ALONE) -> Iterator[LabelledBatch]:
-        """Yield this process's part of batches in order, padded to what is longest in the whole batch."""
+    def batches(self, order: Iterable[Rows], processes: Processes = SINGLE_PROCESS) -> Iterator[LabelledBatch]:
+        """Yield this process's part of each batch, padded to the longest of the whole batch."""
         for host in read_ahead(order, lambda whole: self._read(whole, processes)):
             features, boxes, mask, words, lengths, answers, *relevance = (
                 value.to(self.device, non_blocking=True) for value in host
@@ -149,8 +165,8 @@ class StreamedExamples:
     def _read(self, whole: Rows, processes: Processes) -> list[Tensor]:
         questions, rows = self.questions, processes.share(whole)
         photos = self.store.read(questions.images[rows])
-        widest = int(photo_sizes(self.store)[questions.images[whole]].max(initial=1))
-        padding = widest - photos.mask.shape[1]
+        max_proposals = int(self.photo_sizes[questions.images[whole]].max(initial=1))
+        padding = max_proposals - photos.mask.shape[1]
         words = torch.from_numpy(questions.words[rows, : int(questions.lengths[whole].max())])
         values = [
             nn.functional.pad(torch.from_numpy(photos.features), (0, 0, 0, padding)),
@@ -161,17 +177,32 @@ class StreamedExamples:
             no_answers(words) if questions.answers is None else torch.from_numpy(questions.answers[rows]),
         ]
         if questions.relevance is not None:
-            values.append(fitted(torch.from_numpy(questions.relevance[rows]), widest))
+            values.append(fitted(torch.from_numpy(questions.relevance[rows]), max_proposals))
         return [value.pin_memory() for value in values] if self.device.type == "cuda" else values
 
 
-def photo_sizes(store: PhotoStore) -> Rows:
-    """Return how many proposals each photo has, ``[I]``."""
-    return store.offsets[1:] - store.offsets[:-1]
+def load_examples(
+    questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
+) -> ResidentExamples | StreamedExamples:
+    """Copy the photos to a device's memory where they fit, else read them when they are needed.
+
+    Features are scaled to ``length`` (L2), or not if it is 0.
+    """
+    counts = np.diff(store.offsets)[np.unique(questions.images)]
+    needed = int(counts.sum()) * (store.features.shape[1] * dtype.itemsize + 16)
+    fits = needed < free_bytes(device)
+    return (ResidentExamples if fits else StreamedExamples)(questions, store, device, dtype, length)
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return how much of a device's memory photos may use."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 def fitted(relevance: Tensor, proposals: int) -> Tensor:
-    """Return ``relevance [B, N]`` with another number of columns; a proposal that is not there is not known.
+    """Return ``relevance [B, N]`` with another number of columns; new ones are unknown.
 
     >>> fitted(torch.tensor([[1, 0, -1]]), 2), fitted(torch.tensor([[1]]), 2)
     (tensor([[1, 0]]), tensor([[ 1, -1]]))
@@ -180,32 +211,12 @@ def fitted(relevance: Tensor, proposals: int) -> Tensor:
 
 
 def no_answers(rows: Tensor) -> Tensor:
-    """Return what stands for the answers of questions that nobody answered."""
+    """Return the answers ``[B, 10]`` of questions without answers: all outside the vocabulary."""
     return torch.full((len(rows), 10), -1, device=rows.device)
 
 
-def place_examples(
-    questions: Questions, store: PhotoStore, device: torch.device, dtype: torch.dtype, length: float
-) -> Examples | StreamedExamples:
-    """Put photos into a device's memory where they fit, else read them when they are needed.
-
-    Features are scaled to ``length`` (L2), or left as they are if it is 0.
-    """
-    counts = photo_sizes(store)[np.unique(questions.images)]
-    needed = int(counts.sum()) * (store.features.shape[1] * dtype.itemsize + 16)
-    fits = needed < free_bytes(device)
-    return (Examples if fits else StreamedExamples)(questions, store, device, dtype, length)
-
-
-def free_bytes(device: torch.device) -> int:
-    """Return how much of a device's memory photos may take."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-
-
 def read_ahead(order: Iterable[Rows], read: Callable[[Rows], Item]) -> Iterator[Item]:
-    """Yield what ``read`` makes of each item, in order, a few items ahead of who takes them.
+    """Yield ``read(rows)`` for each item in order; threads read a few items ahead.
 
     >>> list(read_ahead([np.arange(2), np.arange(3)], len))
     [2, 3]
@@ -223,7 +234,7 @@ def read_ahead(order: Iterable[Rows], read: Callable[[Rows], Item]) -> Iterator[
 def epoch_order(questions: int, batch: int, seed: int, epoch: int) -> Rows:
     """Return the questions of an epoch's steps, ``[steps, B]``: a shuffle that seed and epoch determine.
 
-    Fewer than a batch are left over; each epoch leaves others out.
+    The questions after the last full batch are left out, different ones in each epoch.
 
     >>> epoch_order(7, 3, seed=0, epoch=1).shape
     (2, 3)

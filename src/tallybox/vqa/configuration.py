@@ -1,4 +1,4 @@
-"""What a model is made of and how it learns: the paper's values, and a TOML file that may say otherwise."""
+"""The configuration of model and training: the paper's values as defaults, overridden by a TOML file."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any, Literal, get_args
 from tallybox.checks import check_count
 from tallybox.errors import InputError, InputTypeError
 
-ModelName = Literal["baseline", "nms", "counting", "presence"]
+ModelName = Literal["baseline", "nms", "counter", "presence"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The model of the paper's appendix "Baseline architecture", and what it counts with."""
+    """The model of the paper's appendix "Baseline architecture", with or without a component that counts."""
 
-    name: ModelName = "counting"
+    name: ModelName = "counter"
     embedding: int = 300  # of a word
     question: int = 1024  # state of the GRU
     attention: int = 512  # hidden units where proposals and question meet
     glimpses: int = 2
     classifier: int = 1024  # hidden units before the answers
     dropout: float = 0.5  # before the GRU and every linear layer but the one after the count
-    attention_dropout: float | None = None  # before the layers of the attention, if other than dropout
-    max_objects: int = 10  # the count component's, and how many proposals the paper's takes
-    feature_length: float = 1.0  # L2, that each proposal's features are scaled to; 0 leaves them as they are
-    presence_sharpness: float = 1.0  # times the first glimpse before softmax, as log-odds for the presence counter
+    attention_dropout: float | None = None  # before the layers of the attention, where it differs from dropout
+    max_objects: int = 10  # of the count component
+    feature_length: float = 1.0  # L2 norm that each proposal's features are scaled to; 0: not scaled
+    presence_sharpness: float = 1.0  # factor of the first glimpse before the presence counter
 
     def __post_init__(self) -> None:
         _check_choice("name", self.name, get_args(ModelName))
@@ -48,20 +48,18 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the paper trains, and what is ours to choose: where numbers are rounded, what is written down."""
+    """The paper's training, and what the paper leaves open: precision, speed, logging."""
 
-    batch: int = 256  # questions a step, of all processes together
+    batch: int = 256  # questions per step, over all processes
     epochs: int = 100
     learning_rate: float = 0.0015  # of Adam
     half_life: int = 50_000  # steps after which the learning rate is half as high
-    count_rate: float = (
-        2.0  # times the learning rate for the count component; the published code's, the paper is silent
-    )
+    count_rate: float = 2.0  # factor of the learning rate for the count component, from the published code
     attention_supervision: float = 0.0  # weight of the loss on the first glimpse; needs `vqa prepare --instances`
     seed: int = 0
     precision: Precision = "auto"  # auto: bfloat16 for products of matrices on a GPU, else float32; float64 throughout
     fast: bool = True  # on a GPU: layers compiled, and a whole step replayed as one CUDA graph
-    log_steps: int = 100  # steps that share a line of the log
+    log_steps: int = 100  # steps per line of the log
 
     def __post_init__(self) -> None:
         _check_choice("precision", self.precision, get_args(Precision))
@@ -94,18 +92,21 @@ class VqaConfig:
 
     @classmethod
     def from_dict(cls, tables: dict[str, Any]) -> VqaConfig:
-        """Take values from tables; what they leave out is the paper's."""
+        """Read values from tables; missing ones are the paper's."""
         for name in tables:
             if name not in ("model", "training"):
                 raise InputError(f"a configuration has no table {name}{_suggestion(name, ['model', 'training'])}")
+        model = tables.get("model", {})
+        if isinstance(model, dict) and model.get("name") == "counting":
+            model = model | {"name": "counter"}  # its name in configurations and checkpoints of tallybox 0.1
         return cls(
-            ModelConfig(**_values(ModelConfig, "model", tables.get("model", {}))),
+            ModelConfig(**_values(ModelConfig, "model", model)),
             TrainingConfig(**_values(TrainingConfig, "training", tables.get("training", {}))),
         )
 
 
 def read_configuration(path: Path | None, **chosen: dict[str, Any]) -> VqaConfig:
-    """Read a TOML file, or nothing; ``model`` and ``training`` may overrule single values, None does not."""
+    """Read a TOML file, if any; values in ``model`` and ``training`` that are not None take precedence."""
     tables: dict[str, Any] = {}
     if path is not None:
         try:

@@ -1,4 +1,4 @@
-"""The paper's VQA model (appendix "Baseline architecture"): a question, proposals, two glimpses, an answer.
+"""The paper's VQA model (appendix "Baseline architecture"): question and proposals → two glimpses → answer.
 
 Legend: B questions, N proposals (padded), F features, L words (padded), G glimpses, K answers.
 """
@@ -11,39 +11,44 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from tallybox.boxes import batched_nms
+from tallybox.counter.module import Counter
 from tallybox.distributed import SharedBatchNorm, SharedDropout
+from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.configuration import ModelConfig
-from tallybox.vqa.counting_components import count_component
+
+NMS_IOU_THRESHOLD = 0.5
 
 
 class Batch(NamedTuple):
-    """What a model is asked."""
+    """The input of a model: questions about photos."""
 
-    features: Tensor  # [B, N, F], scaled as the model's configuration says
+    features: Tensor  # [B, N, F], scaled to `ModelConfig.feature_length`
     boxes: Tensor  # [B, N, 4] corners, any unit
     mask: Tensor  # [B, N] bool, True for a real proposal
-    words: Tensor  # [B, L] places in the vocabulary, 0 for none
+    words: Tensor  # [B, L] indices into the vocabulary, 0 for padding and unknown words
     lengths: Tensor  # [B] at least 1
 
 
 @dataclass(frozen=True)
 class DataSizes:
-    """What the data says about a model's layers."""
+    """Sizes that a model's layers take from the data."""
 
-    words: int  # in the vocabulary of questions
-    answers: int  # in that of answers
-    features: int  # of a proposal
-    proposals: int  # of the photo that has most
+    words: int  # in the vocabulary
+    answers: int  # in the vocabulary
+    features: int  # per proposal
+    proposals: int  # in the photo with most proposals
 
 
 class VqaModel(nn.Module):
-    """From a batch to logits of answers ``[B, K]``.
+    """From a batch to the logits of answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``.
 
     >>> model = VqaModel(ModelConfig(question=8, attention=8, classifier=8), DataSizes(20, 5, 3, 7))
     >>> mask = torch.ones(2, 7, dtype=torch.bool)
     >>> words, lengths = torch.tensor([[4, 9, 1], [2, 0, 0]]), torch.tensor([3, 1])
-    >>> model(Batch(torch.rand(2, 7, 3), torch.rand(2, 7, 4).sort(-1).values, mask, words, lengths)).shape
-    torch.Size([2, 5])
+    >>> batch = Batch(torch.rand(2, 7, 3), torch.rand(2, 7, 4).sort(-1).values, mask, words, lengths)
+    >>> [output.shape for output in model(batch)]
+    [torch.Size([2, 5]), torch.Size([2, 7, 2])]
     """
 
     def __init__(self, config: ModelConfig, sizes: DataSizes) -> None:
@@ -56,11 +61,7 @@ class VqaModel(nn.Module):
         self.classifier = Classifier(config, sizes, None if self.count is None else self.count.features)
         self.apply(initialise)
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Return the logits of the answers, ``[B, K]``."""
-        return self.answer(batch)[0]
-
-    def answer(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the logits of the answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``."""
         question = self.question(batch.words, batch.lengths)
         glimpses = self.attention(batch.features, question)
@@ -79,7 +80,7 @@ def scale_features(features: Tensor, length: float) -> Tensor:
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Return half precision as float32, and all else as it is."""
+    """Convert half precision to float32; float64 stays."""
     return values if values.dtype == torch.float64 else values.float()
 
 
@@ -90,7 +91,7 @@ def fuse(x: Tensor, y: Tensor) -> Tensor:
 
 def attended(features: Tensor, glimpses: Tensor, mask: Tensor) -> Tensor:
     """Return each glimpse's mean of the features ``[B, G * F]``, weighted by its softmax over real proposals."""
-    lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals is seen as zeros, not as NaN
+    lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals gives zeros, not NaN
     weights = at_least_float32(glimpses).masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
     return (weights.mT.to(features.dtype) @ features).flatten(1)  # [B, G, N] @ [B, N, F]
 
@@ -110,7 +111,7 @@ class QuestionEncoder(nn.Module):
         # cuDNN's half precision would be float16, whose gradients vanish without a scaled loss.
         with torch.autocast(words.device.type, enabled=False):
             states, _ = self.gru(embedded.to(self.gru.weight_hh_l0.dtype))
-        # What comes after the last word cannot change the state at it: no need to pack.
+        # Padding after the last word cannot change the state there: no need to pack.
         last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
         state: Tensor = states.gather(1, last).squeeze(1)
         return state
@@ -121,17 +122,65 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig, features: int) -> None:
         super().__init__()
-        self.from_features = nn.Linear(features, config.attention, bias=False)  # the question's has one
+        self.from_features = nn.Linear(features, config.attention, bias=False)  # from_question has the bias
         self.from_question = nn.Linear(config.question, config.attention)
         self.to_glimpses = nn.Linear(config.attention, config.glimpses)
         self.dropout = SharedDropout(config.dropout if config.attention_dropout is None else config.attention_dropout)
 
     def forward(self, features: Tensor, question: Tensor) -> Tensor:
-        """Look at ``features [B, N, F]`` with ``question [B, question]`` in mind."""
+        """Attend to ``features [B, N, F]`` given ``question [B, question]``."""
         x = self.from_features(self.dropout(features))
         y = self.from_question(self.dropout(question)).unsqueeze(1)
         glimpses: Tensor = self.to_glimpses(self.dropout(fuse(x, y)))
         return glimpses
+
+
+class FirstGlimpse(nn.Module):
+    """A counting layer over the first glimpse: its logit times ``sharpness``, through a logistic."""
+
+    def __init__(self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0) -> None:
+        super().__init__()
+        self.counter = counter
+        self.features = features
+        self.sharpness = sharpness
+
+    def log_odds(self, glimpses: Tensor) -> Tensor:
+        """Return the input of the layer, ``[B, N, G]`` to ``[B, N]``."""
+        return glimpses[..., 0] * self.sharpness
+
+    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
+        """Count from ``glimpses [B, N, G]``, ``boxes [B, N, 4]`` and ``mask [B, N]``: features ``[B, features]``."""
+        features: Tensor = self.counter(self.log_odds(glimpses), boxes, mask)
+        return features
+
+
+class SuppressedCount(nn.Module):
+    """The number of proposals that greedy NMS keeps, one-hot; a proposal's score is the mean of its glimpses."""
+
+    def __init__(self, max_proposals: int) -> None:
+        super().__init__()
+        self.features = max_proposals + 1
+
+    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
+        """Return the one-hot number, ``[B, max_proposals + 1]``, without a gradient."""
+        with torch.no_grad():
+            kept = batched_nms(boxes, glimpses.mean(-1), mask, NMS_IOU_THRESHOLD).sum(-1)
+            return nn.functional.one_hot(kept.clamp(max=self.features - 1), self.features).to(glimpses.dtype)
+
+
+def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | SuppressedCount | None:
+    """Return what the named model counts with; the baseline does not count."""
+    objects = config.max_objects
+    match config.name:
+        case "baseline":
+            return None
+        case "nms":
+            return SuppressedCount(max_proposals)
+        case "counter":
+            return FirstGlimpse(Counter(objects, logits=True), features=objects + 1)
+        case "presence":
+            counter = PresenceCounter(objects, logits=True)
+            return FirstGlimpse(counter, features=objects + 2, sharpness=config.presence_sharpness)
 
 
 class Classifier(nn.Module):
@@ -167,7 +216,7 @@ def initialise(layer: nn.Module) -> None:
     elif isinstance(layer, nn.Embedding):
         nn.init.xavier_uniform_(layer.weight)
         with torch.no_grad():
-            layer.weight[0].zero_()  # a word that is not known says nothing
+            layer.weight[0].zero_()  # padding and unknown words
     elif isinstance(layer, nn.GRU):
         for name, parameter in layer.named_parameters():
             if name.startswith("bias"):

@@ -1,9 +1,10 @@
-"""Answers to the questions of a split, and the file that the test server takes them in."""
+"""`tallybox vqa predict`: the answers of a run to the questions of a split, and the results file of the test server."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,23 +12,49 @@ import torch
 
 from tallybox.errors import InputError
 from tallybox.files import write_text
-from tallybox.vqa.batches import PhotoStore, place_examples
-from tallybox.vqa.checkpoints import Checkpoint
-from tallybox.vqa.learning import computing_dtype, computing_in
+from tallybox.vqa.batches import load_examples
+from tallybox.vqa.checkpoints import Checkpoint, load_model
+from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
+from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_questions, open_records
+from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.vocabulary import Vocabulary
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prepared import Questions
+from tallybox.vqa.published import load_published
+from tallybox.vqa.steps import autocast, compute_dtype
 
-QUESTIONS_AT_ONCE = 512
+BATCH_QUESTIONS = 512
+PUBLISHED_SUFFIXES = (".pth", ".pt")
+
+OnProgress = Callable[[int, int], None]
+
+
+def predict_run(
+    run: Path,
+    *,
+    split: str,
+    device: torch.device,
+    prepared: Path | None = None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> tuple[str, dict[int, str]]:
+    """Return the name of a run's model and its answers to the questions of a split, by question id."""
+    folder = prepared_folder(run, prepared)
+    model, checkpoint = load_run(run)
+    questions, store = open_questions(folder, split), FeatureStore.open(folder / PHOTOS)
+    if Vocabulary.load(folder / VOCABULARY).words != checkpoint.words:
+        words, lengths = encode_words(Vocabulary(checkpoint.words, checkpoint.answers), open_records(folder, split))
+        questions = replace(questions, words=words.astype(np.int64), lengths=lengths.astype(np.int64), answers=None)
+    answers = predict(model, checkpoint, questions, store, device=device, on_progress=on_progress)
+    return checkpoint.config.model.name, answers
 
 
 def predict(
     model: VqaModel,
     checkpoint: Checkpoint,
-    questions: Questions,
-    store: PhotoStore,
+    questions: EncodedQuestions,
+    store: FeatureStore,
     *,
     device: torch.device,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> dict[int, str]:
     """Return a model's most probable answer to each question, by question id."""
     if store.features.shape[1] != checkpoint.sizes.features:
@@ -35,23 +62,43 @@ def predict(
             f"photos must have {checkpoint.sizes.features} features as those that the model learned from, "
             f"but got {store.features.shape[1]}"
         )
-    dtype = computing_dtype(checkpoint.config.training.precision, device)
-    examples = place_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
+    dtype = compute_dtype(checkpoint.config.training.precision, device)
+    examples = load_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
     model = model.to(device, torch.float64 if dtype == torch.float64 else torch.float32).eval()
-    places: list[int] = []
-    with torch.inference_mode(), computing_in(dtype, device):
-        for labelled in examples.batches(_in_order(len(questions))):
-            places += model(labelled.batch).argmax(-1).tolist()
-            on_progress(len(places), len(questions))
-    return {int(key): checkpoint.answers[place] for key, place in zip(questions.question_ids, places, strict=True)}
+    order = (
+        np.arange(first, min(first + BATCH_QUESTIONS, len(questions)))
+        for first in range(0, len(questions), BATCH_QUESTIONS)
+    )
+    indices: list[int] = []
+    with torch.inference_mode(), autocast(dtype, device):
+        for labelled in examples.batches(order):
+            indices += model(labelled.batch)[0].argmax(-1).tolist()
+            on_progress(len(indices), len(questions))
+    return {int(key): checkpoint.answers[index] for key, index in zip(questions.question_ids, indices, strict=True)}
+
+
+def load_run(run: Path) -> tuple[VqaModel, Checkpoint]:
+    """Return the model of a run's folder, or of a file of the published code."""
+    return load_published(run) if run.suffix in PUBLISHED_SUFFIXES else load_model(run)
+
+
+def prepared_folder(run: Path, prepared: Path | None) -> Path:
+    """Return ``prepared`` if given, else the prepared folder that a run was trained from."""
+    if prepared is not None:
+        return prepared
+    config = run / "config.json"
+    if not config.exists():
+        raise InputError(
+            f"{run} must be a folder that tallybox vqa train wrote, but it has no config.json; "
+            "for a checkpoint alone, name the questions' folder with --prepared"
+        )
+    folder = Path(json.loads(config.read_text())["config"]["prepared"])
+    if not folder.exists():
+        raise InputError(f"{run} was trained from {folder}, which is not there; name where it is with --prepared")
+    return folder
 
 
 def write_results(predictions: dict[int, str], path: Path) -> None:
     """Write the results file of the test server: a JSON array of question ids with answers."""
     results = [{"question_id": question_id, "answer": answer} for question_id, answer in predictions.items()]
     write_text(path, json.dumps(results) + "\n")
-
-
-def _in_order(questions: int) -> Iterator[np.typing.NDArray[np.int64]]:
-    for first in range(0, questions, QUESTIONS_AT_ONCE):
-        yield np.arange(first, min(first + QUESTIONS_AT_ONCE, questions))

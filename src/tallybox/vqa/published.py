@@ -1,8 +1,8 @@
-"""Checkpoints of the published code: its names for what is the same model.
+"""Checkpoints of the published code, with its names for the layers of the same model.
 
-The file holds `weights` and `vocab` (and a log, settings and source text, which are not looked at); nothing in it is
-run when it is loaded. The published model looked at padding like at proposals; this one masks it, so answers about
-photos with fewer proposals than the most may differ.
+The file holds `weights` and `vocab` (and a log, settings and source text, which are not read); loading runs none of its
+content. The published model attends to padding; this one masks it, so answers about photos with fewer than the maximum
+number of proposals may differ.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tallybox.counter.published import read_published_weight
 from tallybox.errors import InputError
+from tallybox.files import first_line
 from tallybox.vqa.checkpoints import Checkpoint, model_of
 from tallybox.vqa.configuration import ModelConfig, VqaConfig
 from tallybox.vqa.model import DataSizes, VqaModel
@@ -39,7 +40,7 @@ LAYERS = {
 
 
 def load_published(path: Path) -> tuple[VqaModel, Checkpoint]:
-    """Return the model in a file of the published code, ready to answer, and its vocabulary."""
+    """Return the model in a file of the published code, in evaluation mode, and its vocabulary."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
         weights, vocabulary = content["weights"], content["vocab"]
@@ -47,10 +48,12 @@ def load_published(path: Path) -> tuple[VqaModel, Checkpoint]:
         answers = _in_order(vocabulary["answer"], first=0)
         tensors = our_tensors(weights)
         config, sizes = _sizes(tensors)
-    except (OSError, UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError, AttributeError) as error:
-        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except Exception as error:  # torch raises all sorts of errors on damaged files
+        # torch advises to switch weights_only off, which would run the file's content.
+        refused = isinstance(error, UnpicklingError) or "weights_only" in str(error)
+        reason = "it is damaged, or holds more than tensors and plain values" if refused else first_line(error)
         raise InputError(
-            f"{path} must be a checkpoint of the published code with weights and vocab, but: {first_line}"
+            f"{path} must be a checkpoint of the published code with weights and vocab, but: {reason}"
         ) from None
     if len(words) != sizes.words or len(answers) < sizes.answers:
         raise InputError(
@@ -71,7 +74,7 @@ def our_tensors(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         elif not layer.startswith("counter.f."):
             raise ValueError(f"it has a weight {key} that the published model does not have")
     for name in [name for name in tensors if name.endswith(".running_mean")]:
-        # Older versions of PyTorch did not count batches; nothing depends on their number.
+        # Older versions of PyTorch did not count batches; the number is not used.
         tensors.setdefault(name.replace("running_mean", "num_batches_tracked"), torch.tensor(0))
     if "classifier.from_count.0.weight" in tensors:
         tensors["count.counter.weight"] = read_published_weight(weights).unsqueeze(0)
@@ -85,7 +88,7 @@ def _sizes(tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, DataSizes]:
     answers, classifier = shapes["classifier.to_answers.weight"]
     counts = shapes.get("classifier.from_count.0.weight")
     config = ModelConfig(
-        name="baseline" if counts is None else "counting",
+        name="baseline" if counts is None else "counter",
         embedding=embedding,
         question=shapes["question.gru.weight_hh_l0"][1],
         attention=attention,
@@ -96,8 +99,8 @@ def _sizes(tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, DataSizes]:
     return config, DataSizes(words - 1, answers, features, PUBLISHED_PROPOSALS)
 
 
-def _in_order(places: Mapping[str, Any], first: int) -> tuple[str, ...]:
-    ordered = sorted(places, key=lambda word: int(places[word]))
-    if [int(places[word]) for word in ordered] != list(range(first, first + len(ordered))):
+def _in_order(indices: Mapping[str, Any], first: int) -> tuple[str, ...]:
+    ordered = sorted(indices, key=lambda word: int(indices[word]))
+    if [int(indices[word]) for word in ordered] != list(range(first, first + len(ordered))):
         raise ValueError(f"its vocabulary must number its entries from {first} without gaps")
     return tuple(ordered)

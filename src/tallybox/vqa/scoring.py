@@ -1,52 +1,38 @@
-"""VQA accuracy by the official rule, and accuracy over balanced pairs; sums until the very end."""
+"""VQA accuracy by the official rule, accuracy over balanced pairs, and errors of counts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.vqa.answers import normalise, on_one_line
-from tallybox.vqa.questions import Record
+from tallybox.vqa.data.answers import normalise, on_one_line
+from tallybox.vqa.data.questions import QuestionRecord
 
 ANSWER_TYPES = ("yes/no", "number", "other")
 KEYS = (*ANSWER_TYPES, "all", "count", "pair_number", "pair_count", "pair_all")
-FULL_MARKS_FROM = 3  # an answer that three of nine people gave
+AGREEING_FOR_FULL_ACCURACY = 3  # people of nine
+# The smallest and largest true count of each range; the last overlaps two others.
+TRUE_COUNTS = {
+    "count_0": (0, 0),
+    "count_1": (1, 1),
+    "count_2_to_4": (2, 4),
+    "count_5_or_more": (5, math.inf),
+    "count_2_or_more": (2, math.inf),
+}
+MEAN_ERROR = "count_mae"
+COUNT_KEYS = (*TRUE_COUNTS, MEAN_ERROR)
+
+Pairs = NDArray[np.int64] | Sequence[Sequence[int]]  # [K, 2] question ids
 
 
-@dataclass(frozen=True)
-class Scores(Mapping[str, float]):
-    """Percentages by the names of `KEYS`; a sort of question that did not occur has none.
-
-    What is kept are sums, so that scores of parts add up to the scores of the whole.
-
-    >>> part = Scores({"all": 0.9, "count": 0.9}, {"all": 1, "count": 1}) + Scores({"all": 0.0}, {"all": 2})
-    >>> {key: round(percent, 6) for key, percent in part.items()}
-    {'all': 30.0, 'count': 90.0}
-    """
-
-    sums: Mapping[str, float] = field(default_factory=dict)
-    numbers: Mapping[str, int] = field(default_factory=dict)  # questions, or pairs
-
-    def __getitem__(self, key: str) -> float:
-        return 100 * self.sums[key] / self.numbers[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return (key for key in KEYS if key in self.numbers)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __add__(self, other: Scores) -> Scores:
-        keys = [key for key in KEYS if key in self.numbers or key in other.numbers]
-        return Scores(
-            {key: self.sums.get(key, 0.0) + other.sums.get(key, 0.0) for key in keys},
-            {key: self.numbers.get(key, 0) + other.numbers.get(key, 0) for key in keys},
-        )
+def all_scores(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Pairs) -> dict[str, float]:
+    """Return the scores of a split's answers by `KEYS`, and how well they count by `COUNT_KEYS`."""
+    return score(predictions, records, pairs) | count_errors(predictions, records)
 
 
 def accuracy(prediction: str, answers: Sequence[str]) -> float:
@@ -64,23 +50,20 @@ def accuracy(prediction: str, answers: Sequence[str]) -> float:
         prediction = normalise(prediction)
         answers = [normalise(answer) for answer in answers]
     agreeing = answers.count(prediction)
-    others = len(answers) - agreeing
     # Leaving out one who agrees leaves agreeing - 1; leaving out another leaves them all.
-    marks = agreeing * min(1.0, (agreeing - 1) / FULL_MARKS_FROM) + others * min(1.0, agreeing / FULL_MARKS_FROM)
-    return marks / len(answers)
+    without_one, without_other = (min(1.0, number / AGREEING_FOR_FULL_ACCURACY) for number in (agreeing - 1, agreeing))
+    return (agreeing * without_one + (len(answers) - agreeing) * without_other) / len(answers)
 
 
-def score(
-    predictions: Mapping[int, str], records: Sequence[Record], pairs: NDArray[np.int64] | Sequence[Sequence[int]] = ()
-) -> Scores:
-    """Score an answer to every question of a split.
+def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Pairs = ()) -> dict[str, float]:
+    """Score an answer to every question of a split, in percent; a sort of question that does not occur has no entry.
 
     A question counts under "all", under its answer type, and under "count" where it starts with "how many".
     A pair (`[K, 2]` question ids) is right where both answers have the full accuracy of 1; it counts under
     "pair_all", and under "pair_number" and "pair_count" where both its questions are such questions.
 
-    >>> records = [Record(k, k, "How many cats?", (str(k),) * 10, "number") for k in (1, 2)]
-    >>> dict(score({1: "2", 2: "2"}, records, [(1, 2)]))  # doctest: +NORMALIZE_WHITESPACE
+    >>> records = [QuestionRecord(k, k, "How many cats?", (str(k),) * 10, "number") for k in (1, 2)]
+    >>> score({1: "2", 2: "2"}, records, [(1, 2)])  # doctest: +NORMALIZE_WHITESPACE
     {'number': 50.0, 'all': 50.0, 'count': 50.0, 'pair_number': 0.0, 'pair_count': 0.0, 'pair_all': 0.0}
     """
     _check_same_questions(predictions, records)
@@ -97,15 +80,59 @@ def score(
         for sort in sorts[record.question_id]:
             values.setdefault(sort, []).append(accuracies[record.question_id])
     for first, second in np.asarray(pairs, dtype=np.int64).reshape(-1, 2).tolist():
-        shared = sorts[first] & sorts[second] & {"number", "count", "all"}
-        for sort in shared:
+        for sort in sorts[first] & sorts[second] & {"number", "count", "all"}:
             values.setdefault(f"pair_{sort}", []).append(float(accuracies[first] == 1 and accuracies[second] == 1))
-    return Scores(
-        {key: math.fsum(some) for key, some in values.items()}, {key: len(some) for key, some in values.items()}
-    )
+    return {key: 100 * math.fsum(values[key]) / len(values[key]) for key in KEYS if key in values}
 
 
-def _sorts(record: Record) -> set[str]:
+def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecord]) -> dict[str, float]:
+    """Return the official accuracy in percent by true count, and the mean absolute error ``count_mae``, by name.
+
+    Only counting questions with a true count are included; a range that does not occur has no entry. An answer that is
+    not a whole number is taken as 0.
+
+    >>> records = [QuestionRecord(k, k, "How many cats?", (str(k),) * 10, "number") for k in (1, 2, 6)]
+    >>> errors = count_errors({1: "1", 2: "yes", 6: "5"}, records)
+    >>> errors["count_1"], errors["count_2_or_more"], errors["count_mae"]
+    (100.0, 0.0, 1.0)
+    """
+    found: dict[str, list[float]] = {}
+    for record in records:
+        truth = true_count(record)
+        if truth is None or record.answers is None:
+            continue
+        prediction = predictions[record.question_id]
+        for name, (low, high) in TRUE_COUNTS.items():
+            if low <= truth <= high:
+                found.setdefault(name, []).append(100 * accuracy(prediction, record.answers))
+        found.setdefault(MEAN_ERROR, []).append(abs((whole_number(prediction) or 0) - truth))
+    return {name: math.fsum(found[name]) / len(found[name]) for name in COUNT_KEYS if name in found}
+
+
+def true_count(record: QuestionRecord) -> int | None:
+    """Return the most frequent answer to a counting question, the first of equally frequent ones; None if no number.
+
+    >>> true_count(QuestionRecord(1, 1, "How many cats?", ("two", "2", "3", "many"), "number"))
+    2
+    """
+    if not record.counts:
+        return None
+    if record.answers is None:
+        raise InputError(f"question {record.question_id} must have answers, but has none; is it of a test split?")
+    return whole_number(Counter(normalise(answer) for answer in record.answers).most_common(1)[0][0])
+
+
+def whole_number(answer: str) -> int | None:
+    """Return a normalised answer as a whole number; None if it is not one.
+
+    >>> whole_number("Two"), whole_number("many")
+    (2, None)
+    """
+    plain = normalise(answer)
+    return int(plain) if plain.isascii() and plain.isdigit() else None
+
+
+def _sorts(record: QuestionRecord) -> set[str]:
     if record.answer_type not in ANSWER_TYPES:
         raise InputError(
             f"question {record.question_id}: answer_type must be one of {', '.join(ANSWER_TYPES)}, "
@@ -114,15 +141,15 @@ def _sorts(record: Record) -> set[str]:
     return {"all", record.answer_type} | ({"count"} if record.counts else set())
 
 
-def _check_same_questions(predictions: Mapping[int, str], records: Sequence[Record]) -> None:
-    asked = {record.question_id for record in records}
-    if missing := asked - predictions.keys():
+def _check_same_questions(predictions: Mapping[int, str], records: Sequence[QuestionRecord]) -> None:
+    expected = {record.question_id for record in records}
+    if missing := expected - predictions.keys():
         raise InputError(
-            f"predictions must answer all {len(asked)} questions, but {len(missing)} have no answer, "
+            f"predictions must answer all {len(expected)} questions, but {len(missing)} have no answer, "
             f"among them {min(missing)}"
         )
-    if unknown := predictions.keys() - asked:
+    if unknown := predictions.keys() - expected:
         raise InputError(
-            f"predictions must be of these {len(asked)} questions, but {len(unknown)} are of others, "
+            f"predictions must be of these {len(expected)} questions, but {len(unknown)} are of others, "
             f"among them {min(unknown)}; are they of another split?"
         )

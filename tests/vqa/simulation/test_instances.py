@@ -6,10 +6,9 @@ import pytest
 
 from tallybox.detections.coco import read_coco_instances
 from tallybox.errors import InputError
-from tallybox.vqa.preparing import official_files
-from tallybox.vqa.questions import read_pairs, read_records
-from tallybox.vqa.simulation.instances import simulate_from_instances
-from tallybox.vqa.simulation.nouns import noun
+from tallybox.vqa.data.prepare import official_files
+from tallybox.vqa.data.questions import read_pairs, read_records
+from tallybox.vqa.simulation.instances import noun, simulate_from_instances
 from tests.support.shared_data import data_folder
 from tests.support.vqa_files import write_json
 

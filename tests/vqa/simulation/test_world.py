@@ -9,9 +9,8 @@ import torch
 from tallybox import Counter
 from tallybox.boxes import nms, numpy_box_iou
 from tallybox.errors import InputError
-from tallybox.vqa.simulation.proposals import ON_A_KIND, PROPOSALS, Detector
-from tallybox.vqa.simulation.scenes import THINGS, draw_scene
-from tallybox.vqa.simulation.world import CLASS_OF, SIZE_WH, World, prototypes
+from tallybox.vqa.simulation.detector import ON_A_KIND, PROPOSALS, SimulatedDetector
+from tallybox.vqa.simulation.world import CLASS_OF, SIZE_WH, THINGS, World, draw_scene, prototypes
 
 WORLD = World()
 DIRECTIONS = prototypes(WORLD)
@@ -19,9 +18,9 @@ DIRECTIONS = prototypes(WORLD)
 
 def looked_at(number: int, world: World = WORLD, seed: int = 5):
     random = np.random.default_rng(seed)
-    detector = Detector(world, prototypes(world))
+    detector = SimulatedDetector(world, prototypes(world))
     scenes = [draw_scene(image_id, world, random) for image_id in range(number)]
-    return [(scene, detector.look(scene, random)) for scene in scenes]
+    return [(scene, detector.detect(scene, random)) for scene in scenes]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +42,7 @@ def test_every_thing_has_a_proposal_and_duplicates_stay_close(photos):
         for things in scene.groups.values():
             for thing in things:
                 overlap = numpy_box_iou(photo.boxes_xyxy.astype(float), thing.box_xyxy[None])
-                assert overlap.max() >= WORLD.least_iou - 0.02
+                assert overlap.max() >= WORLD.min_iou - 0.02
                 overlaps.extend(overlap[overlap > 0.5].tolist())
     assert 0.5 < np.quantile(overlaps, 0.05) < np.quantile(overlaps, 0.95) < 0.95
 
@@ -54,7 +53,7 @@ def test_different_things_overlap_in_part(photos):
         boxes = np.stack([thing.box_xyxy for things in scene.groups.values() for thing in things])
         overlaps.extend(numpy_box_iou(boxes, boxes)[np.triu_indices(len(boxes), 1)].tolist())
     assert np.mean(np.array(overlaps) > 0.01) > 0.03
-    assert np.quantile(overlaps, 0.99) <= WORLD.most_overlap + 0.01
+    assert np.quantile(overlaps, 0.99) <= WORLD.max_overlap + 0.01
 
 
 def test_parts_and_groups_appear():

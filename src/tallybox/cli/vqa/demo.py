@@ -1,4 +1,4 @@
-"""`tallybox vqa demo`: three models on a made-up world, from files to scores."""
+"""`tallybox vqa demo`: three models on a simulated world, from files to scores."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tallybox.cli.progress import progress_steps
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def demo(out: Path, device: str | None, as_json: bool) -> None:
-    """Write a made-up world, prepare it, train the paper's three models on it and score them; no files needed.
+    """Write a simulated world, prepare it, train the paper's three models on it and score them; no files needed.
 
-    After an interruption, the same command goes on where it was.
+    The same command resumes after an interruption.
     """
     from tallybox.cli.vqa.evaluate import show_tables
+    from tallybox.vqa.demo import run_demo
     from tallybox.vqa.evaluation import summarise
-    from tallybox.vqa.procedural import run_procedural
 
     start = time.perf_counter()
     with progress_steps() as show:
-        scores = run_procedural(out, device=chosen_device(device), on_progress=show)
+        scores = run_demo(out, device=chosen_device(device), on_progress=show)
     seconds = round(time.perf_counter() - start, 1)
     if as_json:
         click.echo(json.dumps({**summarise(scores), "seconds": seconds}))
         return
     show_tables(scores)
-    click.echo(f"{out}: files, prepared, baseline, nms, counting; {seconds} s")
+    click.echo(f"{out}: files, prepared, baseline, nms, counter; {seconds} s")

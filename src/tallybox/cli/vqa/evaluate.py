@@ -12,9 +12,9 @@ from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_steps
 
 if TYPE_CHECKING:
-    from tallybox.vqa.evaluation import Figures
+    from tallybox.vqa.evaluation import Scores
 
-FIRST_TABLE = {"Yes/No": "yes/no", "Number": "number", "Other": "other", "All": "all"}
+BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other"), ("All", "all")]
 
 
 @click.command()
@@ -37,26 +37,20 @@ def evaluate(runs: tuple[Path, ...], split: str, prepared: Path | None, device: 
     show_tables(scores)
 
 
-def show_tables(scores: dict[str, list[Figures]]) -> None:
+def show_tables(scores: dict[str, list[Scores]]) -> None:
     """Print scores in the layout of the paper's second table, then in that of its first."""
     from rich.console import Console
     from rich.table import Table
 
-    from tallybox.vqa.table import COLUMNS, NAMES, mean_and_deviation, table_rows
+    from tallybox.vqa.evaluation import COLUMNS, table_rows
 
-    pairs = Table("Model", title="VQA accuracy, then balanced pair accuracy, in percent")
-    for number, (name, _) in enumerate(COLUMNS):
-        pairs.add_column(name if number < 3 else f"pairs: {name}", justify="right")
-    for row in table_rows(scores):
-        pairs.add_row(*row)
-    types = Table("Model", title="VQA accuracy by type of answer, in percent")
-    for name in FIRST_TABLE:
-        types.add_column(name, justify="right")
-    for model, found in scores.items():
-        cells = [[run[key] for run in found if key in run] for key in FIRST_TABLE.values()]
-        types.add_row(
-            NAMES.get(model, model), *(f"{mean_and_deviation(cell)[0]:.2f}" if cell else "–" for cell in cells)
-        )
-    console = Console()
-    console.print(pairs)
-    console.print(types)
+    for title, columns in (
+        ("VQA accuracy, then balanced pair accuracy, in percent", COLUMNS),
+        ("VQA accuracy by type of answer, in percent", BY_ANSWER_TYPE),
+    ):
+        table = Table("Model", title=title)
+        for name, _ in columns:
+            table.add_column(name, justify="right")
+        for row in table_rows(scores, columns):
+            table.add_row(*row)
+        Console().print(table)

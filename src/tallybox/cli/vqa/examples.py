@@ -29,8 +29,8 @@ def examples(
     split: str | None,
     prepared: Path | None,
 ) -> None:
-    """Show what a RUN of the counting model does with questions: boxes, A, D, C, count, prediction, truth."""
-    from tallybox.vqa.qualitative import counting_examples
+    """Show what a RUN of the counter model does with questions: boxes, A, D, C, count, prediction, truth."""
+    from tallybox.vqa.examples import counting_examples
 
     given = {"number": number, "split": split, "prepared": prepared}
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -20,10 +20,9 @@ from tallybox.cli.progress import progress_bar
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
 def predict(run: Path, out: Path, split: str, prepared: Path | None, device: str | None) -> None:
     """Answer all questions of a split with a RUN (or a .pth file of the published code) for the test server."""
-    from tallybox.vqa.evaluation import predict_run
-    from tallybox.vqa.prediction import write_results
+    from tallybox.vqa.prediction import predict_run, write_results
 
     with progress_bar("answering") as show:
-        answers = predict_run(run, split=split, prepared=prepared, device=chosen_device(device), on_progress=show)
+        _, answers = predict_run(run, split=split, prepared=prepared, device=chosen_device(device), on_progress=show)
     write_results(answers, out)
     click.echo(f"{out}: {len(answers)} answers")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import click
 
 from tallybox.cli.bench import format_bytes
 from tallybox.cli.progress import progress_steps
-from tallybox.vqa.preparing import VOCABULARY, official_files, with_explicit_files
-from tallybox.vqa.preparing import prepare as prepare_files
-from tallybox.vqa.vocabulary import Vocabulary
+from tallybox.vqa.data.prepare import VOCABULARY, official_files, with_explicit_files
+from tallybox.vqa.data.prepare import prepare as prepare_files
+from tallybox.vqa.data.vocabulary import Vocabulary
 
 existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
 existing = click.Path(path_type=Path, exists=True)
@@ -62,14 +61,14 @@ def prepare(
 ) -> None:
     """Turn the official files in FOLDER (or named one by one) and their features into what training reads.
 
-    After an interruption, the same command goes on where it was.
+    The same command resumes after an interruption.
     """
     start = time.perf_counter()
     if vocabulary is not None and vocabulary.is_dir():
         vocabulary = vocabulary / VOCABULARY
     given = [
         (split, role, path)
-        for role, some in (("questions", questions), ("annotations", annotations), ("complementary_pairs", pairs))
+        for role, some in (("questions", questions), ("annotations", annotations), ("pairs", pairs))
         for split, path in some
     ]
     options: dict[str, Any] = {} if answers is None else {"answers": answers}
@@ -80,15 +79,16 @@ def prepare(
         done = prepare_files(splits, features, out, instances=instances, on_progress=show, **options)
     seconds = round(time.perf_counter() - start, 2)
     if as_json:
-        click.echo(json.dumps({**asdict(done), "seconds": seconds}))
+        click.echo(json.dumps({**done, "seconds": seconds}))
         return
-    for split, number in done.questions.items():
-        left_out = done.unanswerable[split]
+    for split, number in done["questions"].items():
+        left_out = done["unanswerable"][split]
         note = f"; {left_out} have no answer in the vocabulary: scored, not trained on" if left_out else ""
         if instances:
-            note += f"; the true boxes of {done.supervised[split]} are known"
+            note += f"; the true boxes of {done['supervised'][split]} are known"
         click.echo(f"{split}: {number} questions{note}")
-    click.echo(f"{done.words} words, {done.answers} answers")
-    repeated = f"; {done.repeated_photos} came again and were passed over" if done.repeated_photos else ""
-    click.echo(f"{done.photos} photos with {done.proposals} proposals, {format_bytes(done.store_bytes)}{repeated}")
+    click.echo(f"{done['words']} words, {done['answers']} answers")
+    repeated = f"; {done['repeated_photos']} came again and were passed over" if done["repeated_photos"] else ""
+    size = format_bytes(done["store_bytes"])
+    click.echo(f"{done['photos']} photos with {done['proposals']} proposals, {size}{repeated}")
     click.echo(f"{out}: ready, {seconds} s")

@@ -1,9 +1,10 @@
-"""`tallybox vqa simulate`: write a made-up data set, or questions about annotated photos, in the official formats."""
+"""`tallybox vqa simulate`: write a simulated data set, or questions about annotated photos, in the official formats."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Container, Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,16 @@ import click
 
 from tallybox.cli.progress import progress_bar
 from tallybox.errors import InputError
+from tallybox.vqa.simulation.files import FEATURES
+from tallybox.vqa.simulation.instances import simulate_from_instances
+from tallybox.vqa.simulation.inventory import simulate_from_inventory
+from tallybox.vqa.simulation.simulate import simulate as simulate_world
 from tallybox.vqa.simulation.world import World
 
 existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
 DEFAULTS = {field.name: field.default for field in fields(World)}
+INVENTORY_OPTIONS = ("features", "difficulty", "seed")
+INSTANCES_OPTIONS = ("split", "questions_per_photo", "seed")
 
 
 @click.command()
@@ -55,60 +62,40 @@ def simulate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write a made-up data set in the official formats: questions, answers, pairs and features.
+    """Write a simulated data set in the official formats: questions, answers, pairs and features.
 
     With --instances, questions, answers and pairs about annotated photos. With --questions and --inventory, features
-    of the photos of real questions, made up from what is known to be in them.
+    of the photos of real questions, simulated from what is known to be in them.
     """
     start = time.perf_counter()
     given = {name: value for name, value in options.items() if value is not None}
     if bool(questions) != (inventory is not None) or (inventory is not None and instances is not None):
         raise InputError("--questions and --inventory must come together and without --instances")
-    if inventory is not None:
-        written, features = _from_inventory(questions, inventory, out, given)
-    elif instances is not None:
-        written, features = _about_photos(instances, out, given), None
-    else:
-        written, features = _made_up(out, given)
+    what, features = "questions", out / FEATURES
+    with progress_bar("photos") as show:
+        if inventory is not None:
+            _check_unused(given, INVENTORY_OPTIONS, "is not for photos of an --inventory")
+            what = "photos"
+            written = {"all": simulate_from_inventory(questions, inventory, out, World(**given), on_progress=show)}
+        elif instances is not None:
+            _check_unused(given, INSTANCES_OPTIONS, "is for a simulated world, but --instances has photos of its own")
+            written = simulate_from_instances(instances, out, **given)
+        else:
+            _check_unused(given, DEFAULTS, "is for the photos of --instances, but there is no --instances")
+            written = simulate_world(out, World(**given), on_progress=show)
     seconds = round(time.perf_counter() - start, 2)
-    what = "questions" if inventory is None else "photos"
     if as_json:
-        described = {} if features is None else {"features": str(features)}
+        described = {} if instances else {"features": str(features)}
         click.echo(json.dumps({what: written, **described, "seconds": seconds}))
         return
     for split, number in written.items():
         click.echo(f"{split}: {number} {what}")
     click.echo(f"{out}: written, {seconds} s")
     folder = out if inventory is None else "FOLDER"
-    click.echo(f"next: tallybox vqa prepare {folder} --features {features or 'TSV'} --out PREPARED")
+    click.echo(f"next: tallybox vqa prepare {folder} --features {'TSV' if instances else features} --out PREPARED")
 
 
-def _made_up(out: Path, given: dict[str, Any]) -> tuple[dict[str, int], Path]:
-    from tallybox.vqa.simulation.simulating import FEATURES
-    from tallybox.vqa.simulation.simulating import simulate as write_data_set
-
-    if "split" in given:
-        raise InputError("--split is for the photos of --instances, but there is no --instances; leave it out")
-    with progress_bar("photos") as show:
-        return write_data_set(out, World(**given), on_progress=show), out / FEATURES
-
-
-def _about_photos(instances: Path, out: Path, given: dict[str, Any]) -> dict[str, int]:
-    from tallybox.vqa.simulation.instances import simulate_from_instances
-
-    if unused := sorted(given.keys() - {"split", "questions_per_photo", "seed"}):
-        option = unused[0].replace("_", "-")
-        raise InputError(f"--{option} is for a made-up world, but --instances has photos of its own; leave it out")
-    return simulate_from_instances(instances, out, **given)
-
-
-def _from_inventory(
-    questions: tuple[Path, ...], inventory: Path, out: Path, given: dict[str, Any]
-) -> tuple[dict[str, int], Path]:
-    from tallybox.vqa.simulation.inventory import FEATURES, simulate_from_inventory
-
-    if unused := sorted(given.keys() - {"features", "difficulty", "seed"}):
-        raise InputError(f"--{unused[0].replace('_', '-')} is not for photos of an --inventory; leave it out")
-    with progress_bar("photos") as show:
-        photos = simulate_from_inventory(questions, inventory, out, World(**given), on_progress=show)
-    return {"all": photos}, out / FEATURES
+def _check_unused(given: Iterable[str], allowed: Container[str], reason: str) -> None:
+    """Raise where an option was given that has no effect."""
+    if unused := sorted(name for name in given if name not in allowed):
+        raise InputError(f"--{unused[0].replace('_', '-')} {reason}; leave it out")

@@ -20,9 +20,15 @@ from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A TOML file of values.")
 @click.option("--split", default="train", show_default=True, help="train, or trainval for the test server.")
-@click.option("--model", "name", type=click.Choice(get_args(ModelName)), help="[default: counting]")
+@click.option(
+    "--model",
+    "name",
+    type=click.Choice([*get_args(ModelName), "counting"]),  # the name of counter in tallybox 0.1
+    metavar="|".join(get_args(ModelName)),
+    help="[default: counter]",
+)
 @click.option("--epochs", type=int, help="[default: 100]")
-@click.option("--batch", type=int, help="Questions a step, of all processes together.  [default: 256]")
+@click.option("--batch", type=int, help="Questions per step, over all processes.  [default: 256]")
 @click.option("--seed", type=int, help="[default: 0]")
 @click.option("--precision", type=click.Choice(get_args(Precision)), help="Of products.  [default: auto]")
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
@@ -37,12 +43,12 @@ def train(
     as_json: bool,
     **training: Any,
 ) -> None:
-    """Train a model on the PREPARED folder; after an interruption, the same command goes on where it was.
+    """Train a model on the PREPARED folder; the same command resumes after an interruption.
 
     On several GPUs or machines: torchrun --nproc-per-node GPUS -m tallybox vqa train ...
     """
+    from tallybox.vqa.batches import open_training_data
     from tallybox.vqa.training import train as train_model
-    from tallybox.vqa.training_data import open_training_data
 
     values = read_configuration(config, model={"name": name}, training=training)
     data = open_training_data(prepared, split)

@@ -2,130 +2,157 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
+from triton import cdiv, next_power_of_2
 
-from tallybox.counter.cuda import lanes, tiles
-from tallybox.counter.cuda.launching import Launch, divided_up, power_of_two
-from tallybox.counter.cuda.parts import weight_gradient_kernel
+from tallybox.counter.cuda import lanes, tiles_forward
+from tallybox.counter.cuda.activations import weight_gradient_kernel
 from tallybox.counter.cuda.tiles_backward import (
     pair_gradient_kernel,
     row_gradient_kernel,
     similarity_gradient_kernel,
 )
-from tallybox.counter.state import state_size_cuda
+from tallybox.counter.saved import SavedState
+from tallybox.kernels.cuda.launch import launch
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a
 # block of threads. On an H200 lanes won from 4,096 images of 10 boxes on, not at 1,024, and not at 8,192 of 16.
-MOST_BOXES_IN_A_LANE = 16
-LEAST_IMAGES_FOR_LANES = 2.5  # times N³
+MAX_BOXES_IN_A_LANE = 16
+MIN_IMAGES_FOR_LANES = 2.5  # times N³
 LANES = 32
 TILE = 16
 FORWARD_WARPS = 8
 GRADIENT_WARPS = 4
 
 # A block that sums weight gradients over several images writes fewer partial sums.
-MOST_IMAGES_A_BLOCK = 16
+MAX_IMAGES_PER_BLOCK = 16
 BLOCKS_WANTED = 4096
 
-# So many blocks' sums are added up at once: of one activation, or by the last block to end those of all eight.
+# The sums of so many blocks are added up at once.
 BLOCKS_SUMMED = 256
-BLOCKS_SUMMED_AT_THE_END = 128
 
 
 def fits_lanes(images: int, number: int) -> bool:
     """Whether there are images enough, and boxes few enough, for a lane to count each of them."""
-    return number <= MOST_BOXES_IN_A_LANE and images >= LEAST_IMAGES_FOR_LANES * number**3
+    return number <= MAX_BOXES_IN_A_LANE and images >= MIN_IMAGES_FOR_LANES * number**3
 
 
-class TritonPlan(NamedTuple):
-    """What the sizes of a call decide: the kernels, and how many numbers they keep."""
-
-    of_count: bool
-    classes: int
-    state: int
-    way_there: Launch
-    # Gradients of row sums of Sim [I, N], and of X [I, N, N]; where blocks walk images also of row products [I, N, N],
-    # and what each tile of X owes; last what each block owes to the segments of its counter [M, blocks, 8, S].
-    scratch: int
-    way_back: tuple[Launch, ...]  # these kernels all take the same tensors
-
-    def forward(self, attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return features, and the state that the backward pass needs, with the counts at its beginning."""
-        images = len(attention)
-        features, state = attention.new_empty(images, self.classes), attention.new_empty(self.state)
-        if images:
-            self.way_there(attention, boxes, mask, weight, features, state)
-        return features, state
-
-    def backward(
-        self,
-        attention: Tensor,
-        boxes: Tensor,
-        weight: Tensor,
-        mask: Tensor | None,
-        state: Tensor,
-        grad: Tensor,
-        boxes_need_grad: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of attention, boxes and weight; they share their work, so boxes always get theirs."""
-        grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
-        if not self.scratch:
-            return grad_attention, grad_boxes, torch.zeros_like(weight)
-        grad_weight, scratch = torch.empty_like(weight), attention.new_empty(self.scratch)
-        for launch in self.way_back:
-            launch(attention, boxes, mask, weight, state, grad, grad_attention, grad_boxes, grad_weight, scratch)
-        return grad_attention, grad_boxes, grad_weight
+def launch_by_name(kernel: Any, blocks: int, arguments: dict[str, Any], num_warps: int) -> None:
+    """Launch a kernel with those of the arguments that it takes."""
+    first, *others = kernel.arg_names
+    launch(kernel, blocks, (arguments[first],), num_warps=num_warps, **{name: arguments[name] for name in others})
 
 
-@lru_cache(maxsize=1024)
-def plan_triton(
-    attention: torch.Size, weight: torch.Size, has_mask: bool, max_objects: int, of_count: bool
-) -> TritonPlan:
-    """Choose kernels for ``attention [M * R, N]`` and ``weight [M, 8, S]`` or ``[8, S]``.
-
-    The way back starts from the count or from the features.
-    """
-    images, number = attention
-    segments = weight[-1]
-    counters = weight.numel() // (8 * segments)
-    a_counter, padded, given = images // max(counters, 1), power_of_two(segments), (has_mask, of_count)
-    in_lanes, side = fits_lanes(images, number), divided_up(number, TILE)
-    used = images * (number + number * number)
-    if in_lanes:
-        blocks = divided_up(a_counter, LANES)
-        sizes = (images, max_objects, a_counter, blocks)
-        constants = (number, segments, padded, LANES)
-        forward = Launch(lanes.count_forward_kernel, counters * blocks, sizes, (has_mask, *constants), 1)
-        backward = [Launch(lanes.count_backward_kernel, counters * blocks, sizes, (*given, *constants), 1)]
+def forward(
+    attention: Tensor,
+    boxes: Tensor,
+    weight: Tensor,
+    mask: Tensor | None,
+    features: Tensor,
+    count: Tensor,
+    saved: SavedState,
+) -> None:
+    """Write features and count, and what `backward` needs."""
+    if not len(attention):
+        return
+    arguments: dict[str, Any] = {
+        "attention": attention,
+        "boxes": boxes,
+        "mask": mask,
+        "weight": weight,
+        "features": features,
+        "count": count,
+        **saved._asdict(),
+        **_sizes(attention, weight, mask, features.shape[1] - 1),
+    }
+    if fits_lanes(*attention.shape):
+        blocks = len(weight) * arguments["BLOCKS_PER_COUNTER"]
+        launch_by_name(lanes.count_forward_kernel, blocks, arguments, num_warps=1)
     else:
-        used += images * (number * number + side * side * segments)
-        a_block = min(max(images // BLOCKS_WANTED, 1), MOST_IMAGES_A_BLOCK)
-        blocks = divided_up(a_counter, a_block)
-        sizes = (images, number, max_objects, a_counter)
-        constants = (segments, padded, TILE, power_of_two(max_objects + 1))
-        forward = Launch(tiles.count_forward_kernel, images, sizes, (has_mask, *constants), FORWARD_WARPS)
-        of_pairs = (*given, side == 1, segments, padded, TILE, BLOCKS_SUMMED_AT_THE_END)
-        backward = []
-        if side > 1:
-            of_tiles = (images, number, a_counter, side)
-            backward = [
-                Launch(similarity_gradient_kernel, images, sizes, (*given, segments, TILE), GRADIENT_WARPS),
-                Launch(row_gradient_kernel, images * side * side, of_tiles, (segments, padded, TILE), GRADIENT_WARPS),
-            ]
-        sizes_of_pairs = (*sizes, blocks, a_block, side)
-        backward.append(Launch(pair_gradient_kernel, counters * blocks, sizes_of_pairs, of_pairs, GRADIENT_WARPS))
-    if in_lanes or side > 1:  # else the kernel for pairs takes the others along
-        of_weights = (segments, padded, BLOCKS_SUMMED)
-        backward.append(Launch(weight_gradient_kernel, counters * 8, (used, blocks), of_weights, GRADIENT_WARPS))
-    return TritonPlan(
-        of_count,
-        classes=max_objects + 1,
-        state=state_size_cuda(images, number, counters, segments),
-        way_there=forward,
-        scratch=used + counters * blocks * 8 * segments,
-        way_back=tuple(backward),
+        launch_by_name(tiles_forward.count_forward_kernel, len(attention), arguments, num_warps=FORWARD_WARPS)
+
+
+def backward(
+    attention: Tensor,
+    boxes: Tensor,
+    weight: Tensor,
+    mask: Tensor | None,
+    count: Tensor,
+    saved: SavedState,
+    grad_features: Tensor | None,
+    grad_count: Tensor | None,
+    max_objects: int,
+    boxes_need_grad: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of attention, boxes and weight; they share their work, so boxes always get theirs."""
+    grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
+    if not len(attention):
+        return grad_attention, grad_boxes, torch.zeros_like(weight)
+    arguments: dict[str, Any] = {
+        "attention": attention,
+        "boxes": boxes,
+        "mask": mask,
+        "weight": weight,
+        "count": count,
+        "grad_features": grad_features,
+        "grad_count": grad_count,
+        "HAS_GRAD_FEATURES": grad_features is not None,
+        "HAS_GRAD_COUNT": grad_count is not None,
+        "grad_attention": grad_attention,
+        "grad_boxes": grad_boxes,
+        "grad_weight": torch.empty_like(weight),
+        **saved._asdict(),
+        **_sizes(attention, weight, mask, max_objects),
+    }
+    images, number = attention.shape
+    counters, _, segments = weight.shape
+    in_lanes, tiles = fits_lanes(images, number), arguments["TILES"]
+    blocks = counters * arguments["BLOCKS_PER_COUNTER"]
+    arguments |= {
+        "grad_alike": torch.empty_like(attention),  # of row sums of Sim
+        "grad_rows": torch.empty_like(saved.rows),
+        "partial": attention.new_empty(blocks, 8, segments),  # of rises, summed by each block
+    }
+    if not in_lanes:
+        arguments |= {
+            "grad_products": torch.empty_like(saved.products),
+            "likeness_sums": attention.new_empty(images, tiles, tiles, segments),  # of f3's rises, summed by each tile
+        }
+    if in_lanes:
+        launch_by_name(lanes.count_backward_kernel, blocks, arguments, num_warps=1)
+    else:
+        if tiles > 1:  # else the kernel for pairs takes these steps along
+            launch_by_name(similarity_gradient_kernel, images, arguments, GRADIENT_WARPS)
+            launch_by_name(row_gradient_kernel, images * tiles * tiles, arguments, GRADIENT_WARPS)
+        launch_by_name(pair_gradient_kernel, blocks, arguments, GRADIENT_WARPS)
+    launch_by_name(weight_gradient_kernel, counters * 8, arguments, GRADIENT_WARPS)
+    return grad_attention, grad_boxes, arguments["grad_weight"]
+
+
+def _sizes(attention: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int) -> dict[str, int]:
+    """Return all that kernels know of a call besides tensors."""
+    images, number = attention.shape
+    counters, _, segments = weight.shape
+    images_per_block = (
+        LANES if fits_lanes(images, number) else min(max(images // BLOCKS_WANTED, 1), MAX_IMAGES_PER_BLOCK)
     )
+    return {
+        "IMAGES": images,
+        "IMAGES_PER_COUNTER": images // counters,
+        "IMAGES_PER_BLOCK": images_per_block,
+        "BLOCKS_PER_COUNTER": cdiv(images // counters, images_per_block),
+        "MAX_OBJECTS": max_objects,
+        "CLASSES": next_power_of_2(max_objects + 1),
+        "HAS_MASK": mask is not None,
+        "N": number,
+        "S": segments,
+        "SP": next_power_of_2(segments),
+        "LANES": LANES,
+        "B": TILE,
+        "TILES": cdiv(number, TILE),
+        "ONE_TILE": number <= TILE,
+        "CHUNK": BLOCKS_SUMMED,
+    }

@@ -29,7 +29,7 @@ from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.predictions import MAX_DETECTIONS, MIN_SCORE, detect_by_size, to_detections
+from tallybox.photos.adapters.predictions import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, to_detections
 from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 
@@ -42,7 +42,7 @@ EXPECTED = (
 )
 
 
-class OnnxDetector:
+class OnnxDetector(AdaptedDetector):
     """A detection model in an ONNX file of the layout above."""
 
     def __init__(self, file: str | Path, *, device: str | torch.device | None = None) -> None:
@@ -64,11 +64,7 @@ class OnnxDetector:
         self._labels = self._label_categories()
         self.categories = self._labels.categories
 
-    def detect(self, photos: Sequence[Photo]) -> list[Detections]:
-        """Return the detections of each photo."""
-        return detect_by_size(photos, self._detect_some)
-
-    def _detect_some(self, photos: Sequence[Photo]) -> list[Detections]:
+    def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
         at_once = 1 if self._batch == 1 else len(photos)
         detected: list[Detections] = []
         for first in range(0, len(photos), at_once):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tallybox.detections.adapters import on_host
 from tallybox.detections.container import Detections
-from tallybox.detections.outputs import on_host
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line
 from tallybox.photos.adapters.labels import LabelCategories
@@ -44,28 +44,31 @@ def to_detections(
         raise InputError(f"{photo.name}: {error}") from None
 
 
-def detect_by_size(
-    photos: Sequence[Photo], detect_some: Callable[[Sequence[Photo]], Sequence[Detections]]
-) -> list[Detections]:
-    """Pass photos of the same size to a model together, and return what it detects in the order of the photos.
+class AdaptedDetector:
+    """A detector around another library's model: photos of the same size go through the model together.
 
     Models pad the photos of a batch to the largest of them, which changes what they detect: nothing that is detected
-    in a photo may depend on the photos beside it. Whatever a model stumbles on is an error of these photos.
+    in a photo may depend on the photos beside it.
     """
-    by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for index, photo in enumerate(photos):
-        by_size[photo.image.size].append(index)
-    detected: dict[int, Detections] = {}
-    for indices in by_size.values():
-        some = [photos[index] for index in indices]
-        try:
-            found = detect_some(some)
-        except TallyboxError:
-            raise
-        except Exception as error:
-            width, height = some[0].image.size
-            raise InputError(
-                f"{some[0].name}: the model failed on {width} x {height} pixels: {first_line(error)}"
-            ) from error
-        detected.update(zip(indices, found, strict=True))
-    return [detected[index] for index in range(len(photos))]
+
+    def detect(self, photos: Sequence[Photo]) -> list[Detections]:
+        """Return the detections of each photo; whatever the model raises is an error of these photos."""
+        by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for index, photo in enumerate(photos):
+            by_size[photo.image.size].append(index)
+        detected: dict[int, Detections] = {}
+        for (width, height), indices in by_size.items():
+            some = [photos[index] for index in indices]
+            try:
+                found = self._detect_same_size(some)
+            except TallyboxError:
+                raise
+            except Exception as error:
+                raise InputError(
+                    f"{some[0].name}: the model failed on {width} x {height} pixels: {first_line(error)}"
+                ) from error
+            detected.update(zip(indices, found, strict=True))
+        return [detected[index] for index in range(len(photos))]
+
+    def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
+        raise NotImplementedError

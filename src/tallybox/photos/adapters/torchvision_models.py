@@ -14,12 +14,12 @@ from tallybox.detections.container import Detections
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.files import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, detect_by_size, to_detections
+from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, AdaptedDetector, to_detections
 from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 
 
-class TorchvisionDetector:
+class TorchvisionDetector(AdaptedDetector):
     """A detection model of torchvision, such as ``fasterrcnn_resnet50_fpn_v2(weights="DEFAULT")``.
 
     Suppress little in the model itself: build it with ``box_nms_thresh=0.9, box_score_thresh=0.01``, as `load` does.
@@ -58,12 +58,8 @@ class TorchvisionDetector:
         names = {label: text for label, text in enumerate(weights.meta["categories"]) if label > 0}
         return cls(model, names=names, device=device)
 
-    def detect(self, photos: Sequence[Photo]) -> list[Detections]:
-        """Return the detections of each photo."""
-        return detect_by_size(photos, self._detect_some)
-
     @torch.inference_mode()
-    def _detect_some(self, photos: Sequence[Photo]) -> list[Detections]:
+    def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
         predictions = self.model([self._tensor(photo) for photo in photos])
         return [
             to_detections(prediction, photo, self._labels, looked_at_wh=photo.image.size)

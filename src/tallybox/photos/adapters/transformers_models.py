@@ -21,7 +21,7 @@ from tallybox.detections.container import Detections
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.files import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, detect_by_size, to_detections
+from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, AdaptedDetector, to_detections
 from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 
@@ -31,7 +31,7 @@ SEPARATOR = "."  # between the phrases of one text
 Predictions = Sequence[Mapping[str, Any]]  # boxes, scores and labels of each photo
 
 
-class TransformersDetector:
+class TransformersDetector(AdaptedDetector):
     """A detection model of transformers with its processor, such as ``AutoModelForObjectDetection`` loads.
 
     ``texts`` are the phrases that a zero-shot model looks for; category k is ``texts[k]``. A model of fixed categories
@@ -85,12 +85,8 @@ class TransformersDetector:
             processor = _loaded(transformers.AutoProcessor if is_zero_shot else transformers.AutoImageProcessor, name)
         return cls(model, processor, texts=texts, device=device)
 
-    def detect(self, photos: Sequence[Photo]) -> list[Detections]:
-        """Return the detections of each photo."""
-        return detect_by_size(photos, self._detect_some)
-
     @torch.inference_mode()
-    def _detect_some(self, photos: Sequence[Photo]) -> list[Detections]:
+    def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
         images = [photo.image for photo in photos]
         sizes_hw = [photo.size_wh[::-1] for photo in photos]
         if not self.texts:
@@ -134,16 +130,16 @@ class TransformersDetector:
         return " ".join(f"{text.lower().rstrip(SEPARATOR)}{SEPARATOR}" for text in self.texts)
 
     def _phrase_tokens(self, input_ids: Sequence[int]) -> list[list[int]]:
-        """Return the places of each phrase's tokens in the joined text."""
+        """Return the indices of each phrase's tokens in the joined text."""
         tokenizer = self.processor.tokenizer
         separator = tokenizer.convert_tokens_to_ids(SEPARATOR)
         special = set(tokenizer.all_special_ids) - {separator, tokenizer.unk_token_id}
         tokens: list[list[int]] = [[]]
-        for place, token in enumerate(input_ids):
+        for index, token in enumerate(input_ids):
             if token == separator:
                 tokens.append([])
             elif token not in special:
-                tokens[-1].append(place)
+                tokens[-1].append(index)
         tokens.pop()  # what follows the last full stop
         if len(tokens) != len(self.texts) or not all(tokens):
             raise InputError(f'phrases must have words and no "." within them, but got {list(self.texts)}')

@@ -11,12 +11,12 @@ from tallybox.detections.container import Detections
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.files import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.predictions import MAX_DETECTIONS, MAX_IOU, MIN_SCORE, detect_by_size, to_detections
+from tallybox.photos.adapters.predictions import MAX_DETECTIONS, MAX_IOU, MIN_SCORE, AdaptedDetector, to_detections
 from tallybox.photos.detector import device_or_default
 from tallybox.photos.images import Photo
 
 
-class UltralyticsDetector:
+class UltralyticsDetector(AdaptedDetector):
     """A model of ultralytics, such as ``YOLO("yolo11n.pt")``; duplicates that overlap by 0.9 or less are kept."""
 
     def __init__(self, model: Any, *, device: str | torch.device | None = None) -> None:
@@ -36,11 +36,7 @@ class UltralyticsDetector:
         except Exception as error:  # files of many kinds, read in as many ways
             raise TallyboxError(f"ultralytics:{file} cannot be loaded: {first_line(error)}") from error
 
-    def detect(self, photos: Sequence[Photo]) -> list[Detections]:
-        """Return the detections of each photo."""
-        return detect_by_size(photos, self._detect_some)
-
-    def _detect_some(self, photos: Sequence[Photo]) -> list[Detections]:
+    def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
         results = self.model.predict(
             [photo.image for photo in photos],
             conf=MIN_SCORE,

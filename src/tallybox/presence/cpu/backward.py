@@ -1,150 +1,135 @@
-"""The backward kernel, from the gradients of presence and distribution to those of logits, boxes and tables."""
+"""The backward kernel, from the gradients of all results to those of attention, boxes and tables."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from tallybox.counter.cpu.likeness import TINY
-from tallybox.counter.cpu.parts import Array, Number, compiled
-from tallybox.counter.cpu.rows import real_proposals
-from tallybox.counter.cpu.rows_backward import overlap_backward
-from tallybox.presence.cpu.forward import distribute, find_pairs
-from tallybox.presence.cpu.parts import (
-    AHEAD,
-    CALIBRATED,
-    CALIBRATION,
-    COORDINATE,
-    FOR_I,
-    FOR_J,
+from tallybox.kernels.cpu.boxes import box_iou_backward, real_proposals
+from tallybox.kernels.cpu.compiling import Array, Number, compiled, inlined
+from tallybox.presence.cpu.forward import fill_prefixes
+from tallybox.presence.cpu.image import (
     KNOTS,
-    LOGIT,
-    LOGIT_SLOPE,
-    ORDER_OF_I,
-    ORDER_OF_J,
-    PRESENCE_1,
-    PRESENCE_2,
-    SHARED_BY_I,
-    SHARED_BY_J,
+    Pairs,
+    SavedImage,
+    calibration_value,
+    comes_before,
+    corners,
+    empty_pairs,
+    factor,
+    find_pairs,
+    locate,
+    order_value,
+    saved_image,
+)
+from tallybox.presence.weights import (
+    CELLS,
+    EVIDENCE,
+    LOG_FLOOR,
+    LOGIT_BEND,
+    LOGIT_LIMIT,
+    OVERLAP,
     SHARPNESS,
     SHIFT,
-    SIGMOID,
     SLOPE,
     STEP,
-    SURVIVAL_1,
-    SURVIVAL_2,
-    Z,
-    cell_backward,
-    comes_before,
-    coordinate_of,
-    inlined,
-    locate,
-    locate_scores,
-    rows_and_pairs,
-    segments_of,
 )
-from tallybox.presence.cpu.tables import calibration_edges
-from tallybox.presence.weights import CELLS, LOG_FLOOR, LOGIT_BEND, LOGIT_LIMIT
+
+
+class Gradients(NamedTuple):
+    """The gradients of an image's quantities."""
+
+    presence_2: Array  # [N]
+    presence_1: Array  # [N]
+    calibrated: Array  # [N]
+    z: Array  # [N]
+    logit: Array  # [N]
+    coordinate: Array  # [N]
+    suppression: Array  # [N (N - 1)], of each pair
 
 
 @compiled
-def distribution_backward(n: int, presence: Array, prefixes: Array, owed: Array, grad: Array) -> None:
-    """Add to each presence's gradient what the distribution owes it; ``owed [K + 1]`` is used up."""
-    one = presence.dtype.type(1)
-    most = owed.shape[0] - 1
+def distribution_backward(n: int, presence: Array, prefixes: Array, grad_classes: Array, grad: Array) -> None:
+    """Add the distribution's share to each presence's gradient; ``grad_classes [K + 1]`` is overwritten."""
+    one, largest = presence.dtype.type(1), grad_classes.shape[0] - 1
     for i in range(n - 1, -1, -1):
-        here, away = presence[i], one - presence[i]
-        total = owed[0] - owed[0]
-        for k in range(most):
-            total += prefixes[i, k] * (owed[k + 1] - owed[k])
+        here, absent = presence[i], one - presence[i]
+        total = presence.dtype.type(0)
+        for k in range(largest):
+            total += prefixes[i, k] * (grad_classes[k + 1] - grad_classes[k])
         grad[i] += total
-        for k in range(most):
-            owed[k] = owed[k] * away + owed[k + 1] * here
+        for k in range(largest):
+            grad_classes[k] = grad_classes[k] * absent + grad_classes[k + 1] * here
 
 
 @compiled
-def survive_backward(
-    pairs: int,
-    first: Array,
-    second: Array,
-    kept: Array,
-    given: Array,
-    weighted: Array,
-    grad_stands: Array,
-    grad_given: Array,
+def round_backward(
+    found: int, pairs: Pairs, saved: SavedImage, before: Array, weighted: Array, grad: Gradients, grad_before: Array
 ) -> None:
-    """Carry gradients times presences, ``weighted [N]``, back to what stands for what and to the presences given."""
-    one, tiny = given.dtype.type(1), given.dtype.type(TINY)
-    for pair in range(pairs):
-        i, j = first[pair], second[pair]
-        of_i, of_j = one - kept[FOR_I, pair] * given[j], one - kept[FOR_J, pair] * given[i]
-        share_i = weighted[i] / (of_i if not of_i <= tiny else tiny)
-        share_j = weighted[j] / (of_j if not of_j <= tiny else tiny)
-        grad_stands[0, pair] -= given[j] * share_i
-        grad_stands[1, pair] -= given[i] * share_j
-        grad_given[j] -= kept[FOR_I, pair] * share_i
-        grad_given[i] -= kept[FOR_J, pair] * share_j
+    """Add the gradients of suppressions and of presences ``before``; ``weighted [N]`` are gradients times presences."""
+    for pair in range(found):
+        j, s = pairs.source[pair], saved.suppression[pair]
+        share = weighted[pairs.target[pair]] / factor(s, before[j])
+        grad.suppression[pair] -= before[j] * share
+        grad_before[j] -= s * share
+
+
+@inlined
+def cell_backward(
+    table: Array, grad_table: Array, start: int, iou: Number, coordinate: Number, grad: Number
+) -> tuple[Number, Number]:
+    """Add to the gradients of a cell's four knots; return the gradients of both arguments."""
+    cells, one = type(grad)(CELLS), type(grad)(1)
+    e, of_row = locate(iou * cells, CELLS)
+    f, of_column = locate(coordinate * cells, CELLS)
+    k = start + e * KNOTS + f
+    low, high = table[k + 1] - table[k], table[k + KNOTS + 1] - table[k + KNOTS]
+    rise = (table[k + KNOTS] + of_column * high) - (table[k] + of_column * low)
+    grad_table[k] += grad * (one - of_row) * (one - of_column)
+    grad_table[k + 1] += grad * (one - of_row) * of_column
+    grad_table[k + KNOTS] += grad * of_row * (one - of_column)
+    grad_table[k + KNOTS + 1] += grad * of_row * of_column
+    return grad * rise * cells, grad * (low + of_row * (high - low)) * cells
 
 
 @inlined
 def pair_backward(
-    pair: int,
-    i: int,
-    j: int,
-    iou: Number,
-    b: Array,
-    kept: Array,
-    table: Array,
-    edges: Array,
-    rows: Array,
-    column: Array,
-    score_place: Array,
-    grad_z: Array,
-    grad_stands: Array,
-    grad_logit: Array,
-    grad_coordinate: Array,
-    owed: Array,
+    pair: int, pairs: Pairs, b: Array, saved: SavedImage, table: Array, grad: Gradients, grad_table: Array
 ) -> Number:
-    """Carry a pair's gradients back to logits, coordinates and the table; return that of its IoU."""
-    dtype = table.dtype.type
-    one, cells = dtype(1), dtype(CELLS)
-    segments = edges.shape[0] - 1
-    order, evidence = CALIBRATION + segments + 1, CALIBRATION + 2 * (segments + 1)
-    shared = evidence + KNOTS * KNOTS
-    logit = rows[LOGIT]
-    e, at = locate(iou * cells, CELLS)
-    grad_iou, grad_score = cell_backward(table, owed, evidence, e, at, column[0, j], score_place[0, j], grad_z[i])
-    grad_coordinate[j] += grad_score
-    more, grad_score = cell_backward(table, owed, evidence, e, at, column[0, i], score_place[0, i], grad_z[j])
-    grad_iou += more
-    grad_coordinate[i] += grad_score
-    difference = logit[j] - logit[i]
-    ahead = kept[AHEAD, pair]
-    s, place = locate(ahead * dtype(segments), segments)
-    t, there = locate((one - ahead) * dtype(segments), segments)
-    j_before = comes_before(j, i, logit, b)
-    rise_j, rise_i = table[order + s + 1] - table[order + s], table[order + t + 1] - table[order + t]
-    grad_of_j = grad_stands[0, pair] * kept[SHARED_BY_I, pair]
-    more, grad_score = cell_backward(
-        table, owed, shared, e, at, column[1, i], score_place[1, i], grad_stands[0, pair] * kept[ORDER_OF_J, pair]
-    )
-    grad_iou += more
-    grad_coordinate[i] -= grad_score
-    grad_of_i = grad_stands[1, pair] * kept[SHARED_BY_J, pair]
-    more, grad_score = cell_backward(
-        table, owed, shared, e, at, column[1, j], score_place[1, j], grad_stands[1, pair] * kept[ORDER_OF_I, pair]
-    )
-    grad_iou += more
-    grad_coordinate[j] -= grad_score
-    owed[STEP] += grad_of_j if j_before else grad_of_i
-    owed[order + s] += grad_of_j * (one - place)
-    owed[order + s + 1] += grad_of_j * place
-    owed[order + t] += grad_of_i * (one - there)
-    owed[order + t + 1] += grad_of_i * there
-    grad_ahead = (grad_of_j * rise_j - grad_of_i * rise_i) * dtype(segments) * ahead * (one - ahead)
-    owed[SHARPNESS] += grad_ahead * difference
-    grad_logit[j] += grad_ahead * table[SHARPNESS]
-    grad_logit[i] -= grad_ahead * table[SHARPNESS]
-    return grad_iou
+    """Add a pair's gradients to those of logits, coordinates and the table; return that of its IoU."""
+    one = table.dtype.type(1)
+    i, j, iou = pairs.target[pair], pairs.source[pair], pairs.iou[pair]
+    by_evidence, by_score = cell_backward(table, grad_table, EVIDENCE, iou, saved.coordinate[j], grad.z[i])
+    grad.coordinate[j] += by_score
+    before = comes_before(j, i, saved.logit, b)
+    order, slope, knot, fraction = order_value(table, saved.ahead[pair], before)
+    grad_shared, grad_order = grad.suppression[pair] * order, grad.suppression[pair] * saved.shared[pair]
+    by_shared, by_score = cell_backward(table, grad_table, OVERLAP, iou, one - saved.coordinate[i], grad_shared)
+    grad.coordinate[i] -= by_score
+    if before:
+        grad_table[STEP] += grad_order
+    grad_table[knot] += grad_order * (one - fraction)
+    grad_table[knot + 1] += grad_order * fraction
+    grad_ahead = grad_order * slope * saved.ahead[pair] * (one - saved.ahead[pair])
+    grad_table[SHARPNESS] += grad_ahead * (saved.logit[j] - saved.logit[i])
+    grad.logit[j] += grad_ahead * table[SHARPNESS]
+    grad.logit[i] -= grad_ahead * table[SHARPNESS]
+    return by_evidence + by_shared
+
+
+@inlined
+def calibration_backward(i: int, saved: SavedImage, table: Array, grad: Gradients, grad_table: Array) -> None:
+    """Turn the gradient of p⁰_i into those of z_i, L_i and the table."""
+    zero, one = table.dtype.type(0), table.dtype.type(1)
+    value, slope, knot, fraction = calibration_value(table, saved.z[i], saved.sigmoid[i])
+    grad_value = zero if value > one or value < zero else grad.calibrated[i]
+    grad_table[knot] += grad_value * (one - fraction)
+    grad_table[knot + 1] += grad_value * fraction
+    grad.z[i] = grad_value * slope
+    grad_table[SLOPE] += grad.z[i] * saved.logit[i]
+    grad_table[SHIFT] += grad.z[i]
+    grad.logit[i] = grad.z[i] * table[SLOPE]
 
 
 @compiled
@@ -157,106 +142,67 @@ def presence_backward_kernel(
     grad_features: Array,
     grad_presence: Array,
     grad_distribution: Array,
+    every_pair: bool,
+    boxes_need_grad: bool,
     grad_attention: Array,
     grad_boxes: Array,
-    owed_tables: Array,
-    boxes_need_grad: bool,
+    grad_tables: Array,
     first_image: int,
     stop: int,
 ) -> None:
-    """Write the gradients of images first_image ... stop - 1, and add what their counters' tables are owed."""
+    """Write the gradients of images first_image ... stop - 1, and add to those of their counters' tables."""
     dtype = attention.dtype.type
-    zero, one, bend, limit, half = dtype(0), dtype(1), dtype(LOGIT_BEND), dtype(LOGIT_LIMIT), dtype(0.5)
+    one, bend, limit, half = dtype(1), dtype(LOGIT_BEND), dtype(LOGIT_LIMIT), dtype(0.5)
     number, classes = attention.shape[1], grad_distribution.shape[1]
-    segments = segments_of(tables)
-    edges = np.empty(segments + 1, attention.dtype)
-    calibration_edges(segments, edges)
-    grads, weights = np.empty((6, number), attention.dtype), np.empty(number, attention.dtype)
-    b, grad_b = np.empty((4, number), attention.dtype), np.empty((4, number), attention.dtype)
-    order, column = np.empty(number, np.int32), np.empty((2, number), np.int32)
-    score_place = np.empty((2, number), attention.dtype)
-    most_pairs = number * (number - 1) // 2
-    first, second = np.empty(most_pairs, np.int32), np.empty(most_pairs, np.int32)
-    iou = np.empty(most_pairs, attention.dtype)
-    grad_stands = np.empty((2, most_pairs), attention.dtype)
-    prefixes, owed_classes = np.empty((number + 1, classes), attention.dtype), np.empty(classes, attention.dtype)
-    grad_2, grad_1, grad_calibrated, grad_z, grad_l, grad_t = grads[0], grads[1], grads[2], grads[3], grads[4], grads[5]
-    a_counter = attention.shape[0] // tables.shape[0]
+    grads, grad_suppression = np.empty((6, number), dtype), np.empty(number * (number - 1), dtype)
+    grad = Gradients(grads[0], grads[1], grads[2], grads[3], grads[4], grads[5], grad_suppression)
+    b, grad_b, weighted = np.empty((4, number), dtype), np.empty((4, number), dtype), np.empty(number, dtype)
+    order, pairs = np.empty(number, np.int32), empty_pairs(number, attention)
+    prefixes, grad_classes = np.empty((number + 1, classes), dtype), np.empty(classes, dtype)
+    images_per_counter = attention.shape[0] // tables.shape[0]
     for image in range(first_image, stop):
-        table, owed = tables[image // a_counter], owed_tables[image // a_counter]
-        rows, kept = rows_and_pairs(state[image], number)
-        n = real_proposals(image, attention, boxes, mask, order, weights, b)
-        pairs = find_pairs(n, b, first, second, iou)
-        locate_scores(n, rows[COORDINATE], column, score_place)
-        distribute(n, rows[PRESENCE_2], prefixes)
+        table, grad_table = tables[image // images_per_counter], grad_tables[image // images_per_counter]
+        saved = saved_image(state[image], number)
+        n = real_proposals(image, attention, boxes, mask, order, weighted, b)
+        found = find_pairs(n, b, every_pair, pairs)
+        fill_prefixes(n, saved.presence_2, prefixes)
+        grads[:] = 0
+        grad_b[:] = 0
+        grad_suppression[:found] = 0
         for i in range(n):
-            for row in range(6):
-                grads[row, i] = zero
-            for corner in range(4):
-                grad_b[corner, i] = zero
-            grad_2[i] = grad_presence[image, order[i]] + grad_features[image, classes]
-        for pair in range(pairs):
-            grad_stands[0, pair] = zero
-            grad_stands[1, pair] = zero
+            grad.presence_2[i] = grad_presence[image, order[i]] + grad_features[image, classes]
         for k in range(classes):
-            owed_classes[k] = grad_distribution[image, k]
-            owed_classes[k] += grad_features[image, k] / (prefixes[n, k] + dtype(LOG_FLOOR))
-        distribution_backward(n, rows[PRESENCE_2], prefixes, owed_classes, grad_2)
+            by_logarithm = grad_features[image, k] / (prefixes[n, k] + dtype(LOG_FLOOR))
+            grad_classes[k] = grad_distribution[image, k] + by_logarithm
+        distribution_backward(n, saved.presence_2, prefixes, grad_classes, grad.presence_2)
 
-        # Both rounds of the fixed point, last first; grad_z and grad_l lend their space.
+        # Both rounds of the fixed point, last first.
         for i in range(n):
-            grad_z[i] = grad_2[i] * rows[PRESENCE_2, i]
-            grad_calibrated[i] = grad_2[i] * rows[SURVIVAL_2, i]
-        survive_backward(pairs, first, second, kept, rows[PRESENCE_1], grad_z, grad_stands, grad_1)
+            weighted[i] = grad.presence_2[i] * saved.presence_2[i]
+            grad.calibrated[i] = grad.presence_2[i] * saved.survival_2[i]
+        round_backward(found, pairs, saved, saved.presence_1, weighted, grad, grad.presence_1)
         for i in range(n):
-            grad_z[i] = grad_1[i] * rows[PRESENCE_1, i]
-            grad_calibrated[i] += grad_1[i] * rows[SURVIVAL_1, i]
-        survive_backward(pairs, first, second, kept, rows[CALIBRATED], grad_z, grad_stands, grad_calibrated)
+            weighted[i] = grad.presence_1[i] * saved.presence_1[i]
+            grad.calibrated[i] += grad.presence_1[i] * saved.survival_1[i]
+        round_backward(found, pairs, saved, saved.calibrated, weighted, grad, grad.calibrated)
 
-        # φ, and what it is given.
         for i in range(n):
-            score = rows[SIGMOID, i]
-            s, _ = locate(coordinate_of(rows[Z, i]) * dtype(segments), segments)
-            width = edges[s + 1] - edges[s]
-            place = (score - edges[s]) / width
-            rise = table[CALIBRATION + s + 1] - table[CALIBRATION + s]
-            value = table[CALIBRATION + s] + place * rise
-            grad = zero if value > one or value < zero else grad_calibrated[i]
-            owed[CALIBRATION + s] += grad * (one - place)
-            owed[CALIBRATION + s + 1] += grad * place
-            grad_z[i] = grad * rise / width * score * (one - score)
-            owed[SLOPE] += grad_z[i] * rows[LOGIT, i]
-            owed[SHIFT] += grad_z[i]
-            grad_l[i] = grad_z[i] * table[SLOPE]
-        for pair in range(pairs):
-            i, j = first[pair], second[pair]
-            grad_iou = pair_backward(
-                pair,
-                i,
-                j,
-                iou[pair],
-                b,
-                kept,
-                table,
-                edges,
-                rows,
-                column,
-                score_place,
-                grad_z,
-                grad_stands,
-                grad_l,
-                grad_t,
-                owed,
-            )
+            calibration_backward(i, saved, table, grad, grad_table)
+        for pair in range(0, found, 2):
+            grad_iou = pair_backward(pair, pairs, b, saved, table, grad, grad_table)
+            grad_iou += pair_backward(pair + 1, pairs, b, saved, table, grad, grad_table)
             if boxes_need_grad:
-                overlap_backward(i, j, b, -grad_iou, grad_b)
+                i, j = pairs.target[pair], pairs.source[pair]
+                of_i, of_j = box_iou_backward(corners(b, i), corners(b, j), grad_iou, dtype(0), half)
+                for corner in range(4):
+                    grad_b[corner, i] += of_i[corner]
+                    grad_b[corner, j] += of_j[corner]
 
-        if n < number:
-            grad_attention[image] = zero
-            grad_boxes[image] = zero
+        grad_attention[image] = 0
+        grad_boxes[image] = 0
         for i in range(n):
-            distance = abs(rows[LOGIT, i]) + bend
+            distance = abs(saved.logit[i]) + bend
             slope = half * (one + bend / limit) * bend / (distance * distance)
-            grad_attention[image, order[i]] = (grad_l[i] + grad_t[i] * slope) * rows[LOGIT_SLOPE, i]
+            grad_attention[image, order[i]] = (grad.logit[i] + grad.coordinate[i] * slope) * saved.logit_slope[i]
             for corner in range(4):
                 grad_boxes[image, order[i], corner] = grad_b[corner, i]

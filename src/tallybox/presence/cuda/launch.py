@@ -1,128 +1,107 @@
-"""Launchers: allocate, and launch a block of threads for each image."""
+"""Launchers: allocate, and launch one program for each image."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import NamedTuple
-
 import torch
+import triton
 from torch import Tensor
 
-from tallybox.counter.cuda.launching import Launch, power_of_two
+from tallybox.kernels.cuda.launch import launch
 from tallybox.presence.cuda.backward import presence_backward_kernel
 from tallybox.presence.cuda.forward import presence_forward_kernel
-from tallybox.presence.cuda.owed import owed_kernel
-from tallybox.presence.cuda.tables import fill_tables_kernel, tables_backward_kernel
-from tallybox.presence.table import counters_and_segments, state_size_cuda, table_size
-from tallybox.presence.weights import CELLS, PresenceWeights
+from tallybox.presence.cuda.image import saved_size, scratch_size
+from tallybox.presence.cuda.table_gradients import table_gradients_kernel
+from tallybox.presence.weights import CALIBRATION
 
 TILE = 16  # the side of a tile, one warp's: at 100 boxes 1.2 times as fast as 32 with four warps, H200
 
-# A lane of a warp for each proposal, and enough warps to fill a GPU; each has a table of sums of its own.
+# A lane of a warp for each proposal, and enough warps to fill a GPU; each lane has a table of sums of its own.
 LANES = 32
-WARPS_WANTED = 4096
+MAX_WARPS = 4096
 
 
-class Forward(NamedTuple):
-    """What the sizes of a call decide of its forward pass."""
-
-    tables: Launch
-    images: Launch
-
-
-class Backward(NamedTuple):
-    """What they decide of its backward pass."""
-
-    blocks: int  # that sum what is owed to a counter
-    images: Launch
-    owed: Launch
-    tables: Launch
-
-
-@lru_cache(maxsize=1024)
-def plan_forward(
-    images: int, number: int, counters: int, segments: int, max_objects: int, has_mask: bool, logits: bool
-) -> Forward:
-    """Prepare to count ``images`` of ``number`` boxes, those of each counter together."""
-    sizes = (number, max_objects, images // counters)
-    constants = (has_mask, logits, segments, TILE, power_of_two(max_objects + 1))
-    return Forward(
-        Launch(fill_tables_kernel, counters, (), _table_constants(segments), 1),
-        Launch(presence_forward_kernel, images, sizes, constants, 1),
-    )
-
-
-@lru_cache(maxsize=1024)
-def plan_backward(
-    images: int,
-    number: int,
-    counters: int,
-    segments: int,
-    max_objects: int,
-    has_mask: bool,
-    logits: bool,
-    used: tuple[bool, bool],
-) -> Backward:
-    """Prepare for the way back; ``used`` says whether presence and distribution themselves have gradients."""
-    a_counter = images // counters
-    blocks = min(max(WARPS_WANTED // counters, 1), a_counter)
-    sizes, constants = (number, max_objects, a_counter), (has_mask, logits, segments)
-    of_count = (*constants, *used, TILE, power_of_two(max_objects + 1))
-    return Backward(
-        blocks,
-        Launch(presence_backward_kernel, images, sizes, of_count, 1),
-        Launch(owed_kernel, counters * blocks, (*sizes, blocks), (*constants, LANES), 1),
-        Launch(tables_backward_kernel, counters, (), _table_constants(segments), 1),
-    )
-
-
-def _table_constants(segments: int) -> tuple[int, ...]:
-    return segments, power_of_two(segments + 1), CELLS, power_of_two(CELLS + 1)
-
-
-def presence_forward_triton(
-    attention: Tensor, boxes: Tensor, weights: list[Tensor], mask: Tensor | None, max_objects: int, logits: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return features, presence, distribution, tables, and the state that the backward pass needs."""
-    images, number = attention.shape
-    counters, segments = counters_and_segments(weights)
-    tables = attention.new_empty(counters, table_size(segments))
-    features, distribution = attention.new_empty(images, max_objects + 2), attention.new_empty(images, max_objects + 1)
-    presence = torch.empty_like(attention)
-    state = attention.new_empty(images, state_size_cuda(number, max_objects))
-    if images:
-        plan = plan_forward(images, number, counters, segments, max_objects, mask is not None, logits)
-        plan.tables(*weights, tables)
-        plan.images(attention, boxes, mask, tables, features, presence, distribution, state)
-    return features, presence, distribution, tables, state
-
-
-def presence_backward_triton(
+def forward(
     attention: Tensor,
     boxes: Tensor,
-    weights: list[Tensor],
-    mask: Tensor | None,
     tables: Tensor,
+    mask: Tensor | None,
+    features: Tensor,
+    presence: Tensor,
+    distribution: Tensor,
     state: Tensor,
-    grads: tuple[Tensor, Tensor | None, Tensor | None],
     logits: bool,
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return the gradients of attention, boxes and weights."""
-    images, number = attention.shape
-    w = PresenceWeights(*weights)
-    counters, segments = counters_and_segments(weights)
-    max_objects = grads[0].shape[1] - 2
+) -> None:
+    """Write features, presence, distribution and the saved state."""
+    if len(attention):
+        launch(
+            presence_forward_kernel,
+            len(attention),
+            (attention, boxes, mask, tables, features, presence, distribution, state),
+            num_warps=1,
+            **_sizes(attention, tables, mask, state, logits),
+            **_class_sizes(distribution.shape[1]),
+        )
+
+
+def backward(
+    attention: Tensor,
+    boxes: Tensor,
+    tables: Tensor,
+    mask: Tensor | None,
+    state: Tensor,
+    grad_features: Tensor,
+    grad_presence: Tensor,
+    grad_distribution: Tensor,
+    logits: bool,
+    boxes_need_grad: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of attention, boxes and tables; boxes get theirs whether or not they need it."""
+    (images, number), (counters, size) = attention.shape, tables.shape
     grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
     if not images:
-        return grad_attention, grad_boxes, [torch.zeros_like(weight) for weight in weights]
-    grad_weights = [torch.empty_like(weight) for weight in weights]
-    used = (grads[1] is not None, grads[2] is not None)
-    plan = plan_backward(images, number, counters, segments, max_objects, mask is not None, logits, used)
-    owed = tables.new_empty(counters, plan.blocks, tables.shape[1], LANES)
-    scratch = attention.new_empty(images, 4 * number + 2 * (max_objects + 1))
-    given = (attention, boxes, mask, tables, state)
-    plan.images(*given, *grads, grad_attention, grad_boxes, scratch)
-    plan.owed(*given, scratch, owed)
-    shaped = (w.calibration, w.overlap, w.headroom, w.order, w.step, owed.sum((1, 3)))
-    plan.tables(*shaped, *grad_weights)
-    return grad_attention, grad_boxes, grad_weights
+        return grad_attention, grad_boxes, torch.zeros_like(tables)
+    scratch = attention.new_empty(images, scratch_size(number, grad_distribution.shape[1] - 1))
+    inputs = (attention, boxes, mask, tables, state)
+    sizes = _sizes(attention, tables, mask, state, logits) | {"SCRATCH_SIZE": scratch.shape[1]}
+    launch(
+        presence_backward_kernel,
+        images,
+        (*inputs, grad_features, grad_presence, grad_distribution, grad_attention, grad_boxes, scratch),
+        num_warps=1,
+        **sizes,
+        **_class_sizes(grad_distribution.shape[1]),
+    )
+    blocks = min(max(MAX_WARPS // counters, 1), images // counters)
+    sums = tables.new_empty(counters, blocks, size, LANES)
+    launch(
+        table_gradients_kernel,
+        counters * blocks,
+        (*inputs, scratch, sums),
+        num_warps=1,
+        **sizes,
+        BLOCKS_PER_COUNTER=blocks,
+        LANES=LANES,
+    )
+    return grad_attention, grad_boxes, sums.sum((1, 3))
+
+
+def _sizes(attention: Tensor, tables: Tensor, mask: Tensor | None, state: Tensor, logits: bool) -> dict[str, int]:
+    """Return the arguments that all kernels take."""
+    return {
+        "N": attention.shape[1],
+        "IMAGES_PER_COUNTER": len(attention) // len(tables),
+        "STATE_SIZE": state.shape[1],
+        "TABLE_SIZE": tables.shape[1],
+        "HAS_MASK": mask is not None,
+        "LOGITS": logits,
+        "S": (tables.shape[1] - CALIBRATION) // 3 - 1,
+    }
+
+
+def _class_sizes(classes: int) -> dict[str, int]:
+    return {"MAX_OBJECTS": classes - 1, "CLASSES": triton.next_power_of_2(classes), "B": TILE}
+
+
+def state_size(number: int, max_objects: int, save_state: bool) -> int:
+    """Return how many numbers are saved of an image; the forward kernel needs them itself."""
+    return saved_size(number, max_objects)

@@ -1,1 +1,1 @@
-"""A made-up world in the official formats: scenes, what a detector would say about them, questions, answers."""
+"""Simulated data sets in the official formats: scenes, proposals, questions, answers."""

@@ -1,45 +1,212 @@
-"""Questions about real photos, from the objects that a COCO instances file says they show."""
+"""`tallybox vqa simulate --instances`: questions about real photos, from the objects in a COCO instances file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from tallybox.detections.coco import read_coco_instances
-from tallybox.detections.json_stream import JsonRecord, JsonStream
+import numpy as np
+
+from tallybox.detections.coco import INSTANCES, read_coco_instances
+from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
-from tallybox.files import open_binary
-from tallybox.vqa.simulation.annotated import general_name, write_questions
+from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.vqa.data.category_words import KINDS, OTHER_PLURALS, SYNONYMS, UNIONS, plural
+from tallybox.vqa.simulation.files import write_split
+from tallybox.vqa.simulation.questions import Facts, Query, Words, ask
+
+WORDINGS = {
+    "count": (
+        "How many {plural} are there?",
+        "How many {plural} are in the photo?",
+        "How many {plural} can you see?",
+        "How many {plural} does the photo show?",
+    ),
+    "exists": (
+        "{be} there {some} in the photo?",
+        "{be} there {some} here?",
+        "Can you see {some}?",
+        "Does the photo show {some}?",
+    ),
+    "which": (
+        "Which {general} is in the photo?",
+        "Which {general} can you see?",
+        "Which {general} does the photo show?",
+    ),
+}
+# COCO's supercategories as questions call them; some are never asked about.
+GENERAL = {
+    "electronic": "electronic device",
+    "furniture": "piece of furniture",
+    "sports": "piece of sports equipment",
+    "kitchen": "kitchen item",
+}
+NOT_ASKED = frozenset({"", "outdoor", "indoor", "person"})
+# COCO's supercategories, for files without them.
+COCO_GENERAL = {
+    name: general
+    for general, names in {
+        **UNIONS,
+        "accessory": ("backpack", "umbrella", "handbag", "tie", "suitcase"),
+        "food": (
+            *("banana", "apple", "sandwich", "orange", "broccoli"),
+            *("carrot", "hot dog", "pizza", "donut", "cake"),
+        ),
+        "furniture": ("chair", "couch", "potted plant", "bed", "dining table", "toilet"),
+        "electronic": ("tv", "laptop", "mouse", "remote", "keyboard", "cell phone"),
+        "appliance": ("microwave", "oven", "toaster", "sink", "refrigerator"),
+    }.items()
+    for name in names
+}
+DESCRIPTION = "written by tallybox from what photos show"
+PAIRED = frozenset(
+    {"scissors", "skis", "glasses", "sunglasses", "trousers", "pants", "jeans", "binoculars", "headphones"}
+)
+UNCOUNTED = frozenset({"broccoli", "bread", "rice", "food", "furniture", "luggage", "fruit"})
+WRITTEN = {"tv": "TV"}
 
 
-class _Category(JsonRecord):
-    id: int
+class _SupercategoryRecord(JsonRecord):
+    id: Int64
     name: str
     supercategory: str = ""
+
+
+class _CategoriesFile(JsonRecord):
+    categories: list[_SupercategoryRecord]
 
 
 def simulate_from_instances(
     instances: Path, out: Path, *, split: str = "train", questions_per_photo: int = 3, seed: int = 0
 ) -> dict[str, int]:
-    """Write a split's questions, answers and pairs about the photos of a file; return how many questions there are.
+    """Write a split's questions, answers and pairs about the photos of a file; return the number of questions.
 
-    All ten people give the true answer. What is marked as a crowd is not counted, and its kind is known to be there.
+    All ten people give the true answer. A crowd is not counted, but its category is known to be present.
     """
     if split not in ("train", "val"):
         raise InputError(f"split must be train or val, as there are answers, but got {split!r}")
     labels = read_coco_instances(instances)
-    written = write_questions(labels, _generals(instances), out, split, questions_per_photo, seed, source=instances)
-    return {split: written}
+    image_ids = [image_id for image_id in labels.counts if isinstance(image_id, int)]
+    if len(image_ids) < max(len(labels), 1):
+        raise InputError(f"{instances} must have photos with whole numbers as ids, as VQA's files do, but has others")
+    categories = read_json(instances, _CategoriesFile, INSTANCES).categories
+    generals = {category.id: general_name(category.name, category.supercategory) for category in categories}
+    facts = {image_id: photo_facts(labels, image_id, generals) for image_id in image_ids}
+    return {split: write_questions(facts, out, split, questions_per_photo, seed, source=instances)}
 
 
-def _generals(path: Path) -> dict[int, str]:
-    """Return the `general_name` of each of a file's categories."""
-    found: list[_Category] = []
-    with open_binary(path) as file:
-        stream = JsonStream(file, path, "a COCO instances file")
-        for key in stream.members():
-            if key != "categories":
-                stream.skip()
-                continue
-            for _, categories in stream.records(_Category):
-                found.extend(categories)
-    return {category.id: general_name(category.name, category.supercategory) for category in found}
+def write_questions(
+    facts: Mapping[int, Facts], out: Path, split: str, questions_per_photo: int, seed: int, *, source: Path
+) -> int:
+    """Write a split's questions from the facts of each photo and return their number."""
+    random = np.random.default_rng(seed)
+    questions, pairs = ask(list(facts), list(facts.values()), WORDINGS, questions_per_photo, random)
+    if not questions:
+        raise InputError(f"{source} must have photos that differ in what they show, but no question has two answers")
+    write_split(out, split, questions, pairs, disagreement=0.0, random=random, description=DESCRIPTION)
+    return len(questions)
+
+
+def photo_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
+    """Return the possible questions about a photo and their answers; ``generals`` has each category's `general_name`.
+
+    >>> labels = TrueCounts({7: {18: 3}}, categories={18: "dog", 17: "cat"})
+    >>> facts = photo_facts(labels, 7, {18: "animal", 17: "animal"})
+    >>> [(dict(query.words)["plural"], answer) for query, answer in facts.items() if query.family == "count"]
+    [('dogs', '3'), ('cats', '0'), ('animals', '3')]
+    """
+    return category_facts(labels, image_id, generals) | _union_facts(labels, image_id, generals)
+
+
+def category_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
+    """Return the facts about single categories."""
+    facts: dict[Query, str] = {}
+    present: dict[str, list[str]] = {}
+    for category_id, name in labels.categories.items():
+        crowded = (image_id, category_id) in labels.unknown
+        count = labels.count(image_id, category_id)
+        words = noun(name)
+        if not crowded:
+            plurals: tuple[Words, ...] = tuple((("plural", other),) for other in other_plurals(name))
+            facts[Query("count", (("plural", words.plural),), plurals)] = str(count)
+        facts[Query("exists", _some(words), tuple(map(_some, synonyms(name))))] = "yes" if count or crowded else "no"
+        if count or crowded:
+            present.setdefault(generals.get(category_id, ""), []).append(name)
+    for general, names in present.items():
+        if general and len(names) == 1:
+            facts[Query("which", (("general", general),))] = names[0]
+    return facts
+
+
+def _union_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
+    """Return the facts about several categories together: "How many animals"."""
+    facts: dict[Query, str] = {}
+    for general in UNIONS:
+        members = [category_id for category_id in labels.categories if generals.get(category_id) == general]
+        crowded = any((image_id, category_id) in labels.unknown for category_id in members)
+        count = sum(labels.count(image_id, category_id) for category_id in members)
+        if members and not crowded:
+            facts[Query("count", (("plural", noun(general).plural),))] = str(count)
+        if members:
+            facts[Query("exists", _some(noun(general)))] = "yes" if count or crowded else "no"
+    return facts
+
+
+def _some(words: Noun) -> Words:
+    return (("be", words.be), ("some", words.some))
+
+
+def general_name(category: str, supercategory: str = "") -> str:
+    """Return the general name of a category in questions like "Which animal …?"; empty if that is never asked.
+
+    >>> general_name("tv"), general_name("person")
+    ('electronic device', '')
+    """
+    general = supercategory or COCO_GENERAL.get(category, "")
+    return "" if general in NOT_ASKED else GENERAL.get(general, general)
+
+
+class Noun(NamedTuple):
+    """The words of a category: ``be`` and ``some`` in "Is there a dog", ``plural`` in "How many dogs"."""
+
+    be: str
+    some: str
+    plural: str
+
+
+def noun(name: str) -> Noun:
+    """Return the words of a category; the last word of its name is the noun.
+
+    >>> noun("dining table"), noun("person").plural, noun("umbrella").some
+    (Noun(be='Is', some='a dining table', plural='dining tables'), 'people', 'an umbrella')
+    >>> noun("scissors"), noun("broccoli").plural
+    (Noun(be='Are', some='any scissors', plural='pairs of scissors'), 'pieces of broccoli')
+    """
+    *before, last = name.split(" ")
+    if last in PAIRED:
+        return Noun("Are", f"any {name}", f"pairs of {name}")
+    if last in UNCOUNTED:
+        return Noun("Is", f"any {name}", f"pieces of {name}")
+    singular = " ".join([*before, WRITTEN.get(last, last)])
+    article = "an" if singular[0].lower() in "aeiou" else "a"
+    return Noun("Is", f"{article} {singular}", plural(name))
+
+
+def other_plurals(name: str) -> tuple[str, ...]:
+    """Return other plurals for the things of a category, or for some of them.
+
+    >>> other_plurals("dog"), other_plurals("bicycle"), other_plurals("zebra")
+    (('puppies',), ('bikes',), ())
+    """
+    own = [OTHER_PLURALS[name]] if name in OTHER_PLURALS else []
+    return (*own, *map(plural, (*SYNONYMS.get(name, ()), *KINDS.get(name, ()))))
+
+
+def synonyms(name: str) -> tuple[Noun, ...]:
+    """Return other words for the same things.
+
+    >>> synonyms("bicycle")
+    (Noun(be='Is', some='a bike', plural='bikes'),)
+    """
+    return tuple(map(noun, SYNONYMS.get(name, ())))

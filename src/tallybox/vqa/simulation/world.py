@@ -1,4 +1,8 @@
-"""What there is in the made-up world, and how hard it is to see."""
+"""The simulated world: its kinds of things, its difficulty, and scenes of things that stand among clutter.
+
+The total number of things in a scene is drawn independently of the number of each kind; clutter makes up the rest. So
+neither the number of things nor that of proposals reveals how many things of a kind there are.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.boxes import numpy_box_iou
 from tallybox.errors import InputError
 
 SIZE_WH = (640, 480)
-# Kinds of things that are asked about, by what they are.
+# Kinds of things that questions are about, by general name.
 KINDS = {
     "animal": ("dog", "cat", "horse"),
     "vehicle": ("car", "bus", "bicycle"),
@@ -23,23 +28,29 @@ PLURALS = {kind: f"{kind}s" for kind in CLASS_OF} | {"bus": "buses"}
 COLOURS = ("red", "blue", "green", "yellow", "black", "white")
 SIZES = ("small", "large")
 SUPPORTS = ("grass", "road", "sand", "table", "rug", "bench")
-DIGITS = tuple(str(digit) for digit in range(1, 10))  # what may be written on a vehicle
-CLUTTER = ("tree", "rock", "bush", "lamp", "window", "cloud")  # nobody asks about it
-VIEWS = ("part", "several")  # what a proposal shows where it does not show one whole thing
+DIGITS = tuple(str(digit) for digit in range(1, 10))  # that may be painted on a vehicle
+CLUTTER = ("tree", "rock", "bush", "lamp", "window", "cloud")  # never asked about
+VIEWS = ("part", "several")  # of a proposal that does not show one whole thing
+GROUPS = 2  # kinds in a scene
+COUNTS = np.array([0.3, 0.24, 0.2, 0.15, 0.11])  # of 1 to 5 things of a kind
+THINGS = (11, 14)  # in all: range of np.random.Generator.integers
+SAME_FOR_ALL = 0.75  # share of groups with one colour
+SIDE_OF = {"small": (44, 66), "large": (72, 104)}  # pixels
+CANDIDATES = 24  # boxes that are tried for each thing
 
 
 @dataclass(frozen=True)
 class World:
-    """How much of the made-up world is written, and how hard it is.
+    """How many photos are simulated, and how difficult they are.
 
-    Difficulty 0 to 1 scales, from none to the most: noise of features, how far duplicates stray from their object, how
-    often a proposal shows a part or several objects, how far different objects overlap, and how much people disagree.
+    ``difficulty`` from 0 to 1 scales the noise of features, how far duplicates are from their object, how often a
+    proposal shows a part or several objects, how far different objects overlap, and how often people disagree.
     """
 
     train_photos: int = 3000
     val_photos: int = 1000
     test_photos: int = 200
-    questions_per_photo: int = 3  # each comes with its counterpart about another photo
+    questions_per_photo: int = 3  # each with a counterpart about another photo
     features: int = 64
     difficulty: float = 0.4
     seed: int = 0
@@ -47,51 +58,25 @@ class World:
     def __post_init__(self) -> None:
         if not 0 <= self.difficulty <= 1:
             raise InputError(f"difficulty must be between 0 and 1, but got {self.difficulty}")
-        for name, least in (("train_photos", 2), ("val_photos", 2), ("test_photos", 0)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, but got {getattr(self, name)}")
+        for name, minimum in (("train_photos", 2), ("val_photos", 2), ("test_photos", 0)):
+            if getattr(self, name) < minimum:
+                raise InputError(f"{name} must be at least {minimum}, but got {getattr(self, name)}")
         for name in ("questions_per_photo", "features"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, but got {getattr(self, name)}")
 
-    @property
-    def least_iou(self) -> float:
-        """How far a duplicate may stray from its object."""
-        return 0.8 - 0.4 * self.difficulty
-
-    @property
-    def most_overlap(self) -> float:
-        """IoU of two different objects at most."""
-        return 0.05 + 0.3 * self.difficulty
-
-    @property
-    def share_of_parts(self) -> float:
-        """Of the proposals beyond an object's first, how many show a part of it."""
-        return 0.2 * self.difficulty
-
-    @property
-    def share_of_groups(self) -> float:
-        """Likewise, how many show several objects of its kind."""
-        return 0.1 * self.difficulty
-
-    @property
-    def noise(self) -> float:
-        """Length of a proposal's noise; a kind's own prototype has length 1."""
-        return 1.2 * self.difficulty
-
-    @property
-    def variation(self) -> float:
-        """Length of what an object has of its own, shared by its proposals."""
-        return 0.8 * self.difficulty
-
-    @property
-    def disagreement(self) -> float:
-        """How often a person gives another answer."""
-        return 0.2 * self.difficulty
+    # The effects of difficulty; docs/vqa_data.md has the same table.
+    min_iou = property(lambda self: 0.8 - 0.4 * self.difficulty)  # of a duplicate with its object
+    max_overlap = property(lambda self: 0.05 + 0.3 * self.difficulty)  # IoU of two different objects
+    share_of_parts = property(lambda self: 0.2 * self.difficulty)  # of the proposals after an object's first
+    share_of_groups = property(lambda self: 0.1 * self.difficulty)  # likewise, with several objects of a kind
+    noise = property(lambda self: 1.2 * self.difficulty)  # length; a kind's prototype has length 1
+    variation = property(lambda self: 0.8 * self.difficulty)  # length of what the proposals of an object share
+    disagreement = property(lambda self: 0.2 * self.difficulty)  # share of people who give another answer
 
 
 def prototypes(world: World, others: Sequence[str] = ()) -> dict[str, NDArray[np.float64]]:
-    """Return a direction `[F]` of length 1 for everything that a detector's features tell apart, and for others.
+    """Return a direction `[F]` of length 1 for everything that the features encode, and for ``others``.
 
     >>> directions = prototypes(World(features=8))
     >>> directions["dog"].shape, round(float((directions["dog"] ** 2).sum()), 6)
@@ -101,3 +86,80 @@ def prototypes(world: World, others: Sequence[str] = ()) -> dict[str, NDArray[np
     names = (*KINDS, *CLASS_OF, *COLOURS, *SIZES, *SUPPORTS, *DIGITS, *CLUTTER, *VIEWS, "background", *others)
     drawn = random.normal(size=(len(names), world.features))
     return dict(zip(names, drawn / np.linalg.norm(drawn, axis=1, keepdims=True), strict=True))
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One object; clutter has no attributes."""
+
+    kind: str
+    box_xyxy: NDArray[np.float64]  # [4] pixels
+    colour: str | None = None
+    size: str | None = None
+    digit: str | None = None
+    support: str | None = None
+
+
+@dataclass(frozen=True)
+class SimulatedScene:
+    """One photo: groups of things by kind, clutter, and what the groups stand on."""
+
+    image_id: int
+    groups: dict[str, list[Thing]]
+    clutter: list[Thing]
+    supports: dict[str, NDArray[np.float64]]  # by name, [4] pixels
+
+    def count(self, kind: str, colour: str | None = None, size: str | None = None) -> int:
+        """Return the number of things of a kind, of one colour or size if given."""
+        return sum(colour in (None, thing.colour) and size in (None, thing.size) for thing in self.groups.get(kind, ()))
+
+
+def draw_scene(image_id: int, world: World, random: np.random.Generator) -> SimulatedScene:
+    """Draw a random scene."""
+    kinds = random.choice(list(CLASS_OF), size=GROUPS, replace=False).tolist()
+    supports = random.choice(SUPPORTS, size=GROUPS, replace=False).tolist()
+    counts = (random.choice(len(COUNTS), size=GROUPS, p=COUNTS) + 1).tolist()
+    clutter = int(random.integers(*THINGS)) - sum(counts)
+    placer = BoxPlacer(world, random)
+    groups = {}
+    for kind, support, count in zip(kinds, supports, counts, strict=True):
+        colours = random.choice(COLOURS, size=count).tolist()
+        if random.random() < SAME_FOR_ALL:
+            colours = colours[:1] * count
+        digit = str(random.choice(DIGITS)) if CLASS_OF[kind] == "vehicle" else None
+        sizes = random.choice(SIZES, size=count).tolist()
+        groups[kind] = [
+            Thing(kind, placer.find(size), colour, size, digit, support)
+            for colour, size in zip(colours, sizes, strict=True)
+        ]
+    stuff = [Thing(str(random.choice(CLUTTER)), placer.find(str(random.choice(SIZES)))) for _ in range(max(clutter, 1))]
+    return SimulatedScene(image_id, groups, stuff, {name: _broad_box(random) for name in supports})
+
+
+class BoxPlacer:
+    """Places boxes so that they do not overlap too much."""
+
+    def __init__(self, world: World, random: np.random.Generator) -> None:
+        self._max_overlap, self._random = world.max_overlap, random
+        self._taken = np.empty((0, 4))
+
+    def find(self, size: str) -> NDArray[np.float64]:
+        """Return a box of a size with at most the allowed overlap with earlier ones, or the least overlap found."""
+        sides = self._random.uniform(*SIDE_OF[size], (CANDIDATES, 2))
+        corners = self._random.uniform(0, 1, (CANDIDATES, 2)) * (np.array(SIZE_WH) - sides)
+        boxes = np.concatenate((corners, corners + sides), axis=1)
+        overlap = numpy_box_iou(boxes, self._taken).max(1, initial=0)
+        best = (
+            int(np.argmax(overlap <= self._max_overlap))
+            if (overlap <= self._max_overlap).any()
+            else int(np.argmin(overlap))
+        )
+        self._taken = np.concatenate((self._taken, boxes[best : best + 1]))
+        found: NDArray[np.float64] = boxes[best]
+        return found
+
+
+def _broad_box(random: np.random.Generator) -> NDArray[np.float64]:
+    sides = random.uniform((260, 120), (560, 260))
+    corner = random.uniform(0, 1, 2) * (np.array(SIZE_WH) - sides)
+    return np.concatenate((corner, corner + sides))

@@ -1,0 +1,125 @@
+"""Time loading photos in random order: the feature store beside a padded float32 HDF5 file.
+
+    python benchmarks/vqa_loading.py     # JSON; needs h5py; about a minute on two cores
+
+Photos have the paper's size (10 to 100 proposals of 2,048 features). Both files are in the page cache, so that copying
+is measured and not the disk. HDF5 is read one photo at a time like in the published code, which looks up its arrays by
+name for every photo, and with open arrays; both stack the photos to a batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tallybox.bench.measure import Row, median_ms, peak_bytes, report
+from tallybox.errors import TallyboxError
+from tallybox.files import import_optional
+from tallybox.vqa.data.features import FilePosition, PhotoFeatures
+from tallybox.vqa.data.store import FeatureStore, StoreWriter
+
+PHOTOS = 256
+BATCH = 64
+PROPOSALS = (10, 100)
+FEATURES = 2048
+TURNS = 5
+
+
+def bench_vqa_loading(seconds: float = 2.0, photos: int = PHOTOS) -> Iterator[Row]:
+    """Yield rows for batches of photos with 10 to 100 proposals, and with 36 each."""
+    h5py = import_optional("h5py", needed_for="the HDF5 file", install="h5py")
+    for name, fewest, most in (("10 to 100", *PROPOSALS), ("36", 36, 36)):
+        with tempfile.TemporaryDirectory() as folder:
+            made = _made_up_photos(photos, fewest, most)
+            store = _write_store(Path(folder) / "photos", made)
+            with h5py.File(_write_padded(Path(folder) / "photos.h5", made, most, h5py), "r") as padded:
+                del made
+                check_loading(store, padded)
+                # Not reported: for a while after the files were written, the store was five times slower.
+                _row("warming up", store, padded, seconds)
+                case = f"{BATCH} photos of {name} proposals"
+                yield _row(f"{case}, beside HDF5 by name", store, padded, seconds)
+                opened = {array: padded[array] for array in ("features", "boxes")}
+                yield _row(f"{case}, beside open HDF5 arrays", store, opened, seconds)
+
+
+def check_loading(store: FeatureStore, padded: Any) -> None:
+    """Raise unless both give the same proposals."""
+    for row in range(0, len(store), 17):
+        ours = store.read([row])
+        number = ours.features.shape[1]
+        features, boxes = padded["features"][row][:, :number].T, padded["boxes"][row][:, :number].T
+        if not (ours.features[0] == features.astype(np.float16)).all() or not (ours.boxes_xyxy[0] == boxes).all():
+            raise TallyboxError(f"both must give the same proposals before they are timed, but photo {row} differs")
+
+
+def _row(case: str, store: FeatureStore, padded: Any, seconds: float) -> Row:
+    device = torch.device("cpu")
+    ours, reference = _from_store(store), _one_at_a_time(padded)
+    peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
+    # Alternating, and the fastest of each: other processes slow both down, but not at the same moments.
+    turns = [[median_ms(run, device, seconds=seconds / TURNS) for run in (ours, reference)] for _ in range(TURNS)]
+    ours_ms, reference_ms = (min(times) for times in zip(*turns, strict=True))
+    return Row(case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 2), peak, reference_peak)
+
+
+def _from_store(store: FeatureStore) -> Callable[[], object]:
+    random = np.random.default_rng(0)
+    return lambda: store.read(random.permutation(len(store))[:BATCH])
+
+
+def _one_at_a_time(padded: Any) -> Callable[[], object]:
+    """Read as a data set that gives one sample after another does, and stack them to a batch."""
+    random = np.random.default_rng(0)
+
+    def run() -> object:
+        rows = random.permutation(len(padded["features"]))[:BATCH].tolist()
+        samples = [(padded["features"][row], padded["boxes"][row]) for row in rows]
+        return np.stack([features for features, _ in samples]), np.stack([boxes for _, boxes in samples])
+
+    return run
+
+
+def _made_up_photos(number: int, fewest: int, most: int) -> list[PhotoFeatures]:
+    random = np.random.default_rng(1)
+    photos = []
+    for image_id in range(number):
+        proposals = int(random.integers(fewest, most + 1))
+        corners = random.random((proposals, 2, 2), np.float32) * 480
+        boxes = np.concatenate((corners.min(1), corners.max(1)), axis=1)
+        features = random.random((proposals, FEATURES), np.float32)
+        photos.append(PhotoFeatures(image_id, (640, 480), boxes, features))
+    return photos
+
+
+def _write_store(folder: Path, photos: list[PhotoFeatures]) -> FeatureStore:
+    writer = StoreWriter(folder)
+    for number, photo in enumerate(photos, start=1):
+        writer.add(photo, 0, FilePosition(number), f"photo {photo.image_id}")
+    writer.finish(0, FilePosition(len(photos)))
+    return FeatureStore.open(folder)
+
+
+def _write_padded(path: Path, photos: list[PhotoFeatures], most: int, h5py: Any) -> Path:
+    """Write `[I, F, N]` and `[I, 4, N]` in float32, as the published code lays them out."""
+    with h5py.File(path, "w") as file:
+        features = file.create_dataset("features", (len(photos), FEATURES, most), "f4", fillvalue=0)
+        boxes = file.create_dataset("boxes", (len(photos), 4, most), "f4", fillvalue=0)
+        for row, photo in enumerate(photos):
+            number = len(photo.boxes_xyxy)
+            features[row, :, :number] = photo.features.T
+            boxes[row, :, :number] = photo.boxes_xyxy.T
+    with path.open("rb+") as written:
+        os.fsync(written.fileno())  # the disk would be busy with it while both are measured
+    return path
+
+
+if __name__ == "__main__":
+    print(json.dumps(report(list(bench_vqa_loading()), torch.device("cpu"))))

@@ -1,0 +1,159 @@
+"""Tables and figures of docs/results/vqa: scores, learning curves, learned activations, examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
+from tallybox.figures.presence import decorate, lines
+from tallybox.figures.toy import ROLES
+from tallybox.vqa.evaluation import COLUMNS, table_rows
+
+Results = list[dict[str, Any]]
+
+MODELS = {"baseline": ORANGE, "nms": GREY, "counter": BLUE, "presence": GREEN}
+CURVES = {
+    "count": "counting questions, % right",
+    "count_2_or_more": "of true counts from 2, % right",
+    "count_mae": "mean absolute error of the count",
+}
+# Noise around these values, as in the paper's last figure of activations.
+TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
+NEAR = 0.025
+MATRICES = {"relevance": "A", "distance": "D", "count_matrix": "C"}
+
+
+def markdown_table(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """Return the scores of each model's runs in the layout of the paper's second table, in Markdown.
+
+    >>> print(markdown_table({"nms": [{"all": 64.8}]}).splitlines()[0])
+    | Model | Number | Count | All | Pair number | Pair count | Pair all |
+    """
+    lines = [["Model", *(name for name, _ in COLUMNS)], ["---", *["---:"] * len(COLUMNS)], *table_rows(runs)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def draw_learning_curves(path: Path, experiments: Mapping[str, Results]) -> None:
+    """Draw the mean over seeds of each model by epoch, in a band from minimum to maximum."""
+    with picture(path, 10, 0.4 + 2.8 * len(experiments)) as figure:
+        grid = figure.subplots(len(experiments), len(CURVES), squeeze=False)
+        for row, (name, results) in zip(grid, experiments.items(), strict=True):
+            for axes, (key, label) in zip(row, CURVES.items(), strict=True):
+                for model, colour in MODELS.items():
+                    _draw_curve(axes, [run["curve"] for run in results if run["model"] == model], key, model, colour)
+                axes.set(title=label, xlabel="epochs")
+                axes.grid(alpha=0.3)
+            row[0].set_ylabel(name)
+        _name_lines(figure, grid[0][0])
+
+
+def _name_lines(figure: Figure, axes: Axes) -> None:
+    """Draw the legend of one panel below all of them."""
+    drawn, names = axes.get_legend_handles_labels()
+    figure.legend(drawn, names, loc="outside lower center", ncols=len(names))
+
+
+def _draw_curve(axes: Axes, curves: list[list[dict[str, float]]], key: str, model: str, colour: str) -> None:
+    if not curves or key not in curves[0][0]:
+        return
+    epochs = [point["epoch"] for point in curves[0]]
+    values = [[curve[index][key] for curve in curves] for index in range(len(epochs))]
+    axes.fill_between(epochs, [min(v) for v in values], [max(v) for v in values], color=colour, alpha=0.2, lw=0)
+    axes.plot(epochs, [mean(v) for v in values], color=colour, label=model)
+
+
+def draw_trained_activations(path: Path, experiments: Mapping[str, Results], toy: Results, side_length: float) -> None:
+    """Draw f1 … f8 of trained VQA models (thick, a line for each seed) over those of the toy task at three noises."""
+    with picture(path, 10, 5.6) as figure:
+        grid = figure.subplots(2, 4, sharex=True, sharey=True)
+        styles = dict(zip(experiments, ("-", "--"), strict=False))
+        for role, axes in enumerate(grid.flat):
+            for noise, colour in TOY_NOISE.items():
+                for result in toy:
+                    if result["side_length"] == side_length and abs(result["noise"] - noise) < NEAR:
+                        _draw_knots(axes, result["activations"][role], color=colour, lw=0.6, alpha=0.7)
+            for name, results in experiments.items():
+                for run in results:
+                    if run["model"] == "counter":
+                        _draw_knots(
+                            axes, run["learned"]["activations"][role], color="black", lw=1.5, ls=styles[name], alpha=0.8
+                        )
+            axes.set(
+                title=ROLES[role], xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1)
+            )
+        marks = [Line2D([], [], color="black", ls=styles[name], label=name) for name in experiments]
+        marks += [Line2D([], [], color=colour, label=f"toy, q ≈ {q:g}") for q, colour in TOY_NOISE.items()]
+        figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
+
+
+def _draw_knots(axes: Axes, knots: list[float], **style: Any) -> None:
+    axes.plot([number / (len(knots) - 1) for number in range(len(knots))], knots, **style)
+
+
+def draw_trained_presence(path: Path, experiments: Mapping[str, Results]) -> None:
+    """Draw φ, τ, η and κ of trained presence counters, a line for each seed."""
+    with picture(path, 10, 3) as figure:
+        row = list(figure.subplots(1, 4))
+        for (name, results), colour in zip(experiments.items(), (BLUE, ORANGE), strict=False):
+            chosen = [run for run in results if run["model"] == "presence"]
+            for number, run in enumerate(chosen):
+                for axes, (x, y) in zip(row, lines(run["learned"]["presence"], 0), strict=True):
+                    axes.plot(x, y, color=colour, lw=1, alpha=0.8, label=name if number == 0 else None)
+        decorate(row, 0, last=True)
+        row[0].set_ylabel("")
+        _name_lines(figure, row[0])
+
+
+def draw_examples(path: Path, results: Results) -> None:
+    """Draw each example's boxes by attention, A, D and C of the counter model, and the presence of each box."""
+    runs = {run["model"]: run for run in results if run["seed"] == 0}
+    if not {"counter", "presence"} <= runs.keys():
+        return
+    examples = runs["counter"]["examples"]
+    with picture(path, 10, 2.35 * len(examples)) as figure:
+        grid = figure.subplots(
+            len(examples), 2 + len(MATRICES), squeeze=False, gridspec_kw={"width_ratios": (1.5, 1.5, 1, 1, 1)}
+        )
+        for index, (row, example) in enumerate(zip(grid, examples, strict=True)):
+            seen, counted = example["trace"], runs["presence"]["examples"][index]["trace"]
+            _draw_boxes(row[0], seen["boxes"], seen["attention"], "attention" if index == 0 else "")
+            _draw_boxes(row[1], counted["boxes"], counted["presence"], "presence" if index == 0 else "")
+            row[0].set_xlabel(f"c = {seen['count']:.2f}\n", fontsize=9)
+            row[1].set_xlabel(f"Σ p = {counted['count']:.2f}\n", fontsize=9)
+            for axes, (name, symbol) in zip(row[2:], MATRICES.items(), strict=True):
+                axes.imshow(seen[name], vmin=0, vmax=1, cmap="viridis")
+                axes.set(xticks=[], yticks=[], title=symbol if index == 0 else "")
+            answers = ", ".join(
+                f"{model} {runs[model]['examples'][index]['answer']}" for model in MODELS if model in runs
+            )
+            text = f"{example['question']}  true: {example['true_count']}\n{answers}"
+            # The text may extend below the other matrices, so the layout must ignore it.
+            row[2].text(0, -0.06, text, fontsize=9, va="top", transform=row[2].transAxes, in_layout=False)
+
+
+def _draw_boxes(axes: Axes, boxes: list[list[float]], weights: list[float], title: str) -> None:
+    """Draw boxes, the heavier the darker and the more in front."""
+    for (x1, y1, x2, y2), weight in sorted(zip(boxes, weights, strict=True), key=lambda pair: pair[1]):
+        colour = colormaps["viridis_r"](weight)
+        axes.add_patch(
+            Rectangle(
+                (x1, y1),
+                x2 - x1,
+                y2 - y1,
+                facecolor=(*colour[:3], 0.3 * weight),
+                edgecolor=colour,
+                lw=0.4 + 1.6 * weight,
+            )
+        )
+    right, bottom = (max(box[index] for box in boxes) for index in (2, 3))
+    axes.set(xlim=(0, right), ylim=(bottom, 0), aspect="equal", xticks=[], yticks=[], title=title)
+    axes.spines[:].set_visible(True)

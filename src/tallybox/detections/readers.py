@@ -1,0 +1,110 @@
+"""Readers: detections, true counts and names of categories from files, by their suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.container import Detections
+from tallybox.detections.labels import TrueCounts
+from tallybox.errors import InputError
+from tallybox.files import import_optional, suffix_without_gz
+
+
+def read_detections(path: str | Path) -> Iterator[Detections]:
+    """Yield one `Detections` for each image of COCO results (``.json``), a CSV, or a Parquet file or folder.
+
+    ``.json`` and ``.csv`` may be gzipped. Only Parquet is read in bounded memory: in the others, the boxes of an image
+    may stand anywhere. They take 60 bytes a box, and JSON 150 more while it is read.
+
+    >>> import json, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "results.json"
+    ...     _ = file.write_text(json.dumps([{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 0.5}]))
+    ...     [(image.image_id, len(image)) for image in read_detections(file)]
+    [(7, 1)]
+    """
+    path = Path(path)
+    if is_parquet(path):
+        _need("pyarrow", path)
+        from tallybox.detections.parquet import read_parquet
+
+        return read_parquet(path)
+    if suffix_without_gz(path) == ".json":
+        _need("msgspec", path)
+        from tallybox.detections.coco import read_coco_results
+
+        return read_coco_results(path)
+    if suffix_without_gz(path) == ".csv":
+        from tallybox.detections.tables import read_csv_detections
+
+        return read_csv_detections(path)
+    raise InputError(f"detections must be a .json, .json.gz, .csv, .csv.gz or .parquet file, but got {path}")
+
+
+def read_counts(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> TrueCounts:
+    r"""Return the true counts of COCO instances (``.json``) or of a CSV ``image_id,category,count``, gzipped or not.
+
+    ``categories`` are the names that a CSV may use.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "counts.csv"
+    ...     _ = file.write_text("image_id,category,count\n7,dog,3\n")
+    ...     read_counts(file).count(7, 18)
+    3
+    """
+    path = Path(path)
+    if suffix_without_gz(path) == ".json":
+        _need("msgspec", path)
+        from tallybox.detections.coco import read_coco_instances
+
+        return read_coco_instances(path)
+    if suffix_without_gz(path) == ".csv":
+        from tallybox.detections.tables import read_csv_counts
+
+        return read_csv_counts(path, categories)
+    raise InputError(f"labels must be a .json, .json.gz, .csv or .csv.gz file, but got {path}")
+
+
+def read_labelled(detections: str | Path, labels: str | Path) -> tuple[Iterator[Detections], TrueCounts]:
+    """Return detections and true counts whose categories have the same ids.
+
+    Where the file of detections names its categories, labels go by these names: a CSV may use them, and those of COCO
+    instances take the detector's ids. Boxes of categories that the labels do not name are left out, since nobody
+    counted such objects.
+    """
+    names = stored_category_names(Path(detections))
+    if not names:
+        return read_detections(detections), read_counts(labels)
+    counts = read_counts(labels, names).with_categories_of(names)
+    images = read_detections(detections)
+    if counts.categories.keys() >= names.keys():
+        return images, counts
+    return (image.of_categories(counts.categories) for image in images), counts
+
+
+def read_category_names(path: str | Path) -> Mapping[int, str]:
+    """Return the names that a file of detections gives its categories, else those of COCO."""
+    return stored_category_names(Path(path)) or COCO_CATEGORIES
+
+
+def stored_category_names(path: Path) -> Mapping[int, str]:
+    """Return the names that a file of detections carries; only Parquet can."""
+    if not is_parquet(path):
+        return {}
+    _need("pyarrow", path)
+    from tallybox.detections.parquet import read_parquet_categories
+
+    return read_parquet_categories(path)
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a path names a Parquet file or a folder, which may hold some."""
+    return path.is_dir() or path.suffix.lower() == ".parquet"
+
+
+def _need(package: str, path: Path) -> None:
+    """Raise what to install where a package that reads a file is missing."""
+    import_optional(package, needed_for=f"reading {path}", install="'tallybox[detections]'")

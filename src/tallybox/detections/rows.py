@@ -1,0 +1,98 @@
+"""What every reader checks, and rows in any order gathered by image."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size, first_problem
+from tallybox.errors import InputError
+
+WHOLE_NUMBER = re.compile("0|[1-9][0-9]{0,17}", re.ASCII)  # as str() writes it, within 64 bits
+
+
+def image_key(text: ImageId) -> ImageId:
+    """Return an image id as a number where it is the text of one, so that "285" and 285 are one image in all files.
+
+    >>> image_key("285"), image_key("000285.jpg"), image_key("007")
+    (285, '000285.jpg', '007')
+    """
+    if isinstance(text, str) and WHOLE_NUMBER.fullmatch(text):
+        return int(text)
+    return text
+
+
+def check_boxes_and_scores(
+    path: Path,
+    boxes_xyxy: NDArray[np.floating],
+    scores: NDArray[np.floating],
+    records: Sequence[int] | NDArray[np.int64],
+    *,
+    unit: str = "record",
+) -> None:
+    """Raise with the file and the number of the record where a box [N, 4] or a score [N] is wrong."""
+    if problem := first_problem(boxes_xyxy, scores):
+        index, message, remedy = problem
+        raise InputError(f"{path}, {unit} {records[index]}: {message}; {remedy}")
+
+
+def image_size(record: str, width: int | None, height: int | None) -> Size | None:
+    """Return the size of an image, None where neither side is known; 0 stands for a side that is not known.
+
+    >>> image_size("a.json, record 3", 640, 480), image_size("a.json, record 3", 0, None)
+    ((640, 480), None)
+    """
+    if not width and not height:
+        return None
+    if not (width and height and 0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
+        raise InputError(
+            f"{record}: width and height must be whole numbers from 1 to {MAX_SIDE}, but got {width} and {height}"
+        )
+    return width, height
+
+
+def two_sizes(path: Path, image_id: ImageId, first: Sequence[int], second: Sequence[int]) -> InputError:
+    """Return the error of an image with two sizes."""
+    return InputError(f"{path}: image {image_id!r} must have one size, but got {tuple(first)} and {tuple(second)}")
+
+
+class RowsByImage:
+    """Rows in any order, 60 bytes each, given back image by image in the order in which images first appeared."""
+
+    def __init__(self, path: Path, *, unit: str = "record") -> None:
+        self._path, self._unit = path, unit  # what the file is counted in, for errors
+        self._images: dict[ImageId, int] = {}  # image id to its number, in order of appearance
+        self._sizes: dict[ImageId, Size] = {}
+        self._records, self._owners, self._category_ids = array("q"), array("i"), array("q")
+        self._boxes_and_scores = array("d")
+
+    def add_image(self, image_id: ImageId, size: Size | None = None) -> None:
+        """Name an image that may have no detections."""
+        self._images.setdefault(image_id, len(self._images))
+        if size is not None and self._sizes.setdefault(image_id, size) != size:
+            raise two_sizes(self._path, image_id, self._sizes[image_id], size)
+
+    def add(self, record: int, image_id: ImageId, category_id: int, box_and_score: Iterable[float]) -> None:
+        """Add x1, y1, x2, y2, score; ``record`` is the number of the row in its file."""
+        self._records.append(record)
+        self._owners.append(self._images.setdefault(image_id, len(self._images)))
+        self._category_ids.append(category_id)
+        self._boxes_and_scores.extend(box_and_score)
+
+    def images(self) -> Iterator[Detections]:
+        """Check all rows and yield one `Detections` for each image."""
+        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused
+            numbers = np.asarray(self._boxes_and_scores).astype(np.float32).reshape(-1, 5)
+        boxes, scores, category_ids = numbers[:, :4], numbers[:, 4], np.asarray(self._category_ids, np.int64)
+        check_boxes_and_scores(self._path, boxes, scores, self._records, unit=self._unit)
+        order = np.argsort(self._owners, kind="stable")
+        starts = np.searchsorted(np.asarray(self._owners)[order], np.arange(len(self._images) + 1))
+        for number, image_id in enumerate(self._images):
+            rows = order[starts[number] : starts[number + 1]]
+            size = self._sizes.get(image_id)
+            yield Detections.of_checked(boxes[rows], scores[rows].clip(0, 1), category_ids[rows], size, image_id)

@@ -1,0 +1,11 @@
+"""The JavaScript and CSS files of the pages."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def read_assets(*packages: str) -> dict[str, str]:
+    """Return the text of every file in the ``assets`` folders of packages, by name."""
+    folders = [files(package) / "assets" for package in packages]
+    return {file.name: file.read_text(encoding="utf-8") for folder in folders for file in folder.iterdir()}

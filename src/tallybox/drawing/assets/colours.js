@@ -1,0 +1,35 @@
+// Colours of boxes and of matrices, distinguishable with all common kinds of colour vision, in light and in dark.
+
+const OBJECTS = ["#0072b2", "#d55e00", "#009e73", "#b0508f", "#8a6d00", "#2a9bd6", "#7a4fc0", "#a5480d"];
+
+// From 0 to 1, and from -1 over 0 to 1.
+const RAMPS = {
+  light: { rising: ["#f1f3f5", "#a9cbe6", "#3f8dc6", "#0b4a82"], both: ["#a5480d", "#f3f3f1", "#0b4a82"] },
+  dark: { rising: ["#252b32", "#27557c", "#4c9ad6", "#c4e4ff"], both: ["#f0a36b", "#2a3037", "#8cc8ff"] },
+};
+
+const darkMode = window.matchMedia("(prefers-color-scheme: dark)");
+
+export function objectColour(number) {
+  return OBJECTS[number % OBJECTS.length];
+}
+
+export function valueColour(value, signed = false) {
+  const ramps = RAMPS[darkMode.matches ? "dark" : "light"];
+  const ramp = signed ? ramps.both : ramps.rising;
+  const share = Math.min(Math.max(signed ? (value + 1) / 2 : value, 0), 1) * (ramp.length - 1);
+  const lower = Math.min(Math.floor(share), ramp.length - 2);
+  return mixed(ramp[lower], ramp[lower + 1], share - lower);
+}
+
+export function onColourChange(listener) {
+  darkMode.addEventListener("change", listener);
+}
+
+function mixed(from, to, share) {
+  const parts = [1, 3, 5].map((offset) => {
+    const [low, high] = [from, to].map((colour) => parseInt(colour.slice(offset, offset + 2), 16));
+    return Math.round(low + share * (high - low));
+  });
+  return `rgb(${parts.join(" ")})`;
+}

@@ -1,0 +1,105 @@
+// A matrix as a heat map. The cell under the pointer, or chosen with the arrow keys, points at its two boxes.
+import { element } from "./element.js";
+import { onColourChange, valueColour } from "./colours.js";
+import { short } from "./format.js";
+
+const SIDE = 320; // pixels of the canvas; the page scales it
+
+export function createHeatmap({ symbol, name, signed = false, pointing }) {
+  const canvas = element("canvas", { width: SIDE, height: SIDE, tabindex: 0, role: "img" });
+  const readout = element("p", { class: "readout", "aria-live": "polite" });
+  const figure = element("figure", { class: "map" }, element("figcaption", {}, element("b", {}, symbol), ` ${name}`), canvas, readout);
+  let matrix = [];
+  let boxes = []; // which box each row is
+  let largest = 1;
+
+  function update(values, indices) {
+    matrix = values;
+    boxes = indices;
+    largest = Math.max(1, ...matrix.flat().map(Math.abs));
+    canvas.setAttribute("aria-label", `${symbol}, ${name}: ${matrix.length} by ${matrix.length}; arrow keys choose a pair`);
+    draw();
+  }
+
+  function draw() {
+    const context = canvas.getContext("2d");
+    context.clearRect(0, 0, SIDE, SIDE);
+    if (!matrix.length) return;
+    const cell = SIDE / matrix.length;
+    const gap = matrix.length > 24 ? 0 : 1;
+    matrix.forEach((row, i) =>
+      row.forEach((value, j) => {
+        context.fillStyle = valueColour(value / largest, signed);
+        context.fillRect(j * cell, i * cell, cell - gap, cell - gap);
+      }),
+    );
+    outline(context, cell);
+    say();
+  }
+
+  function outline(context, cell) {
+    const [row, column] = pair();
+    context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--warn");
+    context.lineWidth = 2.5;
+    const frame = (x, y, width, height) => context.strokeRect(x + 1, y + 1, width - 3, height - 3);
+    if (row < 0 && column < 0) return;
+    if (pointing.boxes().length === 1) {
+      frame(0, row * cell, SIDE, cell);
+      frame(row * cell, 0, cell, SIDE);
+    } else if (row >= 0 && column >= 0) {
+      frame(column * cell, row * cell, cell, cell);
+    }
+  }
+
+  function pair() {
+    const [one, other = one] = pointing.boxes();
+    return [boxes.indexOf(one), boxes.indexOf(other)];
+  }
+
+  function say() {
+    const [row, column] = pair();
+    const isPair = pointing.boxes().length === 2 && row >= 0 && column >= 0;
+    readout.textContent = isPair ? `boxes ${boxes[row] + 1}, ${boxes[column] + 1}: ${short(matrix[row][column], 3)}` : "";
+  }
+
+  function choose(event) {
+    if (!matrix.length) return;
+    const area = canvas.getBoundingClientRect();
+    const at = (offset, size) => Math.min(Math.max(Math.floor((offset / size) * matrix.length), 0), matrix.length - 1);
+    pointing.at(boxes[at(event.clientY - area.top, area.height)], boxes[at(event.clientX - area.left, area.width)]);
+  }
+
+  function step(event) {
+    const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (!(event.key in moves) || !matrix.length) return;
+    event.preventDefault();
+    const [row, column] = pair().map((index, axis) => {
+      const moved = index < 0 ? 0 : index + moves[event.key][axis];
+      return Math.min(Math.max(moved, 0), matrix.length - 1);
+    });
+    pointing.at(boxes[row], boxes[column]);
+  }
+
+  canvas.addEventListener("pointermove", choose);
+  canvas.addEventListener("pointerdown", choose);
+  canvas.addEventListener("pointerleave", () => pointing.at());
+  canvas.addEventListener("keydown", step);
+  canvas.addEventListener("blur", () => pointing.at());
+  pointing.listen(draw);
+  onColourChange(draw);
+  return { element: figure, update };
+}
+
+export function colourScale(signed = false) {
+  const canvas = element("canvas", { width: 120, height: 9, "aria-hidden": "true" });
+  const draw = () => {
+    const context = canvas.getContext("2d");
+    for (let x = 0; x < 120; x++) {
+      context.fillStyle = valueColour(signed ? x / 60 - 1 : x / 120, signed);
+      context.fillRect(x, 0, 1, 9);
+    }
+  };
+  draw();
+  onColourChange(draw);
+  return element("p", { class: "scale" }, signed ? "against" : "0", canvas, signed ? "for" : "1");
+}

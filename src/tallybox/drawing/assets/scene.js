@@ -1,0 +1,135 @@
+// The photo, or an empty canvas, with its boxes. Frames are kept from one update to the next, so that one that is being
+// dragged, or has the focus, stays itself.
+import { element, svgElement } from "./element.js";
+import { objectColour } from "./colours.js";
+import { boxRoles, isPaper, scoreName } from "./objects.js";
+import { short } from "./format.js";
+
+const KIND_ORDER = { leftover: 0, merged: 1, counted: 2 };
+
+export function createScene(image, pointing) {
+  const picture = svgElement("image");
+  const frames = svgElement("g");
+  const tags = svgElement("g", { "aria-hidden": "true" });
+  const hover = (event) => event.buttons === 0 && pointing.at(...under(event).slice(0, 1));
+  const svg = svgElement("svg", {
+    class: "scene",
+    role: "group",
+    "aria-label": "The boxes",
+    pointermove: hover,
+    pointerdown: (event) => event.pointerType !== "mouse" && pointing.at(...under(event).slice(0, 1)),
+    pointerleave: () => pointing.at(),
+  });
+  svg.append(picture, frames, tags);
+  let drawn = []; // by box: { frame, role }
+  let shown = null;
+  let size = image;
+
+  function resize(changed) {
+    size = changed;
+    svg.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
+    picture.setAttribute("width", size.width);
+    picture.setAttribute("height", size.height);
+    if (size.href) picture.setAttribute("href", size.href);
+    else picture.removeAttribute("href");
+  }
+
+  function update(counting) {
+    shown = counting;
+    const roles = boxRoles(counting);
+    while (drawn.length > roles.length) drawn.pop().frame.remove();
+    while (drawn.length < roles.length) drawn.push({ frame: newFrame(drawn.length), role: null });
+    roles.forEach((role, box) => {
+      drawn[box].role = role;
+      setFrame(drawn[box].frame, role, counting.boxes[box]);
+    });
+    stack();
+    point(pointing.boxes());
+  }
+
+  function newFrame(box) {
+    return svgElement("rect", { "data-box": box });
+  }
+
+  // Where the pointer is, in pixels of the picture.
+  function pointerPosition(event) {
+    const area = svg.getBoundingClientRect();
+    return [((event.clientX - area.left) / area.width) * size.width, ((event.clientY - area.top) / area.height) * size.height];
+  }
+
+  // The boxes under the pointer, the smallest first: a large one must not hide those inside it.
+  function under(event) {
+    const [x, y] = pointerPosition(event);
+    const area = ([x1, y1, x2, y2]) => (x2 - x1) * (y2 - y1);
+    return shown.boxes
+      .map((corners, box) => ({ corners, box }))
+      .filter(({ corners: [x1, y1, x2, y2] }) => x1 <= x && x <= x2 && y1 <= y && y <= y2)
+      .sort((one, other) => area(one.corners) - area(other.corners) || one.box - other.box)
+      .map(({ box }) => box);
+  }
+
+  function setFrame(frame, role, [x1, y1, x2, y2]) {
+    const corners = { x: x1, y: y1, width: Math.max(x2 - x1, 0), height: Math.max(y2 - y1, 0) };
+    for (const [name, value] of Object.entries(corners)) frame.setAttribute(name, value);
+    frame.setAttribute("class", `box ${role.kind}`);
+    frame.style.stroke = role.object === null ? "" : objectColour(role.object);
+  }
+
+  // Counted boxes lie over merged ones, those over leftovers.
+  function stack() {
+    const order = [...drawn].sort((one, other) => KIND_ORDER[one.role.kind] - KIND_ORDER[other.role.kind] || other.role.box - one.role.box);
+    if (order.every(({ frame }, number) => frames.children[number] === frame)) return;
+    const focused = document.activeElement;
+    frames.append(...order.map(({ frame }) => frame));
+    if (frames.contains(focused)) focused.focus({ preventScroll: true });
+  }
+
+  function point(boxes) {
+    for (const { frame, role } of drawn) {
+      frame.classList.toggle("pointed", boxes.includes(role.box));
+      frame.classList.toggle("dimmed", boxes.length > 0 && !boxes.includes(role.box));
+    }
+    drawTags(boxes);
+  }
+
+  function drawTags(boxes) {
+    if (!shown) return;
+    const chosen = drawn.filter(({ role }) => (boxes.length ? boxes.includes(role.box) : role.kind === "counted"));
+    tags.replaceChildren(...chosen.flatMap(({ role }) => tag(role, boxes.length > 0)));
+  }
+
+  function tag(role, isPointed) {
+    const unit = size.width / (svg.clientWidth || size.width);
+    const [x1, y1] = shown.boxes[role.box];
+    const share = `${isPaper(shown) ? "share" : "presence"} ${short(shown.presence[role.box])}`;
+    const label = shown.labels ? `${shown.labels[role.box]}  ` : "";
+    const text = isPointed
+      ? `${role.box + 1}  ${label}${scoreName(shown)} ${short(shown.scores[role.box])}  ${share}`
+      : `${role.box + 1} · ${short(shown.presence[role.box])}`;
+    const [width, height] = [(text.length * 6.7 + 10) * unit, 19 * unit];
+    const left = Math.max(Math.min(x1, size.width - width), 0);
+    const top = Math.max(y1 - height, 0);
+    const colour = role.object === null ? "#5b636b" : objectColour(role.object);
+    return [
+      svgElement("rect", { class: "tag-ground", x: left, y: top, width, height, rx: 3 * unit, fill: colour }),
+      svgElement("text", { class: "tag", x: left + 5 * unit, y: top + 13.5 * unit, "font-size": 12 * unit }, text),
+    ];
+  }
+
+  resize(image);
+  pointing.listen(point);
+  new ResizeObserver(() => drawTags(pointing.boxes())).observe(svg);
+  return { element: svg, update, resize, pointerPosition, under, frame: (box) => drawn[box]?.frame };
+}
+
+export function sceneLegend() {
+  const sample = (attributes) =>
+    svgElement("svg", { viewBox: "0 0 22 10", "aria-hidden": "true" }, svgElement("rect", { x: 1, y: 1, width: 20, height: 8, fill: "none", ...attributes }));
+  return element(
+    "p",
+    { class: "legend" },
+    element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 2 }), "counted"),
+    element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 1, "stroke-dasharray": "3 2" }), "another box of the same colour stood for it"),
+    element("span", {}, sample({ stroke: "#9aa1a8", "stroke-width": 1 }), "left over"),
+  );
+}

@@ -1,0 +1,163 @@
+"""The data of a report on one image: its picture, and a counting for each category."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tallybox.counter.module import Counter
+from tallybox.detections.container import Detections
+from tallybox.detections.labels import ABSENT_SCORE_ABOVE
+from tallybox.drawing.counting import Counting, count_with_baselines, count_with_component
+from tallybox.drawing.steps import component_steps, prediction_step
+from tallybox.drawing.traces import ComponentName, HeadTrace, head_trace
+from tallybox.errors import InputError
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.explanation import CountExplanation, merged_into
+from tallybox.presence.module import PresenceCounter
+
+if TYPE_CHECKING:
+    from tallybox.photos.images import Photo
+
+PageCounting = dict[str, Any]  # the fields of `Counting`, and what only a report shows
+
+MAX_CATEGORIES = 12  # that a report shows where none is named, those with the most objects first
+
+# Of an untrained component: larger matrices cannot be read.
+UNTRAINED_OBJECTS = 10
+UNTRAINED_BOXES = 48
+
+# Of the photo in a report.
+MAX_SIDE = 1280
+JPEG_QUALITY = 82
+
+
+def page_data(
+    title: str, source: str, size_wh: tuple[int, int], countings: Sequence[PageCounting], photo: Photo | None = None
+) -> dict[str, Any]:
+    """Return the data of a report on an image, without its photo on an empty canvas."""
+    width, height = size_wh
+    picture = {"width": width, "height": height, "href": None if photo is None else photo_url(photo)}
+    return {"title": title, "source": source, "image": picture, "countings": rounded(list(countings))}
+
+
+def page_counting(name: str, counting: Counting, **more: Any) -> PageCounting:
+    """Return a counting as a report shows it."""
+    return {"name": name, **asdict(counting), "prediction": None, "other_heads": [], **more}
+
+
+def estimator_countings(
+    estimator: CountEstimator, image: Detections, categories: Sequence[int | str] | None
+) -> list[PageCounting]:
+    """Return the countings of the named categories, by default of those of which there may be any."""
+    explanations = estimator.explain(image, categories)
+    if categories is None:
+        there = {key: found for key, found in explanations.items() if found.prediction.high > 0}
+        most = sorted(there, key=lambda key: -there[key].prediction.expected)[:MAX_CATEGORIES]
+        explanations = {key: there[key] for key in most}
+    if not explanations:
+        raise InputError(
+            f"image {image.image_id!r} must have a category with a box that scores more than {ABSENT_SCORE_ABOVE}, "
+            "but got none; name one with --category to see why it counts 0"
+        )
+    return [estimator_counting(estimator, image, key, found) for key, found in explanations.items()]
+
+
+def estimator_counting(
+    estimator: CountEstimator, image: Detections, category_id: int, explanation: CountExplanation
+) -> PageCounting:
+    """Return how a fitted estimator counts one category of an image, with a trace for each head of each member."""
+    fitted, predicted = estimator.fitted, explanation.prediction
+    boxes, scores = image.boxes[explanation.indices], image.scores[explanation.indices]
+    heads = [
+        (f"model {number}, head {head + 1}", head_trace(trace, member.component, head))
+        for number, (trace, member) in enumerate(zip(explanation.traces, fitted.members, strict=True), start=1)
+        for head in range(fitted.config.heads)
+    ]
+    (first_name, first), *others = heads
+    prediction = {
+        **predicted.to_dict(),
+        "probability": float(predicted.probabilities.max()),
+        "members": fitted.config.members,
+        "heads": fitted.config.heads,
+    }
+    merged = merged_into(explanation).tolist()
+    thresholds = fitted.baselines["nms"]["exact"]
+    counting = Counting(
+        **vars(first),
+        boxes=boxes.tolist(),
+        scores=scores.tolist(),
+        count=predicted.count,
+        confidence=None,
+        distribution=predicted.probabilities.tolist(),
+        presence=explanation.presence.tolist(),
+        merged_into=merged,
+        baselines=count_with_baselines(boxes, scores, thresholds.by_category.get(category_id, thresholds.overall)),
+        steps=[
+            *component_steps(_mean_head([head for _, head in heads]), scores.tolist(), merged),
+            prediction_step(prediction),
+        ],
+    )
+    other_heads = [{"head_name": name, **asdict(head)} for name, head in others]
+    name = estimator.category_name(category_id)
+    return page_counting(name, counting, prediction=prediction, head_name=first_name, other_heads=other_heads)
+
+
+def untrained_countings(
+    component: ComponentName, image: Detections, categories: Sequence[int] | None, names: Mapping[int, str]
+) -> list[PageCounting]:
+    """Return how an untrained component counts, by default the categories with the highest scores."""
+    best = {key: score for key, score in image.best_scores().items() if score > ABSENT_SCORE_ABOVE}
+    shown = sorted(best, key=lambda key: -best[key])[:MAX_CATEGORIES] if categories is None else categories
+    if not shown:
+        raise InputError(f"image {image.image_id!r} must have a box that scores more than {ABSENT_SCORE_ABOVE}")
+    untrained = (Counter if component == "paper" else PresenceCounter)(UNTRAINED_OBJECTS)
+    countings = []
+    for category_id in shown:
+        one = image.of_category(category_id)
+        order = np.argsort(-one.scores, kind="stable")[:UNTRAINED_BOXES]
+        counting = count_with_component(one.boxes[order], one.scores[order], untrained)
+        countings.append(page_counting(names.get(category_id, str(category_id)), counting))
+    return countings
+
+
+def canvas_size(image: Detections) -> tuple[int, int]:
+    """Return the size of an image, of the area its boxes need where it is not known."""
+    if image.image_size is not None:
+        return image.image_size
+    if not len(image):
+        return 640, 480
+    right, bottom = image.boxes[:, 2:].max(0)
+    return max(int(np.ceil(right * 1.04)), 1), max(int(np.ceil(bottom * 1.04)), 1)
+
+
+def photo_url(photo: Photo) -> str:
+    """Return a photo as a data URL: encoded anew at a page's size, so that no metadata travels along."""
+    image = photo.image.copy()
+    image.thumbnail((MAX_SIDE, MAX_SIDE))
+    file = BytesIO()
+    image.save(file, "JPEG", quality=JPEG_QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def rounded(value: Any, digits: int = 5) -> Any:
+    """Keep so many significant digits of every number in nested lists and dicts: pages stay small."""
+    if isinstance(value, dict):
+        return {key: rounded(item, digits) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item, digits) for item in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def _mean_head(heads: Sequence[HeadTrace]) -> HeadTrace:
+    """Return the mean of presence heads; heads of the paper's component keep different boxes, so there the first."""
+    if heads[0].component == "paper":
+        return heads[0]
+    quantities = ("calibrated", "presence", "suppression")
+    mean = {name: np.mean([head.trace[name] for head in heads], axis=0).tolist() for name in quantities}
+    return replace(heads[0], trace=mean)

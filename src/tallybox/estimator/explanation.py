@@ -1,0 +1,132 @@
+"""Which boxes were counted, and which of the others are their duplicates: what pictures and pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tallybox.counter.trace import CountTrace
+from tallybox.detections.container import Detections
+from tallybox.estimator.inference import Fitted, category_rows
+from tallybox.estimator.inputs import model_inputs
+from tallybox.estimator.prediction import CountPrediction
+from tallybox.presence.trace import PresenceTrace
+
+Floats = NDArray[Any]
+
+# A box below this presence is not shown as counted: the count is then larger than what the boxes show.
+MIN_PRESENCE = 0.1
+# From this suppression on a box is a duplicate of a counted one; below it, it is a leftover.
+MIN_SUPPRESSION = 0.5
+
+
+@dataclass(frozen=True)
+class CountExplanation:
+    """Which boxes were counted."""
+
+    prediction: CountPrediction
+    indices: NDArray[np.int64]  # [N] boxes of the image that took part, the best score first
+    presence: NDArray[np.float32]  # [N]: how far each counts as an object of its own, the mean of all heads
+    traces: tuple[PresenceTrace | CountTrace, ...]  # every intermediate quantity, for each member
+
+
+def explain_predictions(
+    fitted: Fitted, image: Detections, predictions: Mapping[int, CountPrediction]
+) -> dict[int, CountExplanation]:
+    """Return which boxes of an image count and why, for each category that was predicted."""
+    category_ids = np.array([*predictions], np.int64)
+    all_inputs = model_inputs([image], np.zeros_like(category_ids), category_ids, fitted.config)
+    rows = category_rows(fitted.category_ids, category_ids)
+    explanations = {}
+    for index, (category_id, prediction) in enumerate(predictions.items()):
+        inputs = all_inputs.at(torch.tensor([index]))
+        real = inputs.mask[0].numpy()
+        with torch.no_grad():
+            traces = tuple(
+                member.component.explain(
+                    member.score_logit(inputs, rows[index : index + 1])[0], inputs.boxes[0], inputs.mask[0]
+                )
+                for member in fitted.members
+            )
+        presence = np.mean([_presence(trace, len(real)) for trace in traces], axis=0)[real]
+        explanations[category_id] = CountExplanation(prediction, inputs.sources[0].numpy()[real], presence, traces)
+    return explanations
+
+
+def merged_into(explanation: CountExplanation) -> NDArray[np.int64]:
+    """Return for each box of an explanation which counted box it is merged into, ``[N]``: itself, another, or -1.
+
+    Numbers are indices into ``explanation.indices``. A counted box is merged into itself; -1 is a faint leftover. As
+    many boxes are counted as the prediction says, or fewer where the detector found fewer.
+    """
+    return merge_boxes(explanation.presence, mean_suppression(explanation), explanation.prediction.count)
+
+
+def merge_boxes(presence: NDArray[np.float32], suppression: Floats, count: int) -> NDArray[np.int64]:
+    """Do the same for boxes with ``presence [N]`` and ``suppression [N, N]``, of which ``count`` are counted."""
+    counted = _counted(presence.astype(np.float64), suppression, count)
+    merged = np.full(len(presence), -1, np.int64)
+    if len(counted):
+        strength = suppression[:, counted]  # [N, counted]
+        merged = np.where(strength.max(1) >= MIN_SUPPRESSION, counted[strength.argmax(1)], -1)
+        merged[counted] = counted
+    return merged
+
+
+def mean_suppression(explanation: CountExplanation) -> Floats:
+    """Return how much j, if it is there, suppresses i, ``[N, N]``, the mean of all members and heads."""
+    number = len(explanation.indices)
+    total = np.zeros((number, number))
+    for trace in explanation.traces:
+        total += suppression_of(trace, number) / len(explanation.traces)
+    return total
+
+
+def suppression_of(trace: PresenceTrace | CountTrace, number: int) -> Floats:
+    """Return how much box j suppresses box i in a trace of ``number`` boxes, ``[N, N]``, the mean of all heads."""
+    if number == 0:
+        return np.zeros((0, 0))
+    if isinstance(trace, PresenceTrace):
+        mean: Floats = trace.suppression.reshape(-1, *trace.suppression.shape[-2:]).mean(0).double().numpy()
+        return mean[:number, :number]
+    # The paper's component scales all copies of an object down equally; the overlap shows which boxes are copies.
+    pairs = np.zeros((number, number))
+    kept = trace.indices.reshape(-1, trace.indices.shape[-1])[0].numpy()
+    real = trace.mask.reshape(-1, trace.mask.shape[-1])[0].numpy()
+    overlap = 1 - trace.distance.reshape(-1, *trace.distance.shape[-2:])[0].double().numpy()
+    pairs[np.ix_(kept[real], kept[real])] = overlap[np.ix_(real, real)]
+    np.fill_diagonal(pairs, 0)
+    return pairs
+
+
+def _counted(presence: Floats, suppression: Floats, count: int) -> NDArray[np.int64]:
+    """Choose boxes one by one, the most present first, each time given that those chosen are there.
+
+    A presence holds a factor 1 - s p for every other box; once that is known to be there, it is 1 - s.
+    """
+    left = presence.copy()
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(presence)):
+        best = int(left.argmax())
+        if left[best] < MIN_PRESENCE:
+            break
+        chosen.append(best)
+        before = 1 - suppression[:, best] * presence[best]
+        left *= np.divide(1 - suppression[:, best], before, out=np.zeros_like(before), where=before > 0)
+        left[chosen] = -1
+    return np.array(chosen, np.int64)
+
+
+def _presence(trace: PresenceTrace | CountTrace, number: int) -> NDArray[np.float32]:
+    """Return how far each proposal counts, ``[N]``: for the paper's component what is left after scaling its copies."""
+    if isinstance(trace, PresenceTrace):
+        return trace.presence.mean(-2).numpy()
+    weight = (trace.relevance.diagonal(dim1=-2, dim2=-1) * trace.scale).reshape(-1, trace.indices.shape[-1]).mean(0)
+    presence = np.zeros(number, np.float32)
+    presence[trace.indices.reshape(-1, trace.indices.shape[-1])[0].numpy()] = weight.numpy()
+    return presence

@@ -1,0 +1,106 @@
+"""Inference: from what was learned and the boxes of images to predicted counts.
+
+Legend: P pairs of an image and a category, K ``max_objects``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tallybox.detections.baselines import Metric, ThresholdCounter
+from tallybox.detections.container import Detections
+from tallybox.errors import InputError
+from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
+from tallybox.estimator.configuration import EstimatorConfig
+from tallybox.estimator.inputs import Integers, ModelInputs, model_inputs
+from tallybox.estimator.model import CountModel, ModelOutput
+from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, mean_beyond, summarise
+from tallybox.kernels.threads import small_operations
+
+Prior = Literal["every", "scored"]
+Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_category", each tuned for each metric
+
+UNCALIBRATED_LEVEL = 0.8  # such intervals hold about 90 % of the probability
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything that is learned, and stored in an estimator's file."""
+
+    config: EstimatorConfig
+    category_ids: tuple[int, ...]  # those with labels; row r + 1 of a model's tables is the r-th
+    categories: Mapping[int, str]
+    members: tuple[CountModel, ...]
+    baselines: Baselines
+    levels: IntervalLevels  # for the pairs of the contract
+    levels_listed: IntervalLevels  # for every category that may be there, however rare it is
+    prevalence: Prevalence
+    excess: float  # mean count beyond max_objects of pairs that have more
+
+
+def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:
+    """Return what there is before anything is learned: the component, which takes scores for probabilities."""
+    levels = IntervalLevels(*[UNCALIBRATED_LEVEL] * len(IntervalLevels._fields))
+    return Fitted(
+        config=config,
+        category_ids=(),
+        categories=dict(categories),  # a copy that can be pickled, whatever mapping is given
+        members=(CountModel(config, 0).eval(),),
+        baselines={},
+        levels=levels,
+        levels_listed=levels,
+        prevalence=AS_PREDICTED,
+        excess=0.5,
+    )
+
+
+def predict_arrays(
+    fitted: Fitted, images: Sequence[Detections], image_index: Integers, category_ids: Integers, *, prior: Prior
+) -> PredictionArrays:
+    """Predict ``category_ids[p]`` in ``images[image_index[p]]`` for each pair p."""
+    if prior not in ("every", "scored"):
+        raise InputError(f'prior must be "every" or "scored", but got {prior!r}')
+    config = fitted.config
+    inputs = model_inputs(images, image_index, category_ids, config)
+    rows = category_rows(fitted.category_ids, category_ids)
+    probabilities = np.zeros((len(category_ids), config.max_objects + 1))
+    expected = np.zeros(len(category_ids))
+    for member in fitted.members:
+        output = infer(member, inputs, rows)
+        probabilities += output.logits.double().softmax(-1).numpy() / len(fitted.members)
+        expected += output.expected.double().numpy() / len(fitted.members)
+    if prior == "every":
+        best = np.where(inputs.mask[:, 0].numpy(), inputs.scores[:, 0].numpy(), 0)
+        probabilities = fitted.prevalence.apply(probabilities, best, inputs.summary.double().numpy())
+    levels = fitted.levels_listed if prior == "every" else fitted.levels
+    return summarise(probabilities, mean_beyond(fitted.excess, expected, config.max_objects), levels)
+
+
+def infer(
+    model: CountModel, inputs: ModelInputs, rows_of_categories: Tensor, chosen: Tensor | None = None
+) -> ModelOutput:
+    """Run a model on all pairs, or on those that are chosen, in groups of similar size and without gradients."""
+    sizes = inputs.sizes
+    chosen = torch.arange(len(sizes)) if chosen is None else chosen
+    logits = torch.empty(len(chosen), model.config.max_objects + 1)
+    expected = torch.empty(len(chosen))
+    order = sizes[chosen].argsort(stable=True)
+    model.eval()
+    with torch.no_grad(), small_operations():
+        for rows in order.split(512):
+            if len(rows):
+                logits[rows], expected[rows] = model(inputs.at(chosen[rows]), rows_of_categories[chosen[rows]])
+    return ModelOutput(logits, expected)
+
+
+def category_rows(labelled_ids: tuple[int, ...], category_ids: Integers) -> Tensor:
+    """Return the rows of a model's tables for categories ``[P]``; 0 for those without labels."""
+    known = np.array(labelled_ids, np.int64)
+    rows = np.where(np.isin(category_ids, known), np.searchsorted(known, category_ids) + 1, 0)
+    return torch.from_numpy(rows)

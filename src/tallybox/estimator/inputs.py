@@ -1,0 +1,259 @@
+"""What a model is fed: numbers about each pair of an image and a category, for many pairs as tensors.
+
+Legend: P pairs, N proposals of a pair, C numbers about a proposal, S numbers about a pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from tallybox.boxes import numpy_box_iou, suppress
+from tallybox.detections.container import Detections
+from tallybox.detections.labels import ABSENT_SCORE_ABOVE, CountingPair
+from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Booleans = NDArray[np.bool_]
+
+# Counts that NMS would give at these thresholds show the readout what is visible at which certainty.
+GRID_OVERLAPS = (0.3, 0.5, 0.7, 0.85)
+GRID_SCORES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
+BEST_SCORES = 8  # of the boxes left by NMS at an overlap of 0.5
+
+RIVAL_IOU = 0.6  # overlap from which a box of another category is a rival
+MAX_RIVALS = 150  # best boxes of an image that may be rivals: overlaps grow with the square
+BATCH = 256  # images whose pairs are predicted together; more would only need more memory
+CONTEXT = 5
+SUMMARY = len(GRID_OVERLAPS) * len(GRID_SCORES) + BEST_SCORES + 11
+
+# Scores nearer to 0 or 1 than this are treated as if they were this near.
+MIN_SCORE = 1e-3
+MIN_AREA = 1e-5
+
+
+OF_PROPOSALS = ("scores", "boxes", "mask", "context", "sources")  # tensors that are padded
+
+
+class ModelInputs(NamedTuple):
+    """Inputs of a model. Padding is masked; proposals stand in order of their scores."""
+
+    scores: Tensor  # [P, N]
+    boxes: Tensor  # [P, N, 4]
+    mask: Tensor  # [P, N] bool
+    context: Tensor  # [P, N, C]: best rival, area, the category's best score and number of boxes, shape
+    sources: Tensor  # [P, N] int64: which box of its image each proposal is
+    summary: Tensor  # [P, S]
+
+    @property
+    def sizes(self) -> Tensor:
+        """The number of proposals of each pair, ``[P]``."""
+        return self.mask.sum(1)
+
+    def at(self, index: Tensor) -> ModelInputs:
+        """Return some pairs, padded no further than they need."""
+        longest = max(int(self.mask[index].sum(1).max()) if len(index) else 0, 1)
+        of_proposals = {name: getattr(self, name)[index, :longest] for name in OF_PROPOSALS}
+        return ModelInputs(**of_proposals, summary=self.summary[index])
+
+
+def in_batches(images: Iterable[Detections]) -> Iterator[list[Detections]]:
+    """Yield images in lists of as many as are predicted together."""
+    remaining = iter(images)
+    while batch := list(islice(remaining, BATCH)):
+        yield batch
+
+
+def pair_indices(images: Sequence[Detections], pairs: Sequence[CountingPair]) -> tuple[Integers, Integers]:
+    """Return the index of each pair's image ``[P]`` and its category id ``[P]``."""
+    where = {image.image_id: index for index, image in enumerate(images)}
+    index = [where[pair.detections.image_id] for pair in pairs]
+    return np.array(index, np.int64), np.array([pair.category_id for pair in pairs], np.int64)
+
+
+def model_inputs(
+    images: Sequence[Detections], image_index: Integers, category_ids: Integers, config: EstimatorConfig
+) -> ModelInputs:
+    """Return the inputs for pairs: pair p is category ``category_ids[p]`` of ``images[image_index[p]]``."""
+    number = np.array([len(image) for image in images], np.int64)
+    first = np.concatenate(([0], number.cumsum()))
+    scores = np.concatenate([image.scores for image in images] + [np.zeros(1, np.float32)])
+    boxes = np.concatenate([image.boxes for image in images] + [np.zeros((1, 4), np.float32)])
+    found = np.concatenate([image.category_ids for image in images] + [np.zeros(1, np.int64)])
+    rivals = np.concatenate([rival_scores(image) for image in images] + [np.zeros(1, np.float32)])
+    image_of = np.repeat(np.arange(len(images)), number)
+
+    # One sorted list of all boxes: image, category, descending score. A pair's boxes are a stretch of it.
+    order = np.lexsort((-scores[:-1], found[:-1], image_of))
+    known, compact = np.unique(found[:-1], return_inverse=True)
+    keys = image_of[order] * (len(known) + 1) + compact[order]
+    column = np.searchsorted(known, category_ids)
+    is_known = np.isin(category_ids, known)
+    wanted = image_index * (len(known) + 1) + np.where(is_known, column, len(known))
+    start, end = np.searchsorted(keys, wanted, "left"), np.searchsorted(keys, wanted, "right")
+
+    longest = max(int((end - start).max(initial=0)), 1)
+    width = min(config.proposals, longest) if config.thinning >= NO_THINNING else longest
+    steps = start[:, None] + np.arange(width)  # [P, N]
+    mask = steps < end[:, None]
+    padded = np.append(order, len(order))  # the last box, all 0, stands for padding
+    index = padded[np.where(mask, steps, len(order))]
+    if config.thinning < NO_THINNING:
+        index, mask = _thinned(index, mask, boxes, config, padding=len(order))
+
+    own_scores, own_boxes = scores[index], boxes[index]
+    context = _context(own_scores, own_boxes, rivals[index], mask, _extents(images)[image_index], end - start)
+    others = _others(scores[order], keys, image_of[order], len(images), (start, end), wanted, image_index)
+    summary = _summary(own_scores, own_boxes, mask, context, others)
+    sources = np.where(mask, index - first[image_index][:, None], -1)
+    return ModelInputs(*map(torch.from_numpy, (own_scores, own_boxes, mask, context, sources, summary)))
+
+
+def inputs_of_pairs(
+    images: Sequence[Detections], index: Integers, category_ids: Integers, config: EstimatorConfig
+) -> ModelInputs:
+    """Return the inputs for pairs, which come image by image, a batch of images at a time: one may have many boxes."""
+    parts = []
+    for first in range(0, len(images), BATCH):
+        rows = (index >= first) & (index < first + BATCH)
+        parts.append(model_inputs(images[first : first + BATCH], index[rows] - first, category_ids[rows], config))
+    longest = max(part.scores.shape[1] for part in parts)
+
+    def padded(tensor: Tensor) -> Tensor:
+        return pad(tensor, (0, 0) * (tensor.ndim - 2) + (0, longest - tensor.shape[1]))
+
+    of_proposals = {name: torch.cat([padded(getattr(part, name)) for part in parts]) for name in OF_PROPOSALS}
+    return ModelInputs(**of_proposals, summary=torch.cat([part.summary for part in parts]))
+
+
+def rival_scores(image: Detections) -> Floats:
+    """Return for each box the best score of a box of another category that overlaps it much, ``[N]``."""
+    best = np.zeros(len(image), np.float32)
+    chosen = np.arange(len(image))
+    if len(image) > MAX_RIVALS:
+        chosen = np.sort(np.argsort(-image.scores, kind="stable")[:MAX_RIVALS])
+    if len(chosen):
+        categories, scores = image.category_ids[chosen], image.scores[chosen]
+        rival = numpy_box_iou(image.boxes[chosen], image.boxes[chosen]) > RIVAL_IOU
+        rival &= categories[:, None] != categories
+        best[chosen] = (rival * scores).max(1)
+    return best
+
+
+def _extents(images: Sequence[Detections]) -> Floats:
+    """Return the width and height ``[B, 2]`` that all boxes of an image reach: its size may be unknown."""
+    reach = [image.boxes[:, 2:].max(0) if len(image) else np.ones(2, np.float32) for image in images]
+    return np.maximum(np.array(reach, np.float32).reshape(-1, 2), 1e-6)
+
+
+def _others(
+    scores: Floats, keys: Any, image_of: Any, images: int, stretches: Any, wanted: Any, image_index: Any
+) -> Floats:
+    """Return what the other categories of an image show, ``[P, 3]``: log numbers of likely boxes, and the best logit.
+
+    ``scores``, ``keys`` and ``image_of`` are those of all boxes, sorted; a pair's own are a stretch of them.
+    """
+    start, end = stretches
+    columns = []
+    for likely in (0.2, 0.5):
+        above = np.concatenate(([0], (scores > likely).cumsum()))
+        in_image = np.bincount(image_of, scores > likely, minlength=images)
+        columns.append(np.log1p(in_image[image_index] - (above[end] - above[start])))
+    first = np.flatnonzero(np.diff(keys, prepend=-1))  # where a category begins: its best score
+    best, best_key, second = np.zeros(images, np.float32), np.full(images, -1), np.zeros(images, np.float32)
+    rising = first[np.argsort(scores[first], kind="stable")]  # so that the best of an image is written last
+    best[image_of[rising]], best_key[image_of[rising]] = scores[rising], keys[rising]
+    others = rising[keys[rising] != best_key[image_of[rising]]]
+    second[image_of[others]] = scores[others]
+    columns.append(_logit(np.where(best_key[image_index] == wanted, second[image_index], best[image_index])))
+    return np.column_stack(columns).astype(np.float32)
+
+
+def _context(scores: Floats, boxes: Floats, rivals: Floats, mask: Any, extents: Floats, found: Any) -> Floats:
+    size = (boxes[..., 2:] - boxes[..., :2]) / extents[:, None]  # [P, N, 2]
+    area = np.log(np.clip(size.prod(-1), MIN_AREA, 1))
+    shape = np.log(np.clip(size[..., 0], MIN_AREA, 1)) - np.log(np.clip(size[..., 1], MIN_AREA, 1))
+    best = np.broadcast_to(_logit(scores[:, :1]), scores.shape)
+    many = np.broadcast_to(np.log1p(found.astype(np.float32))[:, None], scores.shape)
+    context: Floats = np.stack((_logit(rivals), area, best, many, shape), axis=-1)
+    return np.where(mask[..., None], context, np.float32(0))
+
+
+def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, others: Floats) -> Floats:
+    size = mask.sum(1)
+    summary = np.zeros((len(scores), SUMMARY), np.float32)
+    for rows in _groups_of_similar_size(size):
+        longest = max(int(size[rows].max()), 1)
+        own = np.where(mask[rows, :longest], scores[rows, :longest], 0)
+        ordered = boxes[rows, :longest]
+        overlaps = numpy_box_iou(ordered, ordered)[:, None] > np.array(GRID_OVERLAPS, np.float32)[:, None, None]
+        candidates = np.repeat(mask[rows, None, :longest], len(GRID_OVERLAPS), axis=1)
+        kept = suppress(overlaps, candidates)  # [P, T, N]
+        above = own[:, :, None] >= np.array(GRID_SCORES, np.float32)  # [P, N, scores]
+        grid = kept.astype(np.float32) @ above.astype(np.float32)
+        best = np.zeros((len(rows), BEST_SCORES), np.float32)
+        left = -np.sort(-np.where(kept[:, 1], own, 0), axis=1)[:, :BEST_SCORES]
+        best[:, : left.shape[1]] = left
+        summary[rows, : grid[0].size + BEST_SCORES] = np.concatenate(
+            (np.log1p(grid).reshape(len(rows), -1), _logit(best)), axis=1
+        )
+    any_box = np.maximum(size, 1).astype(np.float32)
+    area = context[..., 1]
+    nothing, faint = size == 0, (size > 0) & (scores[:, 0] <= ABSENT_SCORE_ABOVE)
+    summary[:, -11:] = np.column_stack(
+        (
+            context[:, 0, 3],
+            np.where(nothing, np.log(MIN_SCORE), context[:, 0, 2]),
+            area.sum(1) / any_box,
+            np.where(mask, area, np.log(MIN_AREA)).max(1),
+            context[:, 0, 0],
+            context[:, 0, 1],
+            others,
+            nothing,
+            faint,
+        )
+    )
+    return summary
+
+
+def _groups_of_similar_size(size: Integers, number: int = 512) -> list[Integers]:
+    order = np.argsort(size, kind="stable")
+    return [order[start : start + number] for start in range(0, len(order), number)]
+
+
+def _thinned(
+    index: Integers, mask: Booleans, boxes: Floats, config: EstimatorConfig, padding: int
+) -> tuple[Integers, Booleans]:
+    """Keep the best proposals of boxes in order of their scores, none of which overlaps a better one too much.
+
+    One step for each box that is kept, not for each that is there: there may be thousands.
+    """
+    width = min(config.proposals, index.shape[1])
+    chosen, real = np.full((len(index), width), padding), np.zeros((len(index), width), np.bool_)
+    for rows in _groups_of_similar_size(mask.sum(1), number=128):
+        longest = max(int(mask[rows].sum(1).max()), 1)
+        own, left = boxes[index[rows, :longest]], mask[rows, :longest].copy()
+        for step in range(width):
+            some = left.any(1)
+            if not some.any():
+                break
+            best = left.argmax(1)
+            chosen[rows, step] = np.where(some, index[rows, best], padding)
+            real[rows, step] = some
+            left &= numpy_box_iou(own, own[np.arange(len(rows)), best][:, None])[..., 0] <= config.thinning
+            left[np.arange(len(rows)), best] = False
+    return chosen, real
+
+
+def _logit(scores: Floats) -> Floats:
+    clipped = np.clip(scores, MIN_SCORE, 1 - MIN_SCORE)
+    logit: Floats = np.log(clipped / (1 - clipped))
+    return logit

@@ -1,1 +1,0 @@
-"""Seeing it count: one static page that explains a count, and a server for the explorer page and the HTTP service."""

@@ -1,0 +1,1 @@
+"""What Numba kernels share: compiling, vectors of eight numbers, boxes."""

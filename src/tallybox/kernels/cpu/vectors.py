@@ -1,0 +1,250 @@
+"""A vector of eight numbers for numba, with arithmetic that is one machine instruction where there is one.
+
+LLVM finds no vectors by itself where a loop looks things up in tables: it cannot know that what the loop
+writes is not the table. Here `load` makes a vector, operators, `abs`, `min`, `max` and `choose` work on it
+number by number (scalars of the same precision spread), `store` writes it back.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import extending
+from numba.core import cgutils, types
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import lower_builtin, lower_cast, models, register_model
+
+instruction: Any = extending.intrinsic  # types what it compiles as the compiling function, which takes other arguments
+
+LANES = 8
+
+# Tables of at most this many entries can be looked up in registers: two of eight numbers each.
+REGISTER_ENTRIES = 16
+
+INT32, INT64 = ir.IntType(32), ir.IntType(64)
+LLVM_ELEMENT = {
+    types.float32: ir.FloatType(),
+    types.float64: ir.DoubleType(),
+    types.int32: INT32,
+    types.boolean: ir.IntType(1),
+}
+
+
+class Vector(types.Type):
+    """The numba type of a vector."""
+
+    def __init__(self, element: Any) -> None:
+        self.element = element
+        super().__init__(name=f"Vector({element})")
+
+
+@register_model(Vector)
+class VectorModel(models.PrimitiveModel):
+    """A vector is a vector of LLVM's."""
+
+    def __init__(self, manager: Any, vector: Vector) -> None:
+        super().__init__(manager, vector, ir.VectorType(LLVM_ELEMENT[vector.element], LANES))
+
+
+TRUTHS, INTEGERS = Vector(types.boolean), Vector(types.int32)
+
+
+@lower_cast(types.Float, Vector)
+def _spread(context: Any, builder: Any, given: Any, wanted: Vector, value: Any) -> Any:
+    nothing = ir.Constant(context.get_value_type(wanted), ir.Undefined)
+    first = builder.insert_element(nothing, context.cast(builder, value, given, wanted.element), _int32(0))
+    return builder.shuffle_vector(first, nothing, _int32s([0] * LANES))
+
+
+def _int32(number: int) -> Any:
+    return ir.Constant(INT32, number)
+
+
+def _int32s(numbers: list[int]) -> Any:
+    return ir.Constant(ir.VectorType(INT32, len(numbers)), numbers)
+
+
+def _common(operands: tuple[Any, ...]) -> Vector | None:
+    """Return the one type of vector among the operands, if the others are scalars of its precision."""
+    vectors = {operand for operand in operands if isinstance(operand, Vector)}
+    if len(vectors) != 1:
+        return None
+    (vector,) = vectors
+    return vector if all(operand in (vector, vector.element) for operand in operands) else None
+
+
+def _define(operation: Any, emit: Callable[..., Any], *, operands: int = 2, result: Vector | None = None) -> None:
+    """Let numba type and compile an operation on vectors."""
+
+    class Template(AbstractTemplate):
+        def generic(self, given: tuple[Any, ...], _: Any) -> Any:
+            vector = _common(given)
+            if vector is not None and len(given) == operands:
+                return signature(result or vector, *[vector] * operands)
+            return None
+
+    infer_global(operation)(Template)
+
+    def lower(context: Any, builder: Any, _: Any, arguments: list[Any]) -> Any:
+        return emit(builder, *arguments)
+
+    lower_builtin(operation, *[Vector] * operands)(lower)
+
+
+def _absolute(builder: Any, x: Any) -> Any:
+    name = f"llvm.fabs.v{LANES}f{32 if x.type.element == ir.FloatType() else 64}"
+    return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(x.type, [x.type]), name), [x])
+
+
+_define(operator.add, lambda builder, x, y: builder.fadd(x, y))
+_define(operator.sub, lambda builder, x, y: builder.fsub(x, y))
+_define(operator.mul, lambda builder, x, y: builder.fmul(x, y))
+_define(operator.truediv, lambda builder, x, y: builder.fdiv(x, y))
+_define(operator.neg, lambda builder, x: builder.fneg(x), operands=1)
+_define(operator.lt, lambda builder, x, y: builder.fcmp_ordered("<", x, y), result=TRUTHS)
+_define(operator.gt, lambda builder, x, y: builder.fcmp_ordered(">", x, y), result=TRUTHS)
+_define(operator.ge, lambda builder, x, y: builder.fcmp_ordered(">=", x, y), result=TRUTHS)
+_define(operator.eq, lambda builder, x, y: builder.fcmp_ordered("==", x, y), result=TRUTHS)
+_define(operator.and_, lambda builder, x, y: builder.and_(x, y))
+# The second where either is NaN.
+_define(min, lambda builder, x, y: builder.select(builder.fcmp_ordered("<", x, y), x, y))
+_define(max, lambda builder, x, y: builder.select(builder.fcmp_ordered(">", x, y), x, y))
+_define(abs, _absolute, operands=1)
+
+
+@instruction
+def choose(_: Any, truth: Any, x: Any, y: Any) -> Any:
+    """Take x where it is true and y elsewhere; for a vector of truths or for one."""
+    common: Any = y if truth == types.boolean else _common((x, y))
+    return common(truth, common, common), lambda context, builder, _, given: builder.select(*given)
+
+
+def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index_type: Any, index: Any) -> Any:
+    """Return where array[index] lies; indices are not checked and do not wrap around."""
+    numbers = zip(cgutils.unpack_tuple(builder, index, len(index_type)), index_type, strict=True)
+    return cgutils.get_item_pointer(
+        context,
+        builder,
+        array_type,
+        context.make_array(array_type)(context, builder, array),
+        [context.cast(builder, number, kind, types.intp) for number, kind in numbers],
+        wraparound=False,
+    )
+
+
+def _bytes(array: Any) -> int:
+    return int(array.dtype.bitwidth // 8)
+
+
+@instruction
+def load(_: Any, array: Any, index: Any) -> Any:
+    """Return the numbers that lie one after another from array[index] on."""
+    vector = Vector(array.dtype)
+
+    def generate(context: Any, builder: Any, types_: Any, arguments: list[Any]) -> Any:
+        start = _pointer(context, builder, types_.args[0], arguments[0], types_.args[1], arguments[1])
+        whole = context.get_value_type(vector).as_pointer()
+        return builder.load(builder.bitcast(start, whole), align=_bytes(array))
+
+    return vector(array, index), generate
+
+
+@instruction
+def store(_: Any, array: Any, index: Any, value: Any) -> Any:
+    """Write a vector's numbers one after another from array[index] on."""
+
+    def generate(context: Any, builder: Any, types_: Any, arguments: list[Any]) -> Any:
+        start = _pointer(context, builder, types_.args[0], arguments[0], types_.args[1], arguments[1])
+        builder.store(arguments[2], builder.bitcast(start, arguments[2].type.as_pointer()), align=_bytes(array))
+        return context.get_dummy_value()
+
+    return types.none(array, index, Vector(array.dtype)), generate
+
+
+@instruction
+def truncate(_: Any, x: Any) -> Any:
+    """Turn numbers, none of them NaN, into integers."""
+    return INTEGERS(x), lambda context, builder, _, arguments: builder.fptosi(*arguments, ir.VectorType(INT32, LANES))
+
+
+@instruction
+def as_numbers(_: Any, integers: Any, like: Any) -> Any:
+    """Turn integers into numbers of the precision of another vector."""
+    return like(integers, like), lambda context, builder, _, given: builder.sitofp(given[0], given[1].type)
+
+
+def _start_of_row(context: Any, builder: Any, array_type: Any, array: Any, row_type: Any, row: Any) -> Any:
+    number = context.cast(builder, row, row_type, types.intp)
+    index = [number, *[ir.Constant(INT64, 0)] * (array_type.ndim - 1)]
+    whole = context.make_array(array_type)(context, builder, array)
+    return cgutils.get_item_pointer(context, builder, array_type, whole, index, wraparound=False)
+
+
+def _gather(builder: Any, start: Any, vector: Any, entry: Any) -> Any:
+    found = ir.Constant(vector, ir.Undefined)
+    for lane in range(LANES):
+        number = builder.zext(builder.extract_element(entry, _int32(lane)), INT64)
+        found = builder.insert_element(found, builder.load(builder.gep(start, [number])), _int32(lane))
+    return found
+
+
+def _permute(builder: Any, start: Any, vector: Any, entry: Any) -> Any:
+    kind = ir.FunctionType(vector, [vector, entry.type])
+    permute = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx2.permps")
+    starts = [builder.bitcast(builder.gep(start, [_int32(first)]), vector.as_pointer()) for first in (0, LANES)]
+    lower, upper = (builder.call(permute, [builder.load(half, align=4), entry]) for half in starts)
+    is_lower = builder.icmp_signed("==", builder.and_(entry, _int32s([LANES] * LANES)), _int32s([0] * LANES))
+    return builder.select(is_lower, lower, upper)
+
+
+def _has_avx2(context: Any) -> bool:
+    return "+avx2" in context.codegen().magic_tuple()[2]  # numba keeps what it compiled under this key, too
+
+
+@instruction
+def look_up_in_memory(_: Any, table: Any, row: Any, entry: Any) -> Any:
+    """Return table[row, entry] for a vector of entries."""
+    vector = Vector(table.dtype)
+
+    def generate(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
+        start = _start_of_row(context, builder, kinds.args[0], given[0], kinds.args[1], given[1])
+        return _gather(builder, start, context.get_value_type(vector), given[2])
+
+    return vector(table, row, entry), generate
+
+
+@instruction
+def look_up_in_registers(_: Any, table: Any, row: Any, entry: Any) -> Any:
+    """Do as `look_up_in_memory` for entries below REGISTER_ENTRIES; so many numbers must follow a row's start."""
+    vector = Vector(table.dtype)
+
+    def generate(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
+        start = _start_of_row(context, builder, kinds.args[0], given[0], kinds.args[1], given[1])
+        find = _permute if table.dtype == types.float32 and _has_avx2(context) else _gather
+        return find(builder, start, context.get_value_type(vector), given[2])
+
+    return vector(table, row, entry), generate
+
+
+@instruction
+def add_at(_: Any, sums: Any, row: Any, entry: Any, first: Any, second: Any) -> Any:
+    """Add two vectors to sums[row, entry, lane, 0] and [..., 1] of [rows, entries, LANES, 2], each lane to its own."""
+    vector = Vector(sums.dtype)
+
+    def generate(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
+        start = _start_of_row(context, builder, kinds.args[0], given[0], kinds.args[1], given[1])
+        pair = ir.VectorType(context.get_value_type(vector).element, 2)
+        offsets = builder.mul(given[2], _int32s([2 * LANES] * LANES))
+        for lane in range(LANES):
+            offset = builder.zext(builder.extract_element(offsets, _int32(lane)), INT64)
+            place = builder.gep(builder.gep(start, [offset]), [_int32(2 * lane)])
+            place = builder.bitcast(place, pair.as_pointer())
+            addition = builder.shuffle_vector(given[3], given[4], _int32s([lane, LANES + lane]))
+            total = builder.fadd(builder.load(place, align=_bytes(sums)), addition)
+            builder.store(total, place, align=_bytes(sums))
+        return context.get_dummy_value()
+
+    return types.none(sums, row, entry, vector, vector), generate

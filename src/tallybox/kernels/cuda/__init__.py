@@ -1,0 +1,1 @@
+"""What Triton kernels share: launching, boxes."""

@@ -1,0 +1,109 @@
+"""Which implementation serves a call, and why: one table."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import cache
+from importlib.util import find_spec
+from typing import Literal, NamedTuple, get_args
+
+import torch
+
+from tallybox.errors import BackendError, InputError
+
+Backend = Literal["auto", "reference", "cpu", "triton"]
+BACKENDS = get_args(Backend)
+
+# A CUDA kernel of N³ steps walks an image in one block: more boxes than this take too long.
+MAX_BOXES_IN_TRITON = 512
+
+
+PACKAGES = {"cpu": "numba", "triton": "triton"}
+INSTALLED = {backend: find_spec(package) is not None for backend, package in PACKAGES.items()}
+
+
+class Choice(NamedTuple):
+    """The backend that serves a call, and the reason it was chosen."""
+
+    backend: str
+    reason: str
+
+
+class BackendWarning(UserWarning):
+    """A fused backend is there but does not cover these inputs, so the slower reference serves them."""
+
+
+def check_backend(backend: str) -> None:
+    """Raise unless ``backend`` is a known name."""
+    if backend not in BACKENDS:
+        names = ", ".join(f'"{name}"' for name in BACKENDS)
+        raise InputError(f"backend must be one of {names}, but got {backend!r}")
+
+
+def choose_backend(requested: Backend, *, device: torch.device, dtype: torch.dtype, boxes: int = 0) -> Choice:
+    """Follow the table; raise if the requested backend cannot serve the call.
+
+    ``boxes`` is how many of each image take part, 0 for kernels that take any number.
+
+    | requested   | on    | served by                                                             |
+    |-------------|-------|-----------------------------------------------------------------------|
+    | "reference" | any   | reference                                                             |
+    | "auto"      | any   | reference while exporting a graph: other runtimes know no fused kernel |
+    | "auto"      | cpu   | cpu where numba is installed, else reference                          |
+    | "auto"      | cuda  | triton where it is installed and covers the inputs, else reference    |
+    | "auto"      | other | reference                                                             |
+    | "cpu"       | cpu   | cpu                                                                   |
+    | "triton"    | cuda  | triton (also on cpu, in its interpreter, with TRITON_INTERPRET=1)     |
+    """
+    check_backend(requested)
+    if requested == "reference":
+        return Choice("reference", "it was requested")
+    if requested == "auto":
+        if torch.compiler.is_exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
+            return Choice("reference", "an exported graph must run without tallybox")
+        fused = {"cpu": "cpu", "cuda": "triton"}.get(device.type)
+        if fused is None:
+            return Choice("reference", f"there is no fused backend for {device.type}")
+        obstacle = _missing_package(fused)
+        if obstacle is None:
+            obstacle = _uncovered(fused, device=device, dtype=dtype, boxes=boxes)
+            if obstacle is not None and not torch.compiler.is_compiling():
+                _warn_once(f'backend "{fused}" {obstacle}; the reference serves these inputs, more slowly')
+        if obstacle is not None:
+            return Choice("reference", f'backend "{fused}" {obstacle}')
+        return Choice(fused, f"it is the fused backend for {device.type}")
+    obstacle = _missing_package(requested) or _uncovered(requested, device=device, dtype=dtype, boxes=boxes)
+    if obstacle is not None:
+        raise BackendError(f'backend "{requested}" {obstacle}; use "auto" or "reference"')
+    return Choice(requested, "it was requested")
+
+
+def _missing_package(backend: str) -> str | None:
+    if INSTALLED[backend]:
+        return None
+    package = PACKAGES[backend]
+    return f"needs {package}, which is not installed (pip install 'tallybox[{backend}]')"
+
+
+def _uncovered(backend: str, *, device: torch.device, dtype: torch.dtype, boxes: int) -> str | None:
+    """Say what about these inputs a fused backend does not cover, if anything."""
+    if backend == "cpu":
+        return None if device.type == "cpu" else f"computes on cpu, but the inputs are on {device}"
+    if device.type != "cuda" and not (device.type == "cpu" and triton_is_interpreted()):
+        return f"computes on cuda, but the inputs are on {device}"
+    if dtype != torch.float32:
+        return f"computes in float32, but the inputs are {str(dtype).removeprefix('torch.')}"
+    if boxes > MAX_BOXES_IN_TRITON:
+        return f"takes at most {MAX_BOXES_IN_TRITON} boxes an image, but got {boxes}"
+    return None
+
+
+def triton_is_interpreted() -> bool:
+    """Tell whether Triton runs its kernels on CPU, as tests do on machines without a GPU."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, BackendWarning, stacklevel=6)

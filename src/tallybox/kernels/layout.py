@@ -1,0 +1,48 @@
+"""Fused kernels take a plain list of images, ordered by counter: [M * R, ...] with weights [M, ...]."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Layout(NamedTuple):
+    """How leading dimensions that broadcast become one list and back."""
+
+    leading: torch.Size  # of the result
+    order: tuple[int, ...] | None  # leading dimensions along which the weights differ first; None: as they are
+
+    @classmethod
+    def of(cls, of_weights: torch.Size, *leading: torch.Size) -> Layout:
+        """Lay out everything that broadcasts with weights of these leading dimensions."""
+        common: torch.Size = torch.broadcast_shapes(*leading, of_weights)
+        if not of_weights:
+            return cls(common, None)
+        offset = len(common) - len(of_weights)
+        differing = [offset + i for i, size in enumerate(of_weights) if size != 1]
+        order = (*differing, *(i for i in range(len(common)) if i not in differing))
+        return cls(common, None if order == tuple(range(len(common))) else order)
+
+    def to_list(self, tensor: Tensor, item_dimensions: int) -> Tensor:
+        """Bring ``[..., *item]`` to ``[M * R, *item]``, contiguous."""
+        item = tensor.shape[tensor.dim() - item_dimensions :]
+        if tensor.shape[: tensor.dim() - item_dimensions] != self.leading:
+            tensor = tensor.expand(*self.leading, *item)
+        if self.order is not None:
+            items = range(len(self.leading), len(self.leading) + item_dimensions)
+            tensor = tensor.permute(*self.order, *items)
+        if len(self.leading) != 1:  # a reshape that changes nothing still costs a step of autograd
+            tensor = tensor.reshape(math.prod(self.leading), *item)
+        return tensor.contiguous()
+
+    def from_list(self, tensor: Tensor) -> Tensor:
+        """Bring ``[M * R, *item]`` back to ``[..., *item]``."""
+        item = tensor.shape[1:]
+        if self.order is None:
+            return tensor if len(self.leading) == 1 else tensor.reshape((*self.leading, *item))
+        tensor = tensor.reshape((*(self.leading[i] for i in self.order), *item))
+        back = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return tensor.permute(*back, *range(len(back), len(back) + len(item)))

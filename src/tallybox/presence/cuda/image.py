@@ -1,0 +1,189 @@
+"""What the kernels share: an image's saved state, its proposals, and the functions of a counter's table."""
+
+from __future__ import annotations
+
+import math
+
+import triton
+import triton.language as tl
+
+from tallybox.kernels.cuda.boxes import TINY, corners, is_real, overlap
+from tallybox.presence import weights
+
+E = tl.constexpr(weights.CELLS)
+KNOTS = tl.constexpr(weights.CELLS + 1)
+BEND = tl.constexpr(weights.LOGIT_BEND)
+LIMIT = tl.constexpr(weights.LOGIT_LIMIT)
+FLOOR = tl.constexpr(weights.LOG_FLOOR)
+MIN_SCORE = tl.constexpr(1 / (1 + math.exp(weights.LOGIT_LIMIT + 1)))
+BEND_SCALE = tl.constexpr(0.5 * (1 + weights.LOGIT_BEND / weights.LOGIT_LIMIT))
+
+# Offsets in a table.
+SLOPE, SHIFT, SHARPNESS = tl.constexpr(weights.SLOPE), tl.constexpr(weights.SHIFT), tl.constexpr(weights.SHARPNESS)
+STEP, EVIDENCE, OVERLAP = tl.constexpr(weights.STEP), tl.constexpr(weights.EVIDENCE), tl.constexpr(weights.OVERLAP)
+CALIBRATION = tl.constexpr(weights.CALIBRATION)
+
+
+def saved_size(number: int, max_objects: int) -> int:
+    """Return how many numbers are saved of an image, see `saved_image`."""
+    return number * number + 4 * number + (number + 1) * (max_objects + 1)
+
+
+@triton.jit
+def saved_image(state, N):
+    """s [N, N], z, p⁰ and the products of both rounds [N] each, and the distributions of the first 0 ... N presences.
+
+    The last is [N + 1, K + 1].
+    """
+    z = state + N * N
+    return state, z, z + N, z + 2 * N, z + 3 * N, z + 4 * N
+
+
+def scratch_size(number: int, max_objects: int) -> int:
+    """Return how many numbers the backward kernel notes of an image, see `image_gradients`."""
+    return 4 * number + 2 * (max_objects + 1)
+
+
+@triton.jit
+def image_gradients(scratch, N):
+    """The gradients of z and p⁰, gradients times presences of both rounds, all [N], and two rows [K + 1] for shifts."""
+    return scratch, scratch + N, scratch + 2 * N, scratch + 3 * N, scratch + 4 * N
+
+
+@triton.jit
+def load(row, index, N):
+    """Values of a row [N], 0 outside."""
+    return tl.load(row + index, mask=index < N, other=0.0)
+
+
+@triton.jit
+def multiply(a, b):
+    """For a product over an axis."""
+    return a * b
+
+
+@triton.jit
+def logistic(x):
+    """σ(x)."""
+    return 1.0 / (1.0 + tl.exp(-x))
+
+
+@triton.jit
+def clamp(x, low, high):
+    """Clamp x; NaN stays."""
+    return tl.where(x < low, low, tl.where(x > high, high, x))
+
+
+@triton.jit
+def factor(suppression, presence):
+    """1 - s_ij p_j, not below TINY; NaN stays."""
+    value = 1.0 - suppression * presence
+    return tl.where(value <= TINY, TINY, value)
+
+
+@triton.jit
+def coordinate_of(logit):
+    """Where a score lies among the knots, as `score_coordinate`."""
+    logit = clamp(logit, -LIMIT, LIMIT)
+    return logit * BEND_SCALE / (tl.abs(logit) + BEND) + 0.5
+
+
+@triton.jit
+def locate(position, SEGMENTS: tl.constexpr):
+    """The segment of a position, a valid one even for NaN, and the fraction of the segment before it."""
+    start = tl.minimum(tl.maximum(tl.floor(position), 0.0), SEGMENTS - 1.0)
+    return start.to(tl.int32), position - start
+
+
+@triton.jit
+def cell(knots, iou, coordinate):
+    """A function of two numbers, and its slopes along both."""
+    e, of_row = locate(iou * E, E)
+    f, of_column = locate(coordinate * E, E)
+    k = knots + e * KNOTS + f
+    low, low_rise = tl.load(k), tl.load(k + 1) - tl.load(k)
+    high, high_rise = tl.load(k + KNOTS), tl.load(k + KNOTS + 1) - tl.load(k + KNOTS)
+    below, above = low + of_column * low_rise, high + of_column * high_rise
+    return below + of_row * (above - below), (above - below) * E, (low_rise + of_row * (high_rise - low_rise)) * E
+
+
+@triton.jit
+def order(table, difference, before, S: tl.constexpr):
+    """τ of a difference of logits, its slope along γ times that, its segment's offset and the fraction of it."""
+    ahead = logistic(tl.load(table + SHARPNESS) * difference)
+    s, fraction = locate(ahead * S, S)
+    knot = CALIBRATION + S + 1 + s
+    low = tl.load(table + knot)
+    rise = tl.load(table + knot + 1) - low
+    step = tl.where(before, tl.load(table + STEP), 0.0)
+    return low + fraction * rise + step, rise * S * ahead * (1.0 - ahead), knot, fraction
+
+
+@triton.jit
+def calibrate(table, z, S: tl.constexpr):
+    """φ(σ(z)) in [0, 1], its slope along z (0 where clamped), its segment's offset, the fraction of it, if clamped."""
+    s, _ = locate(coordinate_of(z) * S, S)
+    score = logistic(z)
+    knot = CALIBRATION + s
+    edge = table + CALIBRATION + 2 * (S + 1) + s
+    width = tl.load(edge + 1) - tl.load(edge)
+    fraction = (score - tl.load(edge)) / width
+    low = tl.load(table + knot)
+    rise = tl.load(table + knot + 1) - low
+    value = low + fraction * rise
+    clamped = (value > 1.0) | (value < 0.0)
+    return clamp(value, 0.0, 1.0), rise / width * score * (1.0 - score), knot, fraction, clamped
+
+
+@triton.jit
+def logit_of(score, LOGITS: tl.constexpr):
+    """A score's logit within its limits, as `score_logit`, and its slope."""
+    logit, slope = score, tl.full(score.shape, 1.0, tl.float32)
+    if not LOGITS:
+        score = clamp(score, MIN_SCORE, 1.0 - MIN_SCORE)
+        logit, slope = tl.log(score / (1.0 - score)), 1.0 / (score * (1.0 - score))
+    return clamp(logit, -LIMIT, LIMIT), tl.where(tl.abs(logit) > LIMIT, 0.0, slope)
+
+
+@triton.jit
+def proposals(attention, boxes, mask, index, inside, HAS_MASK: tl.constexpr, LOGITS: tl.constexpr):
+    """Whether proposals are real, their logits and corners."""
+    real = is_real(mask, index, inside, HAS_MASK)
+    x1, y1, x2, y2 = corners(boxes, index, real)
+    score = tl.load(attention + index, mask=real, other=0.0)
+    return real, logit_of(score, LOGITS)[0], x1, y1, x2, y2
+
+
+@triton.jit
+def pair_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
+    """IoU of boxes a and b, with the overlap's width and height, and the union."""
+    distance, width, height, union = overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
+    shared = tl.maximum(width, 0.0) * tl.maximum(height, 0.0)
+    iou = tl.where(union > 0, shared / tl.where(union > 0, union, 1.0), 1.0 - distance)
+    corner_sum = ax1 + ay1 + ax2 + ay2 + bx1 + by1 + bx2 + by2
+    return tl.where(corner_sum == corner_sum, iou, corner_sum), width, height, union  # minima and maxima drop NaN
+
+
+@triton.jit
+def comes_before(
+    a_logit, ax1, ay1, ax2, ay2, a, b_logit, bx1, by1, bx2, by2, b
+):  # fmt: skip
+    """Whether proposal a comes before b: by score, then by x1, y1, x2, y2, then by index."""
+    before = tl.where(ay2 == by2, a < b, ay2 < by2)  # the last key first
+    before = tl.where(ax2 == bx2, before, ax2 < bx2)
+    before = tl.where(ay1 == by1, before, ay1 < by1)
+    before = tl.where(ax1 == bx1, before, ax1 < bx1)
+    return tl.where(a_logit == b_logit, before, a_logit > b_logit)
+
+
+@triton.jit
+def suppression_backward(table, s, p1, p0, w2, w1, pair, iou, coordinate, difference, before, S: tl.constexpr):
+    """From s_ij = η(IoU, 1 - coordinate of i) τ(L_j - L_i) to the gradients of η, τ, IoU, coordinate and γ (L_j - L_i).
+
+    ``p1`` and ``p0`` are the presences j before each round, ``w2`` and ``w1`` the gradients times presences i after it.
+    """
+    grad = tl.where(pair, -p1 * w2 / factor(s, p1) - p0 * w1 / factor(s, p0), 0.0)
+    shared, iou_slope, score_slope = cell(table + OVERLAP, iou, 1.0 - coordinate)
+    ordered, ahead_slope, _knot, _fraction = order(table, difference, before, S)
+    grad_shared, grad_order = grad * ordered, grad * shared
+    return grad_shared, grad_order, grad_shared * iou_slope, -grad_shared * score_slope, grad_order * ahead_slope

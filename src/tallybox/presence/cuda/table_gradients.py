@@ -1,0 +1,119 @@
+"""The gradients of tables: a warp takes image after image, each lane one proposal, and accumulates sums of its own.
+
+A lane adds to its own column of ``sums [blocks, T, LANES]`` only, so the order of additions is always the same.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tallybox.presence.cuda.image import (
+    EVIDENCE,
+    KNOTS,
+    OVERLAP,
+    SHARPNESS,
+    SHIFT,
+    SLOPE,
+    STEP,
+    E,
+    calibrate,
+    comes_before,
+    coordinate_of,
+    image_gradients,
+    load,
+    locate,
+    order,
+    pair_iou,
+    proposals,
+    saved_image,
+    suppression_backward,
+)
+
+
+@triton.jit
+def add_to(sums, entry, amount, chosen, LANES: tl.constexpr):
+    """Add to an entry of each lane's own sums."""
+    address = sums + entry * LANES + tl.arange(0, LANES)
+    tl.store(address, tl.load(address, mask=chosen, other=0.0) + amount, mask=chosen)
+
+
+@triton.jit
+def add_to_segment(sums, entry, fraction, amount, chosen, LANES: tl.constexpr):
+    """Share an amount between both ends of a segment."""
+    add_to(sums, entry, amount * (1.0 - fraction), chosen, LANES)
+    add_to(sums, entry + 1, amount * fraction, chosen, LANES)
+
+
+@triton.jit
+def add_to_cell(sums, entry, iou, coordinate, amount, chosen, LANES: tl.constexpr):
+    """Share an amount among the four knots of a cell."""
+    e, of_row = locate(iou * E, E)
+    f, of_column = locate(coordinate * E, E)
+    add_to_segment(sums, entry + e * KNOTS + f, of_column, amount * (1.0 - of_row), chosen, LANES)
+    add_to_segment(sums, entry + (e + 1) * KNOTS + f, of_column, amount * of_row, chosen, LANES)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "N", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"
+    ]
+)  # fmt: skip
+def table_gradients_kernel(
+    attention, boxes, mask, tables, state, scratch, sums,
+    N, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
+    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """Accumulate the table's gradient over a share of a counter's images, from what the backward kernel noted."""
+    block = tl.program_id(0).to(tl.int64)
+    counter = block // BLOCKS_PER_COUNTER
+    table = tables + counter * TABLE_SIZE
+    sums += block * TABLE_SIZE * LANES
+    lane = tl.arange(0, LANES)
+    for entry in range(0, TABLE_SIZE):
+        tl.store(sums + entry * LANES + lane, tl.zeros((LANES,), tl.float32))
+    by_slope, by_shift = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
+    by_step, by_sharpness = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
+    share = tl.cdiv(IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER)
+    start = block % BLOCKS_PER_COUNTER * share
+    stop = tl.minimum(start + share, IMAGES_PER_COUNTER)
+    for image in range(counter * IMAGES_PER_COUNTER + start, counter * IMAGES_PER_COUNTER + stop):
+        first = image * N
+        suppression, zs, calibrated, survival_1, _survival_2, _prefixes = saved_image(state + image * STATE_SIZE, N)
+        grad_z, grad_calibrated, weighted_2, weighted_1, _rows = image_gradients(scratch + image * SCRATCH_SIZE, N)
+        for i0 in range(0, N, LANES):
+            i = i0 + lane
+            real, l_i, ax1, ay1, ax2, ay2 = proposals(attention, boxes, mask, first + i, i < N, HAS_MASK, LOGITS)
+            gz, p0 = load(grad_z, i, N), load(calibrated, i, N)
+            p1 = p0 * load(survival_1, i, N)
+            by_slope += tl.where(real, gz * l_i, 0.0)
+            by_shift += tl.where(real, gz, 0.0)
+            _value, _slope, knot, fraction, _clamped = calibrate(table, load(zs, i, N), S)
+            add_to_segment(sums, knot, fraction, load(grad_calibrated, i, N), real, LANES)
+            for j in range(0, N):
+                real_j, l_j, bx1, by1, bx2, by2 = proposals(
+                    attention, boxes, mask, first + j + lane * 0, lane >= 0, HAS_MASK, LOGITS
+                )
+                iou = pair_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
+                # Boxes apart matter only where a function is 0 times NaN.
+                pair = real & real_j & (i != j) & ((iou != 0) | (gz != gz))
+                if tl.max(pair.to(tl.int32), axis=0) > 0:
+                    # The evidence of j for i, and how much i suppresses j: both by j's score, so that lanes that
+                    # differ in the overlap alone add to neighbouring addresses.
+                    t_j = coordinate_of(l_j)
+                    add_to_cell(sums, EVIDENCE, iou, t_j, gz, pair, LANES)
+                    w2, w1 = tl.load(weighted_2 + j), tl.load(weighted_1 + j)
+                    s = load(suppression + j * N, i, N)
+                    before = comes_before(l_i, ax1, ay1, ax2, ay2, i, l_j, bx1, by1, bx2, by2, j)
+                    grad_shared, grad_order, _iou, _coordinate, by_difference = suppression_backward(
+                        table, s, p1, p0, w2, w1, pair, iou, t_j, l_i - l_j, before, S
+                    )
+                    add_to_cell(sums, OVERLAP, iou, 1.0 - t_j, grad_shared, pair, LANES)
+                    _value, _slope, knot, fraction = order(table, l_i - l_j, before, S)
+                    add_to_segment(sums, knot, fraction, grad_order, pair, LANES)
+                    by_step += tl.where(before, grad_order, 0.0)
+                    by_sharpness += by_difference * (l_i - l_j)
+    tl.store(sums + SLOPE * LANES + lane, by_slope)
+    tl.store(sums + SHIFT * LANES + lane, by_shift)
+    tl.store(sums + STEP * LANES + lane, by_step)
+    tl.store(sums + SHARPNESS * LANES + lane, by_sharpness)

@@ -1,0 +1,174 @@
+"""The routes: counts and explanations over HTTP, and the files of the explorer page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request
+from fastapi.security import HTTPBearer
+from starlette.types import Receive, Scope, Send
+
+from tallybox import __version__
+from tallybox.drawing.counting import Counting
+from tallybox.drawing.scenes import ExampleScene, example_scenes, toy_scene
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.photos.detector import Detector
+from tallybox.service.batching import Batcher, CountJob, count_jobs
+from tallybox.service.count_requests import category_ids, count_answer, count_job, uploaded_photo
+from tallybox.service.explaining import explain, warm_up
+from tallybox.service.guard import Guard, content_type
+from tallybox.service.limits import Limits, Refused
+from tallybox.service.models import CountAnswer, CountRequest, ExplainRequest, Health
+from tallybox.service.pages import add_pages
+from tallybox.service.problems import add_problem_handlers, problem_responses
+from tallybox.service.weights import WeightSet, weight_sets
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """What a service counts with, and whom it answers."""
+
+    estimator: CountEstimator
+    detector: Detector | None = None
+    limits: Limits = field(default_factory=Limits)
+    token: str | None = None
+    hosts: tuple[str, ...] = ()  # names, besides addresses and localhost, by which it may be called
+    images_at_once: int = 256  # counted together under load; 1: each on its own
+
+
+def create_app(settings: ServiceSettings) -> Guard:
+    """Return the ASGI application, ready to be served."""
+    api = build_api(settings)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        # Version 0.1 took photos at the path of detections.
+        if scope["type"] == "http" and scope["path"] == "/v1/count" and content_type(scope).startswith("image/"):
+            scope = {**scope, "path": "/v1/count/photo", "raw_path": b"/v1/count/photo"}
+        await api(scope, receive, send)
+
+    return Guard(app, settings.limits, settings.token, settings.hosts)
+
+
+async def require_json(request: Request) -> None:
+    """Refuse other content types, and empty bodies."""
+    if content_type(request.scope) != "application/json":
+        raise Refused(415, "Content-Type must be application/json, but got another; photos go to /v1/count/photo")
+    if not await request.body():
+        raise Refused(400, "the body must be JSON, but it is empty")
+
+
+async def require_image(request: Request) -> None:
+    """Refuse other content types."""
+    if not content_type(request.scope).startswith("image/"):
+        raise Refused(415, "Content-Type must be that of an image, but got another")
+
+
+def build_api(settings: ServiceSettings) -> FastAPI:
+    """Return the routes without the guard before them."""
+    estimator, limits = settings.estimator, settings.limits
+    detect_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-detect")
+    explain_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-explain")
+    sets, scenes = weight_sets(estimator), example_scenes()
+    count_all = partial(count_jobs, estimator)
+    batcher = Batcher(count_all, images_at_once=settings.images_at_once, max_pending=limits.pending)
+
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+        explain_thread.submit(warm_up, sets)
+        yield
+        detect_thread.shutdown()
+        explain_thread.shutdown()
+        batcher.close()
+
+    api = FastAPI(
+        title="tallybox",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        responses=problem_responses(400, 401, 403, 408, 413, 429),
+        separate_input_output_schemas=False,
+    )
+    # The dependency only describes the token; the guard checks it before a body is read.
+    v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
+
+    @v1.post(
+        "/count",
+        responses=problem_responses(415, 422),
+        response_model_exclude_defaults=True,
+        dependencies=[Depends(require_json)],
+    )
+    async def count(request: Request, body: CountRequest) -> CountAnswer:
+        """Count the objects in detections."""
+        if request.query_params.keys() & {"category", "detections"}:
+            raise Refused(422, "category and detections in the address belong to photos; name categories in the body")
+        job = count_job(body, estimator, limits)
+        return count_answer(job, await batcher.submit(job))
+
+    @v1.post(
+        "/count/photo",
+        responses=problem_responses(415, 422, 503),
+        response_model_exclude_defaults=True,
+        dependencies=[Depends(require_image)],
+    )
+    async def count_photo(
+        photo: Annotated[bytes, Body(media_type="image/*", description="The photo, as the file is.")],
+        category: Annotated[list[str], Query(description="Answer for these.", max_length=100)] = [],  # noqa: B006 - FastAPI copies it
+        detections: Annotated[bool, Query(description="Also return what the detector found.")] = False,
+    ) -> CountAnswer:
+        """Count the objects in a photo."""
+        if settings.detector is None:
+            raise Refused(503, "photos need the detector; install it with: pip install 'tallybox[photos]'")
+        decoded = await _run_on(detect_thread, partial(uploaded_photo, photo, limits))
+        found = await _run_on(detect_thread, partial(settings.detector.detect, [decoded]))
+        job = CountJob((found[0],), category_ids(category or None, estimator))
+        return count_answer(job, await batcher.submit(job), with_detections=detections)
+
+    @v1.post("/explain", responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
+    async def explain_boxes(body: ExplainRequest) -> Counting:
+        """Count boxes with one component, and return every intermediate quantity."""
+        if len(body.boxes) > limits.explained_boxes:
+            most = limits.explained_boxes
+            raise Refused(413, f"at most {most} boxes are explained at once, but got {len(body.boxes)}")
+        return await _run_on(explain_thread, partial(explain, body, sets))
+
+    @v1.get("/weights")
+    async def weights() -> dict[str, list[WeightSet]]:
+        """List the sets of weights that a component can be explained with, by component."""
+        return sets
+
+    @v1.get("/scenes")
+    async def list_scenes() -> list[ExampleScene]:
+        """List the example scenes."""
+        return scenes
+
+    @v1.get("/scenes/toy", responses=problem_responses(422))
+    async def draw_toy_scene(
+        side_length: Annotated[float, Query(ge=0, le=1)] = 0.5,
+        noise: Annotated[float, Query(ge=0, le=1)] = 0.25,
+        seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
+    ) -> ExampleScene:
+        """Draw a sample of the toy task."""
+        return await _run_on(explain_thread, partial(toy_scene, side_length, noise, seed))
+
+    @api.get("/healthz")
+    async def health() -> Health:
+        """Say that the service runs, and what it can count."""
+        return Health(version=__version__, counts_photos=settings.detector is not None)
+
+    add_problem_handlers(api)
+    add_pages(api)
+    api.include_router(v1)
+    return api
+
+
+async def _run_on(thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
+    return await asyncio.get_running_loop().run_in_executor(thread, work)

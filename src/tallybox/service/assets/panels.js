@@ -1,0 +1,93 @@
+// Everything that a counting shows on the explorer page: the count, what simpler ways say, matrices, functions, steps.
+import { element } from "./element.js";
+import { createBars } from "./bars.js";
+import { createCompare } from "./compare.js";
+import { createFunctions } from "./functions.js";
+import { createMatrices } from "./matrices.js";
+import { createScene } from "./scene.js";
+import { createSteps } from "./steps.js";
+import { short } from "./format.js";
+
+function panel(title, ...children) {
+  return element("section", { class: "card" }, element("h2", {}, title), ...children);
+}
+
+export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
+  const count = element("span", { class: "count", "aria-live": "polite" });
+  const live = element("p", { class: "live", "aria-hidden": "true" }); // beside the canvas where the count is out of sight
+  const summary = element("p", { class: "quiet" });
+  const problem = element("p", { class: "problem", role: "alert" });
+  const [bars, compare, steps] = [createBars(), createCompare(), createSteps()];
+  const barsTitle = element("h2");
+  const thresholds = createThresholds(onThresholds);
+  const unbend = element("button", { type: "button", click: onUnbend }, "Straighten");
+  const parts = {};
+  for (const component of ["paper", "presence"]) {
+    const title = component === "paper" ? "The eight activations: drag a knot to bend them" : "The learned functions";
+    const small = createScene({ width: 1, height: 1, href: null }, pointing);
+    const matrices = createMatrices(component, pointing, small.element);
+    const functions = createFunctions(component, component === "paper" ? onBend : null);
+    const cards = [
+      element("section", { class: "wide card" }, element("h2", {}, "Pair by pair"), matrices.element),
+      element("section", { class: "wide card" }, element("div", { class: "title-row" }, element("h2", {}, title), ...(component === "paper" ? [unbend] : [])), functions.element),
+    ];
+    parts[component] = { small, matrices, functions, cards };
+  }
+
+  function update(counting, state, photo) {
+    count.textContent = short(counting.count);
+    count.dataset.value = counting.count;
+    live.textContent = `count ${short(counting.count)}`;
+    const isPaper = counting.component === "paper";
+    summary.textContent = isPaper ? `count; confidence ${short(counting.confidence)}` : "expected count";
+    summary.dataset.confidence = counting.confidence ?? "";
+    barsTitle.textContent = isPaper ? "Features: the count as a soft one-hot vector" : "How probable each count is";
+    bars.update(counting.distribution, { asShares: !isPaper });
+    compare.update(counting.baselines);
+    thresholds.update(state.nms);
+    steps.update(counting.steps);
+    unbend.hidden = !state.activations;
+    for (const [component, { small, matrices, functions, cards }] of Object.entries(parts)) {
+      const isShown = component === counting.component;
+      for (const card of cards) card.hidden = !isShown;
+      if (!isShown) continue;
+      small.resize({ width: state.width, height: state.height, href: photo });
+      small.update(counting);
+      matrices.update(counting);
+      functions.update(counting.functions);
+    }
+  }
+
+  return {
+    result: element("div", {}, element("div", { class: "result" }, count, summary), problem),
+    side: [
+      element("section", { class: "card" }, barsTitle, bars.element),
+      panel("Beside it, simpler ways", compare.element, thresholds.element),
+    ],
+    live,
+    wide: [
+      ...Object.values(parts).map(({ cards }) => cards[0]),
+      element("div", { class: "wide" }, panel("How the count came about", steps.element)),
+      ...Object.values(parts).map(({ cards }) => cards[1]),
+    ],
+    update,
+    problem: (text) => (problem.textContent = text),
+  };
+}
+
+function createThresholds(onThresholds) {
+  const sliders = ["IoU", "score"].map((name, index) => {
+    const output = element("output", { class: "small number" });
+    const slider = element("input", { type: "range", min: 0, max: 1, step: 0.05, id: `nms-${index}`, input: () => onThresholds(sliders.map((one) => Number(one.slider.value))) });
+    return { name, slider, output };
+  });
+  return {
+    element: element("div", { class: "thresholds" }, ...sliders.map(({ name, slider, output }) => element("label", {}, `NMS ${name}`, slider, output))),
+    update(nms) {
+      nms.forEach((value, index) => {
+        sliders[index].slider.value = value;
+        sliders[index].output.textContent = short(value);
+      });
+    },
+  };
+}

@@ -1,0 +1,62 @@
+// The scene that is being explored, and how it travels in a link.
+
+export const MAX_BOXES = 40;
+
+// Numbers are rounded when they are set, so that a link, a file and the page hold the same ones.
+export function roundedCorner(value) {
+  return Math.round(value * 10) / 10;
+}
+
+export function roundedWeight(value) {
+  return Math.round(Math.min(Math.max(value, 0), 1) * 1000) / 1000;
+}
+
+export function emptyState() {
+  return { component: "paper", weights: "untrained", activations: null, maxObjects: 10, nms: [0.5, 0.5], width: 640, height: 400, boxes: [], attention: [] };
+}
+
+export function sceneState(state, scene) {
+  return { ...state, width: scene.width, height: scene.height, boxes: scene.boxes.map((box) => [...box]), attention: [...scene.attention] };
+}
+
+export function request(state) {
+  const { component, boxes, attention, activations } = state;
+  const weights = activations ? { activations } : { weights: state.weights };
+  return { component, boxes, attention, max_objects: state.maxObjects, nms: { iou: state.nms[0], score: state.nms[1] }, ...weights };
+}
+
+export function toHash(state) {
+  const bytes = new TextEncoder().encode(JSON.stringify(state));
+  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+// A link may come from anybody: what is not a scene is not taken.
+export function fromHash(hash) {
+  try {
+    const bytes = Uint8Array.from(atob(hash.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
+    return checked(JSON.parse(new TextDecoder().decode(bytes)));
+  } catch {
+    return null;
+  }
+}
+
+function checked(given) {
+  const state = emptyState();
+  for (const key of Object.keys(state)) {
+    if (!(key in given)) return null;
+    state[key] = given[key];
+  }
+  const isShare = (value) => Number.isFinite(value) && value >= 0 && value <= 1;
+  const isBox = (box) => Array.isArray(box) && box.length === 4 && box.every(Number.isFinite) && box[0] <= box[2] && box[1] <= box[3];
+  const isRow = (row) => Array.isArray(row) && row.length >= 2 && row.length <= 65 && row.every(isShare);
+  const good =
+    ["paper", "presence"].includes(state.component) &&
+    typeof state.weights === "string" &&
+    (state.activations === null || (Array.isArray(state.activations) && state.activations.length === 8 && state.activations.every(isRow))) &&
+    Number.isInteger(state.maxObjects) && state.maxObjects >= 1 && state.maxObjects <= 100 &&
+    Array.isArray(state.nms) && state.nms.length === 2 && state.nms.every(isShare) &&
+    [state.width, state.height].every((side) => Number.isFinite(side) && side >= 1 && side <= 1e5) &&
+    Array.isArray(state.boxes) && state.boxes.length <= MAX_BOXES && state.boxes.every(isBox) &&
+    Array.isArray(state.attention) && state.attention.length === state.boxes.length && state.attention.every(isShare);
+  return good ? state : null;
+}

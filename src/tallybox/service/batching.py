@@ -1,0 +1,99 @@
+"""Requests that arrive while others are being counted are counted together.
+
+No request waits for others to arrive: the pending ones are counted as soon as the counting thread is free. A single
+request is answered at once; under load, batches grow by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tallybox.detections.container import Detections
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.prediction import ImagePredictions
+from tallybox.kernels.threads import small_operations
+from tallybox.service.limits import Refused
+
+JobPredictions = list[ImagePredictions]  # one for each image of a job
+
+
+@dataclass(frozen=True)
+class CountJob:
+    """What one request counts: its images, and the categories that it names, if any."""
+
+    images: tuple[Detections, ...]
+    category_ids: tuple[int, ...] | None
+
+
+def count_jobs(estimator: CountEstimator, jobs: Sequence[CountJob]) -> list[JobPredictions]:
+    """Count all jobs; those that name the same categories in one batch."""
+    results: dict[int, JobPredictions] = {}
+    by_categories: dict[tuple[int, ...] | None, list[int]] = {}
+    for index, job in enumerate(jobs):
+        by_categories.setdefault(job.category_ids, []).append(index)
+    with small_operations():
+        for category_ids, indices in by_categories.items():
+            images = [image for index in indices for image in jobs[index].images]
+            counted = estimator.predict_each(images, category_ids)
+            for index in indices:
+                results[index] = [next(counted)[1] for _ in jobs[index].images]
+    return [results[index] for index in range(len(jobs))]
+
+
+class Batcher:
+    """Collects jobs and counts them on a thread of its own, up to ``images_at_once`` images together."""
+
+    def __init__(
+        self, count: Callable[[Sequence[CountJob]], list[JobPredictions]], *, images_at_once: int, max_pending: int
+    ) -> None:
+        self._count = count
+        self._images_at_once = images_at_once
+        self._max_pending = max_pending
+        self._pending: deque[tuple[CountJob, asyncio.Future[JobPredictions]]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-count")
+        self._running: asyncio.Task[None] | None = None
+
+    async def submit(self, job: CountJob) -> JobPredictions:
+        """Wait for a job's predictions."""
+        if len(self._pending) >= self._max_pending:
+            raise Refused(429, f"at most {self._max_pending} requests may wait, but got one more; try again later")
+        result: asyncio.Future[JobPredictions] = asyncio.get_running_loop().create_future()
+        self._pending.append((job, result))
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        return await result
+
+    def close(self) -> None:
+        """End the thread after its current batch."""
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while batch := self._next_batch():
+                try:
+                    counted = await loop.run_in_executor(self._thread, self._count, [job for job, _ in batch])
+                except Exception as error:
+                    for _, result in batch:
+                        if not result.done():
+                            result.set_exception(error)
+                    continue
+                for (_, result), predictions in zip(batch, counted, strict=True):
+                    if not result.done():  # its client may have disconnected
+                        result.set_result(predictions)
+        finally:
+            self._running = None
+
+    def _next_batch(self) -> list[tuple[CountJob, asyncio.Future[JobPredictions]]]:
+        batch: list[tuple[CountJob, asyncio.Future[JobPredictions]]] = []
+        images = 0
+        while self._pending and (not batch or images + len(self._pending[0][0].images) <= self._images_at_once):
+            job, result = self._pending.popleft()
+            if not result.done():
+                batch.append((job, result))
+                images += len(job.images)
+        return batch

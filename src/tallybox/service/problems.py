@@ -1,0 +1,75 @@
+"""The one form of every error that the service answers: a status and ``{"error": "one line"}``."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from tallybox.errors import TallyboxError
+from tallybox.service.limits import Refused
+from tallybox.service.models import ErrorAnswer
+
+DESCRIPTIONS = {
+    400: "The request is not what it should be.",
+    401: "The token is missing or wrong.",
+    403: "The Host or the Origin is not this service's.",
+    408: "The request, or its answer, took too long.",
+    413: "The request is too large.",
+    415: "The content type is none that is read.",
+    422: "A value is wrong; the answer says which.",
+    429: "Too many requests wait.",
+    503: "The service was started without what this needs.",
+}
+MAX_NAMED = 3  # of all that is wrong with a body
+NOT_JSON = {"json_invalid", "string_unicode"}  # the second: half of a surrogate pair
+
+
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the problems with which a route may answer."""
+    return {status: {"model": ErrorAnswer, "description": DESCRIPTIONS[status]} for status in statuses}
+
+
+def add_problem_handlers(api: FastAPI) -> None:
+    """Answer everything that goes wrong as a `ErrorAnswer`."""
+
+    @api.exception_handler(Refused)
+    async def refused(request: Request, problem: Refused) -> Response:
+        return problem_answer(problem.status, problem.message)
+
+    @api.exception_handler(TallyboxError)
+    async def wrong_value(request: Request, problem: TallyboxError) -> Response:
+        return problem_answer(422, str(problem))
+
+    @api.exception_handler(RequestValidationError)
+    async def wrong_request(request: Request, problem: RequestValidationError) -> Response:
+        errors = problem.errors()
+        is_json = not any(error["type"] in NOT_JSON for error in errors)
+        return problem_answer(422 if is_json else 400, _summary(errors))
+
+    @api.exception_handler(HTTPException)
+    async def from_framework(request: Request, problem: HTTPException) -> Response:
+        return problem_answer(problem.status_code, str(problem.detail), problem.headers)
+
+    @api.exception_handler(Exception)
+    async def unexpected(request: Request, problem: Exception) -> Response:
+        logging.getLogger("tallybox.serve").error("%s %s failed", request.method, request.url.path, exc_info=problem)
+        return problem_answer(500, "the service failed to answer; its log says why")
+
+
+def _summary(errors: Sequence[Mapping[str, Any]]) -> str:
+    """Say what is wrong and where, without repeating the values."""
+    problems = [f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}" for error in errors[:MAX_NAMED]]
+    more = [f"and {len(errors) - MAX_NAMED} more"] if len(errors) > MAX_NAMED else []
+    return " ".join("; ".join(problems + more).split())  # one line, whatever the names of keys hold
+
+
+def problem_answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer in plain ASCII, so that no text of a request can break it."""
+    headers = {"www-authenticate": "Bearer"} if status == 401 else headers
+    return Response(json.dumps({"error": message}), status, headers, "application/json")

@@ -1,0 +1,91 @@
+"""Run the service: one process, one port, an orderly stop."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from tallybox.errors import InputError
+from tallybox.service.api import ServiceSettings, create_app
+from tallybox.service.connections import LimitedProtocol
+from tallybox.service.guard import Guard
+
+BACKLOG = 2048  # connections that wait to be accepted
+KEEP_ALIVE_SECONDS = 30
+ACCEPTED_AT_ONCE = 32  # by asyncio, before the first of them can be refused
+OTHER_FILES = 64 + 2 * ACCEPTED_AT_ONCE  # that the process may have open besides its connections
+
+
+def serve(settings: ServiceSettings, host: str, port: int, *, on_start: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; then accept nothing new, and finish what was accepted.
+
+    ``on_start`` is called with the address once connections are accepted; port 0 chooses a free one.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"host and port must be free to listen on, but {host} port {port} is not: {error}") from None
+    # Connections inherit it; without, the second part of an answer waits 40 ms for the client to confirm the first.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{listening.getsockname()[1]}"
+    guard, limits = create_app(settings), settings.limits
+
+    class Protocol(LimitedProtocol):
+        max_connections = allowed_connections(limits.connections)
+        header_seconds = limits.header_seconds
+
+    config = uvicorn.Config(
+        guard,
+        http=Protocol,
+        backlog=ACCEPTED_AT_ONCE,
+        ws="none",
+        log_level="error",  # a line for each malformed request would let anybody fill the disk
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(2 * limits.seconds) + 5,
+    )
+    with listening:
+        GuardedServer(config, guard, lambda: on_start(address)).run(sockets=[listening])
+
+
+class GuardedServer(uvicorn.Server):
+    """A server that announces when it accepts connections and handles signals, and tells the guard when it stops."""
+
+    def __init__(self, config: uvicorn.Config, guard: Guard, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._guard = guard
+        self._on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and announce it."""
+        await super().startup(sockets=sockets)
+        for listening in sockets or ():
+            listening.listen(BACKLOG)  # asyncio takes one number for the queue and for how many it accepts at once
+        if not self.should_exit:
+            self._on_start()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop after a signal; answers from now on end their connections."""
+        self._guard.is_stopping = True
+        super().handle_exit(sig, frame)
+
+
+def allowed_connections(wanted: int) -> int:
+    """Return how many connections the limit on open files leaves, after raising it as far as the system allows."""
+    if sys.platform == "win32":
+        return wanted
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - OTHER_FILES))

@@ -1,0 +1,1 @@
+"""The official files, and what `tallybox vqa prepare` makes of them."""

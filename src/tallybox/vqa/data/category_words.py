@@ -1,0 +1,151 @@
+"""The words that questions use for categories: plurals, other words, and words for several categories together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tallybox.vqa.data.vocabulary import question_words
+
+IRREGULAR = {
+    "person": "people",
+    "man": "men",
+    "woman": "women",
+    "child": "children",
+    "foot": "feet",
+    "tooth": "teeth",
+    "mouse": "mice",
+    "goose": "geese",
+    "wolf": "wolves",
+    "calf": "calves",
+    "knife": "knives",
+    "leaf": "leaves",
+    "loaf": "loaves",
+    "shelf": "shelves",
+    "tomato": "tomatoes",
+    "potato": "potatoes",
+    "tv": "TVs",
+    **dict.fromkeys(("sheep", "fish", "deer", "aircraft"), ""),  # the same in singular and plural
+}
+# Words for the same things.
+SYNONYMS = {
+    "person": ("human",),
+    "bicycle": ("bike",),
+    "car": ("automobile",),
+    "motorcycle": ("motorbike",),
+    "airplane": ("plane", "aeroplane", "aircraft"),
+    "boat": ("ship",),
+    "fire hydrant": ("hydrant",),
+    "backpack": ("rucksack",),
+    "handbag": ("purse",),
+    "tie": ("necktie",),
+    "frisbee": ("flying disc",),
+    "sports ball": ("ball",),
+    "baseball bat": ("bat",),
+    "baseball glove": ("mitt",),
+    "tennis racket": ("racket", "racquet"),
+    "cup": ("mug",),
+    "donut": ("doughnut",),
+    "couch": ("sofa",),
+    "potted plant": ("plant", "houseplant"),
+    "dining table": ("table",),
+    "tv": ("television",),
+    "laptop": ("notebook computer",),
+    "mouse": ("computer mouse",),
+    "remote": ("remote control",),
+    "cell phone": ("phone", "cellphone", "mobile phone", "smartphone"),
+    "microwave": ("microwave oven",),
+    "refrigerator": ("fridge",),
+    "teddy bear": ("teddy", "stuffed animal"),
+    "hair drier": ("hair dryer", "hairdryer"),
+}
+# Words for some of these things. A detector does not distinguish them, so all things of the category are counted.
+KINDS = {
+    "person": ("man", "woman", "child", "boy", "girl", "kid", "guy", "lady"),
+    "car": ("taxi", "van"),
+    "cat": ("kitten",),
+    "dog": ("puppy",),
+    "horse": ("pony",),
+    "sheep": ("lamb",),
+    "cow": ("calf", "bull"),
+    "boat": ("sailboat",),
+    "chair": ("armchair",),
+}
+OTHER_PLURALS = {"person": "persons", "skis": "ski"}
+# Words for several categories; the count is the sum.
+UNIONS = {
+    "vehicle": ("bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat"),
+    "animal": ("bird", "cat", "dog", "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"),
+}
+
+
+def plural(name: str) -> str:
+    """Return the plural of a name, that of its last word.
+
+    >>> plural("person"), plural("teddy bear"), plural("puppy"), plural("bench")
+    ('people', 'teddy bears', 'puppies', 'benches')
+    """
+    *before, last = name.split(" ")
+    return " ".join([*before, _plural_word(last)])
+
+
+def _plural_word(word: str) -> str:
+    if word in IRREGULAR:
+        return IRREGULAR[word] or word
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{word}es"
+    if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
+        return f"{word[:-1]}ies"
+    return f"{word}s"
+
+
+@dataclass(frozen=True)
+class CategoryWords:
+    """Finds the categories that a question names, by any word for them.
+
+    >>> words = CategoryWords.of({1: "person", 3: "car", 8: "truck", 18: "dog", 58: "hot dog"})
+    >>> words.named("How many men are there?"), words.named("Is the hot dog eaten?")
+    (frozenset({1}), frozenset({58}))
+    >>> sorted(words.named("How many vehicles are there?")), words.named("Is the dog in the car?")
+    ([3, 8], None)
+    """
+
+    categories: Mapping[tuple[str, ...], frozenset[int]]  # by the words of a name
+    longest: int  # in words
+
+    @classmethod
+    def of(cls, names: Mapping[int, str]) -> CategoryWords:
+        """Take the names of categories by their ids."""
+        found: dict[tuple[str, ...], frozenset[int]] = {}
+        for general, members in UNIONS.items():
+            together = frozenset(category_id for category_id, name in names.items() if name in members)
+            if together:
+                found |= dict.fromkeys(_spellings(general), together)
+        for category_id, name in names.items():
+            for word in (*SYNONYMS.get(name, ()), *KINDS.get(name, ())):
+                found |= dict.fromkeys(_spellings(word), frozenset({category_id}))
+        for category_id, name in names.items():  # last: a category's own name means nothing else
+            found |= dict.fromkeys(_spellings(name), frozenset({category_id}))
+        return cls(found, max(map(len, found), default=0))
+
+    def named(self, question: str) -> frozenset[int] | None:
+        """Return the category that a question names, or the several of one word; None where it names none, or two."""
+        words = question_words(question)
+        found: set[frozenset[int]] = set()
+        index = 0
+        while index < len(words):
+            for length in range(self.longest, 0, -1):  # a hot dog is no dog
+                categories = self.categories.get(tuple(words[index : index + length]))
+                if categories is not None and index + length <= len(words):
+                    found.add(categories)
+                    index += length
+                    break
+            else:
+                index += 1
+        return found.pop() if len(found) == 1 else None
+
+
+def _spellings(name: str) -> Iterator[tuple[str, ...]]:
+    """Yield singular and plurals of a name as the words of a question."""
+    for text in (name, plural(name), OTHER_PLURALS.get(name, name)):
+        yield tuple(question_words(text))

@@ -1,0 +1,148 @@
+"""The official VQA files: questions, annotations and complementary pairs, plain or gzipped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.errors import InputError
+from tallybox.json_files import Int64, JsonRecord, read_json
+
+QUESTIONS = "a file of VQA questions"
+ANNOTATIONS = "a file of VQA annotations"
+PAIRS = "a file of complementary pairs, a JSON array of pairs of question ids"
+ANSWERS_PER_QUESTION = 10
+COUNTING_WORDS = "how many"
+
+
+class OfficialQuestion(JsonRecord):
+    """One record of a questions file."""
+
+    question_id: Int64
+    image_id: Int64
+    question: str
+
+
+class OfficialAnswer(JsonRecord):
+    """One person's answer."""
+
+    answer: str
+
+
+class OfficialAnnotation(JsonRecord):
+    """One record of an annotations file."""
+
+    question_id: Int64
+    image_id: Int64
+    answer_type: str
+    answers: list[OfficialAnswer]
+
+
+class _QuestionsFile(JsonRecord):
+    questions: list[OfficialQuestion]
+
+
+class _AnnotationsFile(JsonRecord):
+    annotations: list[OfficialAnnotation]
+
+
+class QuestionRecord(NamedTuple):
+    """A question with everything that scoring needs; a test split has neither answers nor answer types."""
+
+    question_id: int
+    image_id: int
+    text: str
+    answers: tuple[str, ...] | None
+    answer_type: str | None
+
+    @property
+    def counts(self) -> bool:
+        """Whether this is a counting question: one that starts with "how many".
+
+        >>> QuestionRecord(1, 1, "How many dogs?", None, None).counts
+        True
+        """
+        return self.text.lower().startswith(COUNTING_WORDS)
+
+
+def read_records(questions: Path, annotations: Path | None = None) -> list[QuestionRecord]:
+    """Return the questions of a split in the order of their file, with the ten answers where there are annotations."""
+    official = read_questions(questions)
+    if annotations is None:
+        return [QuestionRecord(one.question_id, one.image_id, one.question, None, None) for one in official]
+    annotated = {one.question_id: one for one in read_annotations(annotations)}
+    records = []
+    for number, one in enumerate(official):
+        where = f"{questions}, record {number}: question {one.question_id}"
+        annotation = annotated.pop(one.question_id, None)
+        if annotation is None:
+            raise InputError(f"{where} must have its answers in {annotations}, but has none there")
+        if annotation.image_id != one.image_id:
+            raise InputError(
+                f"{where} must be about the same photo as in {annotations}, "
+                f"but got {one.image_id} here and {annotation.image_id} there"
+            )
+        answers = tuple(given.answer for given in annotation.answers)
+        records.append(QuestionRecord(one.question_id, one.image_id, one.question, answers, annotation.answer_type))
+    if annotated:
+        raise InputError(
+            f"{annotations} must answer the questions of {questions} and no others, "
+            f"but {len(annotated)} of its questions are not there, among them {next(iter(annotated))}"
+        )
+    return records
+
+
+def read_questions(path: Path) -> list[OfficialQuestion]:
+    """Return the records of a questions file; ids must differ, and a question must have words."""
+    found: list[OfficialQuestion] = _read_unique(path, QUESTIONS, "questions", _QuestionsFile)
+    for number, one in enumerate(found):
+        if not one.question.strip():
+            raise InputError(f"{path}, record {number}: question must be a text, but got {one.question!r}")
+    return found
+
+
+def read_annotations(path: Path) -> list[OfficialAnnotation]:
+    """Return the records of an annotations file; ids must differ, and each has the answers of ten people."""
+    found: list[OfficialAnnotation] = _read_unique(path, ANNOTATIONS, "annotations", _AnnotationsFile)
+    for number, one in enumerate(found):
+        if len(one.answers) != ANSWERS_PER_QUESTION:
+            raise InputError(
+                f"{path}, record {number}: answers must be those of {ANSWERS_PER_QUESTION} people, "
+                f"but got {len(one.answers)}"
+            )
+    return found
+
+
+def read_pairs(path: Path) -> NDArray[np.int64]:
+    """Return pairs of question ids, `[K, 2]`: the same question about two photos with different answers."""
+    pairs = read_json(path, list[tuple[Int64, Int64]], PAIRS)
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def check_pairs(path: Path, pairs: NDArray[np.int64], records: Sequence[QuestionRecord]) -> None:
+    """Raise unless every pair is of two questions of the split."""
+    known = {record.question_id for record in records}
+    for number, pair in enumerate(pairs.tolist()):
+        for question_id in pair:
+            if question_id not in known:
+                raise InputError(
+                    f"{path}, record {number}: question {question_id} must be among the {len(known)} questions "
+                    "of its split, but is not; is the file of another split?"
+                )
+
+
+def _read_unique(path: Path, what: str, key: str, kind: type[Any]) -> list[Any]:
+    """Return the records under ``key``; question ids must differ."""
+    records: list[Any] = getattr(read_json(path, kind, what), key)
+    ids = set()
+    for number, one in enumerate(records):
+        if one.question_id in ids:
+            raise InputError(
+                f"{path}, record {number}: question ids must differ, but {one.question_id} was there before"
+            )
+        ids.add(one.question_id)
+    return records

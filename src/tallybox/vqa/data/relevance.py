@@ -1,0 +1,126 @@
+"""Targets for attention: which proposals show what a question names, by the true boxes of COCO instances files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tallybox.boxes import box_iou, box_xywh_to_xyxy
+from tallybox.detections.coco import INSTANCES, read_coco_instances
+from tallybox.errors import InputError
+from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.vqa.data.category_words import CategoryWords
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE
+from tallybox.vqa.data.store import FeatureStore
+
+RELEVANT_IOU = 0.5  # of a proposal with a true box, at least
+
+Boxes = NDArray[np.float64]  # [K, 4] corners in pixels
+
+
+class _BoxAnnotation(JsonRecord):
+    image_id: Int64 | str
+    category_id: Int64
+    bbox: tuple[float, float, float, float]
+
+
+class _BoxesFile(JsonRecord):
+    annotations: list[_BoxAnnotation]
+
+
+@dataclass(frozen=True)
+class TrueBoxes:
+    """The true objects of photos, by category."""
+
+    categories: dict[int, str]
+    boxes_xyxy: dict[int, dict[int, Boxes]]  # by photo and category; a photo without objects is there too
+    unknown: frozenset[tuple[int, int]]  # (photo, category) with a crowd, which has no box for each object
+
+    @classmethod
+    def read(cls, paths: Sequence[Path]) -> TrueBoxes:
+        """Read COCO instances files, which must number categories alike."""
+        categories: dict[int, str] = {}
+        found: dict[int, dict[int, Boxes]] = {}
+        unknown: set[tuple[int, int]] = set()
+        for path in paths:
+            labels = read_coco_instances(path)  # which checks the file
+            for category_id, name in labels.categories.items():
+                if categories.setdefault(category_id, name) != name:
+                    raise InputError(
+                        f"{path} must number categories as the files before it, "
+                        f"but calls {category_id} {name!r}, which is {categories[category_id]!r} there"
+                    )
+            found |= {image_id: {} for image_id in labels.counts if isinstance(image_id, int)}
+            for (image_id, category_id), boxes in _read_boxes(path).items():
+                if isinstance(image_id, int):
+                    found[image_id][category_id] = boxes
+            unknown |= {(image_id, one) for image_id, one in labels.unknown if isinstance(image_id, int)}
+        return cls(categories, found, frozenset(unknown))
+
+    def of(self, image_id: int, category_ids: frozenset[int]) -> Boxes | None:
+        """Return a photo's boxes of some categories, or None where they are unknown."""
+        if image_id not in self.boxes_xyxy or any((image_id, one) in self.unknown for one in category_ids):
+            return None
+        there = self.boxes_xyxy[image_id]
+        return np.concatenate([np.empty((0, 4)), *(there[one] for one in sorted(category_ids) if one in there)])
+
+
+def relevance_of(
+    records: Sequence[QuestionRecord],
+    store: FeatureStore,
+    true_boxes: TrueBoxes,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> NDArray[np.int8]:
+    """Return which proposals show what each question names, ``[Q, N]``.
+
+    1 where a proposal overlaps a true box of the category by at least `RELEVANT_IOU`, 0 where it overlaps none, -1
+    where that is unknown: padding, questions that do not name exactly one category, and photos without true boxes.
+    """
+    words = CategoryWords.of(true_boxes.categories)
+    rows = store.rows_of([record.image_id for record in records])
+    numbers = np.diff(store.offsets)[rows]
+    relevance = np.full((len(records), int(numbers.max(initial=1))), UNKNOWN_RELEVANCE, np.int8)
+    known: dict[tuple[int, frozenset[int]], NDArray[np.bool_] | None] = {}  # questions repeat
+    for index, (record, row, number) in enumerate(zip(records, rows, numbers, strict=True)):
+        named = words.named(record.text)
+        if named is None:
+            continue
+        key = record.image_id, named
+        if key not in known:
+            proposals = np.array(store.boxes_xyxy[store.offsets[row] : store.offsets[row + 1]])
+            boxes = true_boxes.of(record.image_id, named)
+            known[key] = None if boxes is None else overlapping(proposals, boxes)
+        overlaps = known[key]
+        if overlaps is not None:
+            relevance[index, :number] = overlaps
+        on_progress(index, len(records))
+    on_progress(len(records), len(records))
+    return relevance
+
+
+def overlapping(proposals_xyxy: NDArray[np.floating], boxes_xyxy: Boxes) -> NDArray[np.bool_]:
+    """Return which proposals ``[N, 4]`` overlap one of the boxes ``[K, 4]`` enough.
+
+    >>> overlapping(np.array([[0, 0, 10, 10], [0, 0, 10, 4.0]]), np.array([[0, 0, 10, 9.0]]))
+    array([ True, False])
+    """
+    if not len(boxes_xyxy):
+        return np.zeros(len(proposals_xyxy), bool)
+    iou = box_iou(torch.from_numpy(proposals_xyxy).double(), torch.from_numpy(boxes_xyxy).double())
+    enough: NDArray[np.bool_] = (iou >= RELEVANT_IOU).any(1).numpy()
+    return enough
+
+
+def _read_boxes(path: Path) -> dict[tuple[int | str, int], Boxes]:
+    """Return the boxes of each photo and category of a file."""
+    found: dict[tuple[int | str, int], list[tuple[float, ...]]] = defaultdict(list)
+    for one in read_json(path, _BoxesFile, INSTANCES).annotations:
+        found[one.image_id, one.category_id].append(one.bbox)
+    return {key: box_xywh_to_xyxy(torch.tensor(some, dtype=torch.float64)).numpy() for key, some in found.items()}

@@ -1,0 +1,175 @@
+"""The encoded questions of a prepared folder, by split: train, val, test, or trainval for the first two."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.errors import InputError
+from tallybox.files import atomic_writing, write_text
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.vocabulary import Vocabulary
+
+SPLITS = ("train", "val", "test")
+JOINED_SPLITS = {"trainval": ("train", "val")}
+RECORDS, CHECKSUMS = "records.jsonl", "checksums.json"
+REPORT_EVERY = 1 << 14  # questions
+UNKNOWN_RELEVANCE = -1
+
+
+@dataclass(frozen=True)
+class EncodedQuestions:
+    """The questions of one split as numbers: Q questions of at most L words about photos of at most N proposals."""
+
+    question_ids: NDArray[np.int64]  # [Q]
+    images: NDArray[np.int64]  # [Q] the row of each question's photo in the store
+    words: NDArray[np.int64]  # [Q, L] indices into the vocabulary, from 1; 0 is padding, or an unknown word
+    lengths: NDArray[np.int64]  # [Q] words of each question, at least 1
+    answers: NDArray[np.int64] | None  # [Q, 10] indices of ten answers, -1 outside the vocabulary; None in a test split
+    relevance: NDArray[np.int8] | None = None  # [Q, N] 1: the proposal shows what is asked for, 0: not, -1: unknown
+
+    def __len__(self) -> int:
+        return len(self.question_ids)
+
+    def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> EncodedQuestions:
+        """Return some of the questions: those where a mask ``[Q]`` is True, or those at given indices."""
+        answers = None if self.answers is None else self.answers[rows]
+        relevance = None if self.relevance is None else self.relevance[rows]
+        return EncodedQuestions(
+            self.question_ids[rows], self.images[rows], self.words[rows], self.lengths[rows], answers, relevance
+        )
+
+
+def write_split(
+    folder: Path,
+    split: str,
+    records: Sequence[QuestionRecord],
+    pairs: NDArray[np.int64],
+    vocabulary: Vocabulary,
+    store: FeatureStore,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    relevance: NDArray[np.int8] | None = None,
+) -> None:
+    """Write a split's questions as numbers beside their records; its folder appears when it is complete."""
+    unfinished = folder / f"{split}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    with atomic_writing(unfinished / RECORDS) as file:
+        for number, record in enumerate(records):
+            file.write(msgspec.json.encode(record) + b"\n")
+            if number % REPORT_EVERY == 0:
+                on_progress(number, len(records))
+    words, lengths = encode_words(vocabulary, records)
+    arrays: dict[str, NDArray[Any]] = {
+        "question_ids": np.array([record.question_id for record in records], np.int64),
+        "images": store.rows_of([record.image_id for record in records]),
+        "words": words,
+        "lengths": lengths,
+        "pairs": pairs,
+    }
+    if all(record.answers is not None for record in records):
+        encoded = [vocabulary.encode_answers(record.answers or ()) for record in records]
+        arrays["answers"] = np.array(encoded, np.int16 if len(vocabulary.answers) < 1 << 15 else np.int32)
+    if relevance is not None:
+        arrays["relevance"] = relevance
+    for name, array in arrays.items():
+        with atomic_writing(unfinished / f"{name}.npy") as file:
+            np.save(file, array)
+    sums = {path.name: _sha256(path.read_bytes()) for path in sorted(unfinished.iterdir())}
+    write_text(unfinished / CHECKSUMS, json.dumps(sums, indent=1) + "\n")
+    unfinished.rename(folder / split)
+    on_progress(len(records), len(records))
+
+
+def encode_words(
+    vocabulary: Vocabulary, records: Sequence[QuestionRecord]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the words of questions as indices ``[Q, L]``, padded with 0, and their numbers of words ``[Q]``."""
+    encoded = [vocabulary.encode_question(record.text) for record in records]
+    words = np.zeros((len(encoded), max(map(len, encoded), default=1)), np.int32)
+    for row, indices in enumerate(encoded):
+        words[row, : len(indices)] = indices
+    return words, np.array([len(indices) for indices in encoded], np.int32)
+
+
+def open_questions(folder: Path, split: str) -> EncodedQuestions:
+    """Return a split's questions as numbers.
+
+    A question none of whose ten answers is in the vocabulary has only -1 as answers; it is scored, but training leaves
+    it out.
+    """
+    parts = [_arrays(folder / part) for part in _parts(folder, split)]
+
+    def joined(name: str, padding: int = 0) -> NDArray[Any]:
+        arrays = [part[name] for part in parts]
+        width = max(array.shape[-1] for array in arrays)
+        if arrays[0].ndim == 2:
+            arrays = [np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=padding) for array in arrays]
+        return np.concatenate(arrays)
+
+    return EncodedQuestions(
+        joined("question_ids"),
+        joined("images"),
+        joined("words").astype(np.int64),
+        joined("lengths").astype(np.int64),
+        joined("answers").astype(np.int64) if all("answers" in part for part in parts) else None,
+        joined("relevance", UNKNOWN_RELEVANCE) if all("relevance" in part for part in parts) else None,
+    )
+
+
+def open_records(folder: Path, split: str) -> list[QuestionRecord]:
+    """Return a split's questions as the official files have them, in the order of `open_questions`."""
+    records: list[QuestionRecord] = []
+    decoder = msgspec.json.Decoder(QuestionRecord)
+    for part in _parts(folder, split):
+        records.extend(decoder.decode_lines(_checked(folder / part / RECORDS)))
+    return records
+
+
+def open_pairs(folder: Path, split: str) -> NDArray[np.int64]:
+    """Return a split's complementary pairs of question ids, `[K, 2]`; none where there was no file of them."""
+    pairs = [_arrays(folder / part, "pairs")["pairs"] for part in _parts(folder, split)]
+    return np.concatenate(pairs).astype(np.int64)
+
+
+def has_split(folder: Path, split: str) -> bool:
+    """Return whether a prepared folder has a complete split."""
+    return all((folder / part / CHECKSUMS).exists() for part in JOINED_SPLITS.get(split, (split,)))
+
+
+def _parts(folder: Path, split: str) -> tuple[str, ...]:
+    known = [name for name in (*SPLITS, *JOINED_SPLITS) if has_split(folder, name)]
+    if split not in known:
+        raise InputError(
+            f"split must be one that {folder} has ({', '.join(known) or 'none'}), but got {split!r}; "
+            "run tallybox vqa prepare"
+        )
+    return JOINED_SPLITS.get(split, (split,))
+
+
+def _arrays(folder: Path, *names: str) -> dict[str, NDArray[Any]]:
+    paths = [folder / f"{name}.npy" for name in names] or sorted(folder.glob("*.npy"))
+    for path in paths:
+        _checked(path)
+    return {path.stem: np.load(path) for path in paths}
+
+
+def _checked(path: Path) -> bytes:
+    content = path.read_bytes()
+    if _sha256(content) != json.loads((path.parent / CHECKSUMS).read_text()).get(path.name):
+        raise InputError(f"{path} must be as it was written, but its checksum differs; prepare it again")
+    return content
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,239 @@
+"""The feature store: the proposals of all photos in one memory-mapped file, in half precision, without padding.
+
+A folder with ``features.f16`` (`[P, F]`), ``boxes.f32`` (`[P, 4]`), ``image_ids.npy``, ``sizes_wh.npy``,
+``offsets.npy`` and ``header.json``, which has a checksum for every 256 photos. While it is written, the folder's name
+ends in ``.unfinished`` and a journal lists the blocks that are safely on the disk, so that an interrupted write can be
+resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.errors import InputError
+from tallybox.files import atomic_writing, write_text
+from tallybox.runs import read_results
+from tallybox.vqa.data.features import FilePosition, PhotoFeatures
+
+FEATURES, BOXES, HEADER, JOURNAL = "features.f16", "boxes.f32", "header.json", "journal.jsonl"
+INDEX = ("image_ids", "sizes_wh", "offsets")
+FLOAT16, FLOAT32 = np.dtype("<f2"), np.dtype("<f4")
+MAX_FEATURE = float(np.finfo(FLOAT16).max)
+PHOTOS_IN_BLOCK = 256  # photos that share a write, an fsync and a checksum
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class PaddedProposals:
+    """Proposals of some photos, padded to the longest of them: B photos, N proposals, F features."""
+
+    features: NDArray[np.float16]  # [B, N, F]
+    boxes_xyxy: NDArray[np.float32]  # [B, N, 4] pixels
+    mask: NDArray[np.bool_]  # [B, N] True for a real proposal
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureStore:
+    """Proposals of I photos, P in all, with F features each; open one with `FeatureStore.open`."""
+
+    folder: Path
+    header: dict[str, Any]
+    image_ids: NDArray[np.int64]  # [I]
+    sizes_wh: NDArray[np.float32]  # [I, 2] pixels
+    offsets: NDArray[np.int64]  # [I + 1] where each photo's proposals begin
+    features: NDArray[np.float16]  # [P, F]
+    boxes_xyxy: NDArray[np.float32]  # [P, 4] pixels
+
+    @classmethod
+    def open(cls, folder: Path) -> FeatureStore:
+        """Open a store; only its index is read."""
+        try:
+            header = json.loads((folder / HEADER).read_text())
+            index = [np.load(folder / f"{name}.npy") for name in INDEX]
+        except (FileNotFoundError, NotADirectoryError):
+            raise InputError(f"{folder} must be a feature store, but it is none; run tallybox vqa prepare") from None
+        arrays: list[NDArray[Any]] = []
+        for name, dtype, width in ((FEATURES, FLOAT16, header["features"]), (BOXES, FLOAT32, 4)):
+            shape = (header["proposals"], width)
+            expected, found = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
+            if found != expected:
+                raise InputError(f"{folder / name} must have {expected} bytes, but has {found}; prepare it again")
+            mapped = np.memmap(folder / name, dtype, "r", shape=shape)
+            arrays.append(mapped.view(np.ndarray))  # still mapped; slicing an ndarray is cheaper
+        return cls(folder, header, *index, *arrays)
+
+    def __len__(self) -> int:
+        """Return the number of photos."""
+        return len(self.image_ids)
+
+    def rows_of(self, image_ids: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of photos, `[B]`."""
+        row_of = {image_id: row for row, image_id in enumerate(self.image_ids.tolist())}
+        rows = np.fromiter((row_of.get(int(image_id), -1) for image_id in image_ids), np.int64, len(image_ids))
+        if (rows < 0).any():
+            missing = sorted({int(image_ids[index]) for index in np.flatnonzero(rows < 0).tolist()})
+            raise InputError(
+                f"photos must be among the {len(self)} of {self.folder}, but {len(missing)} are not, "
+                f"among them {missing[0]}"
+            )
+        return rows
+
+    def read(self, rows: Sequence[int] | NDArray[np.int64]) -> PaddedProposals:
+        """Return the proposals of some photos, padded with zeros to the longest of them."""
+        rows = np.asarray(rows, np.int64)
+        starts, numbers = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
+        longest = int(numbers.max(initial=0))
+        features = np.zeros((len(rows), longest, self.features.shape[1]), FLOAT16)
+        boxes = np.zeros((len(rows), longest, 4), FLOAT32)
+        for index, (start, number) in enumerate(zip(starts.tolist(), numbers.tolist(), strict=True)):
+            features[index, :number] = self.features[start : start + number]
+            boxes[index, :number] = self.boxes_xyxy[start : start + number]
+        return PaddedProposals(features, boxes, np.arange(longest) < numbers[:, None])
+
+    def verify(self) -> None:
+        """Raise unless every checksum is right."""
+        for name in INDEX:
+            if _sha256((self.folder / f"{name}.npy").read_bytes()) != self.header["sha256"][name]:
+                raise _damaged(self.folder / f"{name}.npy")
+        for number, sums in enumerate(self.header["blocks"]):
+            photos = slice(number * PHOTOS_IN_BLOCK, min((number + 1) * PHOTOS_IN_BLOCK, len(self)))
+            start, end = int(self.offsets[photos.start]), int(self.offsets[photos.stop])
+            parts = {FEATURES: self.features[start:end].data, BOXES: self.boxes_xyxy[start:end].data}
+            for (name, part), expected in zip(parts.items(), sums, strict=True):
+                if _sha256(part) != expected:
+                    raise _damaged(self.folder / name, f" in photos {photos.start} to {photos.stop - 1}")
+
+
+class StoreWriter:
+    """Writes a store block by block; a new writer on the same folder resumes after the last block.
+
+    ``source`` and ``position`` say where in the input the first missing photo begins.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._unfinished = folder, folder.with_name(folder.name + ".unfinished")
+        self._unfinished.mkdir(parents=True, exist_ok=True)
+        self._journal = self._complete_blocks()
+        last = self._journal[-1] if self._journal else {}
+        self.source: int = last.get("source", 0)
+        self.position = FilePosition(*last.get("place", ()))
+        self.repeated: int = last.get("repeated", 0)  # photos with the id of an earlier one
+        self._seen = {image_id for block in self._journal for image_id in block["image_ids"]}
+        self._width: int | None = last.get("features")
+        self._block: list[PhotoFeatures] = []
+
+    def add(self, photo: PhotoFeatures, source: int, position: FilePosition, where: str) -> None:
+        """Add a photo that ends at ``position`` of the input's ``source``, unless its id was there before."""
+        if photo.image_id in self._seen:
+            self.repeated += 1
+            return
+        width = photo.features.shape[1]
+        if self._width is None:
+            self._width = width
+        if width != self._width:
+            raise InputError(f"{where}: features must be {self._width} numbers as before, but got {width}")
+        if np.abs(photo.features).max() > MAX_FEATURE:
+            raise InputError(
+                f"{where}: features must be at most {MAX_FEATURE:g} for half precision, but some are larger"
+            )
+        self._seen.add(photo.image_id)
+        self._block.append(photo)
+        if len(self._block) == PHOTOS_IN_BLOCK:
+            self._write_block(source, position)
+
+    def finish(self, source: int, position: FilePosition) -> None:
+        """Write the last block, the index and the header, and rename the folder."""
+        if self._block:
+            self._write_block(source, position)
+        if not self._journal:
+            raise InputError("files of features must hold at least one photo, but there is none")
+        numbers = [number for block in self._journal for number in block["proposals"]]
+        index: dict[str, NDArray[Any]] = {
+            "image_ids": np.array([one for block in self._journal for one in block["image_ids"]], np.int64),
+            "sizes_wh": np.array([one for block in self._journal for one in block["sizes_wh"]], np.float32),
+            "offsets": np.concatenate(([0], np.cumsum(numbers, dtype=np.int64))),
+        }
+        for name, array in index.items():
+            with atomic_writing(self._unfinished / f"{name}.npy") as file:
+                np.save(file, array)
+        header = {
+            "format": FORMAT,
+            "photos": len(numbers),
+            "proposals": sum(numbers),
+            "features": self._width,
+            "repeated": self.repeated,
+            "sha256": {name: _sha256((self._unfinished / f"{name}.npy").read_bytes()) for name in index},
+            "blocks": [block["sha256"] for block in self._journal],
+        }
+        write_text(self._unfinished / HEADER, json.dumps(header, indent=1) + "\n")
+        complete_store(self.folder)
+
+    def _write_block(self, source: int, position: FilePosition) -> None:
+        features = np.concatenate([photo.features for photo in self._block]).astype(FLOAT16)
+        boxes = np.concatenate([photo.boxes_xyxy for photo in self._block]).astype(FLOAT32)
+        block = {
+            "source": source,
+            "place": list(position),
+            "repeated": self.repeated,
+            "features": self._width,
+            "image_ids": [photo.image_id for photo in self._block],
+            "sizes_wh": [photo.size_wh for photo in self._block],
+            "proposals": [len(photo.boxes_xyxy) for photo in self._block],
+            "sha256": [_sha256(features), _sha256(boxes)],
+        }
+        # The journal comes last: it lists only blocks that are on the disk.
+        for name, content in ((FEATURES, features.data), (BOXES, boxes.data), (JOURNAL, _journal_line(block))):
+            with (self._unfinished / name).open("ab") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        self._journal.append(block)
+        self._block = []
+
+    def _complete_blocks(self) -> list[dict[str, Any]]:
+        """Return the journal's complete blocks, and truncate the files to them."""
+        blocks = read_results(self._unfinished / JOURNAL)
+        for name in (FEATURES, BOXES):
+            (self._unfinished / name).touch()
+            size = (self._unfinished / name).stat().st_size
+            ends = np.cumsum([_block_bytes(block, name) for block in blocks])
+            blocks = blocks[: int((ends <= size).sum())]
+        for name in (FEATURES, BOXES):
+            os.truncate(self._unfinished / name, sum(_block_bytes(block, name) for block in blocks))
+        write_text(self._unfinished / JOURNAL, b"".join(map(_journal_line, blocks)).decode())
+        return blocks
+
+
+def complete_store(folder: Path) -> bool:
+    """Rename a store that was written to its end, and return whether the folder holds one now."""
+    unfinished = folder.with_name(folder.name + ".unfinished")
+    if (unfinished / HEADER).exists():
+        (unfinished / JOURNAL).unlink(missing_ok=True)
+        unfinished.rename(folder)
+    return (folder / HEADER).exists()
+
+
+def _journal_line(block: dict[str, Any]) -> bytes:
+    return json.dumps(block, separators=(",", ":")).encode() + b"\n"
+
+
+def _block_bytes(block: dict[str, Any], name: str) -> int:
+    width = FLOAT16.itemsize * block["features"] if name == FEATURES else FLOAT32.itemsize * 4
+    return int(sum(block["proposals"]) * width)
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _damaged(path: Path, where: str = "") -> InputError:
+    return InputError(f"{path} must be as it was written, but its checksum differs{where}; prepare it again")

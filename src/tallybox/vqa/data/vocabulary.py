@@ -1,0 +1,89 @@
+"""The words that a model reads and the answers that it can give, both by frequency in the training split."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tallybox.errors import InputError
+from tallybox.files import write_text
+from tallybox.vqa.data.answers import normalise
+from tallybox.vqa.data.questions import QuestionRecord
+
+ANSWERS = 3000  # the paper's
+UNKNOWN_ANSWER = -1
+NEITHER_LETTER_NOR_DIGIT = re.compile(r"[^a-z0-9 ]")
+
+
+def question_words(text: str) -> list[str]:
+    """Return a question's words: lower case, nothing but letters and digits.
+
+    >>> question_words("Is this man's T-shirt red?")
+    ['is', 'this', 'mans', 'tshirt', 'red']
+    """
+    return NEITHER_LETTER_NOR_DIGIT.sub("", text.lower()).split()
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words and answers of a model. Indices of words begin at 1 (0 is an unknown word), those of answers at 0.
+
+    >>> records = [QuestionRecord(1, 7, "How many dogs?", ("2",) * 9 + ("Two",), "number")]
+    >>> vocabulary = Vocabulary.of(records)
+    >>> vocabulary.answers, vocabulary.encode_question("How many cats?"), vocabulary.encode_answers(["two", "3"])
+    (('2',), [2, 3, 0], [0, -1])
+    """
+
+    words: tuple[str, ...]
+    answers: tuple[str, ...]
+    _word_indices: dict[str, int] = field(init=False, repr=False, compare=False)
+    _answer_indices: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_word_indices", {word: index for index, word in enumerate(self.words, 1)})
+        object.__setattr__(self, "_answer_indices", {answer: index for index, answer in enumerate(self.answers)})
+
+    @classmethod
+    def of(cls, records: Iterable[QuestionRecord], answers: int = ANSWERS) -> Vocabulary:
+        """Collect every word of the questions, and the most frequent normalised answers."""
+        words: Counter[str] = Counter()
+        given: Counter[str] = Counter()
+        for record in records:
+            words.update(question_words(record.text))
+            given.update(normalise(answer) for answer in record.answers or ())
+        return cls(tuple(_by_frequency(words)), tuple(_by_frequency(given)[:answers]))
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabulary:
+        """Read a ``vocabulary.json``."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(tuple(map(str, content["words"])), tuple(map(str, content["answers"])))
+        except FileNotFoundError:
+            raise InputError(
+                f"{path} must be a vocabulary, but there is no such file; run tallybox vqa prepare"
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path} must be a vocabulary with words and answers, but: {error!r}") from None
+
+    def save(self, path: Path) -> None:
+        """Write a ``vocabulary.json``."""
+        content = {"words": self.words, "answers": self.answers}
+        write_text(path, json.dumps(content, ensure_ascii=True, indent=0) + "\n")
+
+    def encode_question(self, text: str) -> list[int]:
+        """Return the indices of a question's words, at least one."""
+        return [self._word_indices.get(word, 0) for word in question_words(text)] or [0]
+
+    def encode_answers(self, answers: Sequence[str]) -> list[int]:
+        """Return the indices of answers, -1 for unknown ones."""
+        return [self._answer_indices.get(normalise(answer), UNKNOWN_ANSWER) for answer in answers]
+
+
+def _by_frequency(counts: Counter[str]) -> list[str]:
+    """Return the keys, most frequent first, in alphabetical order where equally frequent."""
+    return sorted(counts, key=lambda one: (-counts[one], one))

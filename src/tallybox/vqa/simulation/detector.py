@@ -1,0 +1,133 @@
+"""A simulated detector: several proposals for each thing, for parts and groups, and irrelevant ones.
+
+The number of proposals of a photo, and of a kind in it, is drawn independently of the number of things: one dog may
+have seven proposals and five dogs may share seven. Proposals are in random order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.boxes import numpy_box_iou
+from tallybox.vqa.data.features import PhotoFeatures
+from tallybox.vqa.simulation.world import CLASS_OF, SIZE_WH, SimulatedScene, Thing, World
+
+PROPOSALS = (24, 29)  # per photo, as a range of np.random.Generator.integers, unless there are more things
+MIN_IRRELEVANT = 6
+MAX_PROPOSALS = 100  # as in bottom-up attention
+ON_A_KIND = (5, 8)  # likewise, of those on the things of one kind
+MAX_IOU = 0.97  # of a duplicate with its object
+CANDIDATES = 32
+JITTER = 0.13  # standard deviation of a duplicate's corners, relative to the side
+# Weights of the directions in a feature; a kind's prototype has weight 1.
+WEIGHTS = {"class": 0.5, "colour": 0.8, "size": 0.5, "digit": 0.9, "support": 0.6, "view": 0.7}
+
+Features = NDArray[np.float64]
+
+
+class SimulatedDetector:
+    """Turns scenes into proposals; one detector serves a whole data set."""
+
+    def __init__(self, world: World, directions: dict[str, Features]) -> None:
+        self._world, self._directions = world, directions
+
+    def detect(self, scene: SimulatedScene, random: np.random.Generator) -> PhotoFeatures:
+        """Return the proposals of a scene."""
+        number = int(random.integers(*PROPOSALS))
+        found = []
+        for things in scene.groups.values():
+            found += self._on_group(things, int(random.integers(*ON_A_KIND)), random)
+        found += self._irrelevant(scene, max(number - len(found), MIN_IRRELEVANT), random)
+        order = random.permutation(len(found))[:MAX_PROPOSALS]
+        noise = self._noise(self._world.noise, random, len(order))
+        boxes, features = (np.stack(arrays)[order] for arrays in zip(*found, strict=True))
+        return PhotoFeatures(
+            scene.image_id,
+            SIZE_WH,
+            np.clip(boxes, 0, (*SIZE_WH, *SIZE_WH)).astype(np.float32),
+            (features + noise).astype(np.float32),
+        )
+
+    def _on_group(
+        self, things: list[Thing], number: int, random: np.random.Generator
+    ) -> list[tuple[NDArray[np.float64], Features]]:
+        """Return a proposal for each thing, and further ones for random things, some of parts or of several things."""
+        own = [self._feature(thing) + self._noise(self._world.variation, random)[0] for thing in things]
+        chosen = [*range(len(things)), *random.integers(len(things), size=max(0, number - len(things))).tolist()]
+        jittered = self._jittered(np.stack([things[index].box_xyxy for index in chosen]), random)
+        found = []
+        for rank, index in enumerate(chosen):
+            box, feature = jittered[rank], own[index]
+            kind_of_view = random.random()
+            if rank >= len(things) and kind_of_view < self._world.share_of_parts:
+                box = _part_of(things[index].box_xyxy, random)
+                feature = feature + WEIGHTS["view"] * self._directions["part"]
+            elif rank >= len(things) and kind_of_view > 1 - self._world.share_of_groups and len(things) > 1:
+                other = _nearest(things, index)
+                pair = np.stack((things[index].box_xyxy, things[other].box_xyxy))
+                box = np.concatenate((pair[:, :2].min(0), pair[:, 2:].max(0)))
+                feature = (own[index] + own[other]) / 2 + WEIGHTS["view"] * self._directions["several"]
+            found.append((box, feature))
+        return found
+
+    def _irrelevant(
+        self, scene: SimulatedScene, number: int, random: np.random.Generator
+    ) -> list[tuple[NDArray[np.float64], Features]]:
+        """Return proposals for supports and clutter."""
+        found = [(box, self._directions[name]) for name, box in scene.supports.items()]
+        chosen = list(range(len(scene.clutter)))[: number - len(found)]
+        extra = max(0, number - len(found) - len(chosen))
+        chosen += random.integers(len(scene.clutter), size=extra).tolist()
+        jittered = self._jittered(np.stack([scene.clutter[index].box_xyxy for index in chosen]), random)
+        for box, index in zip(jittered, chosen, strict=True):
+            found.append((box, self._directions[scene.clutter[index].kind] + self._directions["background"] / 2))
+        return found
+
+    def _feature(self, thing: Thing) -> Features:
+        attributes = {
+            "class": CLASS_OF.get(thing.kind),
+            "colour": thing.colour,
+            "size": thing.size,
+            "digit": thing.digit,
+            "support": thing.support,
+        }
+        feature = self._directions[thing.kind].copy()
+        for what, name in attributes.items():
+            if name is not None:
+                feature += WEIGHTS[what] * self._directions[name]
+        return feature
+
+    def _jittered(self, boxes: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
+        """Return a jittered copy of each box, `[N, 4]`, whose IoU with it is in the allowed range."""
+        sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+        candidates = boxes + random.normal(0, JITTER, (CANDIDATES, *boxes.shape)) * sides  # [candidates, N, 4]
+        overlap = numpy_box_iou(candidates.swapaxes(0, 1), boxes[:, None])[..., 0].T  # [candidates, N]
+        allowed = (overlap >= self._world.min_iou) & (overlap <= MAX_IOU)
+        first = np.where(allowed.any(0), allowed.argmax(0), overlap.argmax(0))
+        chosen: NDArray[np.float64] = candidates[first, np.arange(len(boxes))]
+        return chosen
+
+    def _noise(self, length: float, random: np.random.Generator, number: int = 1) -> Features:
+        return random.normal(0, length / np.sqrt(self._world.features), (number, self._world.features))
+
+
+def _part_of(box: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
+    """Return about a third of a box, at one end."""
+    part = box.copy()
+    side = int(random.integers(4))
+    kept = random.uniform(0.25, 0.45)
+    axis = side % 2
+    length = box[axis + 2] - box[axis]
+    if side < 2:
+        part[axis + 2] = box[axis] + kept * length
+    else:
+        part[axis] = box[axis + 2] - kept * length
+    return part
+
+
+def _nearest(things: list[Thing], index: int) -> int:
+    centres = np.stack([(thing.box_xyxy[:2] + thing.box_xyxy[2:]) / 2 for thing in things])
+    distance = np.linalg.norm(centres - centres[index], axis=1)
+    distance[index] = np.inf
+    return int(np.argmin(distance))

@@ -1,0 +1,188 @@
+"""A training step: loss, gradients, Adam; run eagerly, or replayed as one CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tallybox.distributed import current_processes, mean_over_processes
+from tallybox.errors import InputError
+from tallybox.vqa.batches import LabelledBatch, ResidentExamples, Rows
+from tallybox.vqa.configuration import Precision, TrainingConfig
+from tallybox.vqa.model import VqaModel, at_least_float32
+
+PEOPLE = 10  # answers per question
+GRAPH_WORDS = 4  # questions are padded to multiples of this, so that a few graphs serve all
+WARM_UP_STEPS = 3
+
+
+def soft_cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
+    """Return the mean over questions of the loss, -Σ (share of people who answered k) · log softmax(logits)ₖ.
+
+    ``logits [B, K]``, ``answers [B, 10]`` with -1 for an answer outside the K, which adds nothing.
+    """
+    log_probability = at_least_float32(logits).log_softmax(-1)
+    per_person = log_probability.gather(1, answers.clamp(min=0)) * (answers >= 0)
+    return -per_person.sum(1).mean() / PEOPLE
+
+
+def attention_loss(glimpse: Tensor, relevance: Tensor) -> Tensor:
+    """Return the mean over questions of the mean binary cross-entropy of their proposals.
+
+    ``glimpse [B, N]`` are log-odds, ``relevance [B, N]`` is 1, 0, or -1 where it is unknown. Unknown proposals are left
+    out; a question with unknown ones only adds 0.
+    """
+    known = relevance >= 0
+    target = relevance.clamp(min=0).to(at_least_float32(glimpse).dtype)
+    per_proposal = nn.functional.binary_cross_entropy_with_logits(at_least_float32(glimpse), target, reduction="none")
+    per_question = (per_proposal * known).sum(1) / known.sum(1).clamp(min=1)
+    return per_question.mean()
+
+
+def mean_accuracy(logits: Tensor, answers: Tensor) -> Tensor:
+    """Return the mean accuracy of the most probable answers, min(0.3 · people who agree, 1)."""
+    agreeing = (answers == logits.argmax(-1, keepdim=True)).sum(1)
+    return (0.3 * agreeing).clamp(max=1).mean()
+
+
+def compute_dtype(precision: Precision, device: torch.device) -> torch.dtype:
+    """Return the dtype of matrix products."""
+    if precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}[precision]
+
+
+def autocast(dtype: torch.dtype, device: torch.device) -> torch.autocast:
+    """Compute matrix products in bfloat16 if that is ``dtype``."""
+    # No cache: a captured step must cast the weights anew in each replay.
+    return torch.autocast(device.type, torch.bfloat16, enabled=dtype == torch.bfloat16, cache_enabled=False)
+
+
+class VqaTrainer:
+    """A model and its optimiser. All tensors that training changes exist from the start and stay in place."""
+
+    def __init__(self, model: VqaModel, config: TrainingConfig, device: torch.device) -> None:
+        self.config = config
+        self.device = device
+        self.dtype = compute_dtype(config.precision, device)
+        self.model = model.to(device, torch.float64 if self.dtype == torch.float64 else torch.float32)
+        self.steps = 0
+        component = [] if model.count is None else list(model.count.parameters())
+        others = [p for p in model.parameters() if all(p is not c for c in component)]
+        on_gpu = device.type == "cuda"
+        groups: list[dict[str, Any]] = []
+        for parameters, factor in ((others, 1.0), (component, config.count_rate)):
+            if parameters:  # a captured step reads the learning rate from a tensor
+                rate = torch.zeros((), device=device) if on_gpu else 0.0
+                groups.append({"params": parameters, "lr": rate, "factor": factor})
+        self.optimiser = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
+        for parameter in model.parameters():
+            self.optimiser.state[parameter] = {
+                "step": torch.zeros((), device=device if on_gpu else "cpu"),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+        self.totals = torch.zeros(2, device=device)  # loss and accuracy, summed since the last `pop_totals`
+        self.forward: nn.Module = self.model
+        if current_processes().number > 1:
+            self.forward = nn.parallel.DistributedDataParallel(self.forward, device_ids=[device] if on_gpu else None)
+
+    def compile(self) -> None:
+        """Compile attention and classifier."""
+        self.model.attention.compile()
+        self.model.classifier.compile()
+
+    def step(self, labelled: LabelledBatch) -> None:
+        """Take one step."""
+        self.set_learning_rate()
+        self.update(labelled)
+        self.steps += 1
+
+    def set_learning_rate(self) -> None:
+        """Set the learning rate of this step: it halves every half-life."""
+        for group in self.optimiser.param_groups:
+            rate = self.config.learning_rate * group["factor"] * 0.5 ** (self.steps / self.config.half_life)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def update(self, labelled: LabelledBatch) -> None:
+        """Run forward, backward and Adam, without waiting for the device."""
+        self.model.train()
+        self.optimiser.zero_grad(set_to_none=True)
+        with autocast(self.dtype, self.device):
+            logits, glimpses = self.forward(labelled.batch)
+        loss = soft_cross_entropy(logits, labelled.answers)
+        if self.config.attention_supervision and labelled.relevance is not None:
+            loss = loss + self.config.attention_supervision * attention_loss(glimpses[..., 0], labelled.relevance)
+        loss.backward()
+        self.optimiser.step()
+        with torch.no_grad():
+            self.totals += torch.stack((loss.detach(), mean_accuracy(logits, labelled.answers)))
+
+    def pop_totals(self) -> tuple[float, float]:
+        """Return the sums of loss and accuracy since the last call, averaged over processes; waits for the device."""
+        loss, accuracy = mean_over_processes(self.totals).tolist()
+        self.totals.zero_()
+        return loss, accuracy
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield all tensors that training changes, by name."""
+        for name, value in self.model.state_dict(keep_vars=True).items():
+            yield f"model.{name}", value.detach()
+        for name, parameter in self.model.named_parameters():
+            for key, value in self.optimiser.state[parameter].items():
+                yield f"optimiser.{name}.{key}", value
+
+    def restore(self, tensors: Mapping[str, Tensor], steps: int) -> None:
+        """Copy a state that `tensors` gave back into place."""
+        for name, value in self.tensors():
+            if name not in tensors or tensors[name].shape != value.shape:
+                raise InputError(f"a checkpoint must hold {name} with shape {list(value.shape)}; it is another model's")
+            value.copy_(tensors[name])
+        self.steps = steps
+
+
+class GraphedSteps:
+    """Whole steps on a GPU as CUDA graphs, one for each padded length of questions: a replay is a single launch."""
+
+    def __init__(self, trainer: VqaTrainer, examples: ResidentExamples) -> None:
+        self.trainer = trainer
+        self.lengths = examples.questions.lengths
+        self.rows = torch.zeros(trainer.config.batch, dtype=torch.int64, device=trainer.device)
+        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        before = {name: value.clone() for name, value in trainer.tensors()}
+        longest = -(-int(self.lengths.max()) // GRAPH_WORDS) * GRAPH_WORDS
+        for words in range(GRAPH_WORDS, longest + 1, GRAPH_WORDS):
+            self._capture(examples, min(words, examples.words.shape[1]))
+        trainer.restore(before, trainer.steps)
+        trainer.totals.zero_()
+
+    def step(self, rows: Rows) -> None:
+        """Take one step with the questions in ``rows [B]``."""
+        longest = int(self.lengths[rows].max())
+        self.trainer.set_learning_rate()
+        self.rows.copy_(torch.from_numpy(rows).pin_memory(), non_blocking=True)
+        next(graph for words, graph in self.graphs.items() if words >= longest).replay()
+        self.trainer.steps += 1
+
+    def _capture(self, examples: ResidentExamples, words: int) -> None:
+        def step() -> None:
+            labelled = examples.at(self.rows, proposals=examples.photos.max_proposals, words=words)
+            self.trainer.update(labelled)
+
+        side_stream = torch.cuda.Stream(self.trainer.device)
+        side_stream.wait_stream(torch.cuda.current_stream(self.trainer.device))
+        with torch.cuda.stream(side_stream):
+            for _ in range(WARM_UP_STEPS):
+                step()
+        torch.cuda.current_stream(self.trainer.device).wait_stream(side_stream)
+        graph = torch.cuda.CUDAGraph()
+        pool = next(iter(self.graphs.values())).pool() if self.graphs else None
+        with torch.cuda.graph(graph, pool=pool):
+            step()
+        self.graphs[words] = graph

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+from benchmarks.vqa_loading import FEATURES, bench_vqa_loading, check_loading
+
+from tallybox.errors import TallyboxError
+from tallybox.vqa.data.features import FilePosition, PhotoFeatures
+from tallybox.vqa.data.store import FeatureStore, StoreWriter
+
+
+def test_rows_name_both():
+    rows = list(bench_vqa_loading(seconds=0.01, photos=66))
+    assert [row.case for row in rows] == [
+        f"64 photos of {number} proposals, beside {way}"
+        for number in ("10 to 100", "36")
+        for way in ("HDF5 by name", "open HDF5 arrays")
+    ]
+    assert all(row.median_ms > 0 and row.reference_ms > row.median_ms for row in rows)
+
+
+def test_nothing_is_timed_that_differs(tmp_path):
+    writer = StoreWriter(tmp_path / "photos")
+    writer.add(
+        PhotoFeatures(1, (9, 9), np.zeros((2, 4), np.float32), np.ones((2, FEATURES), np.float32)),
+        0,
+        FilePosition(1),
+        "one",
+    )
+    writer.finish(0, FilePosition(1))
+    with h5py.File(tmp_path / "padded.h5", "w") as padded:
+        padded["features"], padded["boxes"] = np.zeros((1, FEATURES, 2), "f4"), np.zeros((1, 4, 2), "f4")
+        with pytest.raises(TallyboxError, match="both must give the same proposals"):
+            check_loading(FeatureStore.open(tmp_path / "photos"), padded)

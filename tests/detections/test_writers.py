@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+
+import pytest
+
+from tallybox import Detections
+from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.readers import read_detections
+from tallybox.detections.writers import check_can_be_written, write_detections
+from tallybox.errors import InputError, TallyboxError
+from tests.support.detection_sets import assert_same_images
+
+IMAGES = [
+    Detections([[1, 2, 4, 6], [0, 0, 9.5, 9]], [0.75, 0.5], [18, 1], (640, 480), image_id=7),
+    Detections.empty(9),
+    Detections([[0, 0, 9, 9]], [0.25], [18], image_id=3),
+]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.parquet"])
+def test_detections_come_back_from_every_format(tmp_path, name):
+    path = tmp_path / "new" / name
+    assert write_detections(iter(IMAGES), path, categories=COCO_CATEGORIES) == 3
+    expected = IMAGES if name == "a.parquet" else [IMAGES[0], IMAGES[2]]  # COCO results have no empty images
+    assert_same_images(list(read_detections(path)), expected)
+    assert [file.name for file in path.parent.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.parquet"])
+def test_the_same_detections_give_the_same_bytes_at_any_time(tmp_path, monkeypatch, name):
+    for folder, now in (("one", 1e9), ("two", 1.5e9)):
+        monkeypatch.setattr("gzip.time.time", lambda now=now: now)
+        write_detections(IMAGES, tmp_path / folder / name, categories=COCO_CATEGORIES)
+    assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_no_images_are_an_empty_list(tmp_path):
+    write_detections([], tmp_path / "a.json", categories={})
+    write_detections([], tmp_path / "a.json.gz", categories={})
+    assert json.loads((tmp_path / "a.json").read_text()) == []
+    assert json.loads(gzip.decompress((tmp_path / "a.json.gz").read_bytes())) == []
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.parquet"])
+def test_what_fails_leaves_the_file_of_before(tmp_path, name):
+    write_detections(IMAGES[:1], tmp_path / name, categories=COCO_CATEGORIES)
+    before = (tmp_path / name).read_bytes()
+
+    def interrupted():
+        yield from IMAGES
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_detections(interrupted(), tmp_path / name, categories=COCO_CATEGORIES)
+    with pytest.raises(InputError, match="must have an image_id to be written"):
+        write_detections([*IMAGES, Detections.empty()], tmp_path / name, categories=COCO_CATEGORIES)
+    assert (tmp_path / name).read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_where_nothing_can_be_written_is_one_clear_line(tmp_path):
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "file").touch()
+    for path, message in (
+        (tmp_path / "a.txt", r"must be written to a \.parquet, \.json or \.json\.gz file, but got .*a\.txt"),
+        (tmp_path / "folder.json", "must be a file, but it is a folder"),
+        (tmp_path / "file" / "a.json", "must be a file that can be written, but: "),
+    ):
+        with pytest.raises(InputError, match=message):
+            check_can_be_written(path)
+
+
+def test_json_cannot_hold_names_of_other_categories(tmp_path):
+    with pytest.raises(InputError, match=r"'screw' is none of COCO's; write a \.parquet file"):
+        write_detections(IMAGES, tmp_path / "a.json", categories={1: "screw"})
+
+
+def test_writing_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(
+        TallyboxError, match=r"writing .*a\.parquet needs the package pyarrow, .*tallybox\[detections\]"
+    ):
+        write_detections(IMAGES, tmp_path / "a.parquet", categories={})

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tallybox import Detections
+from tallybox.bench.photos import made_up_photos
+from tallybox.boxes import nms, numpy_box_iou, suppress
+from tallybox.estimator.configuration import EstimatorConfig
+from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, model_inputs, rival_scores
+
+
+def inputs_of(images, pairs, proposals=48, thinning=1.0):
+    index, categories = (np.array(column, np.int64) for column in zip(*pairs, strict=True))
+    return model_inputs(images, index, categories, EstimatorConfig(proposals=proposals, thinning=thinning))
+
+
+@pytest.fixture(scope="module")
+def photos() -> list[Detections]:
+    return made_up_photos(12)[0]
+
+
+def every_pair(photos):
+    return [(index, category) for index, photo in enumerate(photos) for category in photo.best_scores()]
+
+
+def test_a_pair_holds_the_boxes_of_its_category_best_first(photos):
+    pairs = every_pair(photos)
+    inputs = inputs_of(photos, pairs)
+    for row, (index, category) in enumerate(pairs):
+        own = photos[index].of_category(category)
+        order = np.argsort(-own.scores, kind="stable")
+        size = int(inputs.sizes[row])
+        assert size == len(own)
+        np.testing.assert_array_equal(inputs.scores[row, :size], own.scores[order])
+        np.testing.assert_array_equal(inputs.boxes[row, :size], own.boxes[order])
+        np.testing.assert_array_equal(photos[index].boxes[inputs.sources[row, :size].numpy()], own.boxes[order])
+        assert not inputs.mask[row, size:].any()
+        assert (inputs.scores[row, size:] == 0).all()
+
+
+def test_the_summary_begins_with_what_nms_counts(photos):
+    pairs = every_pair(photos)
+    inputs = inputs_of(photos, pairs)
+    for row, (index, category) in enumerate(pairs):
+        own = photos[index].of_category(category)
+        kept = nms(own.boxes, own.scores, GRID_OVERLAPS)
+        expected = [(kept[i] & (own.scores >= np.float32(s))).sum() for i in range(len(kept)) for s in GRID_SCORES]
+        found = inputs.summary[row, : len(expected)].double().expm1()
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_inputs_do_not_depend_on_what_else_is_inputs_of(photos):
+    pairs = every_pair(photos)
+    together = inputs_of(photos, pairs)
+    for row, (index, category) in enumerate(pairs):
+        alone = inputs_of([photos[index]], [(0, category)])
+        torch.testing.assert_close(together.at(torch.tensor([row])).context, alone.context)
+        torch.testing.assert_close(together.summary[row], alone.summary[0])
+
+
+def test_nothing_detected_is_a_pair_too(photos):
+    inputs = inputs_of([Detections.empty(), photos[0]], [(0, 18), (1, 999)])
+    assert inputs.sizes.tolist() == [0, 0]
+    assert inputs.summary.shape == (2, SUMMARY)
+    assert inputs.summary.isfinite().all()
+    assert inputs_of([Detections.empty()], [(0, 18)]).sizes.tolist() == [0]
+
+
+def test_the_summary_has_what_other_categories_show(photos):
+    pairs = [*every_pair(photos), (0, 999)]
+    found = inputs_of(photos, pairs).summary[:, -5:-2]
+    for row, (index, category) in enumerate(pairs):
+        others = photos[index].scores[photos[index].category_ids != category]
+        best = np.clip(others.max(initial=0), 1e-3, 1 - 1e-3)
+        expected = [np.log1p((others > 0.2).sum()), np.log1p((others > 0.5).sum()), np.log(best / (1 - best))]
+        np.testing.assert_allclose(found[row], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_only_the_best_take_part():
+    boxes = np.array([[10 * i, 0, 10 * i + 9, 9] for i in range(20)], np.float32)
+    image = Detections(boxes, np.linspace(0.1, 0.9, 20), [18] * 20)
+    inputs = inputs_of([image], [(0, 18)], proposals=5)
+    assert inputs.sources[0].tolist() == [19, 18, 17, 16, 15]
+
+
+def test_thinning_lets_other_objects_take_part():
+    one, other = [[0, 0, 100, 100]] * 30, [[200, 0, 300, 100]]
+    image = Detections(one + other, [0.9] * 30 + [0.2], [18] * 31)
+    crowded = inputs_of([image], [(0, 18)], proposals=4)
+    thinned = inputs_of([image], [(0, 18)], proposals=4, thinning=0.9)
+    assert 30 not in crowded.sources[0].tolist()
+    assert thinned.sources[0][thinned.mask[0]].tolist() == [0, 30]
+
+
+def test_rivals_are_boxes_of_other_categories_that_overlap():
+    image = Detections([[0, 0, 9, 9], [0, 0, 9, 9], [0, 0, 9, 9], [50, 50, 59, 59]], [0.9, 0.4, 0.8, 0.7], [1, 2, 1, 3])
+    np.testing.assert_allclose(rival_scores(image), [0.4, 0.9, 0.4, 0])
+
+
+def test_overlaps_and_suppression_of_many_images_at_once_are_those_of_each(photos):
+    size = min(len(photo) for photo in photos)
+    order = [np.argsort(-photo.scores, kind="stable")[:size] for photo in photos]
+    boxes = np.stack([photo.boxes[index] for photo, index in zip(photos, order, strict=True)])
+    scores = np.stack([photo.scores[index] for photo, index in zip(photos, order, strict=True)])
+    iou = numpy_box_iou(boxes, boxes)
+    kept = suppress(iou[:, None] > np.array([0.3, 0.7], np.float32)[:, None, None])
+    for row in range(len(photos)):
+        np.testing.assert_allclose(iou[row], numpy_box_iou(boxes[row], boxes[row]), atol=1e-6)
+        np.testing.assert_array_equal(kept[row], nms(boxes[row], scores[row], [0.3, 0.7]))

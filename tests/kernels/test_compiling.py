@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("numba")
+
+from tallybox.kernels.cpu import compiling
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Make up a package of kernels that import a constant."""
+    (tmp_path / "counting" / "cpu").mkdir(parents=True)
+    (tmp_path / "counting" / "cpu" / "kernel.py").write_text("from counting.constants import SIZE")
+    (tmp_path / "counting" / "constants.py").write_text("SIZE = 1")
+    (tmp_path / "command.py").write_text("")
+    monkeypatch.setattr(compiling, "PACKAGE", tmp_path)
+    return tmp_path
+
+
+def test_the_cache_is_another_when_a_file_that_kernels_import_changes(package):
+    before = compiling.cache_directory()
+    assert compiling.cache_directory() == before
+    (package / "command.py").write_text("print()")
+    assert compiling.cache_directory() == before
+    (package / "counting" / "constants.py").write_text("SIZE = 2")
+    assert compiling.cache_directory() != before
+
+
+def test_the_cache_lies_where_numba_is_told_to_put_it(package, monkeypatch, tmp_path):
+    assert compiling.cache_directory().parent == package / "__pycache__"
+    monkeypatch.setattr(compiling.config, "CACHE_DIR", str(tmp_path / "mine"))
+    assert compiling.cache_directory().parent == tmp_path / "mine"

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import httpx
+import numpy as np
+import pytest
+import torch
+
+from tallybox import Counter, PresenceCounter
+from tallybox.bench.photos import made_up_photos
+from tallybox.drawing.counting import count_with_component
+from tallybox.drawing.scenes import cats
+from tallybox.photos import sample_photos
+from tallybox.photos.images import read_photo
+from tallybox.photos.shipped import shipped_estimator
+from tests.support.photos import embedded_detector
+
+PHOTOS = made_up_photos(6, seed=5)[0]
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    with httpx.Client(base_url=service.address, timeout=60) as made:
+        yield made
+
+
+def as_request(image) -> dict:
+    return {
+        "image": image.image_id,
+        "boxes": image.boxes.tolist(),
+        "scores": image.scores.tolist(),
+        "category_ids": image.category_ids.tolist(),
+        "size": list(image.image_size),
+    }
+
+
+def assert_as_predicted(counts: dict, predicted: dict) -> None:
+    estimator = shipped_estimator()
+    expected = {estimator.category_name(key): said.to_dict() for key, said in predicted.items()}
+    assert counts.keys() == expected.keys()
+    for name, said in counts.items():
+        assert said == pytest.approx(expected[name], abs=2e-3)
+
+
+def test_counts_are_the_librarys(client):
+    answer = client.post("/v1/count", json={"images": [as_request(image) for image in PHOTOS]})
+    assert answer.status_code == 200
+    for image, said in zip(PHOTOS, answer.json()["images"], strict=True):
+        assert said["image"] == image.image_id
+        assert_as_predicted(said["counts"], shipped_estimator().predict(image))
+
+
+def test_named_categories_are_answered_for(client):
+    asked = {"images": [as_request(PHOTOS[0])], "categories": ["dog", 1, "dog", "zebra"]}
+    counts = client.post("/v1/count", json=asked).json()["images"][0]["counts"]
+    assert_as_predicted(counts, shipped_estimator().predict(PHOTOS[0], ["dog", 1, "zebra"]))
+
+
+@pytest.mark.parametrize("route", ["/v1/count/photo", "/v1/count"])
+def test_a_photo_is_counted_as_the_library_counts_it(client, route):
+    path = sample_photos()[0]
+    answer = client.post(
+        f"{route}?category=person&category=bus&detections=true",
+        content=path.read_bytes(),
+        headers={"content-type": "image/jpeg"},
+    )
+    assert answer.status_code == 200
+    seen = embedded_detector().detect([read_photo(path)])[0]
+    said = answer.json()["images"][0]
+    assert_as_predicted(said["counts"], shipped_estimator().predict(seen, ["person", "bus"]))
+    assert said["detections"]["boxes"] == pytest.approx(seen.boxes, abs=1e-3)
+
+
+def test_an_explanation_is_the_librarys_trace(client):
+    boxes, attention = cats().boxes, torch.tensor([1.0, 0.5, 0.25, 0.75])
+    asked = {"boxes": boxes.tolist(), "attention": attention.tolist(), "max_objects": 4}
+    for component, layer in (("paper", Counter(4)), ("presence", PresenceCounter(4))):
+        said = client.post("/v1/explain", json={**asked, "component": component}).json()
+        with torch.no_grad():
+            trace = layer.explain(attention, boxes)
+        assert said["count"] == trace.count.item()
+        matrix = trace.count_matrix if component == "paper" else trace.suppression[0]
+        name = "count_matrix" if component == "paper" else "suppression"
+        assert np.array(said["trace"][name]) == pytest.approx(matrix.numpy())
+
+
+def test_an_explanation_is_the_librarys_counting(client):
+    boxes, attention = cats().boxes.numpy(), np.array([1.0, 0.5, 0.25, 0.75], np.float32)
+    for component, layer in (("paper", Counter(10)), ("presence", PresenceCounter(10))):
+        asked = {"boxes": boxes.tolist(), "attention": attention.tolist(), "component": component}
+        counting = asdict(count_with_component(boxes, attention, layer))
+        assert client.post("/v1/explain", json=asked).json() == json.loads(json.dumps(counting))
+
+
+def test_queries_of_photos_are_refused_for_detections(client):
+    answer = client.post("/v1/count?category=dog", json={"images": [as_request(PHOTOS[0])]})
+    assert answer.status_code == 422
+    assert "belong to photos" in answer.json()["error"]
+
+
+def test_bent_activations_are_used(client):
+    straight = [[step / 4 for step in range(5)]] * 8
+    bent = [*straight[:1], [0, 0.75, 0.75, 1, 1], *straight[2:]]
+    asked = {"boxes": [[0, 0, 10, 10], [3, 0, 13, 10]], "attention": [0.9, 0.8]}
+    plain = client.post("/v1/explain", json=asked).json()["count"]
+    assert client.post("/v1/explain", json={**asked, "activations": straight}).json()["count"] == pytest.approx(plain)
+    assert client.post("/v1/explain", json={**asked, "activations": bent}).json()["count"] > plain + 0.05
+    falling = [[0, 0.5, 0.25, 1, 1]] * 8
+    refused = client.post("/v1/explain", json={**asked, "activations": falling})
+    assert refused.status_code == 422
+    assert "never fall" in refused.json()["error"]
+
+
+def test_every_set_of_weights_counts(client):
+    sets = client.get("/v1/weights").json()
+    assert {"untrained", "toy-0.5-0.5"} <= {one["name"] for one in sets["paper"]}
+    assert {"untrained", "toy-0.5-0.5-3", "photo-1-1"} <= {one["name"] for one in sets["presence"]}
+    for component, listed in sets.items():
+        for one in listed[:4] + listed[-2:]:
+            asked = {"component": component, "weights": one["name"], "boxes": [[0, 0, 9, 9]], "attention": [0.7]}
+            assert client.post("/v1/explain", json=asked).status_code == 200
+
+
+def test_scenes_can_be_counted(client):
+    for scene in [*client.get("/v1/scenes").json(), client.get("/v1/scenes/toy?side_length=0&noise=1&seed=3").json()]:
+        asked = {"boxes": scene["boxes"], "attention": scene["attention"]}
+        assert client.post("/v1/explain", json=asked).status_code == 200
+
+
+def test_the_service_says_what_it_can_do(client):
+    said = client.get("/healthz").json()
+    assert said["status"] == "ok"
+    assert said["counts_photos"]
+    assert {"/v1/count", "/v1/explain", "/healthz"} <= client.get("/openapi.json").json()["paths"].keys()
+
+
+def test_pages_may_load_nothing_from_elsewhere(client):
+    for path in ("/", "/docs"):
+        page = client.get(path)
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "connect-src 'self'" in page.headers["content-security-policy"]
+        assert "http://" not in page.text.replace("http://www.w3.org", "")
+        assert "https://" not in page.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/assets/..%2f..%2fservice.py", "/assets/%2fetc%2fpasswd", "/assets/report.html", "/x"]
+)
+def test_no_other_file_is_served(client, path):
+    assert client.get(path).status_code == 404

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from dataclasses import fields
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
+
+from tallybox.drawing.counting import Counting
+
+# That there are as many scores as boxes, and that x1 <= x2, no schema can say: such bodies are allowed and refused.
+NOT_HELD_TO = [unsupported_method, positive_data_acceptance]
+
+OPERATIONS = [
+    ("POST", "/v1/count"),
+    ("POST", "/v1/count/photo"),
+    ("POST", "/v1/explain"),
+    ("GET", "/v1/weights"),
+    ("GET", "/v1/scenes"),
+    ("GET", "/v1/scenes/toy"),
+    ("GET", "/healthz"),
+]
+TAKE_NOTHING = {"/v1/weights", "/v1/scenes", "/healthz"}  # so that nothing they are given can be wrong
+QUESTIONS = [
+    pytest.param(method, path, mode, id=f"{method} {path} {mode.value}")
+    for method, path in OPERATIONS
+    for mode in GenerationMode
+    if mode == GenerationMode.POSITIVE or path not in TAKE_NOTHING
+]
+
+
+@pytest.fixture(scope="module")
+def schema(service):
+    return schemathesis.openapi.from_url(f"{service.address}/openapi.json")
+
+
+def conform(operation, mode: GenerationMode, examples: int) -> None:
+    """Ask as the description allows (or forbids), and hold every answer against it."""
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def ask(case):
+        if case.media_type == "image/*":
+            case.headers = {**(case.headers or {}), "content-type": "image/png"}
+        case.call_and_validate(excluded_checks=NOT_HELD_TO)
+
+    ask()
+
+
+@pytest.mark.parametrize(("method", "path", "mode"), QUESTIONS)
+def test_every_answer_is_as_described(schema, method, path, mode):
+    conform(schema[path][method], mode, 15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "path", "mode"), QUESTIONS)
+def test_every_answer_is_as_described_among_many(schema, method, path, mode):
+    conform(schema[path][method], mode, 300)
+
+
+def test_every_route_is_described(schema):
+    described = {result.ok().label for result in schema.get_all_operations()}
+    assert described == {" ".join(operation) for operation in OPERATIONS}
+
+
+def test_bodies_and_answers_are_described_as_they_are(service):
+    description = httpx.get(f"{service.address}/openapi.json").json()
+    schemas, paths = description["components"]["schemas"], description["paths"]
+    assert schemas["CategoryCount"]["properties"]["at_least"]["type"] == "integer"
+    assert schemas["Counting"]["properties"].keys() == {field.name for field in fields(Counting)}
+    assert paths["/v1/count"]["post"]["requestBody"]["content"].keys() == {"application/json"}
+    assert paths["/v1/count/photo"]["post"]["requestBody"]["content"].keys() == {"image/*"}
+    for operations in paths.values():
+        for operation in operations.values():
+            assert operation["responses"]["200"]["content"]["application/json"]["schema"] != {}

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import time
+import zlib
+from functools import cache
+
+import httpx
+import numpy as np
+import pytest
+
+from tallybox.photos import sample_photos
+from tallybox.service.api import ServiceSettings, build_api, create_app
+from tallybox.service.guard import Guard
+from tallybox.service.limits import Limits, Refused
+from tests.support.estimators import small_estimator
+
+LIMITS = Limits(
+    body_bytes=20_000, image_pixels=10_000, images=3, boxes=50, explained_boxes=20, questions=6, seconds=0.5
+)
+
+
+class NoDetector:
+    """What must never be asked here."""
+
+    def detect(self, photos):
+        raise AssertionError("an image that should have been refused reached the detector")
+
+
+def strict_settings() -> ServiceSettings:
+    return ServiceSettings(small_estimator(), NoDetector(), LIMITS)
+
+
+@cache
+def strict_app():
+    return create_app(strict_settings())
+
+
+JSON = {"content-type": "application/json"}
+
+
+def send(method: str, path: str, *, app=None, **request) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app or strict_app(), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
+            return await client.request(method, path, **request)
+
+    return asyncio.run(ask())
+
+
+def refusal(status: int, method: str, path: str, **request) -> str:
+    """Return the one line with which a request is refused."""
+    answer = send(method, path, **request)
+    assert answer.status_code == status, answer.text
+    said = answer.json()
+    assert list(said) == ["error"]
+    assert len(said["error"].splitlines()) == 1
+    return said["error"]
+
+
+def images(number: int, boxes: int = 1) -> dict:
+    one = {"boxes": [[0, 0, 5, 5]] * boxes, "scores": [0.5] * boxes, "category_ids": [18] * boxes}
+    return {"images": [one] * number}
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"\xff\xfe\x00", 400),
+        (b"[" * 5000, 400),
+        (b"null", 422),
+        (b"[]", 422),
+        (b'{"images": 3}', 422),
+        (b'{"images": [], "more": 1}', 422),
+        (b'{"images": [{"boxes": [[0, 0, NaN, 1]], "scores": [1], "category_ids": [1]}]}', 422),
+        (b'{"images": [{"boxes": [[0, 0, 1e999, 1]], "scores": [1], "category_ids": [1]}]}', 422),
+        (b'{"images": [{"boxes": [[0, 0, 1e30, 1]], "scores": [1], "category_ids": [1]}]}', 422),
+        (b'{"images": [{"boxes": [[5, 0, 1, 1]], "scores": [1], "category_ids": [1]}]}', 422),
+        (b'{"images": [{"boxes": [[0, 0, 1, 1]], "scores": [1, 1], "category_ids": [1]}]}', 422),
+        (b'{"images": [{"boxes": [[0, 0, 1, 1]], "scores": ["1"], "category_ids": [1]}]}', 422),
+        (b'{"images": [{"boxes": [[0, 0, 1, 1]], "scores": [2], "category_ids": [1]}]}', 422),
+        (b'{"images": [{"boxes": [[0, 0, 1, 1]], "scores": [1], "category_ids": [99999999999999999999]}]}', 422),
+        (b'{"images": [], "categories": ["dragon"]}', 422),
+        (b'{"images": [], "categories": ["\\ud800"]}', 400),
+    ],
+)
+def test_malformed_bodies_are_refused_in_one_line(content, status):
+    refusal(status, "POST", "/v1/count", content=content, headers=JSON)
+    explained = content.replace(b"images", b"boxes")
+    answer = send("POST", "/v1/explain", content=explained, headers=JSON)
+    assert answer.status_code in (400, 422)
+
+
+def test_too_much_of_anything_is_refused():
+    assert "20,000 bytes" in refusal(413, "POST", "/v1/count", content=b" " * 20_001, headers=JSON)
+    assert "3 images" in refusal(413, "POST", "/v1/count", json=images(4))
+    assert "50 boxes" in refusal(413, "POST", "/v1/count", json=images(1, boxes=51))
+    assert "images times categories" in refusal(413, "POST", "/v1/count", json={**images(3), "categories": [1, 2, 3]})
+    many = {"boxes": [[0, 0, 1, 1]] * 21, "attention": [1] * 21}
+    assert "20 boxes" in refusal(413, "POST", "/v1/explain", json=many)
+
+
+def test_a_body_of_many_values_does_not_hold_up_other_requests():
+    """Parsing 16 MiB of boxes would take 0.8 s, in which the event loop answers nobody."""
+    number = 400_000
+    parts = (b"[1,2,3,4]," * number)[:-1], (b"0.5," * number)[:-1], (b"18," * number)[:-1]
+    content = b'{"images":[{"boxes":[%b],"scores":[%b],"category_ids":[%b]}]}' % parts
+    assert len(content) < Limits().body_bytes
+    transport = httpx.ASGITransport(create_app(ServiceSettings(small_estimator())))
+
+    async def longest_pause() -> float:
+        pauses = []
+
+        async def beat() -> None:
+            while True:
+                begun = time.perf_counter()
+                await asyncio.sleep(0.001)
+                pauses.append(time.perf_counter() - begun)
+
+        beating = asyncio.create_task(beat())
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=60) as client:
+            await asyncio.sleep(0.01)
+            answer = await client.post("/v1/count", content=content, headers=JSON)
+            await asyncio.sleep(0.01)
+        beating.cancel()
+        assert answer.status_code == 413
+        assert "values" in answer.json()["error"]
+        return max(pauses)
+
+    assert asyncio.run(longest_pause()) < 0.3
+
+
+def test_a_body_without_end_is_not_held():
+    async def endless():
+        for _ in range(1000):
+            yield b" " * 1000
+
+    assert "bytes" in refusal(413, "POST", "/v1/count", content=endless(), headers=JSON)
+
+
+def test_a_body_that_dawdles_is_refused():
+    async def slow():
+        yield b"{"
+        await asyncio.sleep(2)
+        yield b"}"
+
+    assert "within 0.5 s" in refusal(408, "POST", "/v1/count", content=slow(), headers=JSON)
+
+
+def test_an_answer_that_dawdles_is_ended():
+    api = build_api(strict_settings())
+
+    @api.get("/slow")
+    async def slow():
+        await asyncio.sleep(5)
+
+    app = Guard(api, LIMITS, None, ())
+    assert "answered within 0.5 s" in refusal(408, "GET", "/slow", app=app)
+
+
+def test_large_bodies_of_many_clients_are_bounded_together():
+    guard = Guard(build_api(strict_settings()), Limits(body_bytes=20_000, held_bytes=30_000), None, ())
+
+    async def hold() -> list[str]:
+        gate = asyncio.Event()
+
+        async def receive():
+            await gate.wait()
+            return {"type": "http.request", "body": b" " * 18_000, "more_body": False}
+
+        async def read() -> str:
+            try:
+                await guard.read_body({"headers": []}, receive, bytearray())
+            except Refused as refused:
+                return str(refused.status)
+            return "held"
+
+        reading = [asyncio.create_task(read()) for _ in range(3)]
+        await asyncio.sleep(0)
+        gate.set()
+        return sorted(await asyncio.gather(*reading))
+
+    assert asyncio.run(hold()) == ["429", "429", "held"]
+
+
+def test_other_content_types_and_methods_are_refused():
+    refusal(415, "POST", "/v1/count", content=b"a=1", headers={"content-type": "application/x-www-form-urlencoded"})
+    refusal(415, "POST", "/v1/explain", content=b"{}", headers={"content-type": "text/plain"})
+    refusal(405, "GET", "/v1/count")
+    refusal(404, "GET", "/v2/count")
+    refusal(422, "GET", "/v1/scenes/toy?noise=nan")
+
+
+def png_header(side: int) -> bytes:
+    """Return the beginning of a PNG that claims to be a black and white square."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+
+
+@pytest.mark.parametrize("broken", ["text", "cut", "empty", "bomb", "large"])
+def test_images_that_are_none_or_too_large_are_refused(broken):
+    sides = {"bomb": 30_000, "large": 200}
+    whole = png_header(sides.get(broken, 50)) + b"\0\0\0\0IDAT"  # claims a size, and brings no pixels
+    content = {"text": b"no image", "cut": whole[:30]}.get(broken, whole)
+    app = create_app(ServiceSettings(small_estimator(), NoDetector(), Limits(image_pixels=10_000)))
+    status = 413 if broken in sides else 422
+    said = refusal(status, "POST", "/v1/count", app=app, content=content, headers={"content-type": "image/png"})
+    assert "/tmp" not in said
+
+
+def test_a_missing_detector_is_named():
+    photo = {"content": sample_photos()[0].read_bytes(), "headers": {"content-type": "image/jpeg"}}
+    app = create_app(ServiceSettings(small_estimator()))
+    assert "tallybox[photos]" in refusal(503, "POST", "/v1/count", app=app, **photo)
+
+
+def test_names_from_a_request_come_back_as_they_are():
+    hostile = "</script>\x00\u2028\U0001f600"
+    asked = images(1)
+    asked["images"][0]["image"] = hostile
+    answer = send("POST", "/v1/count", json=asked)
+    assert answer.json()["images"][0]["image"] == hostile
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 403),
+        ({"host": "evil.example:8000"}, 403),
+        ({"host": ""}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": "[::1"}, 403),
+        ({"host": "[::1]:8000"}, 200),
+        ({"host": "localhost:8000"}, 200),
+        ({"host": "LOCALHOST."}, 200),
+        ({"host": "counts.example"}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://[::1"}, 403),
+        ({"origin": "http://127.0.0.1:9999"}, 403),
+        ({"origin": "http://127.0.0.1:8000"}, 200),
+    ],
+)
+def test_pages_elsewhere_cannot_drive_the_service(headers, status):
+    app = create_app(ServiceSettings(small_estimator(), hosts=("counts.example",)))
+    answer = send("POST", "/v1/count", app=app, json=images(1), headers=headers)
+    assert answer.status_code == status
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [(None, 401), ("Bearer wrong", 401), ("Bearer sécret", 401), ("secret", 401), ("Bearer secret", 200)],
+)
+def test_a_token_is_asked_for(given, status):
+    app = create_app(ServiceSettings(small_estimator(), token="secret"))
+    headers = {} if given is None else {"authorization": given.encode()}
+    answer = send("POST", "/v1/count", app=app, json=images(1), headers=headers)
+    assert answer.status_code == status
+    assert send("GET", "/healthz", app=app).status_code == 200
+    assert send("GET", "/v1/weights", app=app).status_code == 401
+
+
+def test_the_description_says_where_a_token_is_needed():
+    for token, described in ((None, set()), ("secret", {"/v1/count", "/v1/count/photo", "/v1/explain", "/v1/weights"})):
+        app = create_app(ServiceSettings(small_estimator(), token=token))
+        paths = send("GET", "/openapi.json", app=app).json()["paths"]
+        guarded = {path for path, operations in paths.items() if "security" in next(iter(operations.values()))}
+        assert guarded - {"/v1/scenes", "/v1/scenes/toy"} == described
+
+
+def test_random_bytes_never_break_it():
+    random = np.random.default_rng(0)
+    for kind in ("application/json", "image/png", "image/jpeg"):
+        for size in (1, 10, 1000):
+            content = random.bytes(size)
+            for path in ("/v1/count", "/v1/explain"):
+                answer = send("POST", path, content=content, headers={"content-type": kind})
+                assert 400 <= answer.status_code < 500
+                assert json.loads(answer.content)["error"]

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tallybox.bench.load import put_under_load
+from tallybox.bench.photos import made_up_photos
+from tallybox.bench.serve import count_requests
+from tallybox.photos.shipped import shipped_estimator
+
+CLIENTS = 200
+
+
+@pytest.mark.parametrize("seconds", [5, pytest.param(60, marks=pytest.mark.slow)])
+def test_200_clients_all_get_the_librarys_answers(service, seconds):
+    requests = count_requests(shipped_estimator(), made_up_photos(32, seed=1)[0])
+    result = asyncio.run(put_under_load(service.address, requests, clients=CLIENTS, seconds=seconds))
+    assert result.wrong == []
+    assert result.lost == 0
+    assert result.sent >= CLIENTS

@@ -1,0 +1,34 @@
+"""The shipped model with the embedded detector, loaded once, and the sample photos as it sees them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tallybox.ask import Answerer
+from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
+
+BUSES, RIDERS, LOBBY = sample_photos()
+
+
+@cache
+def shipped_answerer() -> Answerer:
+    """Return what `tallybox ask` answers with; do not change it."""
+    return Answerer(detector=asking_detector())
+
+
+@cache
+def asking_detector() -> PicoDet:
+    """Return PicoDet on the CPU."""
+    return PicoDet(device="cpu")
+
+
+@cache
+def buses() -> Photo:
+    """Return a street in the rain with three buses and cars."""
+    return read_photo(BUSES)
+
+
+@cache
+def riders() -> Photo:
+    """Return two riders on their horses."""
+    return read_photo(RIDERS)

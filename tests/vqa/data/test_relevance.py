@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tallybox.detections.coco import read_coco_instances
+from tallybox.errors import InputError
+from tallybox.vqa.data.category_words import CategoryWords
+from tallybox.vqa.data.features import PhotoFeatures, write_tsv
+from tallybox.vqa.data.prepare import official_files, prepare
+from tallybox.vqa.data.questions import read_questions
+from tallybox.vqa.data.relevance import TrueBoxes, overlapping
+from tallybox.vqa.data.splits import open_questions
+from tests.support.shared_data import data_folder
+from tests.support.vqa_files import annotation, annotations_file, question, questions_file, write_json
+
+DOGS = [[0, 0, 10, 10], [50, 50, 20, 20]]  # left, top, width, height
+PROPOSALS = [[0, 0, 10, 10], [0, 0, 10, 6], [0, 0, 10, 4], [52, 50, 70, 70], [50, 0, 90, 40]]
+RELEVANT = [1, 1, 0, 1, 0]
+
+
+def instances(path, names=None, crowd=False):
+    names = names or {1: "person", 18: "dog", 58: "hot dog"}
+    boxes = [(7, 18, box, 0) for box in DOGS] + [(8, 1, [0, 0, 9, 9], 1)] * crowd
+    annotations = [
+        {"id": number, "image_id": image, "category_id": category, "bbox": box, "iscrowd": is_crowd}
+        for number, (image, category, box, is_crowd) in enumerate(boxes)
+    ]
+    categories = [{"id": category, "name": name} for category, name in names.items()]
+    return write_json(path, {"images": [{"id": 7}, {"id": 8}], "annotations": annotations, "categories": categories})
+
+
+def prepared(folder, texts: list[tuple[int, str]], **options):
+    """Prepare questions about photos 7 and 8, which have true boxes, and 9, which has none."""
+    folder.mkdir(exist_ok=True)
+    boxes = {7: PROPOSALS, 8: PROPOSALS[:2], 9: PROPOSALS[:3]}
+    write_tsv(
+        folder / "features.tsv",
+        [
+            PhotoFeatures(one, (99, 99), np.array(some, np.float32), np.ones((len(some), 2)))
+            for one, some in boxes.items()
+        ],
+    )
+    asked = [question(number, image_id, text) for number, (image_id, text) in enumerate(texts)]
+    answers = [annotation(one["question_id"], ["2"] * 10, one["image_id"]) for one in asked]
+    questions_file(folder / "v2_OpenEnded_mscoco_train2014_questions.json", asked)
+    annotations_file(folder / "v2_mscoco_train2014_annotations.json", answers)
+    done = prepare(official_files(folder), [folder / "features.tsv"], folder / "prepared", **options)
+    return done, open_questions(folder / "prepared", "train").relevance
+
+
+def test_proposals_that_overlap_a_true_box_by_half_are_relevant(tmp_path):
+    texts = [
+        (7, "How many dogs are there?"),
+        (7, "Where is the puppy?"),
+        (7, "How many people are there?"),  # none are there
+        (7, "Is the dog eating a hot dog?"),  # two categories
+        (7, "What time is it?"),
+        (8, "How many dogs are there?"),
+        (9, "How many dogs are there?"),  # no true boxes
+    ]
+    done, relevance = prepared(tmp_path, texts, instances=[instances(tmp_path / "instances.json.gz")])
+    unknown = [-1] * 5
+    assert relevance.dtype == np.int8
+    assert relevance.tolist() == [
+        RELEVANT,
+        RELEVANT,
+        [0] * 5,
+        unknown,
+        unknown,
+        [0, 0, -1, -1, -1],
+        unknown,
+    ]
+    assert done["supervised"] == {"train": 4}
+
+
+def test_without_true_boxes_nothing_is_written(tmp_path):
+    done, relevance = prepared(tmp_path, [(7, "How many dogs are there?")])
+    assert relevance is None
+    assert done["supervised"] == {"train": 0}
+    assert not (tmp_path / "prepared" / "train" / "relevance.npy").exists()
+
+
+def test_crowds_are_not_known(tmp_path):
+    path = instances(tmp_path / "instances.json", crowd=True)
+    _, relevance = prepared(tmp_path, [(8, "How many people are there?"), (8, "How many dogs?")], instances=[path])
+    assert relevance[:, :2].tolist() == [[-1, -1], [0, 0]]
+
+
+def test_another_file_of_true_boxes_needs_another_folder(tmp_path):
+    texts = [(7, "How many dogs are there?")]
+    prepared(tmp_path, texts, instances=[instances(tmp_path / "instances.json")])
+    with pytest.raises(InputError, match="instances"):
+        prepared(tmp_path, texts, instances=[instances(tmp_path / "other.json", crowd=True)])
+
+
+def test_files_must_number_categories_alike(tmp_path):
+    paths = [instances(tmp_path / "a.json"), instances(tmp_path / "b.json", {18: "cat", 1: "person"})]
+    with pytest.raises(InputError, match="calls 18 'cat', which is 'dog' there"):
+        TrueBoxes.read(paths)
+
+
+def test_boxes_without_area_overlap_nothing():
+    assert overlapping(np.array([[3.0, 3, 3, 9]]), np.array([[0.0, 0, 10, 10]])).tolist() == [False]
+    assert overlapping(np.empty((0, 4)), np.array([[0.0, 0, 10, 10]])).tolist() == []
+
+
+def test_most_questions_about_real_photos_name_one_category():
+    words = CategoryWords.of(read_coco_instances(data_folder("coco-count") / "instances_val.json.gz").categories)
+    asked = read_questions(data_folder("coco-vqa") / "v2_OpenEnded_mscoco_val2014_questions.json.gz")
+    assert sum(words.named(one.question) is not None for one in asked) > 0.85 * len(asked)

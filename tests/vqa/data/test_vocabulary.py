@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from tallybox.errors import InputError
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.vocabulary import Vocabulary, question_words
+
+
+def record(text: str, answers: list[str]) -> QuestionRecord:
+    return QuestionRecord(1, 1, text, tuple(answers), "other")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Is the man's T-shirt red?", ["is", "the", "mans", "tshirt", "red"]),
+        ("How many  dogs", ["how", "many", "dogs"]),
+        ("Is it 3:45?", ["is", "it", "345"]),
+        ("???", []),
+    ],
+)
+def test_words_are_lower_case_letters_and_digits(text, words):
+    assert question_words(text) == words
+
+
+def test_order_is_by_frequency_then_by_the_alphabet():
+    records = [
+        record("b a c b", ["two", "2", "a dog", "Dog.", "cat"]),
+        record("a d", ["2", "bird", "bird", "?", "the"]),
+    ]
+    vocabulary = Vocabulary.of(records)
+    assert vocabulary.words == ("a", "b", "c", "d")
+    assert vocabulary.answers == ("2", "", "bird", "dog", "cat")  # nothing is left of "?" and "the"
+    assert Vocabulary.of(records, answers=3).answers == ("2", "", "bird")
+
+
+def test_unknown_words_are_0_and_unknown_answers_minus_1():
+    vocabulary = Vocabulary(("how", "many"), ("2", "don't know"))
+    assert vocabulary.encode_question("How many unicorns?") == [1, 2, 0]
+    assert vocabulary.encode_question("?") == [0]
+    assert vocabulary.encode_answers(["Two", "dont know.", "3"]) == [0, 1, -1]
+
+
+def test_saved_and_loaded(tmp_path):
+    vocabulary = Vocabulary(("how", "many"), ("2", "café"))
+    vocabulary.save(tmp_path / "vocabulary.json")
+    assert Vocabulary.load(tmp_path / "vocabulary.json") == vocabulary
+    (tmp_path / "other.json").write_text('{"words": []}')
+    with pytest.raises(InputError, match=r"other\.json must be a vocabulary with words and answers"):
+        Vocabulary.load(tmp_path / "other.json")
+    with pytest.raises(InputError, match="there is no such file"):
+        Vocabulary.load(tmp_path / "absent.json")

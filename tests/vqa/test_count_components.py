@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallybox.boxes import nms
+from tallybox.vqa.configuration import ModelConfig
+from tallybox.vqa.model import SuppressedCount, batched_nms, count_component
+from tests.support.vqa_batches import random_batch
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.3, 0.5, 0.7]))
+def test_batched_nms_keeps_what_nms_keeps_photo_by_photo(seed, threshold):
+    batch = random_batch(3, proposals=8, seed=seed)
+    scores = torch.randint(0, 5, (3, 8), generator=torch.Generator().manual_seed(seed)).double()  # ties
+    kept = batched_nms(batch.boxes, scores, batch.mask, threshold)
+    for row in range(3):
+        real = batch.mask[row].numpy()
+        alone = nms(batch.boxes[row].numpy()[real], scores[row].numpy()[real], [threshold])[0]
+        expected = np.zeros(8, np.bool_)
+        expected[real] = alone
+        assert kept[row].tolist() == expected.tolist()
+
+
+def test_the_number_left_is_one_hot_and_scored_by_the_mean_of_the_glimpses():
+    # Two chains of three boxes: keeping the middle one leaves one box, keeping the ends leaves two.
+    chain = torch.tensor([[0.0, 0.0, 3.0, 1.0], [0.9, 0.0, 3.9, 1.0], [1.8, 0.0, 4.8, 1.0]])
+    boxes = torch.cat((chain, chain + 100)).expand(2, 6, 4)
+    middle_first = torch.tensor([[0.0, 0.0], [9.0, -3.0], [1.0, 0.0]])
+    ends_first = torch.tensor([[3.0, 0.0], [9.0, -9.0], [1.0, 0.0]])
+    glimpses = torch.stack((middle_first.repeat(2, 1), torch.cat((middle_first, ends_first))))
+    mask = torch.ones(2, 6, dtype=torch.bool)
+    count = SuppressedCount(6)(glimpses, boxes, mask)
+    assert count.shape == (2, 7)
+    assert count.argmax(-1).tolist() == [2, 3]
+    assert count.sum(-1).tolist() == [1, 1]
+    mask[0, 3:] = False
+    assert SuppressedCount(6)(glimpses, boxes, mask).argmax(-1).tolist() == [1, 3]
+
+
+def test_a_model_sees_more_proposals_than_it_was_made_for():
+    batch = random_batch(proposals=9)
+    far_apart = torch.arange(9.0).view(1, 9, 1) * 10 + torch.tensor([0.0, 0.0, 1.0, 1.0])
+    count = SuppressedCount(4)(batch.features, far_apart.expand(4, 9, 4), batch.mask)
+    assert count.argmax(-1)[0] == 4
+
+
+@pytest.mark.parametrize(("name", "features"), [("counter", 6), ("presence", 7), ("nms", 21)])
+def test_each_says_how_many_features_it_gives(name, features):
+    component = count_component(ModelConfig(name=name, max_objects=5), max_proposals=20)
+    batch = random_batch()
+    assert component.features == features
+    assert component(batch.features, batch.boxes, batch.mask).shape == (4, features)
+
+
+def test_the_counting_layers_take_the_first_glimpse_through_a_logistic():
+    batch = random_batch()
+    for name in ("counter", "presence"):
+        component = count_component(ModelConfig(name=name), max_proposals=9)
+        got = component(batch.features, batch.boxes, batch.mask)
+        component.counter.logits = False
+        expected = component.counter(batch.features[..., 0].sigmoid(), batch.boxes, batch.mask)
+        torch.testing.assert_close(got, expected)
+        sharper = count_component(ModelConfig(name=name, presence_sharpness=3), max_proposals=9)
+        factor = 3 if name == "presence" else 1  # the paper's component takes the glimpse as it is
+        assert torch.equal(sharper.log_odds(batch.features), factor * batch.features[..., 0])
+        plain = count_component(ModelConfig(name=name), max_proposals=9)
+        torch.testing.assert_close(
+            sharper(batch.features, batch.boxes, batch.mask), plain(factor * batch.features, batch.boxes, batch.mask)
+        )
+    assert count_component(ModelConfig(name="baseline"), 9) is None
