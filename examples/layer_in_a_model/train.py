@@ -13,8 +13,8 @@ import argparse
 import time
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import nll_loss
 
 import tallybox
 
@@ -75,7 +75,7 @@ def train(layer: str, *, learning_rate: float, steps: int, seed: int = 0) -> flo
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, learning_rate, total_steps=steps)  # begins low: warm-up
     for _ in range(steps):
         features, boxes, count = make_images(64, generator)
-        loss = F.nll_loss(model(features, boxes), count)
+        loss = nll_loss(model(features, boxes), count)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
