@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-slow browser check format figures constraints clean
+.PHONY: demo test test-slow browser check dist docs format figures constraints clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/tallybox demo
@@ -36,6 +36,17 @@ check: $(VENV)/.develop
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
+# The site, in site/; a broken link or reference is an error.
+docs: $(VENV)/.develop
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean
+	@echo "Built site/index.html"
+
+# Wheel and sdist, in dist/.
+dist: $(VENV)/.develop
+	@rm -rf dist
+	@$(BIN)/hatchling build
+	@ls -lh dist
+
 format: $(VENV)/.develop
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
@@ -51,7 +62,7 @@ constraints: $(VENV)/.develop
 	@mv constraints.tmp constraints.txt
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -68,5 +79,5 @@ $(VENV)/.demo: $(VENV)/.python pyproject.toml constraints.txt
 
 $(VENV)/.develop: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "Installing tallybox with all extras and its tests (a few minutes the first time) ..."
-	@$(PIP) --build-constraint constraints.txt --editable '.[all]' --group test --group check
+	@$(PIP) --build-constraint constraints.txt --editable '.[all]' --group test --group check --group docs
 	@touch $@ $(VENV)/.demo
