@@ -59,7 +59,7 @@ def normalise(weight, tables, S: tl.constexpr, SP: tl.constexpr):
     s = tl.arange(0, SP)[None, :]
     index = tl.arange(0, 8)[:, None] * S + s
     size = tl.abs(tl.load(weight + index, mask=s < S, other=0.0))
-    all_zero = tl.sum(size, axis=1)[:, None] == 0  # a sum keeps NaN, a maximum may drop it
+    all_zero = tl.max(tl.where(size == 0, 0.0, 1.0), axis=1)[:, None] == 0  # NaN is not zero
     largest = tl.where(all_zero, 1.0, tl.max(size, axis=1)[:, None])
     size = tl.where(all_zero, tl.where(s < S, 1.0, 0.0), size / largest)
     segment_rise = size / tl.sum(size, axis=1)[:, None]
