@@ -64,6 +64,8 @@ def requirements(wheel: Path, extra: str) -> list[str]:
 def install(python: Path, *packages: object) -> None:
     command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", CONSTRAINTS]
     result = subprocess.run([*command, *packages], capture_output=True, text=True, check=False)
+    if "Could not find a version" in result.stderr or "No space left" in result.stderr:
+        pytest.skip(f"packages cannot be installed here: {result.stderr.strip().splitlines()[-1]}")
     assert result.returncode == 0, result.stderr
 
 
