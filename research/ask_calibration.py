@@ -1,7 +1,7 @@
 """Write the temperature into the checkpoint of `tallybox ask`, so that its probabilities are how often it is right.
 
     python research/vqa_evidence.py photos PREPARED runs/held-out --on held-out --models presence
-    python research/ask_calibration.py runs/held-out src/tallybox/asking/data/photos_presence.safetensors     # seconds
+    python research/ask_calibration.py runs/held-out src/tallybox/ask/data/photos_presence.safetensors     # seconds
 
 The temperature is fitted to the logits of models of the same configuration that learned from four fifths of the
 training photos, on the questions about the other fifth. No validation photo takes part.

@@ -27,7 +27,7 @@ CUDA_SIZES_OF_PRESENCE = (*CUDA_SIZES, (4096, 100))
 AGREEMENT = 2e-4
 
 # The largest count that presence counting tells apart; the paper's component has as many as there are boxes.
-MOST_OBJECTS_PRESENT = 10
+MAX_OBJECTS_OF_PRESENCE = 10
 
 
 class Inputs(NamedTuple):
@@ -59,7 +59,9 @@ def presence_weights(draw: Callable[..., Tensor]) -> tuple[Tensor, ...]:
 def features_of_presence(inputs: Inputs, backend: Backend) -> Tensor:
     """Features of presence counting."""
     weights = PresenceWeights(*inputs.weights)
-    return presence_features(inputs.attention, inputs.boxes, weights, max_objects=MOST_OBJECTS_PRESENT, backend=backend)
+    return presence_features(
+        inputs.attention, inputs.boxes, weights, max_objects=MAX_OBJECTS_OF_PRESENCE, backend=backend
+    )
 
 
 class Nothing(torch.autograd.Function):
@@ -97,7 +99,7 @@ class Component(NamedTuple):
 
 PAPER = Component("", paper_weights, paper_features, lambda boxes: boxes + 1)
 NOTHING = Component("nothing instead of ", paper_weights, no_features, lambda boxes: boxes + 1)
-PRESENCE = Component("presence ", presence_weights, features_of_presence, lambda boxes: MOST_OBJECTS_PRESENT + 2)
+PRESENCE = Component("presence ", presence_weights, features_of_presence, lambda boxes: MAX_OBJECTS_OF_PRESENCE + 2)
 
 
 def random_inputs(

@@ -109,7 +109,7 @@ def running_service(*options: str) -> Iterator[str]:
                 if STARTED in line:
                     yield line.split(STARTED)[1].split()[0]
                     return
-            raise TallyboxError(f"tallybox serve must start, but it said: {output.strip()}")
+            raise TallyboxError(f"tallybox serve must start, but it printed: {output.strip()}")
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()

@@ -43,7 +43,7 @@ from tallybox.kernels.cpu.compiling import Array, compiled
 from tallybox.kernels.cpu.vectors import LANES, choose, load, store
 
 
-class Gradients(NamedTuple):
+class GroupGradients(NamedTuple):
     """Gradients of what `Group` holds, and the sums that `accumulate` adds to."""
 
     a: Array  # [N, LANES]
@@ -94,7 +94,7 @@ def result_backward(
 
 
 @compiled
-def scales_backward(n: int, f: Tables, g: Group, grad_total: Vector, grad_mean: Vector, grad: Gradients) -> None:
+def scales_backward(n: int, f: Tables, g: Group, grad_total: Vector, grad_mean: Vector, grad: GroupGradients) -> None:
     """Carry the gradients from C to the row sums of Sim, and to each weight on its own."""
     dtype = g.a.dtype.type
     zero, half, two = dtype(0), dtype(0.5), dtype(2)
@@ -118,7 +118,7 @@ def scales_backward(n: int, f: Tables, g: Group, grad_total: Vector, grad_mean: 
 
 
 @compiled
-def similarity_backward(n: int, f: Tables, g: Group, grad: Gradients) -> None:
+def similarity_backward(n: int, f: Tables, g: Group, grad: GroupGradients) -> None:
     """Carry the gradients from Sim to the rows of X, and to the differences of weights."""
     dtype = g.a.dtype.type
     zero, one = dtype(0), dtype(1)
@@ -148,7 +148,7 @@ def similarity_backward(n: int, f: Tables, g: Group, grad: Gradients) -> None:
 
 @compiled
 def matrices_backward(
-    n: int, f: Tables, g: Group, grad_total: Vector, grad_mean: Vector, grad: Gradients, boxes_need_grad: bool
+    n: int, f: Tables, g: Group, grad_total: Vector, grad_mean: Vector, grad: GroupGradients, boxes_need_grad: bool
 ) -> None:
     """Carry the gradients from Ã, X and the certainty to relevance and distance, and on to weights and boxes."""
     dtype = g.a.dtype.type
@@ -188,7 +188,9 @@ def matrices_backward(
 
 
 @compiled
-def write_gradients(first: int, end: int, g: Group, grad: Gradients, grad_attention: Array, grad_boxes: Array) -> None:
+def write_gradients(
+    first: int, end: int, g: Group, grad: GroupGradients, grad_attention: Array, grad_boxes: Array
+) -> None:
     """Write the gradients of real proposals to their indices, and 0 elsewhere."""
     for image in range(first, end):
         lane = image - first
@@ -224,7 +226,7 @@ def count_backward_kernel(
     f = Tables(empty_table(weight.shape[2], attention), empty_table(weight.shape[2], attention))
     g = empty_group(attention.shape[1], attention)
     sums = np.zeros((8, weight.shape[2], LANES, 2), attention.dtype)
-    grad = Gradients(np.empty_like(g.a), np.empty_like(g.b), np.empty_like(g.a), np.empty_like(g.rows), sums)
+    grad = GroupGradients(np.empty_like(g.a), np.empty_like(g.b), np.empty_like(g.a), np.empty_like(g.rows), sums)
     scratch = np.empty((3, LANES), attention.dtype)
     steps, counter = 0, -1
     while first < stop:

@@ -37,7 +37,7 @@ from tallybox.presence.weights import (
 )
 
 
-class Gradients(NamedTuple):
+class ImageGradients(NamedTuple):
     """The gradients of an image's quantities."""
 
     presence_2: Array  # [N]
@@ -65,7 +65,13 @@ def distribution_backward(n: int, presence: Array, prefixes: Array, grad_classes
 
 @compiled
 def round_backward(
-    found: int, pairs: Pairs, saved: SavedImage, before: Array, weighted: Array, grad: Gradients, grad_before: Array
+    found: int,
+    pairs: Pairs,
+    saved: SavedImage,
+    before: Array,
+    weighted: Array,
+    grad: ImageGradients,
+    grad_before: Array,
 ) -> None:
     """Add the gradients of suppressions and of presences ``before``; ``weighted [N]`` are gradients times presences."""
     for pair in range(found):
@@ -95,7 +101,7 @@ def cell_backward(
 
 @inlined
 def pair_backward(
-    pair: int, pairs: Pairs, b: Array, saved: SavedImage, table: Array, grad: Gradients, grad_table: Array
+    pair: int, pairs: Pairs, b: Array, saved: SavedImage, table: Array, grad: ImageGradients, grad_table: Array
 ) -> Number:
     """Add a pair's gradients to those of logits, coordinates and the table; return that of its IoU."""
     one = table.dtype.type(1)
@@ -119,7 +125,7 @@ def pair_backward(
 
 
 @inlined
-def calibration_backward(i: int, saved: SavedImage, table: Array, grad: Gradients, grad_table: Array) -> None:
+def calibration_backward(i: int, saved: SavedImage, table: Array, grad: ImageGradients, grad_table: Array) -> None:
     """Turn the gradient of p⁰_i into those of z_i, L_i and the table."""
     zero, one = table.dtype.type(0), table.dtype.type(1)
     value, slope, knot, fraction = calibration_value(table, saved.z[i], saved.sigmoid[i])
@@ -155,7 +161,7 @@ def presence_backward_kernel(
     one, bend, limit, half = dtype(1), dtype(LOGIT_BEND), dtype(LOGIT_LIMIT), dtype(0.5)
     number, classes = attention.shape[1], grad_distribution.shape[1]
     grads, grad_suppression = np.empty((6, number), dtype), np.empty(number * (number - 1), dtype)
-    grad = Gradients(grads[0], grads[1], grads[2], grads[3], grads[4], grads[5], grad_suppression)
+    grad = ImageGradients(grads[0], grads[1], grads[2], grads[3], grads[4], grads[5], grad_suppression)
     b, grad_b, weighted = np.empty((4, number), dtype), np.empty((4, number), dtype), np.empty(number, dtype)
     order, pairs = np.empty(number, np.int32), empty_pairs(number, attention)
     prefixes, grad_classes = np.empty((number + 1, classes), dtype), np.empty(classes, dtype)
