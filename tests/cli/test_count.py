@@ -159,6 +159,19 @@ def test_a_file_that_breaks_midway_leaves_whole_json_and_status_1(tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_corners_in_place_of_widths_are_one_line_and_other_files_go_on(detections, tmp_path):
+    results = json.loads(detections.read_text())
+    for result in results:
+        left, top, width, height = result["bbox"]
+        result["bbox"] = [left, top, left + width, top + height]
+    wrong = write_json(tmp_path / "corners.json", results)
+    result = run(wrong, detections, "--json", "--estimator", shipped())
+    assert result.exit_code == 1
+    assert len(json.loads(result.stdout)["images"]) == 3
+    (line,) = result.stderr.splitlines()
+    assert "corners.json: boxes must be left, top, width, height" in line
+
+
 def test_names_of_another_detector_are_refused(tmp_path):
     images = embedded_detector().detect([read_photo(path) for path in sample_photos()])
     path = tmp_path / "apples.parquet"

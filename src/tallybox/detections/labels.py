@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallybox.detections.adapters import look_like_misread_corners
+from tallybox.detections.box_checks import check_in_image
 from tallybox.detections.container import Detections, ImageId
 from tallybox.errors import InputError
 
@@ -203,11 +203,7 @@ def _check_categories(image: Detections, labels: TrueCounts) -> None:
 def _with_size(image: Detections, labels: TrueCounts) -> Detections:
     assert image.image_id is not None
     size = image.image_size or labels.image_sizes.get(image.image_id)
-    if size is not None and look_like_misread_corners(image.boxes, size):
-        raise InputError(
-            f"image {image.image_id!r}: boxes must lie in the {size[0]} x {size[1]} image, but reach beyond half of it "
-            "again; they look like x1 y1 x2 y2 that were read as left, top, width, height"
-        )
+    check_in_image(image.boxes, size, f"image {image.image_id!r}")
     if image.image_size == size:
         return image
     return Detections.of_checked(image.boxes, image.scores, image.category_ids, size, image.image_id)
