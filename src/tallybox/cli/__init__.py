@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import click
@@ -30,13 +31,19 @@ class Tallybox(LazyGroup):
     """All commands; a user's mistake is one line, whichever of them finds it."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a user's mistake ends in one line and exit status 1."""
+        """Run a command; a user's mistake ends in one line and exit status 1, and a warning is one line too."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except TallyboxError as error:
             if ctx.params["debug"]:
                 raise
             raise click.ClickException(str(error)) from error
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo(f"Warning: {message}", err=True)
 
 
 @click.command(cls=Tallybox, lazy_commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
