@@ -9,6 +9,7 @@ import click
 
 from tallybox import __version__
 from tallybox.cli.lazy import LazyGroup
+from tallybox.cli.terminal import echo_line, printable
 from tallybox.errors import TallyboxError
 
 # Each command's module, imported when the command is used: `tallybox --help` stays instant.
@@ -39,11 +40,14 @@ class Tallybox(LazyGroup):
         except TallyboxError as error:
             if ctx.params["debug"]:
                 raise
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(printable(error)) from error
+        except click.ClickException as error:  # of Click itself, with names as they were typed or found
+            error.message = printable(error.message)  # type: ignore[misc]  # read-only for type checkers alone
+            raise
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo(f"Warning: {message}", err=True)
+    echo_line(f"Warning: {message}", err=True)
 
 
 @click.command(cls=Tallybox, lazy_commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.container import ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
@@ -83,7 +83,7 @@ def text_output(*, every: bool) -> Iterator[Write]:
             _print_table(console, str(image), size_wh, predictions.by_name(), every)
             return
         parts = [f"{p} {name} ({_interval(p)})" for name, p in predictions.by_name().items() if p.high > 0]
-        sys.stdout.write(f"{image}: {', '.join(parts) or 'nothing'}\n")
+        sys.stdout.write(printable(f"{image}: {', '.join(parts) or 'nothing'}") + "\n")
 
     yield write
 
@@ -115,7 +115,7 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
         yield write
     finally:
         number = len(written)
-        click.echo(f"Wrote {number} {'picture' if number == 1 else 'pictures'} to {folder}", err=True)
+        echo_line(f"Wrote {number} {'picture' if number == 1 else 'pictures'} to {folder}", err=True)
 
 
 def _print_table(
@@ -126,7 +126,7 @@ def _print_table(
     every: bool,
 ) -> None:
     size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"
-    console.print(Text.assemble((title, "bold"), (size, "dim")), soft_wrap=True)
+    console.print(Text.assemble((printable(title), "bold"), (size, "dim")), soft_wrap=True)
     shown = {name: p for name, p in predictions.items() if every or p.count > 0}
     perhaps = {name: p for name, p in predictions.items() if name not in shown}
     if shown:
@@ -135,14 +135,14 @@ def _print_table(
         table.add_column("count", justify="right")
         table.add_column("90 % interval" if calibrated else "interval (uncalibrated)")
         for name, p in sorted(shown.items(), key=lambda pair: -pair[1].count):
-            table.add_row(name, str(p), _interval(p))
+            table.add_row(Text(printable(name)), str(p), _interval(p))
         console.print(table)
     else:
         console.print("  nothing counted")
     if perhaps:
         likely = sorted(perhaps.items(), key=lambda pair: -pair[1].probability_of_any)
         listed = ", ".join(f"{name} ({100 * p.probability_of_any:.0f} %)" for name, p in likely)
-        console.print(Text(f"  perhaps: {listed}", "dim"), soft_wrap=True)
+        console.print(Text(printable(f"  perhaps: {listed}"), "dim"), soft_wrap=True)
     console.print()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.detections.readers import read_labelled
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import held_out_metrics, train_metrics
@@ -50,6 +51,6 @@ def fit(detections: Path, labels: Path, out: Path, photos: int | None, as_json: 
     if as_json:
         click.echo(json.dumps({"pairs": report.pairs, "seconds": seconds, **figures}))
         return
-    click.echo(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
+    echo_line(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
     for name, title in (("train", "on these"), ("held_out", "on images left out while learning")):
-        click.echo(f"{title}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))
+        echo_line(f"{title}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))
