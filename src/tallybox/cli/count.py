@@ -74,7 +74,7 @@ def count(
         if as_json:
             outputs.append(stack.enter_context(json_output()))
         if table is not None:
-            outputs.append(stack.enter_context(csv_output(table)))
+            outputs.append(stack.enter_context(csv_output(table, report)))
         if folder is not None and counter is not None:
             outputs.append(stack.enter_context(picture_output(folder, counter, report)))
         if not as_json and table != Path("-"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -25,6 +26,7 @@ from tallybox.files import atomic_writing
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
 
 CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least", "calibrated")
+MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
 Write = Callable[[ImageId | None, ImagePredictions, CountedPhoto | None], None]
 
@@ -53,20 +55,40 @@ def json_output() -> Iterator[Write]:
 
 
 @contextmanager
-def csv_output(path: Path) -> Iterator[Write]:
-    """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically."""
+def csv_output(path: Path, report: Callable[[InputError], None]) -> Iterator[Write]:
+    """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically.
+
+    Where the file cannot be written to its end, that is reported once, and the other outputs go on.
+    """
     # A name that is not UTF-8 is written as the bytes that it has.
     options = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
-    with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(CSV_COLUMNS)
+    failures: list[InputError] = []
+    if path == Path("-") and (reconfigure := getattr(sys.stdout, "reconfigure", None)):
+        reconfigure(errors="surrogateescape")
+    try:
+        with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(CSV_COLUMNS)
 
-        def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
-            for name, p in predictions.by_name().items():
-                row = (name, p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
-                rows.writerow((image, *row, "true" if p.calibrated else "false"))
+            def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
+                try:
+                    for name, p in predictions.by_name().items() if not failures else ():
+                        row = (name, p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
+                        rows.writerow((image, *row, "true" if p.calibrated else "false"))
+                except UnicodeEncodeError:
+                    report(InputError(f"{path}: image {image!r} has a name that no file can hold; it is left out"))
+                except BrokenPipeError:
+                    raise
+                except OSError as error:
+                    failures.append(InputError(f"{path} must be a file that can be written, but: {error.strerror}"))
+                    report(failures[0])
 
-        yield write
+            yield write
+            if failures:
+                raise failures[0]  # so that the file does not take its name
+    except InputError as error:
+        if error not in failures:
+            raise
 
 
 @contextmanager
@@ -102,9 +124,10 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
     def write(image: ImageId | None, predictions: ImagePredictions, counted: CountedPhoto | None) -> None:
         if counted is None:
             return
-        name, number = f"{counted.path.stem}_counted.jpg", 2
+        stem = os.fsencode(counted.path.stem)[:MAX_STEM].decode(errors="ignore")
+        name, number = f"{stem}_counted.jpg", 2
         while name in written:  # photos of several folders may share their names
-            name, number = f"{counted.path.stem}_counted-{number}.jpg", number + 1
+            name, number = f"{stem}_counted-{number}.jpg", number + 1
         try:
             save_picture(counter.draw(counted), folder / name)
             written.add(name)
