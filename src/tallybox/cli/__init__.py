@@ -37,13 +37,21 @@ class Tallybox(LazyGroup):
             with warnings.catch_warnings():
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
-        except TallyboxError as error:
-            if ctx.params["debug"]:
+        except (TallyboxError, OSError, MemoryError) as error:  # what a user, a disk and a machine can do wrong
+            if ctx.params["debug"] or isinstance(error, BrokenPipeError):
                 raise
-            raise click.ClickException(printable(error)) from error
+            raise click.ClickException(printable(_line(error))) from error
         except click.ClickException as error:  # of Click itself, with names as they were typed or found
             error.message = printable(error.message)  # type: ignore[misc]  # read-only for type checkers alone
             raise
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"there must be more memory for this, but: {error or 'it is used up'}"
+    if isinstance(error, OSError) and not isinstance(error, TallyboxError):
+        return f"{error.filename or 'a file'} must be there and usable, but: {error.strerror or error}"
+    return str(error)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
