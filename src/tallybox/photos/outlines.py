@@ -61,8 +61,8 @@ def outlines_of(detections: Detections, explanations: Mapping[str, CountExplanat
 
 def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str, CountExplanation]) -> Image.Image:
     """Return the photo with its outlines and, below it, the counts in words."""
-    factor = max(1, -(-max(photo.image.size) // MAX_SIDE))
-    picture = photo.image.reduce(factor) if factor > 1 else photo.image.copy()
+    picture = photo.image.copy()
+    picture.thumbnail((MAX_SIDE, MAX_SIDE))
     scale = np.array(picture.size) / np.array(photo.size_wh)
     layer = Image.new("RGBA", picture.size)
     pen = ImageDraw.Draw(layer)
