@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -57,6 +59,25 @@ def test_fit_refuses_at_once_what_it_cannot_write(tmp_path, monkeypatch, detecti
     assert run("fit", detections, labels, "--out", tmp_path / "folder").exit_code == 2
     too_large = run("fit", detections, labels, "--out", tmp_path / "own.estimator", "--max-objects", 100_000)
     assert too_large.stderr == "Error: max_objects must be at most 4096, but got 100000\n"
+
+
+def test_fit_keeps_what_it_learned_where_its_file_cannot_be_written_any_more(tmp_path, monkeypatch, detections, labels):
+    monkeypatch.setattr(training, "MIN_STEPS", 20)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, learn = tmp_path / "mounted", CountEstimator.fit
+
+    def fit(self, *arguments, **options):
+        folder.rmdir()  # a disk was taken away while it learned
+        folder.touch()
+        return learn(self, *arguments, **options)
+
+    monkeypatch.setattr(CountEstimator, "fit", fit)
+    result = run("fit", detections, labels, "--out", folder / "own.estimator")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    kept = Path(line.partition("; the estimator is kept in ")[2])
+    assert kept.name == "own.estimator"
+    assert CountEstimator.load(kept).predict(PHOTOS[0])
 
 
 def test_fit_then_evaluate_then_count(tmp_path, monkeypatch, detections, labels):

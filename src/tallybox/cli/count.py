@@ -13,6 +13,7 @@ import click
 from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
 from tallybox.cli.detector_options import detector_options, reported_failures
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import check_same_names
 from tallybox.detections.readers import read_detections, stored_category_names
 from tallybox.errors import InputError
@@ -73,7 +74,7 @@ def count(
         if as_json:
             outputs.append(stack.enter_context(json_output()))
         if table is not None:
-            outputs.append(stack.enter_context(csv_output(table)))
+            outputs.append(stack.enter_context(csv_output(table, report)))
         if folder is not None and counter is not None:
             outputs.append(stack.enter_context(picture_output(folder, counter, report)))
         if not as_json and table != Path("-"):
@@ -106,7 +107,7 @@ def count(
 def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str]) -> PhotoCounter:
     counter = PhotoCounter(spec, estimator, texts=texts)
     if not counter.estimator.is_calibrated:
-        click.echo(
+        echo_line(
             f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they are. To "
             "calibrate them, label some photos, run 'tallybox detect' and 'tallybox fit', and count with --estimator "
             "FILE.",
@@ -119,7 +120,7 @@ def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstima
     """Return the estimator given, or the shipped one with a warning: files do not name their detector."""
     if estimator is not None:
         return estimator
-    click.echo(
+    echo_line(
         f"{path}: counting with the estimator that ships with tallybox, which is right only for boxes of PicoDet-S at "
         "640 px; for another detector, learn one with 'tallybox fit DETECTIONS LABELS --out FILE' and give it with "
         "--estimator FILE.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def explain(
     else:
         estimator = shipped_estimator() if file is None else CountEstimator.load(file)
         if file is None and not is_photo:
-            click.echo(
+            echo_line(
                 "Explaining with the estimator that ships with tallybox; it is right only for boxes of PicoDet-S at "
                 "640 px. For another detector give its own with --estimator FILE.",
                 err=True,
@@ -77,7 +78,7 @@ def explain(
         how = "counted with the estimator that ships with tallybox" if file is None else f"counted with {file.name}"
     write_text(out, report_page(page_data(f"How many in {shown}?", how, canvas_size(image), countings, photo)))
     counts = ", ".join(f"{counting['count']:g} {counting['name']}" for counting in countings)
-    click.echo(f"{out}: {counts}", err=True)
+    echo_line(f"{out}: {counts}", err=True)
 
 
 def _photo(path: Path) -> tuple[Detections, Mapping[int, str], Photo]:

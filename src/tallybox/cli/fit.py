@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import click
 
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.detections.readers import read_labelled
+from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import held_out_metrics, train_metrics
 from tallybox.files import check_writable
@@ -42,7 +45,7 @@ def fit(detections: Path, labels: Path, out: Path, photos: int | None, as_json: 
     estimator = CountEstimator(**{name: value for name, value in options.items() if value is not None})
     with progress_bar("learning") as show:
         estimator.fit(images, counts, on_progress=show)
-    estimator.save(out)
+    _save(estimator, out)
     report = estimator.report
     assert report is not None
     seconds = round(time.perf_counter() - start, 2)
@@ -50,6 +53,16 @@ def fit(detections: Path, labels: Path, out: Path, photos: int | None, as_json: 
     if as_json:
         click.echo(json.dumps({"pairs": report.pairs, "seconds": seconds, **figures}))
         return
-    click.echo(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
+    echo_line(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
     for name, title in (("train", "on these"), ("held_out", "on images left out while learning")):
-        click.echo(f"{title}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))
+        echo_line(f"{title}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))
+
+
+def _save(estimator: CountEstimator, out: Path) -> None:
+    """Write the estimator; where that fails after all, keep what was learned in the folder for temporary files."""
+    try:
+        estimator.save(out)
+    except InputError as error:
+        spare = Path(mkdtemp(prefix="tallybox-fit-")) / out.name
+        estimator.save(spare)
+        raise InputError(f"{error}; the estimator is kept in {spare}") from error

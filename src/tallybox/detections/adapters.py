@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tallybox.detections.box_checks import look_like_misread_corners
 from tallybox.errors import InputError, InputTypeError
 
 NEGATIVE_SIZE = "bbox must be left, top, width, height with sizes of at least 0"
@@ -58,18 +58,6 @@ def from_coco(
         )
     category_ids = [result["category_id"] for result in results]
     return boxes_xyxy, scores, category_ids, image_ids[0] if image_ids else None
-
-
-def look_like_misread_corners(boxes_xyxy: NDArray[np.floating], image_size: tuple[int, int]) -> bool:
-    """Return whether boxes ``[N, 4]`` come from x1 y1 x2 y2 that were read as left, top, width, height.
-
-    Detectors sometimes draw boxes over the border, but not by half an image. If one box reaches that far, and all boxes
-    lie in the image (width, height) when the addition is undone, they were misread.
-    """
-    if len(boxes_xyxy) == 0 or not (boxes_xyxy[:, 2:] > 1.5 * np.array(image_size)).any():
-        return False
-    first, second = boxes_xyxy[:, :2], boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]
-    return bool((first <= second).all() and (second <= np.array(image_size) + 1).all())
 
 
 def from_supervision(detections: Any, category_ids: ClassIds | None) -> Columns:

@@ -32,6 +32,7 @@ COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
 
 # The id of each class of a detector that numbers COCO's categories from 0 to 79, as YOLO does.
 COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)
+MAX_SHOWN = 200  # characters of a wrong name
 
 
 def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:
@@ -43,9 +44,9 @@ def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -
     for category_id, known in categories.items():
         if known == name:
             return category_id
-    similar = get_close_matches(name, categories.values(), n=1)
+    similar = get_close_matches(name[:MAX_SHOWN], categories.values(), n=1)
     hint = f"did you mean {similar[0]!r}?" if similar else "use its category id"
-    raise InputError(f"category must be one of the {len(categories)} known names, but got {name!r}; {hint}")
+    raise InputError(f"category must be one of the {len(categories)} known names, but got {name[:MAX_SHOWN]!r}; {hint}")
 
 
 def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATEGORIES) -> str:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 
-from tallybox.detections.adapters import look_like_misread_corners
+from tallybox.detections.box_checks import check_in_image
 from tallybox.detections.container import Detections, ImageId
 from tallybox.errors import InputError
 
 # Pairs with a true count of 0: few, and those with the highest scores, so that they are hard.
 ABSENT_CATEGORIES_PER_IMAGE = 2
 ABSENT_SCORE_ABOVE = float(np.float32(0.05))  # as scores hold it: a score of 0.05 does not exceed it
+
+MANY_UNMATCHED = 0.25  # of the labelled images
+NAMED_IDS = 3
+PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(\.0+)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class TrueCounts:
     categories: Mapping[int, str] = field(default_factory=dict)  # names of all that were looked for; empty: not known
     unknown: frozenset[tuple[ImageId, int]] = frozenset()
     file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of the photos, with slashes; those that are known
+    left_out: frozenset[ImageId] = frozenset()  # images that are labelled, but not to be used
 
     def __len__(self) -> int:
         """Return the number of labelled images."""
@@ -53,7 +60,8 @@ class TrueCounts:
         >>> len(TrueCounts({7: {18: 3}, 9: {}}).only([9]))
         1
         """
-        return replace(self, counts={image_id: self.counts[image_id] for image_id in image_ids})
+        counts = {image_id: self.counts[image_id] for image_id in image_ids}
+        return replace(self, counts=counts, left_out=self.left_out | (self.counts.keys() - counts.keys()))
 
     def with_categories_of(self, categories: Mapping[int, str]) -> TrueCounts:
         """Return the labels under the category ids that a detector gives to the same names.
@@ -113,15 +121,15 @@ class CountingPair(NamedTuple):
 def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[Detections]:
     """Yield the detections of every labelled image, with its size where known.
 
-    A labelled image that does not appear has no boxes and comes last. Images without labels are skipped; if no image
-    has labels, that is an error. So is a category that is not among those of the labels, where they name them: the
-    detector numbers categories differently. An image whose id is the file name of a labelled image takes its id.
+    A labelled image that does not appear has no boxes and comes last. Images without labels are skipped; where ids seem
+    to be written in two ways, `check_ids` raises. A category that is not among those of the labels, where they name
+    them, is an error: the detector numbers categories differently. An image whose id is the file name of a labelled
+    image takes its id.
     """
     missing = dict.fromkeys(labels.counts)
     by_file_name = labels.ids_by_file_name()
-    images = 0
+    unlabelled: list[ImageId] = []
     for image in detections:
-        images += 1
         if image.image_id is None:
             raise InputError("detections must have an image_id to find their labels, but got None")
         if image.image_id not in labels.counts and isinstance(image.image_id, str):
@@ -129,19 +137,70 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
             known_id = by_file_name.get(image.image_id, by_file_name.get(last_part))
             image = image if known_id is None else replace(image, image_id=known_id)
         if image.image_id not in labels.counts:
+            if image.image_id is not None and image.image_id not in labels.left_out:
+                unlabelled.append(image.image_id)
             continue
         if image.image_id not in missing:
             raise InputError(f"image {image.image_id!r} must come once, but came again")
         del missing[image.image_id]
         _check_categories(image, labels)
         yield _with_size(image, labels)
-    if images and len(missing) == len(labels):
-        raise InputError(
-            f"detections must be of labelled images, but none of their {images} images is among the {len(labels)} "
-            "labelled ones; compare the image ids of the two files"
-        )
+    check_ids(unlabelled, list(missing), len(labels))
     for image_id in missing:
         yield Detections.empty(image_id, labels.image_sizes.get(image_id))
+
+
+def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labelled: int) -> None:
+    """Raise where detections and labels seem to name the same images in two ways; warn of other ids without match.
+
+    ``unlabelled`` are ids of detections without labels, ``undetected`` those of labels without detections, of
+    ``labelled`` in all. Either alone is usual: labels of some of the images, images without boxes. Together they are an
+    error where two ids differ only in how they are written, or where both are more than one and more than a
+    quarter of the labels.
+
+    >>> check_ids(["1.0"], [1], labelled=5)
+    Traceback (most recent call last):
+    tallybox.errors.InputError: image ids must be written alike in detections and labels, but 1 of 5 labelled images \
+is written differently: 1 is '1.0' among the detections
+    """
+    if not unlabelled or not undetected:
+        return
+    if len(undetected) == labelled:
+        raise InputError(
+            f"detections must be of labelled images, but none of their {len(unlabelled)} images is among the "
+            f"{labelled} labelled ones; compare the image ids of the two files: {_named(unlabelled)} and "
+            f"{_named(undetected)}"
+        )
+    by_meaning = {_meaning(image_id): image_id for image_id in unlabelled}
+    alike = [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]
+    if alike:
+        are = f"{len(alike)} of {labelled} labelled images {'is' if len(alike) == 1 else 'are'}"
+        named = ", ".join(f"{label!r} is {found!r}" for label, found in alike[:NAMED_IDS])
+        raise InputError(
+            f"image ids must be written alike in detections and labels, but {are} written differently: "
+            f"{named} among the detections"
+        )
+    unmatched = (
+        f"{len(undetected)} of {labelled} labelled images are not among the detections ({_named(undetected)}), and "
+        f"{len(unlabelled)} images of the detections are not among the labels ({_named(unlabelled)})"
+    )
+    if min(len(unlabelled), len(undetected)) > max(1, MANY_UNMATCHED * labelled):
+        raise InputError(f"image ids of detections and labels must match, but {unmatched}; compare the two files")
+    warnings.warn(f"{unmatched}; the former count as images without boxes", stacklevel=2)
+
+
+def _meaning(image_id: ImageId) -> float | str:
+    """Return what an id is compared by: its value if it is a number, else its last part without suffix and case."""
+    text = str(image_id).strip().casefold()
+    stem = PurePosixPath(text.replace("\\", "/")).stem
+    for candidate in (text, stem):
+        if PLAIN_NUMBER.fullmatch(candidate):
+            return float(candidate)
+    return stem
+
+
+def _named(ids: Sequence[ImageId]) -> str:
+    return ", ".join(map(repr, ids[:NAMED_IDS])) + (" …" if len(ids) > NAMED_IDS else "")
 
 
 def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
@@ -203,11 +262,7 @@ def _check_categories(image: Detections, labels: TrueCounts) -> None:
 def _with_size(image: Detections, labels: TrueCounts) -> Detections:
     assert image.image_id is not None
     size = image.image_size or labels.image_sizes.get(image.image_id)
-    if size is not None and look_like_misread_corners(image.boxes, size):
-        raise InputError(
-            f"image {image.image_id!r}: boxes must lie in the {size[0]} x {size[1]} image, but reach beyond half of it "
-            "again; they look like x1 y1 x2 y2 that were read as left, top, width, height"
-        )
+    check_in_image(image.boxes, size, f"image {image.image_id!r}")
     if image.image_size == size:
         return image
     return Detections.of_checked(image.boxes, image.scores, image.category_ids, size, image.image_id)

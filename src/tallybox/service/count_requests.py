@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
+
+from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
@@ -27,7 +30,10 @@ def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) 
     questions = images * len(ids or ())
     if questions > limits.questions:
         raise Refused(413, f"images times categories must be at most {limits.questions:,}, but got {questions:,}")
-    return CountJob(tuple(_detections(image, index) for index, image in enumerate(request.images)), ids)
+    found = tuple(_detections(image, index) for index, image in enumerate(request.images))
+    if unsized := [image.boxes for image in found if image.image_size is None]:
+        check_not_corners(np.concatenate(unsized), "images")
+    return CountJob(found, ids)
 
 
 def category_ids(categories: Sequence[int | str] | None, estimator: CountEstimator) -> tuple[int, ...] | None:
@@ -89,6 +95,8 @@ def _found(image: Detections) -> ImageDetections:
 def _detections(image: ImageDetections, index: int) -> Detections:
     size = None if image.size is None else (image.size[0], image.size[1])
     try:
-        return Detections(image.boxes, image.scores, image.category_ids, size, image.image)  # type: ignore[arg-type]  # lists are taken
+        found = Detections(image.boxes, image.scores, image.category_ids, size, image.image)  # type: ignore[arg-type]  # lists are taken
+        check_in_image(found.boxes, size, "size")
     except InputError as error:
         raise InputError(f"images[{index}]: {error}") from None
+    return found
