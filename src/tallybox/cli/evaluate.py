@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tallybox.cli.label_options import label_options
 from tallybox.detections.readers import read_labelled
 from tallybox.estimator.estimator import CountEstimator
 
@@ -20,12 +21,18 @@ existing = click.Path(path_type=Path, exists=True)
 @click.argument("file", type=existing)
 @click.argument("detections", type=existing)
 @click.argument("labels", type=existing)
+@label_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate(file: Path, detections: Path, labels: Path, as_json: bool) -> None:
-    """Score the estimator in FILE on labelled images, beside NMS tuned on what the estimator learned from."""
+def evaluate(
+    file: Path, detections: Path, labels: Path, categories: tuple[str, ...], missing_is_zero: bool, as_json: bool
+) -> None:
+    """Score the estimator in FILE on labelled images, beside NMS tuned on what the estimator learned from.
+
+    A category that a CSV of counts never names is not scored, nor is a photo without a row unless --missing-is-zero.
+    """
     from tallybox.estimator.evaluation import evaluate as score
 
-    images, counts = read_labelled(detections, labels)
+    images, counts = read_labelled(detections, labels, only=categories, missing_is_zero=missing_is_zero)
     result = score(CountEstimator.load(file), images, counts).compute()
     if as_json:
         click.echo(json.dumps(result))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
@@ -68,21 +68,30 @@ def read_counts(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIE
     raise InputError(f"labels must be a .json, .json.gz, .csv or .csv.gz file, but got {path}")
 
 
-def read_labelled(detections: str | Path, labels: str | Path) -> tuple[Iterator[Detections], TrueCounts]:
+def read_labelled(
+    detections: str | Path, labels: str | Path, *, only: Sequence[str] = (), missing_is_zero: bool = False
+) -> tuple[Iterable[Detections], TrueCounts]:
     """Return detections and true counts whose categories have the same ids.
+
+    ``only`` names the categories to keep the counts of. With ``missing_is_zero``, images without labels hold no objects
+    of the labelled categories; otherwise they are unlabelled.
 
     Where the file of detections names its categories, labels go by these names: a CSV may use them, and those of COCO
     instances take the detector's ids. Boxes of categories that the labels do not name are left out, since nobody
     counted such objects.
     """
     names = stored_category_names(Path(detections))
-    if not names:
-        return read_detections(detections), read_counts(labels)
-    counts = read_counts(labels, names).with_categories_of(names)
-    images = read_detections(detections)
-    if counts.categories.keys() >= names.keys():
-        return images, counts
-    return (image.of_categories(counts.categories) for image in images), counts
+    images: Iterable[Detections] = read_detections(detections)
+    counts = read_counts(labels, names).with_categories_of(names) if names else read_counts(labels)
+    if names and not counts.categories.keys() >= names.keys():
+        images = (image.of_categories(counts.categories) for image in images)
+    if only:
+        known = counts.categories or COCO_CATEGORIES
+        counts = counts.of_categories(category_id_of(name, known) for name in only)
+    if missing_is_zero:
+        images = list(images)
+        counts = counts.with_zeros(images)
+    return images, counts
 
 
 def read_category_names(path: str | Path) -> Mapping[int, str]:

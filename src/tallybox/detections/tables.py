@@ -32,7 +32,8 @@ NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", 
 def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> TrueCounts:
     """Return true counts from ``image_id,category,count``; ``category`` is a name of ``categories`` or any id.
 
-    A category without a row for an image counts 0 there; an image without any object needs a row with a count of 0.
+    Labelled are the categories that the file names. One without a row for an image that has others counts 0 there; an
+    image without any object needs a row with a count of 0.
     """
     counts: dict[ImageId, dict[int, int]] = {}
     names_used = False
@@ -50,12 +51,13 @@ def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES)
         of_image[category_id] = _whole_number(path, line, "count", row["count"], MAX_COUNT)
     if not counts:
         raise InputError(f"{path} must have a row for each image and category, but it has only a header")
-    outside = {category_id for of_image in counts.values() for category_id in of_image} - categories.keys()
+    labelled = frozenset(category_id for of_image in counts.values() for category_id in of_image)
+    outside = labelled - categories.keys()
     if names_used and outside:
         raise InputError(
             f"{path}: where categories are named, ids must be among the {len(categories)} known, but got {min(outside)}"
         )
-    return TrueCounts(counts, categories=categories if names_used else {})
+    return TrueCounts(counts, categories=categories if names_used else {}, labelled=labelled)
 
 
 def read_csv_detections(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Iterator[Detections]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,8 @@ from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untraine
 from tallybox.estimator.inputs import in_batches
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.kernels.threads import map_in_order
+
+logger = logging.getLogger(__name__)
 
 Categories = Sequence[int | str] | None  # by id or by name; None for all that may be there
 
@@ -57,6 +60,7 @@ class CountEstimator:
         self._seed = seed
         self._fitted: Fitted | None = None
         self.report: FitReport | None = None  # of `fit`; not stored in files
+        self._reported_unlearned = False
 
     @property
     def fitted(self) -> Fitted:
@@ -74,7 +78,8 @@ class CountEstimator:
     ) -> Self:
         """Learn from images and how many of each category they hold: labels, or counts by (image_id, category_id).
 
-        Of a labelled image, a category that is not named counts 0. ``on_progress(done, total)`` is called as it goes.
+        Of a labelled image, a category that is named for other images only counts 0; one that is never named is
+        unknown, and not learned from. ``on_progress(done, total)`` is called as it goes.
         """
         labels = counts if isinstance(counts, TrueCounts) else _as_labels(counts)
         self._fitted, self.report = fit(
@@ -120,7 +125,21 @@ class CountEstimator:
         wanted = None if categories is None else [self.category_id(category) for category in categories]
         predict_batch = partial(self._predict_batch, wanted=wanted, prior=prior)
         for images, predictions in map_in_order(predict_batch, in_batches(detections)):
+            if self.is_calibrated and not self._reported_unlearned:
+                self._report_unlearned(wanted or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, predictions, strict=True)
+
+    def _report_unlearned(self, category_ids: Iterable[int]) -> None:
+        """Log once that there are categories without labels: they are counted by what all categories share."""
+        if unlearned := sorted(set(category_ids).difference(self.fitted.category_ids)):
+            self._reported_unlearned = True
+            names = ", ".join(map(self.category_name, unlearned[:3])) + (" ..." if len(unlearned) > 3 else "")
+            logger.warning(
+                "The estimator never learned from labels of %d of the categories (%s): their counts and intervals are "
+                "guesses by what it learned from others; leave them out, or fit with labels of them.",
+                len(unlearned),
+                names,
+            )
 
     def _predict_batch(
         self, images: list[Detections], wanted: list[int] | None, prior: Prior
@@ -204,4 +223,4 @@ def _as_labels(counts: Mapping[tuple[ImageId, int], int]) -> TrueCounts:
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
             raise InputError(f"counts must be whole numbers of at least 0, but got {count!r} for {key!r}")
         by_image.setdefault(key[0], {})[int(key[1])] = int(count)
-    return TrueCounts(by_image)
+    return TrueCounts(by_image, labelled=frozenset(int(category_id) for _, category_id in counts))

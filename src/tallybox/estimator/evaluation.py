@@ -57,7 +57,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
     sums, categories, images = CountSums(), CategorySums(), 0
     by_true_count, by_predicted_count = CoverageSums(), CoverageSums()
     baselines = {name: {metric: CountSums() for metric in get_args(Metric)} for name in fitted.baselines}
-    met = set(labels.categories)
+    met = set(labels.labelled_ids())
     for batch in in_batches(labelled_detections(detections, labels)):
         images += len(batch)
         pairs, truth = _with_truth(counting_pairs(batch, labels))

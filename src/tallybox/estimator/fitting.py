@@ -103,7 +103,7 @@ def fit(
     beyond = mean_beyond(excess, expected, config.max_objects)
     levels = interval_levels(probabilities, beyond, truth)
     every = label(config, list(every_pair(images, labels)))
-    looked_for = len(images) * max(len(labels.categories), len(category_ids))
+    looked_for = len(images) * len(labels.labelled_ids().union(category_ids))
     prevalence, levels_listed = _over_every_category(members, every, looked_for, excess)
     names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
     fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_listed, prevalence, excess)

@@ -1,0 +1,58 @@
+"""What `tallybox fit` and `tallybox evaluate` share: options about labels, and a line that says what these hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of
+from tallybox.detections.labels import LabelSummary
+
+MAX_NAMES = 3  # that a message lists
+
+
+def label_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command ``--category`` and ``--missing-is-zero``."""
+    for option in (
+        click.option(
+            "--missing-is-zero", is_flag=True, help="Photos without labels hold none of the labelled categories."
+        ),
+        click.option("--category", "categories", multiple=True, metavar="NAME", help="Only these; may be repeated."),
+    ):
+        command = option(command)
+    return command
+
+
+def describe_labels(labels: LabelSummary, names: Mapping[int, str]) -> None:
+    """Print what was taken from the labels and what was left out, and warn where there are no zeros."""
+    names = names or COCO_CATEGORIES
+    noun = "category" if labels.categories == 1 else "categories"
+    click.echo(
+        f"labels: {labels.photos:,} photos, {labels.categories} {noun}; "
+        f"{labels.objects:,} counts of 1 or more, {labels.zeros:,} zeros",
+        err=True,
+    )
+    unlabelled = labels.categories_without_labels
+    for number, what in (
+        (labels.photos_without_labels, "photos without labels"),
+        (len(unlabelled), f"categories that the labels never name ({_listed(unlabelled, names)})"),
+    ):
+        if number:
+            click.echo(f"left out: {number:,} {what}", err=True)
+    if labels.photos_without_boxes:
+        click.echo(
+            f"taken as photos without boxes: {labels.photos_without_boxes:,} that only the labels have", err=True
+        )
+    if labels.never_zero:
+        click.echo(
+            f"Warning: no zeros to learn from for {_listed(labels.never_zero, names)}: every labelled photo has some. "
+            "Add photos without any (a count of 0), or give --missing-is-zero if unlabelled photos have none.",
+            err=True,
+        )
+
+
+def _listed(category_ids: tuple[int, ...], names: Mapping[int, str]) -> str:
+    shown = [category_name_of(category_id, names) for category_id in category_ids[:MAX_NAMES]]
+    return ", ".join(shown) + (" ..." if len(category_ids) > MAX_NAMES else "")
