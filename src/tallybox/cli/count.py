@@ -141,9 +141,10 @@ def _count_photos(
 def _count_file(
     estimator: CountEstimator, path: Path, wanted: Sequence[str] | None, engine: str | None
 ) -> Iterator[tuple[Detections, ImagePredictions]]:
-    check_same_names(estimator.fitted.categories, stored_category_names(path), str(path))
+    names = estimator.fitted.categories
+    check_same_names(names, stored_category_names(path, names), str(path))
     if engine == "ray":
         from tallybox.estimator.ray_engine import predict_each_with_ray
 
         return predict_each_with_ray(estimator, path, wanted)
-    return estimator.predict_each(read_detections(path), wanted)
+    return estimator.predict_each(read_detections(path, names), wanted)

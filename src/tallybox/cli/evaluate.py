@@ -32,8 +32,12 @@ def evaluate(
     """
     from tallybox.estimator.evaluation import evaluate as score
 
-    images, counts = read_labelled(detections, labels, only=categories, missing_is_zero=missing_is_zero)
-    result = score(CountEstimator.load(file), images, counts).compute()
+    estimator = CountEstimator.load(file)
+    names = estimator.fitted.categories
+    images, counts = read_labelled(
+        detections, labels, categories=names, only=categories, missing_is_zero=missing_is_zero
+    )
+    result = score(estimator, images, counts).compute()
     if as_json:
         click.echo(json.dumps(result))
         return

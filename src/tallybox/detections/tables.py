@@ -1,8 +1,9 @@
 """CSV files: counts (``image_id,category,count``) and detections.
 
 Detections have the columns ``image_id``, ``category_id`` or ``category`` (a name), ``x1``, ``y1``, ``x2``, ``y2``,
-``score``; ``width`` and ``height`` of the image may follow, any other column is ignored. A row with an image id and
-nothing in category and box is an image in which nothing was detected.
+``score``. With both columns, the one names the ids of the other. ``width`` and ``height`` of the image may follow, any
+other column is ignored. A row with an image id and nothing in category and box is an image in which nothing was
+detected.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from reprlib import repr as shortened
 
-from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
+from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, find_category
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.rows import RowsByImage, image_key, image_size
@@ -32,17 +33,21 @@ NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", 
 def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> TrueCounts:
     """Return true counts from ``image_id,category,count``; ``category`` is a name of ``categories`` or any id.
 
+    With a column ``category_id`` beside it, ``category`` names these ids instead.
+
     Labelled are the categories that the file names. One without a row for an image that has others counts 0 there; an
     image without any object needs a row with a count of 0.
     """
     counts: dict[ImageId, dict[int, int]] = {}
     names_used = False
+    named = read_csv_category_names(path, None)
+    categories = named or categories
     for line, row in _rows(path, ("image_id", "category", "count")):
-        image_id, category = row["image_id"], row.get("category") or row.get("category_id")
+        image_id, category = row["image_id"], row.get("category_id") or row.get("category")
         if not image_id or not category:
             raise InputError(f"{path}, line {line}: image_id and category must be given, but got {list(row.values())}")
         category_id = _category_id(path, line, category, categories)
-        names_used |= isinstance(image_key(category), str)
+        names_used |= bool(named) or isinstance(image_key(category), str)
         of_image = counts.setdefault(image_key(image_id), {})
         if category_id in of_image:
             raise InputError(
@@ -80,6 +85,44 @@ def read_csv_detections(path: Path, categories: Mapping[int, str] = COCO_CATEGOR
                 raise InputError(f"{path}, line {line}: {name} must be a number, but got {shortened(text)}")
         found.add(line, image_id, category_ids[category], map(float, texts))
     yield from found.images()
+
+
+def read_csv_category_names(path: Path, known: Mapping[int, str] | None = COCO_CATEGORIES) -> Mapping[int, str]:
+    """Return the names of categories in a CSV by their ids; empty where it has only ids.
+
+    Ids are those of the column ``category_id``. Without it, they are the ids of ``known`` if all names are COCO's or
+    those of an estimator; else names of one's own are numbered from 0 in alphabetical order.
+    """
+    if not {"category", "category_id"} <= (columns := _header(path)) and (known is None or "category" not in columns):
+        return {}
+    names: dict[int, str] = {}
+    own: set[str] = set()
+    for line, row in _rows(path, ("category",)):
+        category, number = row["category"], row.get("category_id")
+        if not category or isinstance(image_key(category), int):
+            continue
+        if not number:
+            own.add(category)
+            continue
+        category_id = _category_id(path, line, number, {})
+        if names.setdefault(category_id, category) != category:
+            raise InputError(
+                f"{path}, line {line}: a category must have one name, but {category_id} is {names[category_id]!r} and "
+                f"{category!r}"
+            )
+    if names or known is None or not own:
+        return names
+    if known is not COCO_CATEGORIES or all(find_category(name, known) is not None for name in own):
+        return known
+    return dict(enumerate(sorted(own)))
+
+
+def _header(path: Path) -> set[str]:
+    with open_text(path) as file:
+        try:
+            return {name.strip() for name in next(csv.reader([file.readline(MAX_LINE)]), [])}
+        except (csv.Error, UnicodeDecodeError):  # reported with its line when the rows are read
+            return set()
 
 
 def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:

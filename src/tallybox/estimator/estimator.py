@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -74,14 +75,20 @@ class CountEstimator:
         detections: Iterable[Detections],
         counts: TrueCounts | Mapping[tuple[ImageId, int], int],
         *,
+        category_names: Mapping[int, str] | None = None,
         on_progress: OnProgress | None = None,
     ) -> Self:
         """Learn from images and how many of each category they hold: labels, or counts by (image_id, category_id).
+
+        ``category_names`` are the names of one's own category ids; without them, and without names in the labels, ids
+        are COCO's.
 
         Of a labelled image, a category that is named for other images only counts 0; one that is never named is
         unknown, and not learned from. ``on_progress(done, total)`` is called as it goes.
         """
         labels = counts if isinstance(counts, TrueCounts) else _as_labels(counts)
+        if category_names is not None:
+            labels = replace(labels, categories=dict(category_names), labelled=labels.labelled_ids())
         self._fitted, self.report = fit(
             detections,
             labels,
@@ -122,8 +129,10 @@ class CountEstimator:
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
         if isinstance(categories, str):
             raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
-        wanted = None if categories is None else [self.category_id(category) for category in categories]
-        predict_batch = partial(self._predict_batch, wanted=wanted, prior=prior)
+        keys = {} if categories is None else {self.category_id(category): category for category in categories}
+        wanted = None if categories is None else list(keys)
+        asked = {category_id: key for category_id, key in keys.items() if isinstance(key, str)}
+        predict_batch = partial(self._predict_batch, wanted=wanted, asked=asked, prior=prior)
         for images, predictions in map_in_order(predict_batch, in_batches(detections)):
             if self.is_calibrated and not self._reported_unlearned:
                 self._report_unlearned(wanted or (c for image in images for c in image.category_ids.tolist()))
@@ -142,7 +151,7 @@ class CountEstimator:
             )
 
     def _predict_batch(
-        self, images: list[Detections], wanted: list[int] | None, prior: Prior
+        self, images: list[Detections], wanted: list[int] | None, asked: Mapping[int, str], prior: Prior
     ) -> tuple[list[Detections], list[ImagePredictions]]:
         category_ids = [sorted(image.best_scores()) if wanted is None else wanted for image in images]
         index = np.repeat(np.arange(len(images)), [len(ids) for ids in category_ids])
@@ -155,7 +164,7 @@ class CountEstimator:
         each = arrays.each(calibrated=self.is_calibrated)
         for image, category_id, prediction in zip(index.tolist(), flat.tolist(), each, strict=True):
             by_id[image][category_id] = prediction
-        return images, [ImagePredictions(predictions, self.fitted.categories) for predictions in by_id]
+        return images, [ImagePredictions(predictions, self.fitted.categories, asked) for predictions in by_id]
 
     def explain(
         self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None

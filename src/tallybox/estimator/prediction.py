@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.detections.category_names import find_category
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
@@ -91,7 +93,9 @@ class CountPrediction:
 
 
 class ImagePredictions(Mapping[int, CountPrediction]):
-    """The predictions of one image by category id; a category's name works as a key, too.
+    """The predictions of one image by category id; a category's name, or another word for it, works as a key, too.
+
+    Categories that were asked for by a word are named by that word.
 
     >>> dog = CountPrediction(2, 2, 2.1, 1, 3, 0, np.array([0.0, 0.1, 0.8, 0.1]))
     >>> predictions = ImagePredictions({18: dog}, {18: "dog"})
@@ -99,16 +103,22 @@ class ImagePredictions(Mapping[int, CountPrediction]):
     (True, [18], ['dog'])
     """
 
-    def __init__(self, by_id: Mapping[int, CountPrediction], names: Mapping[int, str]) -> None:
+    def __init__(
+        self, by_id: Mapping[int, CountPrediction], names: Mapping[int, str], asked: Mapping[int, str] | None = None
+    ) -> None:
         self._by_id = by_id
         self._names = names
+        self._shown = {**names, **(asked or {})}
 
     def __getitem__(self, category: int | str) -> CountPrediction:
         if isinstance(category, str):
             by_name = self.by_name()
-            if category not in by_name:
+            if category in by_name:
+                return by_name[category]
+            found = find_category(category, self._names)
+            if found is None or found not in self._by_id:
                 raise KeyError(f"{category!r} was not predicted; there are {', '.join(by_name) or 'no predictions'}")
-            return by_name[category]
+            return self._by_id[found]
         return self._by_id[category]
 
     def __iter__(self) -> Iterator[int]:
@@ -123,7 +133,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
 
     def by_name(self) -> dict[str, CountPrediction]:
         """Return the predictions by the categories' names (by the id as text where it has none)."""
-        return {self._names.get(key, str(key)): prediction for key, prediction in self._by_id.items()}
+        return {self._shown.get(key, str(key)): prediction for key, prediction in self._by_id.items()}
 
 
 class PredictionArrays(NamedTuple):
