@@ -33,6 +33,43 @@ COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
 
 # The id of each class of a detector that numbers COCO's categories from 0 to 79, as YOLO does.
 COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)
+_COCO_IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
+
+# Labels that stand for nothing: the gaps in COCO's numbering, and what is no object.
+NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})
+
+# Names that Darknet's list of COCO's categories took over from Pascal VOC.
+VOC_NAMES = {
+    "aeroplane": "airplane",
+    "diningtable": "dining table",
+    "motorbike": "motorcycle",
+    "pottedplant": "potted plant",
+    "sofa": "couch",
+    "tvmonitor": "tv",
+}
+
+
+def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
+    """Return the category id of each class of a detector: COCO's where all names are COCO's, else the class number.
+
+    Classes that stand for nothing (background) have none.
+
+    >>> category_ids_of_classes({0: "person", 1: "N/A", 2: "sofa"}), category_ids_of_classes({0: "dog", 1: "bolt"})
+    ({0: 1, 2: 63}, {0: 0, 1: 1})
+    """
+    named = {label: name for label, name in names.items() if name.strip().lower() not in NOT_CATEGORIES}
+    found = {label: coco_id_of_class(name) for label, name in named.items()}
+    return {label: label if None in found.values() else int(found[label] or 0) for label in named}
+
+
+def coco_id_of_class(name: str) -> int | None:
+    """Return the id of COCO's category that a detector's class is called after, or None.
+
+    >>> coco_id_of_class("tvmonitor"), coco_id_of_class("bolt")
+    (72, None)
+    """
+    name = name.strip().lower()
+    return _COCO_IDS.get(VOC_NAMES.get(name, name))
 
 
 def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:

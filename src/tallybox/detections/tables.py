@@ -3,7 +3,8 @@
 Detections have the columns ``image_id``, ``category_id`` or ``category`` (a name), ``x1``, ``y1``, ``x2``, ``y2``,
 ``score``. With both columns, the one names the ids of the other. ``width`` and ``height`` of the image may follow, any
 other column is ignored. A row with an image id and nothing in category and box is an image in which nothing was
-detected.
+detected. The CSV of supervision's ``CSVSink`` is read too, if it has ``class_name`` and a column that names the image
+(``image_id``, ``file_name``, ``frame_index`` …).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from reprlib import repr as shortened
 
+from tallybox.detections.adapters import COLUMN_NAMES
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, find_category
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.labels import TrueCounts
@@ -120,9 +122,18 @@ def read_csv_category_names(path: Path, known: Mapping[int, str] | None = COCO_C
 def _header(path: Path) -> set[str]:
     with open_text(path) as file:
         try:
-            return {name.strip() for name in next(csv.reader([file.readline(MAX_LINE)]), [])}
+            return set(_columns(next(csv.reader([file.readline(MAX_LINE)]), [])))
         except (csv.Error, UnicodeDecodeError):  # reported with its line when the rows are read
             return set()
+
+
+def _columns(header: Sequence[str]) -> list[str]:
+    """Return names of columns as they are called here, for the corners, scores and names of supervision's CSV too."""
+    names = [name.strip() for name in header]
+    if "x_min" not in names:
+        return names
+    new = [COLUMN_NAMES.get(name, name) for name in names]
+    return [name if new.count(changed) > 1 else changed for name, changed in zip(names, new, strict=True)]
 
 
 def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -133,12 +144,13 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str
     with open_text(path) as file:
         lines = csv.reader(iter(partial(file.readline, MAX_LINE), ""))  # a longer line is an error, not kept in memory
         try:
-            header = [name.strip() for name in next(lines, [])]
+            header = _columns(next(lines, []))
             present = {*header, "category"} if "category_id" in header else set(header)
             missing = [name for name in names if name not in present]
             if missing:
+                how = "; add class_name, for class_id may be any numbering" if "class_id" in header else ""
                 raise InputError(
-                    f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}"
+                    f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}{how}"
                 )
             for row in lines:
                 if row and len(row) != len(header):

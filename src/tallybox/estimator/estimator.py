@@ -105,15 +105,16 @@ class CountEstimator:
         """Count the categories of an image: predictions by category id, or by name.
 
         By default those categories that are there with a probability of more than 0.1; the others count 0. Categories
-        that are named, by id or by name, are all predicted, 0 with an interval where nothing was detected.
-        ``prior="scored"`` assumes that categories are there as often as among the pairs that `fit` learns from.
+        that are named, by id or by name, are all predicted, 0 with an interval where nothing was detected. Detections
+        of supervision and ultralytics are converted. ``prior="scored"`` assumes that categories are there as often as
+        among the pairs that `fit` learns from.
         """
-        if not isinstance(detections, Detections):
+        if isinstance(detections, list | tuple):
             raise InputTypeError(
                 f"predict takes the Detections of one image, but got {type(detections).__name__}; "
                 "call predict_many for several"
             )
-        return next(self.predict_each([detections], categories, prior=prior))[1]
+        return next(self.predict_each([Detections.of_any(detections)], categories, prior=prior))[1]
 
     def predict_many(
         self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
