@@ -158,7 +158,7 @@ def test_classes_of_unknown_numbering_are_refused(name):
     }[name]
     convert = getattr(Detections, f"from_{name}")
     with pytest.raises(
-        InputError, match="must be numbered in a known way, .* class_names=.* or ids with category_ids="
+        InputError, match=r"must be numbered in a known way, .* class_names=.* or ids with category_ids="
     ):
         convert(found)
     assert_same_images([convert(found, class_names=YOLO_NAMES)], [EXPECTED])
@@ -236,7 +236,7 @@ def test_the_csv_of_supervision_is_read(tmp_path):
         with supervision.CSVSink(str(tmp_path / name)) as sink:
             sink.append(data, {"frame_index": 7})
     assert_same_images(list(read_detections(tmp_path / "named.csv")), [Detections(BOXES, SCORES, [18, 1], image_id=7)])
-    with pytest.raises(InputError, match="category is missing from .*; add class_name, for class_id may be any"):
+    with pytest.raises(InputError, match=r"category is missing from .*; add class_name, for class_id may be any"):
         list(read_detections(tmp_path / "numbers.csv"))
 
 

@@ -216,7 +216,7 @@ def _coco_ids(names: Any) -> list[int]:
 def _to_categories(
     classes: Any, category_ids: ClassIds | None, class_names: ClassNames | None, origin: str
 ) -> NDArray[np.int64]:
-    """Return the category id of each class; it is never guessed: YOLO's class 16 is a dog, COCO's category 16 a bird."""
+    """Return the category id of each class; never guess: YOLO's class 16 is a dog, COCO's category 16 a bird."""
     numbers = np.asarray(on_host(classes)).tolist()
     by: ClassIds = {} if category_ids is None else category_ids
     if category_ids is None and class_names is not None:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.detections.baselines import Metric, ThresholdCounter
@@ -20,7 +21,14 @@ from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.inputs import Integers, ModelInputs, model_inputs
 from tallybox.estimator.model import CountModel, ModelOutput
-from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, mean_beyond, summarise
+from tallybox.estimator.prediction import (
+    TAIL,
+    IntervalLevels,
+    PredictionArrays,
+    mean_beyond,
+    summarise,
+    write_out_tail,
+)
 from tallybox.kernels.threads import small_operations
 
 Prior = Literal["every", "scored"]
@@ -80,6 +88,31 @@ def predict_arrays(
         probabilities = fitted.prevalence.apply(probabilities, best, inputs.summary.double().numpy())
     levels = fitted.levels_listed if prior == "every" else fitted.levels
     return summarise(probabilities, mean_beyond(fitted.excess, expected, config.max_objects), levels)
+
+
+def predict_moments(
+    fitted: Fitted, images: Sequence[Detections], image_index: Integers, category_ids: Integers
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean, variance and third central moment of each pair ``[P, 3]``, and the mean of each member ``[P, M]``."""
+    inputs = model_inputs(images, image_index, category_ids, fitted.config)
+    rows = category_rows(fitted.category_ids, category_ids)
+    outputs = [infer(member, inputs, rows) for member in fitted.members]
+    best = np.where(inputs.mask[:, 0].numpy(), inputs.scores[:, 0].numpy(), 0)
+    summary = inputs.summary.double().numpy()
+
+    def distribution(logits: list[Tensor], expected: list[Tensor]) -> NDArray[np.float64]:
+        mean = np.mean([one.double().softmax(-1).numpy() for one in logits], axis=0)
+        beyond = mean_beyond(fitted.excess, np.mean([one.double().numpy() for one in expected], axis=0), last)
+        return write_out_tail(fitted.prevalence.apply(mean, best, summary), beyond)
+
+    last = fitted.config.max_objects
+    counts = np.arange(last + TAIL)
+    together = distribution([one.logits for one in outputs], [one.expected for one in outputs])
+    mean = together @ counts
+    from_mean = counts - mean[:, None]  # [P, T]
+    moments = [mean, *((together * from_mean**power).sum(1) for power in (2, 3))]
+    of_members = [distribution([one.logits], [one.expected]) @ counts for one in outputs]
+    return np.stack(moments, axis=1), np.stack(of_members, axis=1)
 
 
 def infer(
