@@ -21,17 +21,19 @@ from rich.text import Text
 from tallybox.detections.container import ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import atomic_writing
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
 
 CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least", "calibrated")
 
 Write = Callable[[ImageId | None, ImagePredictions, CountedPhoto | None], None]
+NamedTotals = Callable[[], dict[str, TotalPrediction]]  # called after the last image
 
 
 @contextmanager
-def json_output() -> Iterator[Write]:
-    """Write one object to standard output, an image at a time so that any number fits.
+def json_output(totals: NamedTotals | None) -> Iterator[Write]:
+    """Write one object to standard output, an image at a time so that any number fits, then totals if wanted.
 
     After a user's mistake nothing is there if it was found before the first image, else a whole object.
     """
@@ -49,12 +51,18 @@ def json_output() -> Iterator[Write]:
         if start == ",\n":
             sys.stdout.write("\n]}\n")
         raise
-    sys.stdout.write("\n]}\n" if start == ",\n" else '{"images": []}\n')
+    end = "\n]" if start == ",\n" else '{"images": []'
+    if totals is not None:
+        end += f', "totals": {json.dumps({name: total.to_dict() for name, total in totals().items()})}'
+    sys.stdout.write(end + "}\n")
 
 
 @contextmanager
-def csv_output(path: Path) -> Iterator[Write]:
-    """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically."""
+def csv_output(path: Path, totals: NamedTotals | None) -> Iterator[Write]:
+    """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically.
+
+    Totals, if wanted, are its last rows, of the image "total".
+    """
     # A name that is not UTF-8 is written as the bytes that it has.
     options = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
     with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
@@ -67,11 +75,14 @@ def csv_output(path: Path) -> Iterator[Write]:
                 rows.writerow((image, *row, "true" if p.calibrated else "false"))
 
         yield write
+        for name, total in ({} if totals is None else totals()).items():
+            expected, calibrated = round(total.expected, 2), "true" if total.calibrated else "false"
+            rows.writerow(("total", name, round(expected), "", expected, total.low, total.high, "", calibrated))
 
 
 @contextmanager
-def text_output(*, every: bool) -> Iterator[Write]:
-    """Print a table for each photo, a line for each image of a file of detections.
+def text_output(totals: NamedTotals | None = None, *, every: bool) -> Iterator[Write]:
+    """Print a table for each photo, a line for each image of a file of detections, and a table of totals if wanted.
 
     With ``every``, categories that count 0 are in the table as well: the user named them.
     """
@@ -86,6 +97,14 @@ def text_output(*, every: bool) -> Iterator[Write]:
         sys.stdout.write(f"{image}: {', '.join(parts) or 'nothing'}\n")
 
     yield write
+    if totals is not None:
+        table = Table("category", box=None, padding=(0, 3, 0, 2), header_style="dim")
+        table.add_column("expected total", justify="right")
+        table.add_column("90 % interval")
+        for name, total in sorted(totals().items(), key=lambda pair: -pair[1].expected):
+            table.add_row(name, f"{total.expected:.1f}", f"{total.low} to {total.high}")
+        console.print(Text("all images together", "bold"))
+        console.print(table)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from tallybox.estimator.fitting import FitReport, OnProgress, fit
 from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untrained
 from tallybox.estimator.inputs import in_batches
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.totals import TotalPrediction, Totals
 from tallybox.kernels.threads import map_in_order
 
 logger = logging.getLogger(__name__)
@@ -166,6 +167,23 @@ class CountEstimator:
         for image, category_id, prediction in zip(index.tolist(), flat.tolist(), each, strict=True):
             by_id[image][category_id] = prediction
         return images, [ImagePredictions(predictions, self.fitted.categories, asked) for predictions in by_id]
+
+    def totals(self, categories: Categories = None) -> Totals:
+        """Return sums over images that are added one by one, of the categories given or of all that images list."""
+        keys = [] if categories is None else [(self.category_id(key), key) for key in categories]
+        names = {**self.fitted.categories, **{i: key for i, key in keys if isinstance(key, str)}}
+        return Totals(self.fitted, names, None if categories is None else [i for i, _ in keys])
+
+    def total(self, detections: Iterable[Detections], categories: Categories = None) -> dict[str, TotalPrediction]:
+        """Return how many objects of each category there are in all images together, by name, with an interval.
+
+        The counts of images are medians, and their sum is too low where distributions are skewed; the expected total
+        is not.
+        """
+        totals = self.totals(categories)
+        for image in detections:
+            totals.add(Detections.of_any(image))
+        return totals.compute()
 
     def explain(
         self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None

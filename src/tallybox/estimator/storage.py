@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,7 +15,7 @@ from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig, check_size
-from tallybox.estimator.inference import Fitted
+from tallybox.estimator.inference import TOTAL_SCALE, Fitted
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import IntervalLevels
 from tallybox.files import first_line, read_tensors, write_tensors
@@ -46,6 +46,7 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "interval_levels_listed": fitted.levels_listed,
         "prevalence": asdict(fitted.prevalence),
         "excess": fitted.excess,
+        "total_scale": fitted.total_scale,
     }
     write_tensors(path, tensors, header)
 
@@ -90,6 +91,7 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
         _levels(header["interval_levels_listed"]),
         _prevalence(header["prevalence"]),
         max(float(header["excess"]), 0.0),
+        _scale(header.get("total_scale", TOTAL_SCALE)),
     )
 
 
@@ -98,6 +100,12 @@ def _prevalence(stored: Any) -> Prevalence:
     if len(weights) != len(AS_PREDICTED.weights) or not all(map(isfinite, weights)):
         raise ValueError(f"its prevalence must have {len(AS_PREDICTED.weights)} weights, but it has {len(weights)}")
     return Prevalence(weights, undetected=float(stored["undetected"]))
+
+
+def _scale(stored: Any) -> float:
+    if not 0 < float(stored) < inf:
+        raise ValueError(f"its scale of totals is {stored!r}")
+    return float(stored)
 
 
 def _levels(stored: Any) -> IntervalLevels:
