@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -34,9 +34,24 @@ from tallybox.kernels.threads import small_operations
 Prior = Literal["every", "scored"]
 Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_category", each tuned for each metric
 
-# Of estimators whose files have none: the shipped one's, from held-out parts of the 3,000 photos that it learned from.
-TOTAL_SCALE = 0.95
 UNCALIBRATED_LEVEL = 0.8  # such intervals hold about 90 % of the probability
+
+
+class TotalCalibration(NamedTuple):
+    """What intervals of totals are scaled by.
+
+    The defaults are those of the shipped estimator, from held-out parts of the photos that it learned from.
+    """
+
+    scale: float = 0.95  # as needed for totals over held-out photos
+    photos: int = 3000  # labelled ones: with few, the error that all images share is large
+
+    def scale_for(self, images: int) -> float:
+        """Return the scale for a total over so many images."""
+        return float(self.scale * (1 + images / self.photos) ** 0.5)
+
+
+SHIPPED_TOTALS = TotalCalibration()
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,7 @@ class Fitted:
     levels_listed: IntervalLevels  # for every category that may be there, however rare it is
     prevalence: Prevalence
     excess: float  # mean count beyond max_objects of pairs that have more
-    total_scale: float = TOTAL_SCALE  # of the intervals of totals
+    totals: TotalCalibration = SHIPPED_TOTALS
 
 
 def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:

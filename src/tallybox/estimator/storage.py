@@ -15,7 +15,7 @@ from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig, check_size
-from tallybox.estimator.inference import TOTAL_SCALE, Fitted
+from tallybox.estimator.inference import Fitted, TotalCalibration
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import IntervalLevels
 from tallybox.files import first_line, read_tensors, write_tensors
@@ -46,7 +46,7 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "interval_levels_listed": fitted.levels_listed,
         "prevalence": asdict(fitted.prevalence),
         "excess": fitted.excess,
-        "total_scale": fitted.total_scale,
+        "totals": fitted.totals._asdict(),
     }
     write_tensors(path, tensors, header)
 
@@ -91,7 +91,7 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
         _levels(header["interval_levels_listed"]),
         _prevalence(header["prevalence"]),
         max(float(header["excess"]), 0.0),
-        _scale(header.get("total_scale", TOTAL_SCALE)),
+        _totals(header.get("totals", {})),
     )
 
 
@@ -102,10 +102,11 @@ def _prevalence(stored: Any) -> Prevalence:
     return Prevalence(weights, undetected=float(stored["undetected"]))
 
 
-def _scale(stored: Any) -> float:
-    if not 0 < float(stored) < inf:
-        raise ValueError(f"its scale of totals is {stored!r}")
-    return float(stored)
+def _totals(stored: Any) -> TotalCalibration:
+    totals = TotalCalibration(**stored)
+    if not (0 < float(totals.scale) < inf and int(totals.photos) > 0):
+        raise ValueError(f"its calibration of totals is {stored!r}")
+    return totals
 
 
 def _levels(stored: Any) -> IntervalLevels:
