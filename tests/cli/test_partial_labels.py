@@ -47,6 +47,7 @@ def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, dete
     zeros = sum(1 for image in PHOTOS if image.image_id not in SHOWN and image.best_scores().get(1, 0) > 0.05)
     assert found["pairs"] == len(SHOWN) + zeros
     assert found["labels"]["categories"] == 1
+    assert set(found["right_by_width"]) <= {"0", "1-2", "3-4", "5+"}
     assert found["labels"]["zeros"] == len(PHOTOS) - len(SHOWN)
     assert f"labels: 24 photos, 1 category; {len(SHOWN)} counts of 1 or more, {24 - len(SHOWN)} zeros" in fitted.stderr
     assert "left out: 5 categories that the labels never name (bicycle, car, cat ...)" in fitted.stderr

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tallybox.cli.label_options import label_options
+from tallybox.cli.label_options import label_options, trust_line
 from tallybox.detections.readers import read_labelled
 from tallybox.estimator.estimator import CountEstimator
 
@@ -59,6 +59,7 @@ def show(result: dict[str, Any]) -> None:
     for group in coverage:
         by_count.add_row(group, f"{coverage[group]:.3f}", f"{width[group]:.2f}")
     console.print(by_count)
+    console.print(trust_line(result["right_by_width"]), highlight=False)
     console.print(
         f"over every category of every image: mRMSE {result['mrmse']:.3f}, "
         f"where there are any {result['mrmse_nz']:.3f}",

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from tallybox.cli.label_options import describe_labels, label_options
+from tallybox.cli.label_options import describe_labels, label_options, trust_line
 from tallybox.cli.progress import progress_bar
 from tallybox.detections.labels import LabelSummary
 from tallybox.detections.readers import read_labelled
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.evaluation import held_out_metrics, train_metrics
+from tallybox.estimator.evaluation import held_out_metrics, held_out_right_by_width, train_metrics
 from tallybox.files import check_writable
 
 existing = click.Path(path_type=Path, exists=True)
@@ -66,9 +66,15 @@ def fit(
     assert report is not None
     seconds = round(time.perf_counter() - start, 2)
     figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out_metrics(report)}
+    right = held_out_right_by_width(report)
     if as_json:
-        click.echo(json.dumps({"pairs": report.pairs, "seconds": seconds, **figures, "labels": asdict(taken)}))
+        click.echo(
+            json.dumps(
+                {"pairs": report.pairs, "seconds": seconds, **figures, "labels": asdict(taken), "right_by_width": right}
+            )
+        )
         return
     click.echo(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
     for name, title in (("train", "on these"), ("held_out", "on images left out while learning")):
         click.echo(f"{title}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))
+    click.echo(f"{trust_line(right)} (on images left out while learning)")

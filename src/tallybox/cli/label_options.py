@@ -1,4 +1,4 @@
-"""What `tallybox fit` and `tallybox evaluate` share: options about labels, and a line that says what these hold."""
+"""What `tallybox fit` and `tallybox evaluate` share: options about labels, and lines about labels and trust."""
 
 from __future__ import annotations
 
@@ -51,6 +51,13 @@ def describe_labels(labels: LabelSummary, names: Mapping[int, str]) -> None:
             "Add photos without any (a count of 0), or give --missing-is-zero if unlabelled photos have none.",
             err=True,
         )
+
+
+def trust_line(right_by_width: Mapping[str, float]) -> str:
+    """Return how often a count is right by how its interval looks, for people."""
+    looks = {"0": "one number", "1-2": "1 or 2 wide", "3-4": "3 or 4 wide", "5+": "wider"}
+    shares = ", ".join(f"{looks[width]} {100 * share:.0f} %" for width, share in right_by_width.items())
+    return f"how often the count is right, by its interval: {shares}"
 
 
 def _listed(category_ids: tuple[int, ...], names: Mapping[int, str]) -> str:
