@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @detector_options
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help='Write a CSV; "-" prints it.')
+@click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
 @click.option("--total", "with_totals", is_flag=True, help="Also add up all images, with an interval.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def count(
@@ -45,6 +46,7 @@ def count(
     engine: str | None,
     folder: Path | None,
     table: Path | None,
+    wide: bool,
     with_totals: bool,
     as_json: bool,
 ) -> None:
@@ -60,6 +62,8 @@ def count(
     """
     if as_json and table == Path("-"):
         raise click.UsageError("--json and --csv - both print on standard output; name a file for --csv")
+    if wide and table is None:
+        raise click.UsageError("--wide is for a CSV; name its file with --csv")
     try:
         sources = find_sources(paths)
     except InputError as error:
@@ -85,7 +89,7 @@ def count(
         if as_json:
             outputs.append(stack.enter_context(json_output(named)))
         if table is not None:
-            outputs.append(stack.enter_context(csv_output(table, named)))
+            outputs.append(stack.enter_context(csv_output(table, named, wide=wide)))
         if folder is not None and counter is not None:
             outputs.append(stack.enter_context(picture_output(folder, counter, report)))
         if not as_json and table != Path("-"):

@@ -58,24 +58,40 @@ def json_output(totals: NamedTotals | None) -> Iterator[Write]:
 
 
 @contextmanager
-def csv_output(path: Path, totals: NamedTotals | None) -> Iterator[Write]:
+def csv_output(path: Path, totals: NamedTotals | None, *, wide: bool = False) -> Iterator[Write]:
     """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically.
 
-    Totals, if wanted, are its last rows, of the image "total".
+    An image in which nothing is counted has a row without a category. With ``wide``, each image has one row, and each
+    category one column with its count. Totals, if wanted, are the last rows, of the image "total".
     """
     # A name that is not UTF-8 is written as the bytes that it has.
     options = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
     with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(CSV_COLUMNS)
+        images: list[tuple[ImageId | None, dict[str, int]]] = []  # of a wide table, whose columns are known at the end
 
         def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
+            if wide:
+                images.append((image, {name: p.count for name, p in predictions.by_name().items()}))
+                return
+            if not predictions:
+                rows.writerow((image, "", 0, *[""] * (len(CSV_COLUMNS) - 3)))
             for name, p in predictions.by_name().items():
                 row = (name, p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
                 rows.writerow((image, *row, "true" if p.calibrated else "false"))
 
+        if not wide:
+            rows.writerow(CSV_COLUMNS)
         yield write
-        for name, total in ({} if totals is None else totals()).items():
+        sums = {} if totals is None else totals()
+        if wide:
+            names = sorted({name for _, counts in images for name in counts} | sums.keys())
+            rows.writerow(("image", *names))
+            rows.writerows((image, *(counts.get(name, 0) for name in names)) for image, counts in images)
+            if totals is not None:
+                rows.writerow(("total", *(round(sums[name].expected) if name in sums else 0 for name in names)))
+            return
+        for name, total in sums.items():
             expected, calibrated = round(total.expected, 2), "true" if total.calibrated else "false"
             rows.writerow(("total", name, round(expected), "", expected, total.low, total.high, "", calibrated))
 
