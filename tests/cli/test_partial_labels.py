@@ -61,6 +61,9 @@ def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, dete
         estimator.predict_many(PHOTOS)
         estimator.predict_many(PHOTOS)
     assert len(caplog.messages) == 1
+    predicted = estimator.predict(PHOTOS[0], ["person", "dog"])
+    assert (predicted["person"].calibrated, predicted["dog"].calibrated) == (True, False)
+    assert not estimator.total(PHOTOS, ["dog"])["dog"].calibrated
     assert "never learned from labels of 5 of the categories (bicycle, car, cat ...)" in caplog.messages[0]
 
 

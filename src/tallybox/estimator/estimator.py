@@ -163,9 +163,10 @@ class CountEstimator:
             listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
             index, flat, arrays = index[listed], flat[listed], arrays.at(listed)
         by_id: list[dict[int, CountPrediction]] = [{} for _ in images]
-        each = arrays.each(calibrated=self.is_calibrated)
+        each, learned = arrays.each(), set(self.fitted.category_ids)
         for image, category_id, prediction in zip(index.tolist(), flat.tolist(), each, strict=True):
-            by_id[image][category_id] = prediction
+            known = category_id in learned
+            by_id[image][category_id] = prediction if known else replace(prediction, calibrated=False)
         return images, [ImagePredictions(predictions, self.fitted.categories, asked) for predictions in by_id]
 
     def totals(self, categories: Categories = None) -> Totals:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +67,7 @@ class CountPrediction:
     high: int
     at_least: int  # 0 where the count has a probability of its own
     probabilities: Floats  # [K + 1]; the last is "max_objects or more"
-    calibrated: bool = True  # False where nothing was learned for this detector: the interval promises nothing
+    calibrated: bool = True  # False where nothing was learned for this detector or category
 
     @property
     def probability_of_any(self) -> float:
@@ -151,11 +150,10 @@ class PredictionArrays(NamedTuple):
         """Return the predictions of some pairs."""
         return PredictionArrays(*(array[rows] for array in self))
 
-    def each(self, *, calibrated: bool = True) -> list[CountPrediction]:
+    def each(self) -> list[CountPrediction]:
         """Return the predictions one by one."""
         columns = [column.tolist() for column in self[:-1]]
-        make = partial(CountPrediction, calibrated=calibrated)
-        return [make(*row) for row in zip(*columns, self.probabilities, strict=True)]
+        return [CountPrediction(*row) for row in zip(*columns, self.probabilities, strict=True)]
 
 
 def mean_beyond(excess: float, expected: Floats, max_objects: int) -> Floats:

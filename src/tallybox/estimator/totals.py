@@ -84,11 +84,11 @@ class Totals:
         sums = np.array([self._sums.get(category_id, nothing) for category_id in chosen]).reshape(-1, len(nothing))
         mean, variance = joint_moments(sums, self._images, self._fitted.prevalence.undetected)
         lows, highs = total_intervals(mean, variance, self._fitted.totals.scale_for(self._images))
-        names = (self._names.get(category_id, str(category_id)) for category_id in chosen)
-        calibrated = bool(self._fitted.category_ids)
+        rows = zip(chosen, mean.tolist(), lows.tolist(), highs.tolist(), strict=True)
+        learned = set(self._fitted.category_ids)
         return {
-            name: TotalPrediction(expected, low, high, self._images, calibrated)
-            for name, expected, low, high in zip(names, mean.tolist(), lows.tolist(), highs.tolist(), strict=True)
+            self._names.get(key, str(key)): TotalPrediction(expected, low, high, self._images, key in learned)
+            for key, expected, low, high in rows
         }
 
 
