@@ -232,3 +232,26 @@ def test_wrong_usage_is_status_2(detections, labels):
     assert run("fit", detections, labels).exit_code == 2
     assert run("count").exit_code == 2
     assert run("evaluate", detections).exit_code == 2
+
+
+def test_every_image_has_its_row_in_the_csv_long_and_wide(tmp_path, estimator):
+    found, table = tmp_path / "found.parquet", tmp_path / "counts.csv"
+    write_parquet([*PHOTOS[:3], Detections.empty(99)], found)
+    assert run("count", found, "--estimator", estimator, "--csv", table).exit_code == 0
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["image"] for row in rows][-1] == "99"
+    assert (rows[-1]["category"], rows[-1]["count"]) == ("", "0")
+    made = run("count", found, "--estimator", estimator, "--csv", table, "--wide", "--total", "--json")
+    assert made.exit_code == 0, made.output
+    said = json.loads(made.stdout)
+    with table.open() as file:
+        wide = list(csv.DictReader(file))
+    assert [row["image"] for row in wide] == ["0", "1", "2", "99", "total"]
+    for row, image in zip(wide, said["images"], strict=False):
+        counted = {name: number["count"] for name, number in image["counts"].items()}
+        assert {name: int(text) for name, text in row.items() if name != "image" and int(text)} == {
+            name: count for name, count in counted.items() if count
+        }
+    assert int(wide[-1]["person"]) == round(said["totals"]["person"]["expected"])
+    assert run("count", found, "--estimator", estimator, "--wide").exit_code == 2

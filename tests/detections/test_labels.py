@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import Detections
-from tallybox.detections.labels import TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.labels import LabelSummary, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 
@@ -176,3 +176,28 @@ def test_labels_by_ids_get_the_detectors_names():
     assert TrueCounts({7: {1: 3}}).with_categories_of({1: "cup", 2: "fig"}).categories == {1: "cup", 2: "fig"}
     with pytest.raises(InputError, match="must be among the 1 of the detections, but got 1"):
         TrueCounts({7: {1: 3}}).with_categories_of({0: "cup"})
+
+
+def test_a_category_that_was_not_counted_is_not_zero():
+    image = image_with({1: 0.9, 2: 0.8, 3: 0.7})
+    labels = TrueCounts({7: {}}, labelled=frozenset({2}))
+    assert answers(counting_pairs([image], labels)) == answers(every_pair([image], labels)) == [(7, 2, 0)]
+    assert answers(every_pair([image], TrueCounts({7: {1: 1, 3: 1}}).of_categories([3]))) == [(7, 3, 1)]
+    with pytest.raises(InputError, match=r"must count category 'b' .* but they do not"):
+        TrueCounts({7: {1: 1}}, categories={1: "a", 2: "b"}, labelled=frozenset({1})).of_categories([2])
+
+
+def test_labels_are_summed_up_with_what_they_leave_out():
+    labels = TrueCounts({7: {1: 2}, 8: {1: 1, 2: 3}, 9: {2: 0, 1: 1}}, labelled=frozenset({1, 2}))
+    assert LabelSummary.of(
+        [image_with({1: 0.5, 5: 0.5}), image_with({}, 8), image_with({}, 4)], labels
+    ) == LabelSummary(
+        photos=3,
+        categories=2,
+        objects=4,
+        zeros=2,
+        never_zero=(1,),
+        photos_without_boxes=1,
+        photos_without_labels=1,
+        categories_without_labels=(5,),
+    )

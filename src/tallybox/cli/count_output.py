@@ -22,6 +22,7 @@ from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.container import ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import atomic_writing
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
 
@@ -29,11 +30,12 @@ CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low",
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
 Write = Callable[[ImageId | None, ImagePredictions, CountedPhoto | None], None]
+NamedTotals = Callable[[], dict[str, TotalPrediction]]  # called after the last image
 
 
 @contextmanager
-def json_output() -> Iterator[Write]:
-    """Write one object to standard output, an image at a time so that any number fits.
+def json_output(totals: NamedTotals | None) -> Iterator[Write]:
+    """Write one object to standard output, an image at a time so that any number fits, then totals if wanted.
 
     After a user's mistake nothing is there if it was found before the first image, else a whole object.
     """
@@ -51,14 +53,21 @@ def json_output() -> Iterator[Write]:
         if start == ",\n":
             sys.stdout.write("\n]}\n")
         raise
-    sys.stdout.write("\n]}\n" if start == ",\n" else '{"images": []}\n')
+    end = "\n]" if start == ",\n" else '{"images": []'
+    if totals is not None:
+        end += f', "totals": {json.dumps({name: total.to_dict() for name, total in totals().items()})}'
+    sys.stdout.write(end + "}\n")
 
 
 @contextmanager
-def csv_output(path: Path, report: Callable[[InputError], None]) -> Iterator[Write]:
+def csv_output(
+    path: Path, totals: NamedTotals | None, report: Callable[[InputError], None], *, wide: bool = False
+) -> Iterator[Write]:
     """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically.
 
-    Where the file cannot be written to its end, that is reported once, and the other outputs go on.
+    An image in which nothing is counted has a row without a category. With ``wide``, each image has one row, and each
+    category one column with its count. Totals, if wanted, are the last rows, of the image "total". Where the file
+    cannot be written to its end, that is reported once, and the other outputs go on.
     """
     # A name that is not UTF-8 is written as the bytes that it has.
     options = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
@@ -68,22 +77,47 @@ def csv_output(path: Path, report: Callable[[InputError], None]) -> Iterator[Wri
     try:
         with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
             rows = csv.writer(file, lineterminator="\n")
-            rows.writerow(CSV_COLUMNS)
+            images: list[
+                tuple[ImageId | None, dict[str, int]]
+            ] = []  # of a wide table: its columns are known at the end
 
-            def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
+            def write_row(*row: object) -> None:
                 try:
-                    for name, p in predictions.by_name().items() if not failures else ():
-                        row = (name, p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
-                        rows.writerow((image, *row, "true" if p.calibrated else "false"))
+                    if not failures:
+                        rows.writerow(row)
                 except UnicodeEncodeError:
-                    report(InputError(f"{path}: image {image!r} has a name that no file can hold; it is left out"))
+                    report(InputError(f"{path}: image {row[0]!r} has a name that no file can hold; it is left out"))
                 except BrokenPipeError:
                     raise
                 except OSError as error:
                     failures.append(InputError(f"{path} must be a file that can be written, but: {error.strerror}"))
                     report(failures[0])
 
+            def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
+                if wide:
+                    images.append((image, {name: p.count for name, p in predictions.by_name().items()}))
+                    return
+                if not predictions:
+                    write_row(image, "", 0, *[""] * (len(CSV_COLUMNS) - 3))
+                for name, p in predictions.by_name().items():
+                    numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
+                    write_row(image, name, *numbers, "true" if p.calibrated else "false")
+
+            if not wide:
+                write_row(*CSV_COLUMNS)
             yield write
+            sums = {} if totals is None else totals()
+            if wide:
+                names = sorted({name for _, counts in images for name in counts} | sums.keys())
+                write_row("image", *names)
+                for image, counts in images:
+                    write_row(image, *(counts.get(name, 0) for name in names))
+                if totals is not None:
+                    write_row("total", *(round(sums[name].expected) if name in sums else 0 for name in names))
+            else:
+                for name, total in sums.items():
+                    expected, calibrated = round(total.expected, 2), "true" if total.calibrated else "false"
+                    write_row("total", name, round(expected), "", expected, total.low, total.high, "", calibrated)
             if failures:
                 raise failures[0]  # so that the file does not take its name
     except InputError as error:
@@ -92,8 +126,8 @@ def csv_output(path: Path, report: Callable[[InputError], None]) -> Iterator[Wri
 
 
 @contextmanager
-def text_output(*, every: bool) -> Iterator[Write]:
-    """Print a table for each photo, a line for each image of a file of detections.
+def text_output(totals: NamedTotals | None = None, *, every: bool) -> Iterator[Write]:
+    """Print a table for each photo, a line for each image of a file of detections, and a table of totals if wanted.
 
     With ``every``, categories that count 0 are in the table as well: the user named them.
     """
@@ -108,6 +142,14 @@ def text_output(*, every: bool) -> Iterator[Write]:
         sys.stdout.write(printable(f"{image}: {', '.join(parts) or 'nothing'}") + "\n")
 
     yield write
+    if totals is not None:
+        table = Table("category", box=None, padding=(0, 3, 0, 2), header_style="dim")
+        table.add_column("expected total", justify="right")
+        table.add_column("90 % interval")
+        for name, total in sorted(totals().items(), key=lambda pair: -pair[1].expected):
+            table.add_row(Text(printable(name)), f"{total.expected:.1f}", f"{total.low} to {total.high}")
+        console.print(Text("all images together", "bold"))
+        console.print(table)
 
 
 @contextmanager

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from tallybox.detections.box_checks import check_in_image
+from tallybox.detections.category_names import category_name_of
 from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.image_ids import check_ids
 from tallybox.errors import InputError
 
 # Pairs with a true count of 0: few, and those with the highest scores, so that they are hard.
 ABSENT_CATEGORIES_PER_IMAGE = 2
 ABSENT_SCORE_ABOVE = float(np.float32(0.05))  # as scores hold it: a score of 0.05 does not exceed it
 
-MANY_UNMATCHED = 0.25  # of the labelled images
-NAMED_IDS = 3
-PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(\.0+)?", re.ASCII)
-
 
 @dataclass(frozen=True)
 class TrueCounts:
-    """How many objects of each category each labelled image holds; a category not named there counts 0.
+    """How many objects of each category each labelled image holds; a labelled category not named there counts 0.
 
-    ``unknown`` are pairs of image and category that nobody counted (COCO's crowds): neither scored nor learned from.
+    ``labelled`` are the categories that were counted, None for all. Other categories, and the pairs of image and
+    category in ``unknown`` (COCO's crowds), were counted by nobody: they are neither scored nor learned from.
 
     >>> labels = TrueCounts({7: {18: 3}})
     >>> labels.count(7, 18), labels.count(7, 1)
@@ -41,6 +39,7 @@ class TrueCounts:
     unknown: frozenset[tuple[ImageId, int]] = frozenset()
     file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of the photos, with slashes; those that are known
     left_out: frozenset[ImageId] = frozenset()  # images that are labelled, but not to be used
+    labelled: frozenset[int] | None = None
 
     def __len__(self) -> int:
         """Return the number of labelled images."""
@@ -49,6 +48,39 @@ class TrueCounts:
     def count(self, image_id: ImageId, category_id: int) -> int:
         """Return how many objects of a category a labelled image holds."""
         return self.counts[image_id].get(category_id, 0)
+
+    def is_labelled(self, category_id: int) -> bool:
+        """Return whether objects of a category were counted."""
+        return self.labelled is None or category_id in self.labelled
+
+    def labelled_ids(self) -> frozenset[int]:
+        """Return the ids of the labelled categories, as far as they are known."""
+        if self.labelled is not None:
+            return self.labelled
+        return frozenset({*self.categories, *(c for of_image in self.counts.values() for c in of_image)})
+
+    def of_categories(self, category_ids: Iterable[int]) -> TrueCounts:
+        """Return the labels of some categories; each must be labelled.
+
+        >>> TrueCounts({7: {1: 2, 18: 3}}).of_categories([18]).counts
+        {7: {18: 3}}
+        """
+        kept = frozenset(category_ids)
+        if unlabelled := sorted(kept - self.labelled_ids()):
+            name = category_name_of(unlabelled[0], self.categories)
+            raise InputError(f"the labels must count category {name!r} to learn from it or score it, but they do not")
+        counts = {i: {c: count for c, count in of_image.items() if c in kept} for i, of_image in self.counts.items()}
+        return replace(self, counts=counts, labelled=kept)
+
+    def with_zeros(self, images: Iterable[Detections]) -> TrueCounts:
+        """Return the labels with a count of 0 for everything in images that have none.
+
+        >>> TrueCounts({7: {18: 3}}).with_zeros([Detections.empty(7), Detections.empty(8)]).counts
+        {8: {}, 7: {18: 3}}
+        """
+        ids = self.ids_by_file_name()
+        missing = {i: dict[int, int]() for image in images if (i := _label_id(image, self, ids)) not in self.counts}
+        return replace(self, counts={**missing, **self.counts})
 
     def first_images(self, number: int) -> TrueCounts:
         """Return the labels of the first images by ascending id."""
@@ -95,6 +127,7 @@ class TrueCounts:
             },
             categories={new_id: categories[new_id] for new_id in sorted(new_ids.values())},
             unknown=frozenset((image_id, new_ids[c]) for image_id, c in self.unknown if c in new_ids),
+            labelled=None if self.labelled is None else frozenset(new_ids[c] for c in self.labelled if c in new_ids),
         )
 
     def ids_by_file_name(self) -> dict[str, ImageId]:
@@ -130,16 +163,12 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
     by_file_name = labels.ids_by_file_name()
     unlabelled: list[ImageId] = []
     for image in detections:
-        if image.image_id is None:
-            raise InputError("detections must have an image_id to find their labels, but got None")
-        if image.image_id not in labels.counts and isinstance(image.image_id, str):
-            last_part = PurePosixPath(image.image_id).name
-            known_id = by_file_name.get(image.image_id, by_file_name.get(last_part))
-            image = image if known_id is None else replace(image, image_id=known_id)
-        if image.image_id not in labels.counts:
-            if image.image_id is not None and image.image_id not in labels.left_out:
-                unlabelled.append(image.image_id)
+        image_id = _label_id(image, labels, by_file_name)
+        if image_id not in labels.counts:
+            if image_id not in labels.left_out:
+                unlabelled.append(image_id)
             continue
+        image = image if image_id == image.image_id else replace(image, image_id=image_id)
         if image.image_id not in missing:
             raise InputError(f"image {image.image_id!r} must come once, but came again")
         del missing[image.image_id]
@@ -150,64 +179,11 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
         yield Detections.empty(image_id, labels.image_sizes.get(image_id))
 
 
-def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labelled: int) -> None:
-    """Raise where detections and labels seem to name the same images in two ways; warn of other ids without match.
-
-    ``unlabelled`` are ids of detections without labels, ``undetected`` those of labels without detections, of
-    ``labelled`` in all. Either alone is usual: labels of some of the images, images without boxes. Together they are an
-    error where two ids differ only in how they are written, or where both are more than one and more than a
-    quarter of the labels.
-
-    >>> check_ids(["1.0"], [1], labelled=5)
-    Traceback (most recent call last):
-    tallybox.errors.InputError: image ids must be written alike in detections and labels, but 1 of 5 labelled images \
-is written differently: 1 is '1.0' among the detections
-    """
-    if not unlabelled or not undetected:
-        return
-    if len(undetected) == labelled:
-        raise InputError(
-            f"detections must be of labelled images, but none of their {len(unlabelled)} images is among the "
-            f"{labelled} labelled ones; compare the image ids of the two files: {_named(unlabelled)} and "
-            f"{_named(undetected)}"
-        )
-    by_meaning = {_meaning(image_id): image_id for image_id in unlabelled}
-    alike = [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]
-    if alike:
-        are = f"{len(alike)} of {labelled} labelled images {'is' if len(alike) == 1 else 'are'}"
-        named = ", ".join(f"{label!r} is {found!r}" for label, found in alike[:NAMED_IDS])
-        raise InputError(
-            f"image ids must be written alike in detections and labels, but {are} written differently: "
-            f"{named} among the detections"
-        )
-    unmatched = (
-        f"{len(undetected)} of {labelled} labelled images are not among the detections ({_named(undetected)}), and "
-        f"{len(unlabelled)} images of the detections are not among the labels ({_named(unlabelled)})"
-    )
-    if min(len(unlabelled), len(undetected)) > max(1, MANY_UNMATCHED * labelled):
-        raise InputError(f"image ids of detections and labels must match, but {unmatched}; compare the two files")
-    warnings.warn(f"{unmatched}; the former count as images without boxes", stacklevel=2)
-
-
-def _meaning(image_id: ImageId) -> float | str:
-    """Return what an id is compared by: its value if it is a number, else its last part without suffix and case."""
-    text = str(image_id).strip().casefold()
-    stem = PurePosixPath(text.replace("\\", "/")).stem
-    for candidate in (text, stem):
-        if PLAIN_NUMBER.fullmatch(candidate):
-            return float(candidate)
-    return stem
-
-
-def _named(ids: Sequence[ImageId]) -> str:
-    return ", ".join(map(repr, ids[:NAMED_IDS])) + (" …" if len(ids) > NAMED_IDS else "")
-
-
 def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
     """Yield the pairs that are learned from and scored, for images as `labelled_detections` gives them.
 
-    For each image: every category with a true count of at least 1, and the two highest-scoring categories whose
-    true count is 0 and whose best score exceeds 0.05.
+    For each image: every category with a true count of at least 1, and the two highest-scoring labelled categories
+    whose true count is 0 and whose best score exceeds 0.05.
 
     >>> image = Detections([[0, 0, 9, 9]] * 4, [0.9, 0.3, 0.2, 0.1], [18, 1, 2, 3], image_id=7)
     >>> [(pair.category_id, pair.true_count) for pair in counting_pairs([image], TrueCounts({7: {18: 3}}))]
@@ -239,10 +215,58 @@ def _pairs(
         absent = {
             category_id: score
             for category_id, score in image.best_scores().items()
-            if category_id not in present and (image.image_id, category_id) not in labels.unknown
+            if category_id not in present
+            and labels.is_labelled(category_id)
+            and (image.image_id, category_id) not in labels.unknown
         }
         for category_id in choose(absent):
             yield CountingPair(image, category_id, 0)
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """What there is to learn from, and what is left out; of pairs of a labelled image and a labelled category."""
+
+    photos: int
+    categories: int
+    objects: int  # pairs with a count of at least 1
+    zeros: int
+    never_zero: tuple[int, ...]  # categories that are in every labelled image
+    photos_without_boxes: int  # labelled, but the detections do not have them
+    photos_without_labels: int
+    categories_without_labels: tuple[int, ...]  # of boxes
+
+    @classmethod
+    def of(cls, detections: Iterable[Detections], labels: TrueCounts) -> Self:
+        """Compare detections with labels."""
+        by_file_name, found, boxes_of = labels.ids_by_file_name(), set(), set[int]()
+        for image in detections:
+            found.add(_label_id(image, labels, by_file_name))
+            boxes_of.update(np.unique(image.category_ids).tolist())
+        ids = sorted(labels.labelled_ids())
+        shown = Counter(c for of_image in labels.counts.values() for c, count in of_image.items() if count > 0)
+        unknown = Counter(c for image_id, c in labels.unknown if image_id in labels.counts)
+        zeros = {c: len(labels) - shown[c] - unknown[c] for c in ids}
+        return cls(
+            photos=len(labels),
+            categories=len(ids),
+            objects=sum(shown.values()),
+            zeros=sum(zeros.values()),
+            never_zero=tuple(c for c in ids if not zeros[c]),
+            photos_without_boxes=len(labels.counts.keys() - found),
+            photos_without_labels=len(found - labels.counts.keys() - labels.left_out),
+            categories_without_labels=tuple(sorted(boxes_of - set(ids))),
+        )
+
+
+def _label_id(image: Detections, labels: TrueCounts, by_file_name: Mapping[str, ImageId]) -> ImageId:
+    """Return the id under which an image may have labels: its own, or that of a labelled image by its file name."""
+    if image.image_id is None:
+        raise InputError("detections must have an image_id to find their labels, but got None")
+    if image.image_id in labels.counts or isinstance(image.image_id, int):
+        return image.image_id
+    last_part = PurePosixPath(image.image_id).name
+    return by_file_name.get(image.image_id, by_file_name.get(last_part, image.image_id))
 
 
 def _hardest(absent: dict[int, float]) -> list[int]:

@@ -14,7 +14,7 @@ from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig, check_size
-from tallybox.estimator.inference import Fitted
+from tallybox.estimator.inference import Fitted, TotalCalibration
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import IntervalLevels
 from tallybox.files import first_line, read_tensors, write_tensors
@@ -46,6 +46,7 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "interval_levels_listed": fitted.levels_listed,
         "prevalence": asdict(fitted.prevalence),
         "excess": fitted.excess,
+        "totals": fitted.totals._asdict(),
     }
     write_tensors(path, tensors, header)
 
@@ -92,6 +93,7 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
         _levels(header["interval_levels_listed"]),
         _prevalence(header["prevalence"]),
         _number("excess", header["excess"], 0, MAX_NUMBER),
+        _totals(header.get("totals", {})),
     )
 
 
@@ -107,6 +109,13 @@ def _number(name: str, stored: Any, minimum: float, maximum: float) -> float:
     if not minimum <= number <= maximum:
         raise ValueError(f"{name} must be from {minimum:g} to {maximum:g}, but it is {number:g}")
     return number
+
+
+def _totals(stored: Any) -> TotalCalibration:
+    totals = TotalCalibration(**stored)
+    _number("the scale of its totals", totals.scale, 1 / MAX_NUMBER, MAX_NUMBER)
+    _number("the number of photos of its totals", totals.photos, 1, MAX_NUMBER**2)
+    return totals
 
 
 def _levels(stored: Any) -> IntervalLevels:

@@ -26,21 +26,26 @@ def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) 
         raise Refused(413, f"a request must have at most {limits.images:,} images, but got {images:,}")
     if boxes > limits.boxes:
         raise Refused(413, f"a request must have at most {limits.boxes:,} boxes, but got {boxes:,}")
-    ids = category_ids(request.categories, estimator)
-    questions = images * len(ids or ())
+    categories = checked_categories(request.categories, estimator)
+    questions = images * len(categories or ())
     if questions > limits.questions:
         raise Refused(413, f"images times categories must be at most {limits.questions:,}, but got {questions:,}")
     found = tuple(_detections(image, index) for index, image in enumerate(request.images))
     if unsized := [image.boxes for image in found if image.image_size is None]:
         check_not_corners(np.concatenate(unsized), "images")
-    return CountJob(found, ids)
+    return CountJob(found, categories)
 
 
-def category_ids(categories: Sequence[int | str] | None, estimator: CountEstimator) -> tuple[int, ...] | None:
-    """Return the ids of the named categories, each once."""
+def checked_categories(
+    categories: Sequence[int | str] | None, estimator: CountEstimator
+) -> tuple[int | str, ...] | None:
+    """Return the named categories, each once, by the word that names it first."""
     if categories is None:
         return None
-    return tuple(dict.fromkeys(estimator.category_id(category) for category in categories))
+    by_id: dict[int, int | str] = {}
+    for category in categories:
+        by_id.setdefault(estimator.category_id(category), category)
+    return tuple(by_id.values())
 
 
 def uploaded_photo(content: bytes, limits: Limits) -> Photo:
