@@ -125,13 +125,25 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
 def read_parquet_categories(path: Path) -> dict[int, str]:
     """Return the names of the categories that the file's metadata gives, which may be none."""
     first = _parts(path)[0]
-    with _open(first) as file:
+    stored = read_parquet_metadata(first, CATEGORIES_KEY)
+    try:
+        return {int(category_id): str(name) for category_id, name in stored.items()}
+    except ValueError as error:
+        raise InputError(f"{first}: tallybox.categories must be JSON from id to name, but it is not: {error}") from None
+
+
+def read_parquet_metadata(part: Path, key: bytes) -> dict[str, Any]:
+    """Return the JSON object that a file's metadata holds under a key, empty where there is none."""
+    with _open(part) as file:
         metadata = file.schema_arrow.metadata or {}
     try:
-        stored = json.loads(metadata.get(CATEGORIES_KEY, "{}"))
-        return {int(category_id): str(name) for category_id, name in stored.items()}
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise InputError(f"{first}: tallybox.categories must be JSON from id to name, but it is not: {error}") from None
+        stored = json.loads(metadata.get(key, "{}"))
+        if isinstance(stored, dict):
+            return stored
+        reason = f"it is a {type(stored).__name__}"
+    except (ValueError, RecursionError) as error:
+        reason = first_line(error)
+    raise InputError(f"{part}: {key.decode()} must be a JSON object, but it is not: {reason}")
 
 
 class SeenImages:
