@@ -102,8 +102,9 @@ def test_labels_find_their_photos_by_path_name_and_number():
         285: "000000000285.jpg",
         "y/c.jpg": "y/c.jpg",
     }
+    assert match_photos({"c": "c", "x/c.jpg": "x/c.jpg"}, photos) == {"x/c.jpg": "x/c.jpg"}, "two photos are called c"
     with pytest.raises(InputError, match=r"written differently: 'c' is 'y/c.jpg' among the detections"):
-        match_photos({"img_1": "img_1", "b": "b", "c": "c"}, photos)
+        TrueCounts({"img_1": {}, "b": {}, "c": {}}).of_photos(photos)
 
 
 def test_labels_without_a_photo_are_left_out_and_named():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from tallybox.detections.container import ImageId
@@ -16,7 +16,7 @@ PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(\.0+)?", re.ASCII)
 
 
 def match_photos(names: Mapping[ImageId, str], photo_ids: Sequence[str]) -> dict[ImageId, str]:
-    """Return the photo that each label is of, by the id or file name in the label; those without one are named.
+    """Return the photo that each label is of, by the id or file name in the label, where there is one.
 
     A photo is found by its path, else by its name, with or without a suffix, in any case, and by its number, where no
     other photo has the same.
@@ -35,13 +35,17 @@ def match_photos(names: Mapping[ImageId, str], photo_ids: Sequence[str]) -> dict
     if len(set(found.values())) < len(found):
         twice = next(label for label, photo in found.items() if list(found.values()).count(photo) > 1)
         raise InputError(f"each photo must be labelled once, but two labels are of {found[twice]!r}; one is {twice!r}")
-    photos_of_labels = set(found.values())
-    unlabelled = [photo_id for photo_id in photo_ids if photo_id not in photos_of_labels]
-    unmatched = [label for label in names if label not in found]
-    check_ids(unlabelled, unmatched, len(names), consequence="the former are left out")
+    return found
+
+
+def check_photos(found: Mapping[ImageId, str], labels: Collection[ImageId], photo_ids: Sequence[str]) -> None:
+    """Raise where labels and photos seem not to belong together; name other labels that `match_photos` left out."""
+    labelled = set(found.values())
+    unlabelled = [photo_id for photo_id in photo_ids if photo_id not in labelled]
+    unmatched = [label for label in labels if label not in found]
+    check_ids(unlabelled, unmatched, len(labels), consequence="the former are left out")
     if unmatched and not unlabelled:
         warnings.warn(f"{len(unmatched)} labels are of no photo ({_named(unmatched)}); they are left out", stacklevel=2)
-    return found
 
 
 def check_ids(

@@ -13,7 +13,7 @@ import numpy as np
 from tallybox.detections.box_checks import check_in_image
 from tallybox.detections.category_names import category_name_of
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.image_ids import check_ids, match_photos
+from tallybox.detections.image_ids import check_ids, check_photos, match_photos
 from tallybox.errors import InputError
 
 # Pairs with a true count of 0: few, and those with the highest scores, so that they are hard.
@@ -89,6 +89,7 @@ class TrueCounts:
         {'a': '2024/a.jpg', 'b.jpg': '2024/b.jpg'}
         """
         file_names = match_photos({key: self.file_names.get(key, str(key)) for key in self.counts}, photo_ids)
+        check_photos(file_names, self.counts.keys(), photo_ids)
         return replace(self.only(file_names), file_names=file_names)
 
     def first_images(self, number: int) -> TrueCounts:

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tallybox.detections.box_checks import check_in_image
+from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import Detections, ImageId, Size
 from tallybox.detections.rows import check_boxes_and_scores, image_key, image_size, two_sizes
 from tallybox.errors import InputError
@@ -103,6 +103,8 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
             if row - (len(rows.image_ids) if rows else 0) >= stop:
                 return
             new = _rows_of(part, batch, row)
+            if not new.sizes.any():
+                check_not_corners(new.boxes_and_scores[new.is_detected, :4], str(part))
             row += batch.num_rows
             if begun is not None:
                 ours = np.logical_or.accumulate(new.image_ids != begun)
