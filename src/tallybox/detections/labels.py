@@ -165,9 +165,8 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
     """Yield the detections of every labelled image, with its size where known.
 
     A labelled image that does not appear has no boxes and comes last. Images without labels are skipped; where ids seem
-    to be written in two ways, `check_ids` raises. A category that is not among those of the labels, where they name
-    them, is an error: the detector numbers categories differently. An image whose id is the file name of a labelled
-    image takes its id.
+    to be written in two ways, `check_ids` raises. A category that the labels do not name, where they name any, is an
+    error: the detector numbers categories differently. An image with the file name of a labelled one takes its id.
     """
     missing = dict.fromkeys(labels.counts)
     by_file_name = labels.ids_by_file_name()
