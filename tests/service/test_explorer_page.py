@@ -300,7 +300,9 @@ def test_a_toy_sample_is_drawn_at_the_chosen_setting(explorer):
 def photo_counts(page) -> dict[str, tuple[str, str]]:
     """The counts and ranges that the page shows of a photo, by name."""
     page.wait_for_selector("#photos[aria-busy=false]")
-    rows = page.locator(".counts tr").evaluate_all("all => all.map((row) => [...row.children].map((one) => one.innerText))")
+    rows = page.locator(".counts tr").evaluate_all(
+        "all => all.map((row) => [...row.children].map((one) => one.innerText))"
+    )
     return {name: (count, interval) for count, name, interval, _ in rows}
 
 
@@ -348,7 +350,10 @@ def test_a_file_that_is_no_photo_is_one_clear_line(explorer, tmp_path):
     (tmp_path / "notes.jpg").write_text("no photo")
     page.locator("#photo").set_input_files(tmp_path / "notes.jpg")
     page.wait_for_selector("#photos[aria-busy=false] .problem:not(:empty)")
-    assert page.locator("#photos .problem").text_content() == "This file was not counted: it is no photo that this browser can show."
+    assert (
+        page.locator("#photos .problem").text_content()
+        == "This file was not counted: it is no photo that this browser can show."
+    )
 
 
 def test_the_tour_has_three_steps_and_is_shown_once(explorer, browser):

@@ -67,7 +67,12 @@ def train(side_length: float, noise: float, seed: int, device: str | None, as_js
 
 @toy.command()
 @click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), help="One of the two; without it, both.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder of results; of both settings, OUT/easy and OUT/hard.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The folder of results; of both settings, OUT/easy and OUT/hard.",
+)
 @click.option("--step", type=float, default=0.01, show_default=True, help="Distance of neighbouring points.")
 @click.option("--seeds", type=int, default=2, show_default=True)
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')

@@ -65,7 +65,14 @@ def example_scenes() -> list[ExampleScene]:
     corners = [(40 + 120 * column, 70 + 160 * row) for row in range(2) for column in range(5)]
     apart = [[x, y, x + 84, y + 100] for x, y in corners]
     return [
-        _scene("cats", "The paper's cats: four boxes, three cats", cat_boxes.tolist(), [0.95, 0.8, 0.9, 0.95], width, height),
+        _scene(
+            "cats",
+            "The paper's cats: four boxes, three cats",
+            cat_boxes.tolist(),
+            [0.95, 0.8, 0.9, 0.95],
+            width,
+            height,
+        ),
         _scene("duplicates", "Exact duplicates: two objects, three boxes each", [first] * 3 + [second] * 3, [0.95] * 6),
         _scene("partial", "Partial overlaps", partial, [0.9, 0.8, 0.7, 0.9, 0.6]),
         _scene("uncertain", "Ten uncertain boxes, all apart", apart, [0.5] * 10),

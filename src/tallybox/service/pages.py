@@ -12,7 +12,7 @@ MEDIA_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml
 
 
 def add_pages(api: FastAPI) -> None:
-    """Serve the explorer at ``/``, the description at ``/docs``, and what both load below ``/assets`` and ``/photos``."""
+    """Serve the explorer at ``/``, the description at ``/docs``, and what they load below ``/assets``, ``/photos``."""
     assets = read_assets("tallybox.drawing", "tallybox.service")
     photos = {path.name: path.read_bytes() for path in sample_photos()}
 

@@ -85,9 +85,7 @@ def parse_form(content_type: str, body: bytes) -> Uploads:
     return uploads
 
 
-def outlined_photo(
-    photo: Photo, detections: Detections, estimator: CountEstimator, categories: Categories
-) -> bytes:
+def outlined_photo(photo: Photo, detections: Detections, estimator: CountEstimator, categories: Categories) -> bytes:
     """Return a JPEG of a photo with its objects outlined and, below it, the counts in words."""
     from tallybox.photos.outlines import QUALITY, draw_counts
 

@@ -1,4 +1,4 @@
-"""`tallybox vqa demo`: simulate a data set, prepare it, train the paper's three models and the presence model on it, and score them."""
+"""`tallybox vqa demo`: simulate a data set, prepare it, train four models on it and score them."""
 
 from __future__ import annotations
 
