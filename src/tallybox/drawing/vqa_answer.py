@@ -11,6 +11,7 @@ from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.drawing.counting import Counting, count_with_component
 from tallybox.drawing.page_data import PageCounting, page_counting, page_data
 from tallybox.drawing.steps import Step, number
+from tallybox.drawing.summaries import Summary, percent
 from tallybox.photos.features import RegionFeatures
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
@@ -30,10 +31,22 @@ def answer_counting(answer: PhotoAnswer, counter: Counter | PresenceCounter) -> 
     return page_counting(
         answer.question,
         counting,
+        _summary(answer),
         labels=labels,
         answers=[list(one) for one in answer.answers],
         unknown_words=list(answer.unknown_words),
         steps=[vars(step) for step in steps],
+    )
+
+
+def _summary(answer: PhotoAnswer) -> Summary:
+    others = [f"{other} is {percent(probability)} probable" for other, probability in answer.others[:1]]
+    unknown = ", ".join(quoted(word) for word in answer.unknown_words)
+    return Summary(
+        answer.answer,
+        "; ".join([f"{percent(answer.probability)} sure", *others]),
+        f"It does not know {unknown}: take that as a guess." if unknown else "",
+        [],
     )
 
 

@@ -96,7 +96,7 @@ export function createScene(image, pointing) {
 
   function drawTags(boxes) {
     if (!shown) return;
-    const all = shown.tagged === "scores" && drawn.length <= MAX_TAGS;
+    const all = shown.isEdited && drawn.length <= MAX_TAGS;
     const chosen = drawn.filter(({ role }) => (boxes.length ? boxes.includes(role.box) : all || role.kind === "counted"));
     tags.replaceChildren(...chosen.flatMap(({ role }) => tag(role, boxes.length > 0)));
   }
@@ -109,7 +109,7 @@ export function createScene(image, pointing) {
     const label = shown.labels ? `${shown.labels[role.box]}  ` : "";
     const text = isPointed
       ? `${role.box + 1}  ${label}${scoreName(shown)} ${short(shown.scores[role.box])}  ${share}`
-      : `${role.box + 1}${isSmall ? "" : ` · ${short(shown[shown.tagged ?? "presence"][role.box])}`}`;
+      : `${role.box + 1}${shown.isEdited && !isSmall ? ` · ${short(shown.scores[role.box])}` : ""}`;
     const [width, height] = [(text.length * 6.7 + 10) * unit, 19 * unit];
     const left = Math.max(Math.min(x1, size.width - width), 0);
     // A box that lies on its counted one has its tag at its lower edge.
@@ -134,7 +134,7 @@ export function sceneLegend() {
     "p",
     { class: "legend" },
     element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 2 }), "counted"),
-    element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 1, "stroke-dasharray": "3 2" }), "another box of the same colour stood for it"),
-    element("span", {}, sample({ stroke: "#9aa1a8", "stroke-width": 1 }), "left over"),
+    element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 1, "stroke-dasharray": "3 2" }), "merged: shows the same object as the counted box of its colour"),
+    element("span", {}, sample({ stroke: "#9aa1a8", "stroke-width": 1 }), "not counted: too faint"),
   );
 }

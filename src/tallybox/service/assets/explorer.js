@@ -111,7 +111,7 @@ function start(scenes, weightSets, photoNames) {
     const { component, boxes, attention: scores } = state;
     const fits = answer?.component === component && answer.presence.length === boxes.length;
     const known = fits ? answer : { component, presence: boxes.map(() => 0), merged_into: boxes.map(() => -1) };
-    return { ...known, boxes, scores, isComplete: fits, tagged: "scores" };
+    return { ...known, boxes, scores, isComplete: fits, isEdited: true };
   }
 
   function draw() {
