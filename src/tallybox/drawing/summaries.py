@@ -116,7 +116,7 @@ def _sum_reasons(count: int, counting: Counting) -> list[str]:
     reasons = []
     if counted < count:
         reasons.append(
-            f"That is fewer than {count}: in labelled photos like this one more objects were there than boxes stood out."
+            f"That is fewer than {count}: labelled photos like this one held more than the boxes that stand out."
         )
     if int(total + 0.5) != count:
         because = (
