@@ -90,14 +90,23 @@ class FeatureStore:
     def read(self, rows: Sequence[int] | NDArray[np.int64]) -> PaddedProposals:
         """Return the proposals of some photos, padded with zeros to the longest of them."""
         rows = np.asarray(rows, np.int64)
-        starts, numbers = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
-        longest = int(numbers.max(initial=0))
-        features = np.zeros((len(rows), longest, self.features.shape[1]), FLOAT16)
-        boxes = np.zeros((len(rows), longest, 4), FLOAT32)
-        for index, (start, number) in enumerate(zip(starts.tolist(), numbers.tolist(), strict=True)):
-            features[index, :number] = self.features[start : start + number]
-            boxes[index, :number] = self.boxes_xyxy[start : start + number]
-        return PaddedProposals(features, boxes, np.arange(longest) < numbers[:, None])
+        longest = int(np.diff(self.offsets)[rows].max(initial=0))
+        features = np.empty((len(rows), longest, self.features.shape[1]), FLOAT16)
+        boxes = np.empty((len(rows), longest, 4), FLOAT32)
+        return PaddedProposals(features, boxes, self.read_into(rows, features, boxes))
+
+    def read_into(
+        self, rows: NDArray[np.int64], features: NDArray[np.float16], boxes_xyxy: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
+        """Fill ``features [B, N, F]`` and ``boxes_xyxy [B, N, 4]`` as `read` does; return the mask ``[B, N]``."""
+        column = np.arange(features.shape[1])
+        mask: NDArray[np.bool_] = column < np.diff(self.offsets)[rows, None]
+        index = (self.offsets[rows, None] + column).ravel()
+        # One call for all photos, in which other threads can run; "clip" because "raise" makes a copy first.
+        for source, target in ((self.features, features), (self.boxes_xyxy, boxes_xyxy)):
+            np.take(source, index, 0, out=target.reshape(len(index), source.shape[1]), mode="clip")
+            target[~mask] = 0
+        return mask
 
     def verify(self) -> None:
         """Raise unless every checksum is right."""
