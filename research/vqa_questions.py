@@ -4,8 +4,8 @@
 
 No photo is both learned from and scored on: training questions about the 4,000 or so photos of validation questions are
 left out. Training adds a written question about each of its photos, and a counterpart, to the human ones
-(`--human-only`: it does not); what is scored is human. Proposals are those of this command, written with several processes side by side (a photo
-looks the same either way):
+(`--human-only`: it does not); what is scored is human. Proposals are those of this command, written with several
+processes side by side (a photo looks the same either way):
 
     tallybox vqa simulate --questions TRAIN --questions VAL --inventory object_inventory.csv.gz --features 256 --out DIR
 """
