@@ -62,7 +62,7 @@ def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pai
     A pair (`[K, 2]` question ids) is right where both answers have the full accuracy of 1; it counts under
     "pair_all", and under "pair_number" and "pair_count" where both its questions are such questions.
 
-    >>> records = [QuestionRecord(k, k, "How many cats?", (str(k),) * 10, "number") for k in (1, 2)]
+    >>> records = [QuestionRecord(k, str(k), "How many cats?", (str(k),) * 10, "number") for k in (1, 2)]
     >>> score({1: "2", 2: "2"}, records, [(1, 2)])  # doctest: +NORMALIZE_WHITESPACE
     {'number': 50.0, 'all': 50.0, 'count': 50.0, 'pair_number': 0.0, 'pair_count': 0.0, 'pair_all': 0.0}
     """
@@ -91,7 +91,7 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
     Only counting questions with a true count are included; a range that does not occur has no entry. An answer that is
     not a whole number is taken as 0.
 
-    >>> records = [QuestionRecord(k, k, "How many cats?", (str(k),) * 10, "number") for k in (1, 2, 6)]
+    >>> records = [QuestionRecord(k, str(k), "How many cats?", (str(k),) * 10, "number") for k in (1, 2, 6)]
     >>> errors = count_errors({1: "1", 2: "yes", 6: "5"}, records)
     >>> errors["count_1"], errors["count_2_or_more"], errors["count_mae"]
     (100.0, 0.0, 1.0)
@@ -112,7 +112,7 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
 def true_count(record: QuestionRecord) -> int | None:
     """Return the most frequent answer to a counting question, the first of equally frequent ones; None if no number.
 
-    >>> true_count(QuestionRecord(1, 1, "How many cats?", ("two", "2", "3", "many"), "number"))
+    >>> true_count(QuestionRecord(1, "1", "How many cats?", ("two", "2", "3", "many"), "number"))
     2
     """
     if not record.counts:
