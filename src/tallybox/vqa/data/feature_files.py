@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.npyio import NpzFile  # np.load leaves a damaged file open
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, first_line, import_optional, suffix_without_gz
+from tallybox.files import atomic_writing, first_line, import_optional, open_regular, suffix_without_gz
 from tallybox.vqa.data.features import (
     FilePosition,
     OnBroken,
@@ -158,7 +159,7 @@ def _read_npz_folder(folder: Path, start: FilePosition, on_broken: OnBroken) -> 
 def _read_npz(path: Path, name: str) -> PhotoFeatures:
     """Read one photo; features may be ``[N, F]``, or ``[F, N]`` as openvqa's are."""
     try:
-        with np.load(path, allow_pickle=False) as file:  # `info`, a pickled dictionary, is not read
+        with open_regular(path) as raw, NpzFile(raw, allow_pickle=False) as file:  # `info` is pickled and not read
             features, boxes = (np.asarray(file[key]) for key in PER_PHOTO)
             size = [float(file[key]) for key in ("image_w", "image_h") if key in file.files]
     except BROKEN_ARCHIVE as error:
@@ -235,7 +236,7 @@ class _Arrays:
 def _open_arrays(path: Path) -> Iterator[_Arrays]:
     try:
         if path.suffix.lower() == ".npz":
-            with np.load(path, allow_pickle=False) as file:
+            with open_regular(path) as raw, NpzFile(raw, allow_pickle=False) as file:
                 yield _as_arrays(path, file["image_ids"].tolist(), {name: file[name] for name in MANY_PHOTOS})
             return
         package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
@@ -287,7 +288,7 @@ def _read_arrays(path: Path, start: FilePosition, on_broken: OnBroken) -> Photos
 
 def _holds_many(path: Path) -> bool:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_regular(path) as raw, NpzFile(raw, allow_pickle=False) as file:
             return "image_ids" in file.files
     except BROKEN_ARCHIVE:
         return False  # reading the photo reports it
