@@ -58,7 +58,7 @@ class FeatureFile:
     def described(self) -> dict[str, Any]:
         """Return name, size and a sample of the content, so that a changed file is noticed."""
         if self.path.is_dir():
-            listed = [(_name_in(self.path, path), path.stat().st_size) for path in _files_in(self.path)]
+            listed = [(path.relative_to(self.path).as_posix(), path.stat().st_size) for path in _files_in(self.path)]
             sample, size = json.dumps(listed).encode(), sum(size for _, size in listed)
         else:
             size, sample = file_sample(self.path)
@@ -70,7 +70,7 @@ class FeatureFile:
         """Return the ids of the photos, broken records included where their ids can be read."""
         suffix = suffix_without_gz(self.path)
         if self.path.is_dir():
-            ids: Iterable[int | str] = (_name_in(self.path, path) for path in _files_in(self.path))
+            ids: Iterable[int | str] = (path.relative_to(self.path).as_posix() for path in _files_in(self.path))
         elif suffix in H5_SUFFIXES:
             with _open_h5(self.path) as file:
                 ids = file["ids"][()].tolist()
@@ -149,7 +149,7 @@ def _read_npz_folder(folder: Path, start: FilePosition, on_broken: OnBroken) -> 
         if record < start.record:
             continue
         try:
-            photo = _read_npz(path, _name_in(folder, path))
+            photo = _read_npz(path, path.relative_to(folder).as_posix())
         except InputError as error:
             on_broken(error)
             continue
@@ -296,7 +296,3 @@ def _holds_many(path: Path) -> bool:
 
 def _files_in(folder: Path, pattern: str = "*.npz") -> list[Path]:
     return sorted(path for path in folder.rglob(pattern) if path.is_file() and not path.name.startswith("."))
-
-
-def _name_in(folder: Path, path: Path) -> str:
-    return path.relative_to(folder).as_posix()

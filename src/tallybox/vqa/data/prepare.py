@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tallybox.errors import InputError
 from tallybox.files import write_text
 from tallybox.runs import RunFolder
+from tallybox.vqa.data.benchmarks import HowManyFiles, is_tallyqa, read_howmany, read_tallyqa
 from tallybox.vqa.data.feature_files import FeatureFile, file_sample, find_feature_files
 from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prepare_store
 from tallybox.vqa.data.questions import QuestionRecord, check_pairs, read_pairs, read_records
@@ -36,15 +37,27 @@ OFFICIAL_NAME = re.compile(
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """The official files of one split; a test split has questions only."""
+    """The official files of one split; a test split has questions only. TallyQA's have their answers in them."""
 
     questions: Path
     annotations: Path | None = None
     pairs: Path | None = None
+    ids: Path | None = None  # HowMany-QA's list of questions, and Visual Genome's files for its training part
+    genome: Path | None = None
+    genome_photos: Path | None = None
+
+    def read(self, split: str) -> list[QuestionRecord]:
+        """Read the questions."""
+        if self.ids is not None and self.annotations is not None:
+            files = HowManyFiles(self.ids, self.genome, self.genome_photos)
+            return read_howmany(split, self.questions, self.annotations, files)
+        if self.annotations is None and is_tallyqa(self.questions):
+            return read_tallyqa(self.questions)
+        return read_records(self.questions, self.annotations)
 
 
 def official_files(folder: Path) -> dict[str, SplitFiles]:
-    """Find the official files in a folder by their names."""
+    """Find the official files of VQA v2, TallyQA or HowMany-QA in a folder by their names."""
     if not folder.is_dir():
         raise InputError(f"{folder} must be a folder with the official files, but it is none; check the path")
     found: dict[str, dict[str, Path]] = {}
@@ -58,10 +71,15 @@ def official_files(folder: Path) -> dict[str, SplitFiles]:
                 )
             roles[role] = path
     if not found:
+        tallyqa = {split: _beside(folder, f"{split}.json") for split in SPLITS}
+        if any(tallyqa.values()):
+            return {split: _split_files(split, {"questions": path}) for split, path in tallyqa.items() if path}
         raise InputError(
-            f"{folder} must have files like v2_OpenEnded_mscoco_train2014_questions.json (or .json.gz), but has none; "
-            "name files of your own with --questions SPLIT=FILE"
+            f"{folder} must have files like v2_OpenEnded_mscoco_train2014_questions.json (or .json.gz), or TallyQA's "
+            "train.json and test.json, but has none; name files of your own with --questions SPLIT=FILE"
         )
+    if (ids := _beside(folder, "question_ids.json")) is not None:
+        return _howmany_files(folder, ids, found)
     return {split: _split_files(split, found[split]) for split in SPLITS if split in found}
 
 
@@ -80,9 +98,29 @@ def with_explicit_files(
 def _split_files(split: str, roles: Mapping[str, Path]) -> SplitFiles:
     if "questions" not in roles:
         raise InputError(f"split {split} must have a file of questions, but has only {', '.join(roles)}")
-    if split != "test" and "annotations" not in roles:
+    if split != "test" and "annotations" not in roles and not is_tallyqa(roles["questions"]):
         raise InputError(f"split {split} must have a file of annotations beside {roles['questions']}, but has none")
     return SplitFiles(**roles)
+
+
+def _howmany_files(folder: Path, ids: Path, found: Mapping[str, Mapping[str, Path]]) -> dict[str, SplitFiles]:
+    """Return the files of HowMany-QA, whose training part is of VQA's training part and the others of validation."""
+    splits = {}
+    for split, source in (("train", "train"), ("val", "val"), ("test", "val")):
+        roles = {role: path for role, path in found.get(source, {}).items() if role != "pairs"}
+        if "questions" not in roles or "annotations" not in roles:
+            raise InputError(f"{folder} must have VQA v2's questions and annotations of {source} for {ids.name}")
+        splits[split] = SplitFiles(**roles, ids=ids)
+    genome, photos = (
+        _beside(folder, name) or _beside(folder, f"visual_genome_{name}")
+        for name in ("question_answers.json", "image_data.json")
+    )
+    return splits | {"train": replace(splits["train"], genome=genome, genome_photos=photos)}
+
+
+def _beside(folder: Path, name: str) -> Path | None:
+    """Return the file of that name, gzipped or not, or None."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def _roles(files: SplitFiles) -> dict[str, Path]:
@@ -171,7 +209,7 @@ def _read_splits(
     pairs: dict[str, NDArray[np.int64]] = {}
     for number, (split, files) in enumerate(splits.items()):
         on_progress("reading questions", number, len(splits))
-        records[split] = read_records(files.questions, files.annotations)
+        records[split] = files.read(split)
         if not records[split]:
             raise InputError(f"{files.questions} must hold at least one question, but there is none")
         pairs[split] = np.empty((0, 2), np.int64)
