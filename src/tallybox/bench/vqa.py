@@ -71,7 +71,7 @@ def random_photos(size: Size, seed: int = 0) -> FeatureStore:
     return FeatureStore(
         Path(),
         header={},
-        image_ids=np.arange(size.photos),
+        image_ids=np.arange(size.photos).astype(str),
         sizes_wh=np.full((size.photos, 2), 1000, np.float32),
         offsets=np.arange(0, total + 1, size.proposals),
         features=block[np.arange(total) % len(block)],

@@ -116,7 +116,9 @@ def test_real_questions(tmp_path):
     assert list(real) == ["train", "val"]
     asked = read_questions(real["val"].questions)
     box, feature = np.array([[0, 0, 9, 9]], np.float32), np.ones((1, 2), np.float32)
-    photos = [PhotoFeatures(image_id, (640, 480), box, feature) for image_id in sorted({one.image_id for one in asked})]
+    photos = [
+        PhotoFeatures(str(image_id), (640, 480), box, feature) for image_id in sorted({one.image_id for one in asked})
+    ]
     write_tsv(tmp_path / "features.tsv", photos)
     done = prepare({"train": real["val"]}, [tmp_path / "features.tsv"], tmp_path / "prepared")
     vocabulary = Vocabulary.load(tmp_path / "prepared" / "vocabulary.json")
@@ -139,14 +141,16 @@ def test_again_it_changes_nothing(official, prepared):
 
 def test_another_input_needs_another_folder(official, prepared):
     write_tsv(official / "features.tsv", small_photos(41))
-    with pytest.raises(InputError, match=r"holds a run with another configuration \(features differ\)"):
+    with pytest.raises(
+        InputError, match=r"features.tsv must be as it was when .*prepared was begun, but its content differs"
+    ):
         prepare(official_files(official), [official / "features.tsv"], prepared)
 
 
 def test_missing_photos_are_named(tmp_path, official):
     write_tsv(official / "features.tsv", small_photos(38))
     with pytest.raises(
-        InputError, match=r"val2014_questions.json, record 38: photo 39 must .* 2 questions about 1 photos"
+        InputError, match=r"val2014_questions.json, record 38: photo 39 must .* 2 questions of val about 1 photos"
     ):
         prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
 
