@@ -7,7 +7,7 @@ values taken as they come (some users pad with logits of minus infinity).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -77,16 +77,39 @@ class Counter(nn.Module):
                 "tallybox.Counter takes fewer"
             )
         boxes_xyxy = boxes.mT
-        logits = not self.already_sigmoided
         check_proposal_shapes(attention, boxes_xyxy, None, weight_leading=torch.Size())
-        kept = prepare_proposals(attention, boxes_xyxy, None, max_objects=self.objects, logits=logits)
         weight = torch.stack([self.get_parameter(published_key(k))[1:] for k in range(USED_ACTIVATIONS)])
-        distance = published_distance(kept.boxes)
-        return count_quantities(kept.attention, distance, weight.to(distance.dtype), None, self.objects).features
+        logits = not self.already_sigmoided
+        return published_quantities(attention, boxes_xyxy, weight, max_objects=self.objects, logits=logits).features
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         bring_to_published_layout(state_dict, prefix, self.state_dict())
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class PublishedQuantities(NamedTuple):
+    """What the published module computes on the way to its features; n proposals are kept."""
+
+    attention: Tensor  # [..., n]
+    boxes: Tensor  # [..., n, 4]
+    relevance: Tensor  # [..., n, n]
+    distance: Tensor  # [..., n, n]
+    count_matrix: Tensor  # [..., n, n]
+    count: Tensor  # [...]
+    features: Tensor  # [..., max_objects + 1]
+
+
+def published_quantities(
+    attention: Tensor, boxes: Tensor, weight: Tensor, *, max_objects: int, logits: bool
+) -> PublishedQuantities:
+    """Count as the published module does, from ``attention [..., N]``, ``boxes [..., N, 4]``, ``weight [8, segments]``."""
+    kept = prepare_proposals(attention, boxes, None, max_objects=max_objects, logits=logits)
+    distance = published_distance(kept.boxes)
+    found = count_quantities(kept.attention, distance, weight.to(distance.dtype), None, max_objects)
+    count = found.count.squeeze((-2, -1))
+    return PublishedQuantities(
+        kept.attention, kept.boxes, found.relevance, distance, found.count_matrix, count, found.features
+    )
 
 
 def published_distance(boxes: Tensor) -> Tensor:

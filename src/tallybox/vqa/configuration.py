@@ -13,6 +13,7 @@ from tallybox.checks import check_count
 from tallybox.errors import InputError, InputTypeError
 
 ModelName = Literal["baseline", "nms", "counter", "presence"]
+Padding = Literal["masked", "published"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
 
@@ -29,11 +30,15 @@ class ModelConfig:
     dropout: float = 0.5  # before the GRU and every linear layer but the one after the count
     attention_dropout: float | None = None  # before the layers of the attention, where it differs from dropout
     max_objects: int = 10  # of the count component
+    # What photos with fewer proposals than others are filled up with: nothing that counts; or zeros that take part in
+    # the softmax and in the counter, as in the published code.
+    padding: Padding = "masked"
     feature_length: float = 1.0  # L2 norm that each proposal's features are scaled to; 0: not scaled
     presence_sharpness: float = 1.0  # factor of the first glimpse before the presence counter
 
     def __post_init__(self) -> None:
         _check_choice("name", self.name, get_args(ModelName))
+        _check_choice("padding", self.padding, get_args(Padding))
         for name in ("embedding", "question", "attention", "glimpses", "classifier", "max_objects"):
             check_count(name, getattr(self, name))
         for name in ("dropout", "attention_dropout"):

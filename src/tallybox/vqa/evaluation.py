@@ -31,16 +31,22 @@ def evaluate_runs(
     split: str,
     device: torch.device,
     prepared: Path | None = None,
+    name: ModelName | None = None,
     on_progress: Callable[[str, int, int], None] = lambda run, done, total: None,
 ) -> dict[str, list[Scores]]:
-    """Score runs on a split of the folder they were trained from, or of another; by model, in the paper's order."""
+    """Score runs on a split of the folder they were trained from, or of another; by model, in the paper's order.
+
+    ``name`` overrules what files of the published code are taken for.
+    """
     scores: dict[str, list[Scores]] = {}
     for run in runs:
         folder = prepared_folder(run, prepared)
         report = partial(on_progress, str(run))
-        name, predictions = predict_run(run, split=split, device=device, prepared=folder, on_progress=report)
+        model, predictions = predict_run(
+            run, split=split, device=device, prepared=folder, name=name, on_progress=report
+        )
         found = all_scores(predictions, open_records(folder, split), open_pairs(folder, split))
-        scores.setdefault(name, []).append(found)
+        scores.setdefault(model, []).append(found)
     return {name: scores[name] for name in get_args(ModelName) if name in scores}
 
 

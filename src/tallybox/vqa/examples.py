@@ -16,7 +16,7 @@ from tallybox.vqa.batches import StreamedExamples
 from tallybox.vqa.data.prepare import PHOTOS
 from tallybox.vqa.data.splits import open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore
-from tallybox.vqa.model import FirstGlimpse
+from tallybox.vqa.model import FirstGlimpse, PublishedFirstGlimpse
 from tallybox.vqa.prediction import load_run, prepared_folder
 
 MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
@@ -52,14 +52,19 @@ def counting_examples(
         raise InputError(f'split {split} must have a question that starts with "how many", but has none')
     length = checkpoint.config.model.feature_length
     examples = StreamedExamples(questions, store, torch.device("cpu"), torch.float32, length)
-    batch = next(examples.batches([rows])).batch
+    batch = model.padded(next(examples.batches([rows])).batch)
     with torch.no_grad():
         logits, glimpses = model(batch)
-        trace = model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask).to_dict()
+        if isinstance(model.count, PublishedFirstGlimpse):
+            quantities = model.count.quantities(glimpses, batch.boxes)
+            trace = {name: value.tolist() for name, value in quantities._asdict().items()}
+        else:
+            trace = model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask).to_dict()
     found = []
     for index, row in enumerate(rows):
         record = records[row]
-        kept = [k for k, is_real in enumerate(trace["mask"][index]) if is_real]
+        real = trace["mask"][index] if "mask" in trace else [True] * len(trace["attention"][index])
+        kept = [k for k, is_real in enumerate(real) if is_real]
         found.append(
             {
                 "question": record.text,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tallybox.boxes import batched_nms
+from tallybox.compat import PublishedQuantities, published_quantities
 from tallybox.counter.module import Counter
 from tallybox.distributed import SharedBatchNorm, SharedDropout
 from tallybox.presence.module import PresenceCounter
@@ -63,11 +64,24 @@ class VqaModel(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the logits of the answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``."""
+        proposals = batch.mask.shape[1]
+        batch = self.padded(batch)
         question = self.question(batch.words, batch.lengths)
         glimpses = self.attention(batch.features, question)
-        seen = attended(batch.features, glimpses, batch.mask)
+        seen = attended(batch.features, glimpses, batch.mask if self.config.padding == "masked" else None)
         count = None if self.count is None else self.count(glimpses, batch.boxes, batch.mask)
-        return self.classifier(seen, question, count), glimpses
+        return self.classifier(seen, question, count), glimpses[:, :proposals]
+
+    def padded(self, batch: Batch) -> Batch:
+        """Return a batch with the padding that the model sees; the published one is zeros up to a fixed number."""
+        if self.config.padding == "masked":
+            return batch
+        missing = max(0, max(self.sizes.proposals, self.config.max_objects) - batch.mask.shape[1])
+        features, boxes = (
+            nn.functional.pad(values.masked_fill(~batch.mask.unsqueeze(-1), 0), (0, 0, 0, missing))
+            for values in (batch.features, batch.boxes)
+        )
+        return batch._replace(features=features, boxes=boxes, mask=nn.functional.pad(batch.mask, (0, missing)))
 
 
 def scale_features(features: Tensor, length: float) -> Tensor:
@@ -89,10 +103,14 @@ def fuse(x: Tensor, y: Tensor) -> Tensor:
     return torch.relu(x + y) - (x - y).square()
 
 
-def attended(features: Tensor, glimpses: Tensor, mask: Tensor) -> Tensor:
+def attended(features: Tensor, glimpses: Tensor, mask: Tensor | None) -> Tensor:
     """Return each glimpse's mean of the features ``[B, G * F]``, weighted by its softmax over real proposals."""
-    lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals gives zeros, not NaN
-    weights = at_least_float32(glimpses).masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
+    glimpses = at_least_float32(glimpses)
+    if mask is None:
+        weights = glimpses.softmax(1)
+    else:
+        lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals gives zeros, not NaN
+        weights = glimpses.masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
     return (weights.mT.to(features.dtype) @ features).flatten(1)  # [B, G, N] @ [B, N, F]
 
 
@@ -154,6 +172,19 @@ class FirstGlimpse(nn.Module):
         return features
 
 
+class PublishedFirstGlimpse(FirstGlimpse):
+    """The paper's component over the first glimpse with padding among the proposals, as in the published code."""
+
+    def quantities(self, glimpses: Tensor, boxes: Tensor) -> PublishedQuantities:
+        """Return what the component computes from ``glimpses [B, N, G]`` and ``boxes [B, N, 4]``, 0 for padding."""
+        weight, objects = self.counter.weight[0], self.features - 1
+        return published_quantities(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
+
+    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
+        """Count proposals and padding."""
+        return self.quantities(glimpses, boxes).features
+
+
 class SuppressedCount(nn.Module):
     """The number of proposals that greedy NMS keeps, one-hot; a proposal's score is the mean of its glimpses."""
 
@@ -177,7 +208,8 @@ def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | S
         case "nms":
             return SuppressedCount(max_proposals)
         case "counter":
-            return FirstGlimpse(Counter(objects, logits=True), features=objects + 1)
+            layer = FirstGlimpse if config.padding == "masked" else PublishedFirstGlimpse
+            return layer(Counter(objects, logits=True), features=objects + 1)
         case "presence":
             counter = PresenceCounter(objects, logits=True)
             return FirstGlimpse(counter, features=objects + 2, sharpness=config.presence_sharpness)

@@ -14,6 +14,7 @@ from tallybox.errors import InputError
 from tallybox.files import write_text
 from tallybox.vqa.batches import load_examples
 from tallybox.vqa.checkpoints import Checkpoint, load_model
+from tallybox.vqa.configuration import ModelName
 from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore
@@ -34,11 +35,12 @@ def predict_run(
     split: str,
     device: torch.device,
     prepared: Path | None = None,
+    name: ModelName | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[str, dict[int, str]]:
     """Return the name of a run's model and its answers to the questions of a split, by question id."""
     folder = prepared_folder(run, prepared)
-    model, checkpoint = load_run(run)
+    model, checkpoint = load_run(run, name)
     questions, store = open_questions(folder, split), FeatureStore.open(folder / PHOTOS)
     if Vocabulary.load(folder / VOCABULARY).words != checkpoint.words:
         words, lengths = encode_words(Vocabulary(checkpoint.words, checkpoint.answers), open_records(folder, split))
@@ -77,9 +79,13 @@ def predict(
     return {int(key): checkpoint.answers[index] for key, index in zip(questions.question_ids, indices, strict=True)}
 
 
-def load_run(run: Path) -> tuple[VqaModel, Checkpoint]:
-    """Return the model of a run's folder, or of a file of the published code."""
-    return load_published(run) if run.suffix in PUBLISHED_SUFFIXES else load_model(run)
+def load_run(run: Path, name: ModelName | None = None) -> tuple[VqaModel, Checkpoint]:
+    """Return the model of a run's folder, or of a file of the published code, which ``name`` overrules."""
+    if run.suffix in PUBLISHED_SUFFIXES:
+        return load_published(run, name)
+    if name is not None:
+        raise InputError(f"--model {name} is for a .pth file of the published code, but {run} names its own model")
+    return load_model(run)
 
 
 def prepared_folder(run: Path, prepared: Path | None) -> Path:

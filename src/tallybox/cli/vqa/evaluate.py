@@ -10,6 +10,7 @@ import click
 
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_steps
+from tallybox.vqa.configuration import ModelName
 
 if TYPE_CHECKING:
     from tallybox.vqa.evaluation import Scores
@@ -23,14 +24,24 @@ BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other")
 @click.option(
     "--prepared", type=click.Path(path_type=Path, exists=True), help="Another prepared folder than the run's own."
 )
+@click.option("--model", "name", type=click.Choice(["baseline", "counter"]), help="What a .pth file is taken for.")
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate(runs: tuple[Path, ...], split: str, prepared: Path | None, device: str | None, as_json: bool) -> None:
+def evaluate(
+    runs: tuple[Path, ...],
+    split: str,
+    prepared: Path | None,
+    name: ModelName | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
     """Score RUNS (folders, or .pth files of the published code); of several of a model, mean and sample deviation."""
     from tallybox.vqa.evaluation import evaluate_runs, summarise
 
     with progress_steps() as show:
-        scores = evaluate_runs(runs, split=split, prepared=prepared, device=chosen_device(device), on_progress=show)
+        scores = evaluate_runs(
+            runs, split=split, prepared=prepared, name=name, device=chosen_device(device), on_progress=show
+        )
     if as_json:
         click.echo(json.dumps(summarise(scores)))
         return
