@@ -89,7 +89,10 @@ def configuration(padding: Padding, seed: int, epochs: int) -> VqaConfig:
 
 def table(results: list[dict[str, Any]]) -> str:
     """Return the scores by the padding that a model was trained with and the one that it answers with."""
-    lines = ["| trained with | answers with | Count | counts from 2 | Pair count | All |", "|---|---|---:|---:|---:|---:|"]
+    lines = [
+        "| trained with | answers with | Count | counts from 2 | Pair count | All |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     for trained in get_args(Padding):
         for answering in get_args(Padding):
             runs = [one["scores"][answering] for one in results if one["padding"] == trained]

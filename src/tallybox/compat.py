@@ -7,7 +7,8 @@ values taken as they come (some users pad with logits of minus infinity).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -87,7 +88,8 @@ class Counter(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class PublishedQuantities(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class PublishedQuantities:
     """What the published module computes on the way to its features; n proposals are kept."""
 
     attention: Tensor  # [..., n]
@@ -102,7 +104,7 @@ class PublishedQuantities(NamedTuple):
 def published_quantities(
     attention: Tensor, boxes: Tensor, weight: Tensor, *, max_objects: int, logits: bool
 ) -> PublishedQuantities:
-    """Count as the published module does, from ``attention [..., N]``, ``boxes [..., N, 4]``, ``weight [8, segments]``."""
+    """Count as published, from ``attention [..., N]``, ``boxes [..., N, 4]`` and ``weight [8, segments]``."""
     kept = prepare_proposals(attention, boxes, None, max_objects=max_objects, logits=logits)
     distance = published_distance(kept.boxes)
     found = count_quantities(kept.attention, distance, weight.to(distance.dtype), None, max_objects)

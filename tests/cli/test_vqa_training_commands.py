@@ -8,6 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from tallybox.cli import cli
+from tallybox.runs import read_results
+from tallybox.vqa import batches
 from tallybox.vqa.scoring import KEYS
 from tests.support.vqa_files import small_set
 
@@ -107,9 +109,51 @@ def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path)
     both = run("vqa", "train", folder / "prepared", "--out", tmp_path / "both", *given, "--split", "trainval")
     train = run("vqa", "train", folder / "prepared", "--out", tmp_path / "train", *given)
     assert json.loads(both.stdout)["steps"] > json.loads(train.stdout)["steps"]
+    warned = run("vqa", "evaluate", tmp_path / "both", "--device", "cpu", "--json")
+    assert warned.exit_code == 0
+    expected = (
+        f"Warning: {tmp_path / 'both'} learned from 40 of these questions; its scores say nothing about new ones\n"
+    )
+    assert warned.stderr == expected
+    assert run("vqa", "evaluate", tmp_path / "train", "--device", "cpu", "--json").stderr == ""
     absent = run("vqa", "train", folder / "prepared", "--out", tmp_path / "none", *given, "--split", "dev")
     assert absent.exit_code == 1
     assert "split must be one that" in absent.stderr
+
+
+def test_runs_are_validated_unless_they_learn_from_val_and_their_best_weights_are_scored(folder, tmp_path):
+    prepared, given = folder / "prepared", ("--config", folder / "small.toml", "--device", "cpu", "--json")
+    assert len(read_results(folder / "counter-0" / "validation.jsonl")) == 2
+    best = json.loads(run("vqa", "evaluate", folder / "counter-0" / "best.safetensors", "--json").stdout)["model"]
+    assert best["all"] == max(line["all"] for line in read_results(folder / "counter-0" / "validation.jsonl"))
+    assert run("vqa", "train", prepared, "--out", tmp_path / "none", *given, "--validate-every", 0).exit_code == 0
+    assert not (tmp_path / "none" / "validation.jsonl").exists()
+    wanted = ("--split", "trainval", "--validate-every", 1)
+    refused = run("vqa", "train", prepared, "--out", tmp_path / "both", *given, *wanted)
+    assert refused.exit_code == 1
+    assert "needs questions that are not learned from" in refused.stderr
+    more = run("vqa", "train", prepared, "--out", tmp_path / "none", *given, "--epochs", 3)
+    assert json.loads(more.stdout)["epochs"] == 3
+
+
+def test_a_damaged_store_is_called_damaged(folder, tmp_path, monkeypatch):
+    files, prepared = folder / "files", tmp_path / "prepared"
+    command = ("vqa", "prepare", files, "--features", files / "features.tsv", "--out", prepared, "--verify")
+    assert "ready, its checksums are right" in run(*command).stdout
+    features = prepared / "photos" / "features.f16"
+    content = bytearray(features.read_bytes())
+    content[40:42] = b"\x00\x7c"  # infinity
+    features.write_bytes(content)
+    learn = ("vqa", "train", prepared, "--config", folder / "small.toml", "--device", "cpu")
+    for damaged in (run(*command), run(*learn, "--out", tmp_path / "run")):
+        assert damaged.exit_code == 1
+        assert f"{features} must be as it was written, but its checksum differs in photos 0 to 39" in damaged.stderr
+        assert "it is damaged; delete" in damaged.stderr
+    monkeypatch.setattr(batches, "MAX_VERIFIED_BYTES", 0)  # as for a store that is too large for that
+    damaged = run(*learn, "--out", tmp_path / "run")
+    assert damaged.exit_code == 1
+    assert "must hold finite features, but some are not: it is damaged" in damaged.stderr
+    assert damaged.stderr.count("\n") == 1
 
 
 def test_examples_show_what_the_component_did(folder, tmp_path):

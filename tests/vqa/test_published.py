@@ -197,7 +197,9 @@ def test_a_baseline_that_still_holds_a_counter_is_told_by_statistics_that_never_
     assert checkpoint.config.model.name == "counter"
     assert torch.equal(model.count.counter.weight[0], torch.stack([f.weight[1:] for f in layers["counter"].f[:8]]))
     layers["classifier"]["bn2"].running_mean[3] = 0.1  # one that moved is enough
-    assert load_published(write(tmp_path / "counter.pth", weights=layers.state_dict()))[1].config.model.name == "counter"
+    assert (
+        load_published(write(tmp_path / "counter.pth", weights=layers.state_dict()))[1].config.model.name == "counter"
+    )
     assert load_published(tmp_path / "counter.pth", "baseline")[0].count is None
 
 

@@ -31,6 +31,8 @@ Item = TypeVar("Item")
 SINGLE_PROCESS = Processes()
 READ_AHEAD = 3  # batches
 PHOTOS_PER_CHUNK = 2048  # copied to the device together: 0.8 GB of the paper's features
+MAX_VERIFIED_BYTES = 2 * 2**30  # a second or two on one core
+MAX_FINITE_BITS = 0x7BFF  # of half precision, without its sign
 SPARE_GPU_BYTES = 8 * 2**30  # for the model and the activations of a step
 
 
@@ -51,9 +53,10 @@ class TrainingData:
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:
-    """Open a split of a folder that `tallybox vqa prepare` wrote."""
+    """Open a split of a folder that `tallybox vqa prepare` wrote; checksums are compared where that takes seconds."""
     vocabulary = Vocabulary.load(prepared / VOCABULARY)
     store = FeatureStore.open(prepared / PHOTOS)
+    store.verify(index_only=store.features.nbytes > MAX_VERIFIED_BYTES)
     return TrainingData(open_questions(prepared, split), store, vocabulary.words, vocabulary.answers)
 
 
@@ -92,7 +95,9 @@ class ResidentPhotos:
             chunk = rows[first : first + PHOTOS_PER_CHUNK]
             source = np.concatenate([np.arange(*store.offsets[row : row + 2]) for row in chunk])
             target = slice(int(starts[first]), int(starts[first]) + len(source))
-            read = torch.from_numpy(np.asarray(store.features[source])).to(device)
+            features = np.asarray(store.features[source])
+            check_finite(store, features)
+            read = torch.from_numpy(features).to(device)
             self.features[target] = scale_features(read, length).to(dtype)
             self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[source])).to(device)
 
@@ -165,6 +170,7 @@ class StreamedExamples:
     def _read(self, whole: Rows, processes: Processes) -> list[Tensor]:
         questions, rows = self.questions, processes.share(whole)
         photos = self.store.read(questions.images[rows])
+        check_finite(self.store, photos.features)
         max_proposals = int(self.photo_sizes[questions.images[whole]].max(initial=1))
         padding = max_proposals - photos.mask.shape[1]
         words = torch.from_numpy(questions.words[rows, : int(questions.lengths[whole].max())])
@@ -192,6 +198,15 @@ def load_examples(
     needed = int(counts.sum()) * (store.features.shape[1] * dtype.itemsize + 16)
     fits = needed < free_bytes(device)
     return (ResidentExamples if fits else StreamedExamples)(questions, store, device, dtype, length)
+
+
+def check_finite(store: FeatureStore, features: NDArray[np.float16]) -> None:
+    """Raise if features of a store are not finite, which `prepare` never writes."""
+    if features.size and int((features.view(np.uint16) & 0x7FFF).max()) > MAX_FINITE_BITS:
+        raise InputError(
+            f"{store.folder} must hold finite features, but some are not: it is damaged; "
+            "tallybox vqa prepare --verify says where"
+        )
 
 
 def free_bytes(device: torch.device) -> int:
@@ -231,13 +246,16 @@ def read_ahead(order: Iterable[Rows], read: Callable[[Rows], Item]) -> Iterator[
             yield future.result()
 
 
-def epoch_order(questions: int, batch: int, seed: int, epoch: int) -> Rows:
-    """Return the questions of an epoch's steps, ``[steps, B]``: a shuffle that seed and epoch determine.
+def epoch_order(questions: int, batch: int, seed: int, epoch: int, processes: int = 1) -> list[Rows]:
+    """Return the questions of each of an epoch's steps: a shuffle that seed and epoch determine.
 
-    The questions after the last full batch are left out, different ones in each epoch.
+    The last step has what is left over, as many as divide evenly among processes; a single question is left out, as
+    batch normalisation needs two.
 
-    >>> epoch_order(7, 3, seed=0, epoch=1).shape
-    (2, 3)
+    >>> [len(rows) for rows in epoch_order(8, 3, seed=0, epoch=1)]
+    [3, 3, 2]
     """
     shuffled = np.random.default_rng((seed, epoch)).permutation(questions)
-    return shuffled[: questions // batch * batch].reshape(-1, batch)
+    steps = [shuffled[first : first + batch] for first in range(0, questions, batch)]
+    steps[-1] = steps[-1][: len(steps[-1]) // processes * processes]
+    return steps if len(steps[-1]) > 1 else steps[:-1]

@@ -59,7 +59,7 @@ class TrainingConfig:
     epochs: int = 100
     learning_rate: float = 0.0015  # of Adam
     half_life: int = 50_000  # steps after which the learning rate is half as high
-    count_rate: float = 2.0  # factor of the learning rate for the count component, from the published code
+    count_rate: float = 1.0  # factor of the learning rate for the count component
     attention_supervision: float = 0.0  # weight of the loss on the first glimpse; needs `vqa prepare --instances`
     seed: int = 0
     precision: Precision = "auto"  # auto: bfloat16 for products of matrices on a GPU, else float32; float64 throughout

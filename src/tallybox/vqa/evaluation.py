@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -9,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import torch
 
 from tallybox.vqa.configuration import ModelName
-from tallybox.vqa.data.splits import open_pairs, open_records
-from tallybox.vqa.prediction import predict_run, prepared_folder
+from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
+from tallybox.vqa.prediction import predict_run, prepared_folder, run_config
 from tallybox.vqa.scoring import COUNT_KEYS, KEYS, all_scores
 
 Scores = dict[str, float]  # by the names of KEYS and COUNT_KEYS
@@ -48,6 +50,18 @@ def evaluate_runs(
         found = all_scores(predictions, open_records(folder, split), open_pairs(folder, split))
         scores.setdefault(model, []).append(found)
     return {name: scores[name] for name in get_args(ModelName) if name in scores}
+
+
+def count_learned(run: Path, split: str, prepared: Path | None = None) -> int:
+    """Return how many of a split's questions a run learned from; 0 where the file does not tell."""
+    config = run_config(run)
+    if not config.exists():
+        return 0
+    source = json.loads(config.read_text())["config"]
+    folder = prepared_folder(run, prepared)
+    learned = Path(source["prepared"]) if Path(source["prepared"]).exists() else folder
+    scored = open_questions(folder, split).question_ids
+    return int(np.isin(scored, open_questions(learned, source["split"]).question_ids).sum())
 
 
 def summarise(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any]:

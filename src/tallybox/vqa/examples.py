@@ -57,7 +57,7 @@ def counting_examples(
         logits, glimpses = model(batch)
         if isinstance(model.count, PublishedFirstGlimpse):
             quantities = model.count.quantities(glimpses, batch.boxes)
-            trace = {name: value.tolist() for name, value in quantities._asdict().items()}
+            trace = {name: value.tolist() for name, value in vars(quantities).items()}
         else:
             trace = model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask).to_dict()
     found = []

@@ -177,7 +177,8 @@ class PublishedFirstGlimpse(FirstGlimpse):
 
     def quantities(self, glimpses: Tensor, boxes: Tensor) -> PublishedQuantities:
         """Return what the component computes from ``glimpses [B, N, G]`` and ``boxes [B, N, 4]``, 0 for padding."""
-        weight, objects = self.counter.weight[0], self.features - 1
+        assert isinstance(self.counter, Counter)
+        weight, objects = self.counter.weight[0], self.counter.max_objects
         return published_quantities(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 
 from tallybox.errors import InputError
 from tallybox.files import write_text
-from tallybox.vqa.batches import load_examples
+from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples
 from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.configuration import ModelName
 from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
@@ -66,6 +66,18 @@ def predict(
         )
     dtype = compute_dtype(checkpoint.config.training.precision, device)
     examples = load_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
+    return answer(model, checkpoint, examples, on_progress)
+
+
+def answer(
+    model: VqaModel,
+    checkpoint: Checkpoint,
+    examples: ResidentExamples | StreamedExamples,
+    on_progress: OnProgress = lambda done, total: None,
+) -> dict[int, str]:
+    """Return a model's most probable answer to each question of examples, by question id."""
+    questions, device = examples.questions, examples.device
+    dtype = compute_dtype(checkpoint.config.training.precision, device)
     model = model.to(device, torch.float64 if dtype == torch.float64 else torch.float32).eval()
     order = (
         np.arange(first, min(first + BATCH_QUESTIONS, len(questions)))
@@ -92,7 +104,7 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
     """Return ``prepared`` if given, else the prepared folder that a run was trained from."""
     if prepared is not None:
         return prepared
-    config = run / "config.json"
+    config = run_config(run)
     if not config.exists():
         raise InputError(
             f"{run} must be a folder that tallybox vqa train wrote, but it has no config.json; "
@@ -102,6 +114,11 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
     if not folder.exists():
         raise InputError(f"{run} was trained from {folder}, which is not there; name where it is with --prepared")
     return folder
+
+
+def run_config(run: Path) -> Path:
+    """Return where a run's settings are, of its folder or of a checkpoint in it."""
+    return (run if run.is_dir() else run.parent) / "config.json"
 
 
 def write_results(predictions: dict[int, str], path: Path) -> None:

@@ -1,7 +1,7 @@
 """Checkpoints of the published code, with its names for the layers of the same model.
 
-The file holds `weights` and `vocab` (and settings, of which one is read, a log and source text); loading runs none of its
-content. The published model attends to padding and counts it (`ModelConfig.padding`), and so does a loaded one.
+The file holds `weights` and `vocab` (and settings, of which one is read, a log and source text); loading runs none of
+its content. The published model attends to padding and counts it (`ModelConfig.padding`), and so does a loaded one.
 """
 
 from __future__ import annotations

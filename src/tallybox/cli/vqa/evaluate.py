@@ -36,8 +36,14 @@ def evaluate(
     as_json: bool,
 ) -> None:
     """Score RUNS (folders, or .pth files of the published code); of several of a model, mean and sample deviation."""
-    from tallybox.vqa.evaluation import evaluate_runs, summarise
+    from tallybox.vqa.evaluation import count_learned, evaluate_runs, summarise
 
+    for run in runs:
+        if learned := count_learned(run, split, prepared):
+            click.echo(
+                f"Warning: {run} learned from {learned} of these questions; its scores say nothing about new ones",
+                err=True,
+            )
     with progress_steps() as show:
         scores = evaluate_runs(
             runs, split=split, prepared=prepared, name=name, device=chosen_device(device), on_progress=show

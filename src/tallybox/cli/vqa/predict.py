@@ -14,7 +14,7 @@ from tallybox.vqa.configuration import ModelName
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path, exists=True))
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The results file.")
-@click.option("--split", default="test", show_default=True, help="Which questions.")
+@click.option("--split", default="test", show_default=True, help="Which questions: test, test-dev, ...")
 @click.option(
     "--prepared", type=click.Path(path_type=Path, exists=True), help="Another prepared folder than the run's own."
 )

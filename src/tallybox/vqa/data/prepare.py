@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ from tallybox.runs import RunFolder
 from tallybox.vqa.data.features import FilePosition, read_tsv
 from tallybox.vqa.data.questions import QuestionRecord, check_pairs, read_pairs, read_records
 from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
-from tallybox.vqa.data.splits import SPLITS, EncodedQuestions, has_split, open_questions, write_split
+from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, EncodedQuestions, has_split, open_questions, write_split
 from tallybox.vqa.data.store import FeatureStore, StoreWriter, complete_store
 from tallybox.vqa.data.vocabulary import ANSWERS, Vocabulary
 
 PHOTOS, VOCABULARY = "photos", "vocabulary.json"
 # The official names, with or without the version: v2_OpenEnded_mscoco_train2014_questions.json, gzipped or not.
 OFFICIAL_NAME = re.compile(
-    r"(?:v\d_)?(?:OpenEnded_)?(?:mscoco|abstract_v\d+)_(?P<split>train|val|test)\d{4}_"
+    r"(?:v\d_)?(?:OpenEnded_)?(?:mscoco|abstract_v\d+)_(?P<split>train|val|test-dev|test)\d{4}_"
     r"(?:complementary_(?=pairs))?(?P<role>questions|annotations|pairs)\.json(?:\.gz)?"
 )
 SAMPLE_BYTES = 1 << 20  # of each end of a file, to recognise it
@@ -79,7 +80,7 @@ def with_explicit_files(
 def _split_files(split: str, roles: Mapping[str, Path]) -> SplitFiles:
     if "questions" not in roles:
         raise InputError(f"split {split} must have a file of questions, but has only {', '.join(roles)}")
-    if split != "test" and "annotations" not in roles:
+    if not split.startswith("test") and "annotations" not in roles:
         raise InputError(f"split {split} must have a file of annotations beside {roles['questions']}, but has none")
     return SplitFiles(**roles)
 
@@ -95,25 +96,30 @@ def prepare(
     *,
     instances: Sequence[Path] = (),
     vocabulary: Vocabulary | None = None,
+    vocabulary_from: str = "train",
     answers: int = ANSWERS,
     on_progress: OnProgress = lambda step, done, total: None,
 ) -> dict[str, Any]:
     """Write vocabulary, feature store and questions to ``out``, and return their numbers, ready for JSON.
 
-    The same call resumes after an interruption. Words and answers are those of the training split, unless a vocabulary
-    is given. Photos are stored in the order of the files; of several with one id, the first is kept. With the true
-    boxes of COCO ``instances`` files, the questions are written with the proposals that show what they name.
+    The same call resumes after an interruption. Words and answers are those of the split ``vocabulary_from``, train or
+    trainval, unless a vocabulary is given. Photos are stored in the order of the files; of several with one id, the
+    first is kept. With the true boxes of COCO ``instances`` files, the questions are written with the proposals that
+    show what they name.
     """
     if not features:
         raise InputError("features must be at least one TSV file, but there is none")
-    if vocabulary is None and "train" not in splits:
+    sources = JOINED_SPLITS.get(vocabulary_from, (vocabulary_from,))
+    missing = [split for split in sources if split not in splits]
+    if vocabulary is None and missing:
         raise InputError(
-            "splits must include train to make a vocabulary from, but got "
+            f"splits must include {missing[0]} to make a vocabulary from, but got "
             f"{', '.join(splits) or 'none'}; or give the vocabulary of an earlier folder"
         )
-    RunFolder(out, _config(splits, features, instances, vocabulary, answers))
+    described = _config(splits, features, instances, vocabulary, answers)
+    RunFolder(out, described if sources == ("train",) else described | {"vocabulary_from": vocabulary_from})
     records, pairs = _read_splits(splits, on_progress)
-    known = vocabulary or Vocabulary.of(records["train"], answers)
+    known = vocabulary or Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers)
     known.save(out / VOCABULARY)
     store = _prepare_photos(features, out / PHOTOS, on_progress)
     true_boxes = TrueBoxes.read(instances) if instances else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,18 +99,22 @@ class FeatureStore:
             boxes[index, :number] = self.boxes_xyxy[start : start + number]
         return PaddedProposals(features, boxes, np.arange(longest) < numbers[:, None])
 
-    def verify(self) -> None:
-        """Raise unless every checksum is right."""
+    def verify(
+        self, *, index_only: bool = False, on_progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> None:
+        """Raise unless every checksum is right, or those of the index."""
         for name in INDEX:
             if _sha256((self.folder / f"{name}.npy").read_bytes()) != self.header["sha256"][name]:
                 raise _damaged(self.folder / f"{name}.npy")
-        for number, sums in enumerate(self.header["blocks"]):
+        blocks = [] if index_only else self.header["blocks"]
+        for number, sums in enumerate(blocks):
             photos = slice(number * PHOTOS_IN_BLOCK, min((number + 1) * PHOTOS_IN_BLOCK, len(self)))
             start, end = int(self.offsets[photos.start]), int(self.offsets[photos.stop])
             parts = {FEATURES: self.features[start:end].data, BOXES: self.boxes_xyxy[start:end].data}
             for (name, part), expected in zip(parts.items(), sums, strict=True):
                 if _sha256(part) != expected:
                     raise _damaged(self.folder / name, f" in photos {photos.start} to {photos.stop - 1}")
+            on_progress(number + 1, len(blocks))
 
 
 class StoreWriter:
@@ -236,4 +240,7 @@ def _sha256(content: Any) -> str:
 
 
 def _damaged(path: Path, where: str = "") -> InputError:
-    return InputError(f"{path} must be as it was written, but its checksum differs{where}; prepare it again")
+    return InputError(
+        f"{path} must be as it was written, but its checksum differs{where}: it is damaged; "
+        f"delete {path.parent} and repeat tallybox vqa prepare"
+    )
