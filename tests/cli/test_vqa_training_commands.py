@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from tallybox.cli import cli
 from tallybox.runs import read_results
@@ -13,6 +16,8 @@ from tallybox.vqa import batches
 from tallybox.vqa.scoring import KEYS
 from tests.support.vqa_files import small_set
 
+ROOT = Path(__file__).parent.parent.parent
+TOY = ROOT / "docs" / "results" / "toy" / "hard"
 CONFIG = """
 [model]
 embedding = 4
@@ -119,6 +124,42 @@ def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path)
     absent = run("vqa", "train", folder / "prepared", "--out", tmp_path / "none", *given, "--split", "dev")
     assert absent.exit_code == 1
     assert "split must be one that" in absent.stderr
+
+
+def test_scores_by_question_type(folder):
+    given = ("--question-types", "--device", "cpu")
+    found = json.loads(run("vqa", "evaluate", folder / "counter-0", *given, "--json").stdout)["model"]
+    assert found["type: how many"] == pytest.approx(found["all"])  # the small set has one type
+    shown = run("vqa", "evaluate", folder / "counter-0", folder / "baseline-0", *given).stdout
+    row = next(line for line in shown.splitlines() if line.startswith("│ how many"))
+    assert f"{found['all']:.2f}" in row
+
+
+def test_figures_of_a_run_with_photos_and_the_toy_task(folder, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for image_id in range(20, 40):
+        Image.new("RGB", (64, 48), (200, 0, 0)).save(photos / f"COCO_val2014_{image_id:012}.png")
+    drawn = run(
+        *("vqa", "figures", folder / "counter-0", "--out", tmp_path / "drawn", "--device", "cpu"),
+        *("--toy", TOY, "--photos", photos),
+    )
+    assert drawn.exit_code == 0, drawn.output
+    names = ["accuracy_by_count", "activations", "curves", "examples"]
+    assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == sorted(
+        f"{name}.{ending}" for name in names for ending in ("svg", "png")
+    )
+    assert f"{tmp_path / 'drawn'}: {', '.join(names)}, each as SVG and PNG" in drawn.stdout
+    reddish = np.asarray(Image.open(tmp_path / "drawn" / "examples.png").convert("RGB")).reshape(-1, 3)
+    assert (reddish == (211, 51, 51)).all(1).mean() > 0.01  # a photo through which the page shines
+    plain = run("vqa", "figures", folder / "baseline-0", "--device", "cpu")
+    assert f"{folder / 'baseline-0' / 'figures'}: accuracy_by_count, curves, each" in plain.stdout
+    other = tmp_path / "other"
+    other.mkdir()
+    Image.new("RGB", (9, 9)).save(other / "999.png")
+    wrong = run("vqa", "figures", folder / "counter-0", "--device", "cpu", "--photos", other)
+    assert wrong.exit_code == 1
+    assert "must hold the photos of the questions, named by their ids, but photo " in wrong.stderr
 
 
 def test_runs_are_validated_unless_they_learn_from_val_and_their_best_weights_are_scored(folder, tmp_path):

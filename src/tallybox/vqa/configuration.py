@@ -34,6 +34,8 @@ class ModelConfig:
     # the softmax and in the counter, as in the published code.
     padding: Padding = "masked"
     feature_length: float = 1.0  # L2 norm that each proposal's features are scaled to; 0: not scaled
+    nms_iou_threshold: float = 0.5  # of the nms model
+    nms_score_threshold: float = 0.0  # on the logistic of a proposal's mean glimpse; 0: no proposal is left out by it
     presence_sharpness: float = 1.0  # factor of the first glimpse before the presence counter
 
     def __post_init__(self) -> None:
@@ -47,6 +49,9 @@ class ModelConfig:
                 raise InputError(f"{name} must be in [0, 1), but got {share}")
         if not 0 <= self.feature_length < math.inf:
             raise InputError(f"feature_length must be 0 or more, but got {self.feature_length}")
+        for name in ("nms_iou_threshold", "nms_score_threshold"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} must be between 0 and 1, but got {getattr(self, name)}")
         if not 0 < self.presence_sharpness < math.inf:
             raise InputError(f"presence_sharpness must be above 0, but got {self.presence_sharpness}")
 

@@ -18,8 +18,6 @@ from tallybox.distributed import SharedBatchNorm, SharedDropout
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.configuration import ModelConfig
 
-NMS_IOU_THRESHOLD = 0.5
-
 
 class Batch(NamedTuple):
     """The input of a model: questions about photos."""
@@ -189,14 +187,17 @@ class PublishedFirstGlimpse(FirstGlimpse):
 class SuppressedCount(nn.Module):
     """The number of proposals that greedy NMS keeps, one-hot; a proposal's score is the mean of its glimpses."""
 
-    def __init__(self, max_proposals: int) -> None:
+    def __init__(self, max_proposals: int, iou_threshold: float = 0.5, score_threshold: float = 0.0) -> None:
         super().__init__()
         self.features = max_proposals + 1
+        self.iou_threshold, self.score_threshold = iou_threshold, score_threshold
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
         """Return the one-hot number, ``[B, max_proposals + 1]``, without a gradient."""
         with torch.no_grad():
-            kept = batched_nms(boxes, glimpses.mean(-1), mask, NMS_IOU_THRESHOLD).sum(-1)
+            scores = glimpses.mean(-1)
+            mask = mask & (scores.sigmoid() >= self.score_threshold)
+            kept = batched_nms(boxes, scores, mask, self.iou_threshold).sum(-1)
             return nn.functional.one_hot(kept.clamp(max=self.features - 1), self.features).to(glimpses.dtype)
 
 
@@ -207,7 +208,7 @@ def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | S
         case "baseline":
             return None
         case "nms":
-            return SuppressedCount(max_proposals)
+            return SuppressedCount(max_proposals, config.nms_iou_threshold, config.nms_score_threshold)
         case "counter":
             layer = FirstGlimpse if config.padding == "masked" else PublishedFirstGlimpse
             return layer(Counter(objects, logits=True), features=objects + 1)

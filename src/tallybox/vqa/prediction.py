@@ -110,10 +110,15 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
             f"{run} must be a folder that tallybox vqa train wrote, but it has no config.json; "
             "for a checkpoint alone, name the questions' folder with --prepared"
         )
-    folder = Path(json.loads(config.read_text())["config"]["prepared"])
-    if not folder.exists():
-        raise InputError(f"{run} was trained from {folder}, which is not there; name where it is with --prepared")
-    return folder
+    named = json.loads(config.read_text())["config"].get("prepared")
+    if named is None or not Path(named).exists():
+        was = (
+            "does not say what it was trained from"
+            if named is None
+            else f"was trained from {named}, which is not there"
+        )
+        raise InputError(f"{run} {was}; name where it is with --prepared")
+    return Path(named)
 
 
 def run_config(run: Path) -> Path:

@@ -40,6 +40,7 @@ class OfficialAnnotation(JsonRecord):
     image_id: Int64
     answer_type: str
     answers: list[OfficialAnswer]
+    question_type: str | None = None  # how it begins, as the official files sort questions
 
 
 class _QuestionsFile(JsonRecord):
@@ -58,6 +59,7 @@ class QuestionRecord(NamedTuple):
     text: str
     answers: tuple[str, ...] | None
     answer_type: str | None
+    question_type: str | None = None
 
     @property
     def counts(self) -> bool:
@@ -87,7 +89,8 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
                 f"but got {one.image_id} here and {annotation.image_id} there"
             )
         answers = tuple(given.answer for given in annotation.answers)
-        records.append(QuestionRecord(one.question_id, one.image_id, one.question, answers, annotation.answer_type))
+        types = annotation.answer_type, annotation.question_type
+        records.append(QuestionRecord(one.question_id, one.image_id, one.question, answers, *types))
     if annotated:
         raise InputError(
             f"{annotations} must answer the questions of {questions} and no others, "
