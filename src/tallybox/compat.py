@@ -7,7 +7,6 @@ values taken as they come (some users pad with logits of minus infinity).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,9 +20,9 @@ from tallybox.counter.published import (
     drop_fixed_zero,
     published_key,
 )
-from tallybox.counter.reference import count_quantities
+from tallybox.counter.reference import Quantities, count_quantities
 from tallybox.errors import InputError
-from tallybox.kernels.proposals import prepare_proposals
+from tallybox.kernels.proposals import Proposals, prepare_proposals
 
 PUBLISHED_UNION_FLOOR = 1e-12
 SEGMENTS = 16
@@ -81,37 +80,24 @@ class Counter(nn.Module):
         check_proposal_shapes(attention, boxes_xyxy, None, weight_leading=torch.Size())
         weight = torch.stack([self.get_parameter(published_key(k))[1:] for k in range(USED_ACTIVATIONS)])
         logits = not self.already_sigmoided
-        return published_quantities(attention, boxes_xyxy, weight, max_objects=self.objects, logits=logits).features
+        found = published_quantities(attention, boxes_xyxy, weight, max_objects=self.objects, logits=logits)
+        return found[-1].features
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         bring_to_published_layout(state_dict, prefix, self.state_dict())
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-@dataclass(frozen=True, eq=False)
-class PublishedQuantities:
-    """What the published module computes on the way to its features; n proposals are kept."""
-
-    attention: Tensor  # [..., n]
-    boxes: Tensor  # [..., n, 4]
-    relevance: Tensor  # [..., n, n]
-    distance: Tensor  # [..., n, n]
-    count_matrix: Tensor  # [..., n, n]
-    count: Tensor  # [...]
-    features: Tensor  # [..., max_objects + 1]
-
-
 def published_quantities(
     attention: Tensor, boxes: Tensor, weight: Tensor, *, max_objects: int, logits: bool
-) -> PublishedQuantities:
-    """Count as published, from ``attention [..., N]``, ``boxes [..., N, 4]`` and ``weight [8, segments]``."""
+) -> tuple[Proposals, Tensor, Quantities]:
+    """Count as published, from ``attention [..., N]``, ``boxes [..., N, 4]`` and ``weight [8, segments]``.
+
+    Returns the proposals that are kept, their distances ``[..., n, n]``, and the rest.
+    """
     kept = prepare_proposals(attention, boxes, None, max_objects=max_objects, logits=logits)
     distance = published_distance(kept.boxes)
-    found = count_quantities(kept.attention, distance, weight.to(distance.dtype), None, max_objects)
-    count = found.count.squeeze((-2, -1))
-    return PublishedQuantities(
-        kept.attention, kept.boxes, found.relevance, distance, found.count_matrix, count, found.features
-    )
+    return kept, distance, count_quantities(kept.attention, distance, weight.to(distance.dtype), None, max_objects)
 
 
 def published_distance(boxes: Tensor) -> Tensor:

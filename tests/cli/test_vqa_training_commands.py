@@ -197,9 +197,18 @@ def test_a_damaged_store_is_called_damaged(folder, tmp_path, monkeypatch):
     assert damaged.stderr.count("\n") == 1
 
 
-def test_examples_show_what_the_component_did(folder, tmp_path):
-    shown = json.loads(run("vqa", "examples", folder / "counter-0", "--number", 2).stdout)["examples"]
+@pytest.mark.parametrize("padding", ["masked", "published"])
+def test_examples_show_what_the_component_did(folder, tmp_path, padding):
+    trained = folder / "counter-0"
+    if padding == "published":
+        trained = tmp_path / "published"
+        (tmp_path / "published.toml").write_text(CONFIG.replace("[model]", '[model]\npadding = "published"'))
+        given = ("--config", tmp_path / "published.toml", "--device", "cpu")
+        assert run("vqa", "train", folder / "prepared", "--out", trained, *given).exit_code == 0
+    shown = json.loads(run("vqa", "examples", trained, "--number", 2).stdout)["examples"]
     assert len(shown) == 2
+    if padding == "published":
+        assert all([0, 0, 0, 0] in example["boxes"] and len(example["boxes"]) == 10 for example in shown)
     for example in shown:
         kept = len(example["boxes"])
         assert 1 <= kept <= 10

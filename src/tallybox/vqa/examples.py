@@ -56,16 +56,17 @@ def counting_examples(
     with torch.no_grad():
         logits, glimpses = model(batch)
         if isinstance(model.count, PublishedFirstGlimpse):
-            quantities = model.count.quantities(glimpses, batch.boxes)
-            trace = {name: value.tolist() for name, value in vars(quantities).items()}
+            proposals, distance, found = model.count.quantities(glimpses, batch.boxes)
+            trace = {name: value.tolist() for name, value in {**vars(found), "distance": distance}.items()}
+            trace |= {"attention": proposals.attention.tolist(), "boxes": proposals.boxes.tolist()}
+            trace |= {"count": found.count.flatten().tolist(), "mask": torch.ones_like(proposals.attention).tolist()}
         else:
             trace = model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask).to_dict()
-    found = []
+    shown = []
     for index, row in enumerate(rows):
         record = records[row]
-        real = trace["mask"][index] if "mask" in trace else [True] * len(trace["attention"][index])
-        kept = [k for k, is_real in enumerate(real) if is_real]
-        found.append(
+        kept = [k for k, is_real in enumerate(trace["mask"][index]) if is_real]
+        shown.append(
             {
                 "question": record.text,
                 "question_id": record.question_id,
@@ -79,4 +80,4 @@ def counting_examples(
                 "truth": None if record.answers is None else Tally(record.answers).most_common(1)[0][0],
             }
         )
-    return found
+    return shown

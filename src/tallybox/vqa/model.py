@@ -12,9 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from tallybox.boxes import batched_nms
-from tallybox.compat import PublishedQuantities, published_quantities
+from tallybox.compat import published_quantities
 from tallybox.counter.module import Counter
+from tallybox.counter.reference import Quantities
 from tallybox.distributed import SharedBatchNorm, SharedDropout
+from tallybox.kernels.proposals import Proposals
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.configuration import ModelConfig
 
@@ -173,7 +175,7 @@ class FirstGlimpse(nn.Module):
 class PublishedFirstGlimpse(FirstGlimpse):
     """The paper's component over the first glimpse with padding among the proposals, as in the published code."""
 
-    def quantities(self, glimpses: Tensor, boxes: Tensor) -> PublishedQuantities:
+    def quantities(self, glimpses: Tensor, boxes: Tensor) -> tuple[Proposals, Tensor, Quantities]:
         """Return what the component computes from ``glimpses [B, N, G]`` and ``boxes [B, N, 4]``, 0 for padding."""
         assert isinstance(self.counter, Counter)
         weight, objects = self.counter.weight[0], self.counter.max_objects
@@ -181,7 +183,7 @@ class PublishedFirstGlimpse(FirstGlimpse):
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
         """Count proposals and padding."""
-        return self.quantities(glimpses, boxes).features
+        return self.quantities(glimpses, boxes)[-1].features
 
 
 class SuppressedCount(nn.Module):
