@@ -34,6 +34,8 @@ SINGLE_PROCESS = Processes()
 READERS = min(8, len(os.sched_getaffinity(0)))
 READ_AHEAD = 2  # batches that wait for the device
 PHOTOS_PER_CHUNK = 2048  # copied to the device together: 0.8 GB of the paper's features
+MAX_VERIFIED_BYTES = 2 * 2**30  # a second or two on one core
+MAX_FINITE_BITS = 0x7BFF  # of half precision, without its sign
 SPARE_GPU_BYTES = 8 * 2**30  # for the model and the activations of a step
 
 
@@ -54,9 +56,10 @@ class TrainingData:
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:
-    """Open a split of a folder that `tallybox vqa prepare` wrote."""
+    """Open a split of a folder that `tallybox vqa prepare` wrote; checksums are compared where that takes seconds."""
     vocabulary = Vocabulary.load(prepared / VOCABULARY)
     store = FeatureStore.open(prepared / PHOTOS)
+    store.verify(index_only=store.features.nbytes > MAX_VERIFIED_BYTES)
     return TrainingData(open_questions(prepared, split), store, vocabulary.words, vocabulary.answers)
 
 
@@ -95,7 +98,9 @@ class ResidentPhotos:
             chunk = rows[first : first + PHOTOS_PER_CHUNK]
             source = np.concatenate([np.arange(*store.offsets[row : row + 2]) for row in chunk])
             target = slice(int(starts[first]), int(starts[first]) + len(source))
-            read = torch.from_numpy(np.asarray(store.features[source])).to(device)
+            features = np.asarray(store.features[source])
+            check_finite(store, features)
+            read = torch.from_numpy(features).to(device)
             self.features[target] = scale_features(read, length).to(dtype)
             self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[source])).to(device)
 
@@ -176,6 +181,8 @@ class StreamedExamples:
         )
         boxes = torch.empty(len(rows), proposals, 4, pin_memory=pinned)
         mask = self.store.read_into(photos, features.numpy(), boxes.numpy())
+        if not pinned:  # a GPU's steps are faster than the check: there the loss tells
+            check_finite(self.store, features.numpy())
         arrays = [mask, questions.words[rows, :words], questions.lengths[rows]]
         small = [torch.from_numpy(array) for array in arrays]
         small.append(no_answers(small[1]) if questions.answers is None else torch.from_numpy(questions.answers[rows]))
@@ -201,6 +208,15 @@ def load_examples(
     needed = int(counts.sum()) * (store.features.shape[1] * dtype.itemsize + 16)
     fits = needed < free_bytes(device)
     return (ResidentExamples if fits else StreamedExamples)(questions, store, device, dtype, length)
+
+
+def check_finite(store: FeatureStore, features: NDArray[np.float16]) -> None:
+    """Raise if features of a store are not finite, which `prepare` never writes."""
+    if features.size and int((features.view(np.uint16) & 0x7FFF).max()) > MAX_FINITE_BITS:
+        raise InputError(
+            f"{store.folder} must hold finite features, but some are not: it is damaged; "
+            "tallybox vqa prepare --verify says where"
+        )
 
 
 def free_bytes(device: torch.device) -> int:
@@ -240,13 +256,16 @@ def read_ahead(order: Iterable[Rows], read: Callable[[Rows], Item]) -> Iterator[
             yield waiting.popleft().result()
 
 
-def epoch_order(questions: int, batch: int, seed: int, epoch: int) -> Rows:
-    """Return the questions of an epoch's steps, ``[steps, B]``: a shuffle that seed and epoch determine.
+def epoch_order(questions: int, batch: int, seed: int, epoch: int, processes: int = 1) -> list[Rows]:
+    """Return the questions of each of an epoch's steps: a shuffle that seed and epoch determine.
 
-    The questions after the last full batch are left out, different ones in each epoch.
+    The last step has what is left over, as many as divide evenly among processes; a single question is left out, as
+    batch normalisation needs two.
 
-    >>> epoch_order(7, 3, seed=0, epoch=1).shape
-    (2, 3)
+    >>> [len(rows) for rows in epoch_order(8, 3, seed=0, epoch=1)]
+    [3, 3, 2]
     """
     shuffled = np.random.default_rng((seed, epoch)).permutation(questions)
-    return shuffled[: questions // batch * batch].reshape(-1, batch)
+    steps = [shuffled[first : first + batch] for first in range(0, questions, batch)]
+    steps[-1] = steps[-1][: len(steps[-1]) // processes * processes]
+    return steps if len(steps[-1]) > 1 else steps[:-1]

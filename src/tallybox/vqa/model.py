@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from tallybox.boxes import batched_nms
+from tallybox.compat import published_quantities
 from tallybox.counter.module import Counter
+from tallybox.counter.reference import Quantities
 from tallybox.distributed import SharedBatchNorm, SharedDropout
+from tallybox.kernels.proposals import Proposals
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.configuration import ModelConfig
-
-NMS_IOU_THRESHOLD = 0.5
 
 
 class Batch(NamedTuple):
@@ -87,11 +88,24 @@ class VqaModel(nn.Module):
 
     def forward(self, batch: Batch, packing: WordPacking | None = None) -> tuple[Tensor, Tensor]:
         """Return the logits of the answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``."""
+        proposals = batch.mask.shape[1]
+        batch = self.padded(batch)
         question = self.question(batch.words, batch.lengths, packing)
         glimpses = self.attention(batch.features, question)
-        seen = attended(batch.features, glimpses, batch.mask)
+        seen = attended(batch.features, glimpses, batch.mask if self.config.padding == "masked" else None)
         count = None if self.count is None else self.count(glimpses, batch.boxes, batch.mask)
-        return self.classifier(seen, question, count), glimpses
+        return self.classifier(seen, question, count), glimpses[:, :proposals]
+
+    def padded(self, batch: Batch) -> Batch:
+        """Return a batch with the padding that the model sees; the published one is zeros up to a fixed number."""
+        if self.config.padding == "masked":
+            return batch
+        missing = max(0, max(self.sizes.proposals, self.config.max_objects) - batch.mask.shape[1])
+        features, boxes = (
+            nn.functional.pad(values.masked_fill(~batch.mask.unsqueeze(-1), 0), (0, 0, 0, missing))
+            for values in (batch.features, batch.boxes)
+        )
+        return batch._replace(features=features, boxes=boxes, mask=nn.functional.pad(batch.mask, (0, missing)))
 
 
 def scale_features(features: Tensor, length: float) -> Tensor:
@@ -113,10 +127,14 @@ def fuse(x: Tensor, y: Tensor) -> Tensor:
     return torch.relu(x + y) - (x - y).square()
 
 
-def attended(features: Tensor, glimpses: Tensor, mask: Tensor) -> Tensor:
+def attended(features: Tensor, glimpses: Tensor, mask: Tensor | None) -> Tensor:
     """Return each glimpse's mean of the features ``[B, G * F]``, weighted by its softmax over real proposals."""
-    lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals gives zeros, not NaN
-    weights = at_least_float32(glimpses).masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
+    glimpses = at_least_float32(glimpses)
+    if mask is None:
+        weights = glimpses.softmax(1)
+    else:
+        lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals gives zeros, not NaN
+        weights = glimpses.masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
     return (weights.mT.to(features.dtype) @ features).flatten(1)  # [B, G, N] @ [B, N, F]
 
 
@@ -222,17 +240,34 @@ class FirstGlimpse(nn.Module):
         return features
 
 
+class PublishedFirstGlimpse(FirstGlimpse):
+    """The paper's component over the first glimpse with padding among the proposals, as in the published code."""
+
+    def quantities(self, glimpses: Tensor, boxes: Tensor) -> tuple[Proposals, Tensor, Quantities]:
+        """Return what the component computes from ``glimpses [B, N, G]`` and ``boxes [B, N, 4]``, 0 for padding."""
+        assert isinstance(self.counter, Counter)
+        weight, objects = self.counter.weight[0], self.counter.max_objects
+        return published_quantities(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
+
+    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
+        """Count proposals and padding."""
+        return self.quantities(glimpses, boxes)[-1].features
+
+
 class SuppressedCount(nn.Module):
     """The number of proposals that greedy NMS keeps, one-hot; a proposal's score is the mean of its glimpses."""
 
-    def __init__(self, max_proposals: int) -> None:
+    def __init__(self, max_proposals: int, iou_threshold: float = 0.5, score_threshold: float = 0.0) -> None:
         super().__init__()
         self.features = max_proposals + 1
+        self.iou_threshold, self.score_threshold = iou_threshold, score_threshold
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
         """Return the one-hot number, ``[B, max_proposals + 1]``, without a gradient."""
         with torch.no_grad():
-            kept = batched_nms(boxes, glimpses.mean(-1), mask, NMS_IOU_THRESHOLD).sum(-1)
+            scores = glimpses.mean(-1)
+            mask = mask & (scores.sigmoid() >= self.score_threshold)
+            kept = batched_nms(boxes, scores, mask, self.iou_threshold).sum(-1)
             return nn.functional.one_hot(kept.clamp(max=self.features - 1), self.features).to(glimpses.dtype)
 
 
@@ -243,9 +278,10 @@ def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | S
         case "baseline":
             return None
         case "nms":
-            return SuppressedCount(max_proposals)
+            return SuppressedCount(max_proposals, config.nms_iou_threshold, config.nms_score_threshold)
         case "counter":
-            return FirstGlimpse(Counter(objects, logits=True), features=objects + 1)
+            layer = FirstGlimpse if config.padding == "masked" else PublishedFirstGlimpse
+            return layer(Counter(objects, logits=True), features=objects + 1)
         case "presence":
             counter = PresenceCounter(objects, logits=True)
             return FirstGlimpse(counter, features=objects + 2, sharpness=config.presence_sharpness)
