@@ -144,6 +144,8 @@ class VqaRun:
                         written.result()
                     tensors = [(name, value.to("cpu", copy=True)) for name, value in self.trainer.tensors()]
                     written = writer.submit(write_checkpoint, self.folder, self.checkpoint(), tensors)
+                    if self.trainer.device.type == "cpu":  # which has epochs of minutes, and no core to spare
+                        written.result()
                 on_epoch(self.epoch, self.trainer.model)
             if written is not None:
                 written.result()
