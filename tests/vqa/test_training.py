@@ -17,6 +17,7 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.runs import read_results
 from tallybox.vqa.batches import answerable
 from tallybox.vqa.checkpoints import FILE, read_checkpoint
+from tallybox.vqa.configuration import VqaConfig
 from tallybox.vqa.training import VqaRun, train
 from tests.support import vqa_tiny
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
@@ -159,6 +160,18 @@ def test_the_questions_after_the_last_full_batch_are_learned_from_together(tmp_p
     checkpoint, tensors = read_checkpoint(tmp_path / "run")
     assert checkpoint.steps == 12
     assert tensors["model.classifier.norm.num_batches_tracked"] == 12
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("padding", ["masked", "published"])
+def test_on_a_gpu_graphs_and_the_smaller_last_step_give_what_plain_steps_give(tmp_path, padding):
+    config = tiny_config(batch=6, dropout=0.0, precision="float32")
+    for name, fast in (("graphs", True), ("plain", False)):
+        chosen = VqaConfig(replace(config.model, padding=padding), replace(config.training, fast=fast))
+        train(tiny_data(), tmp_path / name, chosen, device=torch.device("cuda"))
+    assert read_checkpoint(tmp_path / "graphs")[0].steps == 12
+    graphs, plain = losses(tmp_path / "graphs"), losses(tmp_path / "plain")
+    assert [loss for _, loss in graphs] == pytest.approx([loss for _, loss in plain], rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["baseline", "nms", "counter", "presence"])
