@@ -22,6 +22,7 @@ from tallybox.estimator.learning_curve import expected_at
 from tallybox.estimator.suggestion import Suggestion, doubtful_images
 
 TIMES = (2, 4)  # as many photos
+LITTLE = 0.005  # of the counts
 
 existing = click.Path(path_type=Path, exists=True)
 
@@ -66,28 +67,24 @@ def suggest(
             click.echo(json.dumps(_as_dict(chosen, estimator.fitted)))
             return
         _show(chosen, len(images))
-        for line in what_labels_bring(estimator.fitted):
-            echo_line(line)
+        echo_line(what_labels_bring(estimator.fitted))
 
 
-def what_labels_bring(fitted: Fitted) -> list[str]:
+def what_labels_bring(fitted: Fitted) -> str:
     """Return the learning curve and what it promises, in words."""
     curve, photos = fitted.learning_curve, fitted.totals.photos
     if not curve:
-        return [
-            "What more labels would bring is not known: the estimator was fitted to few photos, or by an older version."
-        ]
-    smaller = ", ".join(f"{100 * point.exact:.0f} % with {point.photos:,}" for point in curve[:-1])
+        return "What more labels would bring is not known: the estimator learned from few photos, or is an older one."
+    fewer, now = curve
     expected = [expected_at(curve, times * photos) for times in TIMES]
-    gains = [100 * (point.exact - curve[-1].exact) for point in expected]
-    if gains[-1] < 0.5:
-        more = f"{TIMES[-1]} times as many would change little"
+    if expected[-1].exact - now.exact < LITTLE:
+        more = f"{TIMES[-1]} times as many labels would change little"
     else:
-        more = ", ".join(f"{point.photos:,} would bring about {100 * point.exact:.0f} %" for point in expected)
-    return [
-        f"Learned from {photos:,} photos; on photos left out, {100 * curve[-1].exact:.0f} % of the counts are right "
-        f"({smaller}). Of more labels: {more}."
-    ]
+        more = "with " + ", with ".join(f"{p.photos:,} about {100 * p.exact:.0f} %" for p in expected)
+    return (
+        f"Learned from {photos:,} photos: {100 * now.exact:.0f} % of the counts are right on photos left out "
+        f"({100 * fewer.exact:.0f} % where only {fewer.photos:,} were learned from); {more}."
+    )
 
 
 def _as_dict(chosen: list[Suggestion], fitted: Fitted) -> dict[str, object]:
@@ -103,6 +100,9 @@ def _as_dict(chosen: list[Suggestion], fitted: Fitted) -> dict[str, object]:
 
 
 def _show(chosen: list[Suggestion], images: int) -> None:
+    if not chosen:
+        echo_line(f"no image of {images:,} is left to suggest")
+        return
     echo_line(f"the {len(chosen)} of {images:,} images that are worth labelling next, the most doubtful first")
     table = Table("image", "most doubtful", box=None, padding=(0, 3, 0, 2), header_style="dim")
     table.add_column("count", justify="right")

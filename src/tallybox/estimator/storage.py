@@ -95,7 +95,7 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
         _prevalence(header["prevalence"]),
         _number("excess", header["excess"], 0, MAX_NUMBER),
         _totals(header.get("totals", {})),
-        tuple(_curve_point(*point) for point in header.get("learning_curve", ())),
+        _curve(header.get("learning_curve", [])),
     )
 
 
@@ -118,6 +118,12 @@ def _totals(stored: Any) -> TotalCalibration:
     _number("the scale of its totals", totals.scale, 1 / MAX_NUMBER, MAX_NUMBER)
     _number("the number of photos of its totals", totals.photos, 1, MAX_NUMBER**2)
     return totals
+
+
+def _curve(stored: Any) -> tuple[CurvePoint, ...]:
+    if len(stored) not in (0, 2):
+        raise ValueError(f"its learning curve must have two points or none, but it has {len(stored)}")
+    return tuple(_curve_point(*point) for point in stored)
 
 
 def _curve_point(photos: Any, exact: Any, mae: Any) -> CurvePoint:

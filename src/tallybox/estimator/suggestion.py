@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from heapq import nlargest
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from tallybox.estimator.prediction import CountPrediction
 class Suggestion(NamedTuple):
     """One image, with what is most doubtful in it."""
 
-    doubt: float  # in nats: the entropy of the counts of all categories
+    doubt: float  # the sum over categories of log(1 + width of the interval)
+    entropy: float  # of their counts in nats; the same widths differ in it
     image_id: ImageId | None
     category: str
     prediction: CountPrediction
@@ -27,20 +29,22 @@ def doubtful_images(
 ) -> list[Suggestion]:
     """Return the images in whose counts there is the most doubt, the most doubtful first.
 
-    Doubt is the entropy of the distribution of the count, over the categories given, or over those that the estimator
-    learned from and that may be there.
+    Doubt is how wide the intervals are, by their logarithms, so that a single crowd does not outweigh everything. It is
+    that of the categories given, or of those that the estimator learned from and that may be there.
     """
     learned = set(estimator.fitted.category_ids)
     found = []
     for image, predictions in estimator.predict_each((i.of_categories(learned) for i in detections), categories):
-        names = dict(zip(predictions, predictions.by_name(), strict=True))
-        doubts = {key: _entropy(prediction) for key, prediction in predictions.items() if key in learned}
+        doubts = {
+            name: (math.log1p(p.high - p.low), _entropy(p)) for name, p in predictions.by_name().items() if p.calibrated
+        }
         if doubts:
-            worst = max(doubts, key=lambda key: doubts[key])
-            found.append(Suggestion(sum(doubts.values()), image.image_id, names[worst], predictions[worst]))
-    return nlargest(number, found, key=lambda suggestion: suggestion.doubt)
+            worst = max(doubts, key=lambda name: doubts[name])
+            doubt, entropy = (sum(values) for values in zip(*doubts.values(), strict=True))
+            found.append(Suggestion(doubt, entropy, image.image_id, worst, predictions[worst]))
+    return nlargest(number, found, key=lambda suggestion: suggestion[:2])
 
 
 def _entropy(prediction: CountPrediction) -> float:
-    probabilities = np.asarray(prediction.probabilities)
+    probabilities = prediction.probabilities
     return float(-(probabilities * np.log(probabilities.clip(1e-12))).sum())
