@@ -20,6 +20,7 @@ import vqa_figures
 from tallybox.files import write_text
 from tallybox.runs import read_results
 from tallybox.vqa.configuration import ModelName
+from tallybox.vqa.data.photo_ids import photo_id
 from tallybox.vqa.data.prepare import official_files
 from tallybox.vqa.data.questions import read_pairs, read_questions, read_records
 from tallybox.vqa.evaluation import TITLES, mean_and_deviation
@@ -193,7 +194,7 @@ def summary_of_photos(runs: Runs) -> str:
 def scores_on_unseen_photos(results: list[dict[str, Any]], data: Path) -> Runs:
     """Return the scores of experiment B's counting questions about photos that no question to learn from is about."""
     files = official_files(data)
-    seen = {question.image_id for question in read_questions(files["train"].questions)}
+    seen = {photo_id(question.image_id) for question in read_questions(files["train"].questions)}
     counting = [one for one in read_records(files["val"].questions, files["val"].annotations) if one.counts]
     records = [one for one in counting if one.image_id not in seen]
     question_ids = {one.question_id for one in records}

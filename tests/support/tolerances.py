@@ -70,3 +70,8 @@ STORED_SCORES = Tolerance(rtol=0, atol=0.002)
 def tolerance(backend: str, dtype: torch.dtype, layer: type[Counter] | type[PresenceCounter] = Counter) -> Tolerance:
     """What a layer's features and gradients are allowed."""
     return PRESENCE_TOLERANCES[dtype] if layer is PresenceCounter else TOLERANCES[backend, dtype]
+
+
+# States of a GRU in bfloat16, 8 bits of mantissa, over four steps; and its gradients, in parts of the largest.
+BFLOAT16_STATES = Tolerance(rtol=0, atol=0.02)
+BFLOAT16_GRADIENTS = Tolerance(rtol=0, atol=0.05)

@@ -9,6 +9,7 @@ from tallybox.cli.lazy import LazyGroup
 # Each command's module, imported when the command is used.
 COMMANDS = {
     "simulate": ("tallybox.cli.vqa.simulate", "Write a simulated data set in the official formats."),
+    "features": ("tallybox.cli.vqa.features", "Write regions and features of your own photos."),
     "prepare": ("tallybox.cli.vqa.prepare", "Turn questions, answers and features into what training reads."),
     "train": ("tallybox.cli.vqa.train", "Train a model."),
     "evaluate": ("tallybox.cli.vqa.evaluate", "Score trained models by the official rule."),

@@ -15,6 +15,11 @@ from tallybox.vqa.configuration import ModelName
 if TYPE_CHECKING:
     from tallybox.vqa.evaluation import Scores
 
+COUNTING = [
+    *(("Count", "count"), ("RMSE", "count_rmse"), ("MAE", "count_mae")),
+    *(("Simple", "count_simple"), ("RMSE", "count_rmse_simple")),
+    *(("Complex", "count_complex"), ("RMSE", "count_rmse_complex")),
+]
 CELL = len("49.36±0.1")  # fits seven columns into a terminal of 80
 BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other"), ("All", "all")]
 
@@ -66,7 +71,7 @@ def evaluate(
 
 
 def show_tables(scores: dict[str, list[Scores]]) -> None:
-    """Print scores in the layout of the paper's second table, then in that of its first."""
+    """Print scores in the layout of the paper's second table, then in that of its first, then errors of counts."""
     from rich.console import Console
     from rich.table import Table
 
@@ -75,7 +80,9 @@ def show_tables(scores: dict[str, list[Scores]]) -> None:
     for title, columns in (
         ("VQA accuracy, then balanced pair accuracy, in percent", COLUMNS),
         ("VQA accuracy by type of answer, in percent", BY_ANSWER_TYPE),
+        ("Accuracy in percent and errors of counts", COUNTING),
     ):
+        columns = [column for column in columns if any(column[1] in run for runs in scores.values() for run in runs)]
         table = Table("Model", title=title, padding=0)
         for name, _ in columns:
             table.add_column(name, justify="right", min_width=CELL)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from tallybox.cli.terminal import echo_line
+
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path, exists=True))
@@ -47,4 +49,4 @@ def examples(
     from tallybox.figures.vqa import draw_examples, with_photos
 
     draw_examples(found if photos is None else with_photos(found, photos), out)
-    click.echo(f"{out}: {len(found)} questions")
+    echo_line(f"{out}: {len(found)} questions")

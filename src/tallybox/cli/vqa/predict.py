@@ -8,6 +8,7 @@ import click
 
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.vqa.configuration import ModelName
 
 
@@ -31,4 +32,4 @@ def predict(
             run, split=split, prepared=prepared, name=name, device=chosen_device(device), on_progress=show
         )
     write_results(answers, out)
-    click.echo(f"{out}: {len(answers)} answers")
+    echo_line(f"{out}: {len(answers)} answers")

@@ -42,7 +42,7 @@ def question_words(text: str) -> list[str]:
 class Vocabulary:
     """The words and answers of a model. Indices of words begin at 1 (0 is an unknown word), those of answers at 0.
 
-    >>> records = [QuestionRecord(1, 7, "How many dogs?", ("2",) * 9 + ("Two",), "number")]
+    >>> records = [QuestionRecord(1, "7", "How many dogs?", ("2",) * 9 + ("Two",), "number")]
     >>> vocabulary = Vocabulary.of(records)
     >>> vocabulary.answers, vocabulary.encode_question("How many cats?"), vocabulary.encode_answers(["two", "3"])
     (('2',), [2, 3, 0], [0, -1])
