@@ -20,8 +20,8 @@ import vqa_figures
 from tallybox.files import write_text
 from tallybox.runs import read_results
 from tallybox.vqa.configuration import ModelName
-from tallybox.vqa.data.prepare import official_files
 from tallybox.vqa.data.photo_ids import photo_id
+from tallybox.vqa.data.prepare import official_files
 from tallybox.vqa.data.questions import read_pairs, read_questions, read_records
 from tallybox.vqa.evaluation import TITLES, mean_and_deviation
 from tallybox.vqa.scoring import score
