@@ -104,7 +104,7 @@ def test_mistakes_end_in_one_line(tmp_path):
         (
             ("prepare", "--questions", "dev=x.json", *features),
             1,
-            "split must be one of train, val, test, but got 'dev'",
+            "split must be one of train, val, test, test-dev, but got 'dev'",
         ),
         (("prepare", "--questions", "train=x.json", *features), 1, "split train must have a file of annotations"),
         (("prepare", "--questions", "x.json", *features), 2, "must be SPLIT=FILE"),

@@ -37,7 +37,7 @@ class RegionFeatures:
 
 def region_features(detector: PicoDet, photos: Sequence[Photo]) -> list[RegionFeatures]:
     """Return the regions of each photo."""
-    return [_regions(raw, photo) for raw, photo in zip(detector.propose(photos), photos, strict=True)]
+    return [regions_of(raw, photo) for raw, photo in zip(detector.propose(photos), photos, strict=True)]
 
 
 def describe_regions(detector: Detector, photos: Sequence[Photo]) -> list[RegionProposals]:
@@ -74,7 +74,8 @@ def choose_regions(boxes_xyxy: NDArray[np.float32], best_scores: NDArray[np.floa
     )
 
 
-def _regions(raw: RawDetections, photo: Photo) -> RegionFeatures:
+def regions_of(raw: RawDetections, photo: Photo) -> RegionFeatures:
+    """Return the regions among everything that the detector proposes in a photo."""
     kept = choose_regions(raw.boxes_xyxy, raw.scores.max(1, initial=0))
     scores = raw.scores[kept]
     return RegionFeatures(

@@ -68,12 +68,21 @@ class CategoryCount(BaseModel):
     calibrated: bool = Field(True, description="Left out where true.")
 
 
+class CategoryInfo(BaseModel):
+    """One category of the estimator."""
+
+    id: int
+    name: str
+    learned: bool = Field(description="Whether the estimator learned from labels of it.")
+
+
 class ImageCounts(BaseModel):
     """The counts of one image by name of category."""
 
     image: str | int | None
     counts: dict[str, CategoryCount]
     detections: ImageDetections | None = Field(None, description="With ?detections=true: what the detector found.")
+    category_ids: dict[str, int] | None = Field(None, description="With ?detections=true: the ids of these categories.")
 
 
 class CountAnswer(BaseModel):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ COUNT_KEYS = (
 LARGEST_COUNT = 20  # HowMany-QA's; a larger count is taken as this one, so that no single answer makes half of an error
 PEOPLE = 10
 
+Key = TypeVar("Key", bound=Hashable)
 Pairs = NDArray[np.int64] | Sequence[Sequence[int]]  # [K, 2] question ids
 
 
@@ -123,6 +125,22 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
             found.setdefault(f"count_rmse_{record.group}", []).append(error**2)
     means = {name: math.fsum(found[name]) / len(found[name]) for name in COUNT_KEYS if name in found}
     return {name: math.sqrt(mean) if "rmse" in name else mean for name, mean in means.items()}
+
+
+def accuracy_by(
+    key: Callable[[QuestionRecord], Key | None], predictions: Mapping[int, str], records: Sequence[QuestionRecord]
+) -> dict[Key, tuple[int, float]]:
+    """Return the number of questions and their official accuracy in percent by a key; without a key, left out.
+
+    >>> records = [QuestionRecord(k, k, "How many cats?", ("2",) * 10, "number", "how many") for k in (1, 2)]
+    >>> accuracy_by(lambda record: record.question_type, {1: "2", 2: "3"}, records)
+    {'how many': (2, 50.0)}
+    """
+    found: dict[Key, list[float]] = {}
+    for record in records:
+        if (name := key(record)) is not None and record.answers is not None:
+            found.setdefault(name, []).append(accuracy(predictions[record.question_id], record.answers))
+    return {name: (len(values), 100 * math.fsum(values) / len(values)) for name, values in found.items()}
 
 
 def true_count(record: QuestionRecord) -> int | None:

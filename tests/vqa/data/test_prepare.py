@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import shutil
 import subprocess
 from collections import Counter
@@ -72,6 +73,28 @@ def test_the_vocabulary_is_of_the_training_split(tmp_path, official):
         40,
     )
     assert -1 in open_questions(tmp_path / "prepared", "train").answers
+
+
+def test_the_vocabulary_is_of_both_splits_where_that_is_wanted(tmp_path, official):
+    asked = official / "v2_OpenEnded_mscoco_val2014_questions.json"
+    asked.write_text(asked.read_text().replace("dogs", "zebras"))
+    files, features = official_files(official), [official / "features.tsv"]
+    (official / "v2_OpenEnded_mscoco_test-dev2015_questions.json").write_bytes(
+        gzip.decompress((official / "v2_OpenEnded_mscoco_test2015_questions.json.gz").read_bytes())
+    )
+    of_train, of_both = tmp_path / "train", tmp_path / "trainval"
+    prepare(files, features, of_train)
+    files = official_files(official)
+    assert list(files) == ["train", "val", "test", "test-dev"]
+    prepare(files, features, of_both, vocabulary_from="trainval")
+    both, records = Vocabulary.load(of_both / "vocabulary.json"), open_records(of_both, "trainval")
+    assert both == Vocabulary.of(records)
+    assert set(both.words) - set(Vocabulary.load(of_train / "vocabulary.json").words) == {"zebras"}
+    assert open_questions(of_both, "test-dev").question_ids.tolist() == [9]
+    with pytest.raises(InputError, match="another configuration \\(vocabulary_from differ\\)"):
+        prepare(files, features, of_both)
+    with pytest.raises(InputError, match="splits must include val to make a vocabulary from, but got train"):
+        prepare({"train": files["train"]}, features, tmp_path / "none", vocabulary_from="trainval")
 
 
 def test_a_question_without_a_known_answer_stays(tmp_path, official):

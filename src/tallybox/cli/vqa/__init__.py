@@ -15,6 +15,7 @@ COMMANDS = {
     "evaluate": ("tallybox.cli.vqa.evaluate", "Score trained models by the official rule."),
     "predict": ("tallybox.cli.vqa.predict", "Write the results file of the test server."),
     "examples": ("tallybox.cli.vqa.examples", "Draw how a model counts: boxes, A, D, C, answer, truth."),
+    "figures": ("tallybox.cli.vqa.figures", "Draw the paper's figures from a run."),
     "demo": ("tallybox.cli.vqa.demo", "All of it on a simulated world: three models, scored."),
 }
 

@@ -91,7 +91,9 @@ def read_tallyqa(path: Path) -> list[QuestionRecord]:
         seen.add(one.question_id)
         group = None if one.issimple is None else "simple" if one.issimple else "complex"
         answers = (str(one.answer),)
-        records.append(QuestionRecord(one.question_id, photo_id(one.image), one.question, answers, ANSWER_TYPE, group))
+        records.append(
+            QuestionRecord(one.question_id, photo_id(one.image), one.question, answers, ANSWER_TYPE, group=group)
+        )
     return records
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tallybox.vqa.data.feature_files import FeatureFile, file_sample, find_featu
 from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prepare_store
 from tallybox.vqa.data.questions import QuestionRecord, check_pairs, read_pairs, read_records
 from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
-from tallybox.vqa.data.splits import SPLITS, EncodedQuestions, open_questions, split_size, write_split
+from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, EncodedQuestions, open_questions, split_size, write_split
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import ANSWERS, Vocabulary
 
@@ -30,7 +31,7 @@ PHOTOS, VOCABULARY, SKIPPED = "photos", "vocabulary.json", "skipped.json"
 FORMAT = 2  # of a prepared folder
 # The official names, with or without the version: v2_OpenEnded_mscoco_train2014_questions.json, gzipped or not.
 OFFICIAL_NAME = re.compile(
-    r"(?:v\d_)?(?:OpenEnded_)?(?:mscoco|abstract_v\d+)_(?P<split>train|val|test)\d{4}_"
+    r"(?:v\d_)?(?:OpenEnded_)?(?:mscoco|abstract_v\d+)_(?P<split>train|val|test-dev|test)\d{4}_"
     r"(?:complementary_(?=pairs))?(?P<role>questions|annotations|pairs)\.json(?:\.gz)?"
 )
 
@@ -98,7 +99,7 @@ def with_explicit_files(
 def _split_files(split: str, roles: Mapping[str, Path]) -> SplitFiles:
     if "questions" not in roles:
         raise InputError(f"split {split} must have a file of questions, but has only {', '.join(roles)}")
-    if split != "test" and "annotations" not in roles and not is_tallyqa(roles["questions"]):
+    if not split.startswith("test") and "annotations" not in roles and not is_tallyqa(roles["questions"]):
         raise InputError(f"split {split} must have a file of annotations beside {roles['questions']}, but has none")
     return SplitFiles(**roles)
 
@@ -134,6 +135,7 @@ def prepare(
     *,
     instances: Sequence[Path] = (),
     vocabulary: Vocabulary | None = None,
+    vocabulary_from: str = "train",
     answers: int = ANSWERS,
     skip_broken: bool = False,
     on_progress: OnProgress = lambda step, done, total: None,
@@ -141,10 +143,11 @@ def prepare(
     """Write vocabulary, feature store and questions to ``out``, and return their numbers, ready for JSON.
 
     The same call resumes after an interruption, and a call with more ``features`` adds their photos. Words and answers
-    are those of the training split, unless a vocabulary is given. Photos are stored in the order of the files; of
-    several with one id, the first is kept. A question whose photo is in no file, and a record of a file that cannot be
-    read, are errors; with ``skip_broken`` both are left out and listed in ``skipped.json``. With the true boxes of COCO
-    ``instances`` files, the questions are written with the proposals that show what they name.
+    are those of the split ``vocabulary_from``, train or trainval, unless a vocabulary is given. Photos are stored in
+    the order of the files; of several with one id, the first is kept. A question whose photo is in no file, and a
+    record of a file that cannot be read, are errors; with ``skip_broken`` both are left out and listed in
+    ``skipped.json``. With the true boxes of COCO ``instances`` files, the questions are written with the proposals that
+    show what they name.
     """
     files = [
         file
@@ -153,14 +156,17 @@ def prepare(
     ]
     if not files:
         raise InputError("features must be at least one file, but there is none")
-    if vocabulary is None and "train" not in splits:
+    sources = JOINED_SPLITS.get(vocabulary_from, (vocabulary_from,))
+    missing = [split for split in sources if split not in splits]
+    if vocabulary is None and missing:
         raise InputError(
-            "splits must include train to make a vocabulary from, but got "
+            f"splits must include {missing[0]} to make a vocabulary from, but got "
             f"{', '.join(splits) or 'none'}; or give the vocabulary of an earlier folder"
         )
-    RunFolder(out, _config(splits, instances, vocabulary, answers))
+    described = _config(splits, instances, vocabulary, answers)
+    RunFolder(out, described if sources == ("train",) else described | {"vocabulary_from": vocabulary_from})
     records, pairs = _read_splits(splits, on_progress)
-    known = vocabulary or Vocabulary.of(records["train"], answers)
+    known = vocabulary or Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers)
     known.save(out / VOCABULARY)
     inputs = list_inputs(files, out, on_progress)
     for split in () if skip_broken else splits:

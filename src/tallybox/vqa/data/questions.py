@@ -41,6 +41,7 @@ class OfficialAnnotation(JsonRecord):
     image_id: Int64 | str
     answer_type: str
     answers: list[OfficialAnswer]
+    question_type: str | None = None  # how it begins, as the official files sort questions
 
 
 class _QuestionsFile(JsonRecord):
@@ -59,6 +60,7 @@ class QuestionRecord(NamedTuple):
     text: str
     answers: tuple[str, ...] | None
     answer_type: str | None
+    question_type: str | None = None
     group: str | None = None  # "simple" or "complex" in TallyQA, whose questions are scored apart
 
     @property
@@ -90,7 +92,8 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
                 f"but got {one.image_id} here and {annotation.image_id} there"
             )
         answers = tuple(given.answer for given in annotation.answers)
-        records.append(QuestionRecord(one.question_id, image_id, one.question, answers, annotation.answer_type))
+        types = annotation.answer_type, annotation.question_type
+        records.append(QuestionRecord(one.question_id, image_id, one.question, answers, *types))
     if annotated:
         raise InputError(
             f"{annotations} must answer the questions of {questions} and no others, "

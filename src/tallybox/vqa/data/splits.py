@@ -1,4 +1,4 @@
-"""The encoded questions of a prepared folder, by split: train, val, test, or trainval for the first two."""
+"""The encoded questions of a prepared folder, by split: train, val, test, test-dev, or trainval for the first two."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
 
-SPLITS = ("train", "val", "test")
+SPLITS = ("train", "val", "test", "test-dev")
 JOINED_SPLITS = {"trainval": ("train", "val")}
 RECORDS, CHECKSUMS = "records.jsonl", "checksums.json"
 REPORT_EVERY = 1 << 14  # questions

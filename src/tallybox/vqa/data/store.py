@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,28 +91,40 @@ class FeatureStore:
     def read(self, rows: Sequence[int] | NDArray[np.int64]) -> PaddedProposals:
         """Return the proposals of some photos, padded with zeros to the longest of them."""
         rows = np.asarray(rows, np.int64)
-        starts, numbers = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
-        longest = int(numbers.max(initial=0))
-        features = np.zeros((len(rows), longest, self.features.shape[1]), FLOAT16)
-        boxes = np.zeros((len(rows), longest, 4), FLOAT32)
-        for index, (start, number) in enumerate(zip(starts.tolist(), numbers.tolist(), strict=True)):
-            features[index, :number] = self.features[start : start + number]
-            boxes[index, :number] = self.boxes_xyxy[start : start + number]
-        return PaddedProposals(features, boxes, np.arange(longest) < numbers[:, None])
+        longest = int(np.diff(self.offsets)[rows].max(initial=0))
+        features = np.empty((len(rows), longest, self.features.shape[1]), FLOAT16)
+        boxes = np.empty((len(rows), longest, 4), FLOAT32)
+        return PaddedProposals(features, boxes, self.read_into(rows, features, boxes))
 
-    def verify(self) -> None:
-        """Raise unless every checksum is right."""
+    def read_into(
+        self, rows: NDArray[np.int64], features: NDArray[np.float16], boxes_xyxy: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
+        """Fill ``features [B, N, F]`` and ``boxes_xyxy [B, N, 4]`` as `read` does; return the mask ``[B, N]``."""
+        column = np.arange(features.shape[1])
+        mask: NDArray[np.bool_] = column < np.diff(self.offsets)[rows, None]
+        index = (self.offsets[rows, None] + column).ravel()
+        # One call for all photos, in which other threads can run; "clip" because "raise" makes a copy first.
+        for source, target in ((self.features, features), (self.boxes_xyxy, boxes_xyxy)):
+            np.take(source, index, 0, out=target.reshape(len(index), source.shape[1]), mode="clip")
+            target[~mask] = 0
+        return mask
+
+    def verify(
+        self, *, index_only: bool = False, on_progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> None:
+        """Raise unless every checksum is right, or those of the index."""
         for name in INDEX:
             if _sha256((self.folder / f"{name}.npy").read_bytes()) != self.header["sha256"][name]:
                 raise _damaged(self.folder / f"{name}.npy")
         stop = 0
-        for number, *sums in self.header["blocks"]:
+        for number, *sums in [] if index_only else self.header["blocks"]:
             photos = slice(stop, stop := stop + number)
             start, end = int(self.offsets[photos.start]), int(self.offsets[photos.stop])
             parts = {FEATURES: self.features[start:end].data, BOXES: self.boxes_xyxy[start:end].data}
             for (name, part), expected in zip(parts.items(), sums, strict=True):
                 if _sha256(part) != expected:
                     raise _damaged(self.folder / name, f" in photos {photos.start} to {photos.stop - 1}")
+            on_progress(stop, len(self))
 
 
 class StoreWriter:
@@ -249,4 +261,7 @@ def _sha256(content: Any) -> str:
 
 
 def _damaged(path: Path, where: str = "") -> InputError:
-    return InputError(f"{path} must be as it was written, but its checksum differs{where}; prepare it again")
+    return InputError(
+        f"{path} must be as it was written, but its checksum differs{where}: it is damaged; "
+        f"delete {path.parent} and repeat tallybox vqa prepare"
+    )
