@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-
 from research.vqa_padding import table, with_clutter
+
 from tallybox.runs import read_results
 from tallybox.vqa.data.features import read_tsv
 from tallybox.vqa.simulation.files import FEATURES
