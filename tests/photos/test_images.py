@@ -209,3 +209,9 @@ def test_heic_is_read_where_its_reader_is_installed(tmp_path):
     path = tmp_path / "photo.heic"
     heif.from_pillow(original).save(path, quality=95)
     assert np.abs(pixels(path) - np.asarray(original).astype(int)).mean() < 6
+
+
+def test_a_pipe_is_refused_before_anything_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "photo.jpg")
+    with pytest.raises(InputError, match=r"photo\.jpg must be a photo, but it is a pipe or a device"):
+        read_photo(tmp_path / "photo.jpg")

@@ -82,8 +82,9 @@ def _each(
     """Yield the photos that can be read, in order; PicoDet describes some on each thread."""
     describe = partial(_describe_batch, paths=paths, detector=detector)
     if isinstance(detector, PicoDet):
-        batches = in_batches(names, BATCH_ON_CPU if detector.device.type == "cpu" else BATCH)
-        found = map_in_order(partial(describe, reduced_to=2 * detector.size), batches)
+        describe = partial(describe, reduced_to=2 * detector.size)
+    if isinstance(detector, PicoDet) and detector.device.type == "cpu":
+        found = map_in_order(describe, in_batches(names, BATCH_ON_CPU))
     else:
         found = map(describe, in_batches(names, BATCH))
     for number, one in enumerate(chain.from_iterable(found), 1):

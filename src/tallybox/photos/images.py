@@ -71,6 +71,8 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
     if path.is_dir():
         raise InputError(f"{path} must be a photo, but it is a folder")
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} must be a photo, but it is a pipe or a device, which is never read")
         with _open(pillow, path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise InputError(
