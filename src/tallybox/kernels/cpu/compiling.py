@@ -69,3 +69,8 @@ def inlined(function: Function) -> Function:
 def as_array(tensor: Tensor | None) -> Array:
     """Return a CPU tensor's memory as an array; no rows for a mask that is None."""
     return np.empty((0, 0), bool) if tensor is None else tensor.detach().numpy()
+
+
+def as_rows(tensor: Tensor, rows: int) -> Array:
+    """Return a CPU tensor's memory as an array of so many rows."""
+    return as_array(tensor).reshape(rows, tensor.numel() // max(rows, 1))

@@ -25,6 +25,13 @@ def is_real(mask, index, inside, HAS_MASK: tl.constexpr):
 
 
 @triton.jit
+def load_weights(attention, mask, index, inside, HAS_MASK: tl.constexpr):
+    """Which proposals are real, and their weights, 0 for the others."""
+    real = is_real(mask, index, inside, HAS_MASK)
+    return real, tl.load(attention + index, mask=real, other=0.0)
+
+
+@triton.jit
 def corners(boxes, index, real):
     """The corners of boxes, 0 where there is none."""
     x1 = tl.load(boxes + index * 4, mask=real, other=0.0)
@@ -32,6 +39,15 @@ def corners(boxes, index, real):
     x2 = tl.load(boxes + index * 4 + 2, mask=real, other=0.0)
     y2 = tl.load(boxes + index * 4 + 3, mask=real, other=0.0)
     return x1, y1, x2, y2
+
+
+@triton.jit
+def store_corners(boxes, index, inside, x1, y1, x2, y2):
+    """Write what belongs to the corners of boxes."""
+    tl.store(boxes + index * 4, x1, mask=inside)
+    tl.store(boxes + index * 4 + 1, y1, mask=inside)
+    tl.store(boxes + index * 4 + 2, x2, mask=inside)
+    tl.store(boxes + index * 4 + 3, y2, mask=inside)
 
 
 @triton.jit

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import triton
 import triton.language as tl
 
-from tallybox.kernels.cuda.boxes import TINY, corners, is_real, overlap
+from tallybox.kernels.cuda.boxes import TINY, corners, load_weights, overlap
 from tallybox.presence import weights
 
 E = tl.constexpr(weights.CELLS)
@@ -15,7 +13,6 @@ KNOTS = tl.constexpr(weights.CELLS + 1)
 BEND = tl.constexpr(weights.LOGIT_BEND)
 LIMIT = tl.constexpr(weights.LOGIT_LIMIT)
 FLOOR = tl.constexpr(weights.LOG_FLOOR)
-MIN_SCORE = tl.constexpr(1 / (1 + math.exp(weights.LOGIT_LIMIT + 1)))
 BEND_SCALE = tl.constexpr(0.5 * (1 + weights.LOGIT_BEND / weights.LOGIT_LIMIT))
 
 # Offsets in a table.
@@ -136,22 +133,11 @@ def calibrate(table, z, S: tl.constexpr):
 
 
 @triton.jit
-def logit_of(score, LOGITS: tl.constexpr):
-    """A score's logit within its limits, as `score_logit`, and its slope."""
-    logit, slope = score, tl.full(score.shape, 1.0, tl.float32)
-    if not LOGITS:
-        score = clamp(score, MIN_SCORE, 1.0 - MIN_SCORE)
-        logit, slope = tl.log(score / (1.0 - score)), 1.0 / (score * (1.0 - score))
-    return clamp(logit, -LIMIT, LIMIT), tl.where(tl.abs(logit) > LIMIT, 0.0, slope)
-
-
-@triton.jit
-def proposals(attention, boxes, mask, index, inside, HAS_MASK: tl.constexpr, LOGITS: tl.constexpr):
+def proposals(logit, boxes, mask, index, inside, HAS_MASK: tl.constexpr):
     """Whether proposals are real, their logits and corners."""
-    real = is_real(mask, index, inside, HAS_MASK)
+    real, score = load_weights(logit, mask, index, inside, HAS_MASK)
     x1, y1, x2, y2 = corners(boxes, index, real)
-    score = tl.load(attention + index, mask=real, other=0.0)
-    return real, logit_of(score, LOGITS)[0], x1, y1, x2, y2
+    return real, score, x1, y1, x2, y2
 
 
 @triton.jit

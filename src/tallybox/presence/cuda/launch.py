@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 from torch import Tensor
@@ -20,8 +22,14 @@ LANES = 32
 MAX_WARPS = 4096
 
 
+def state_size(logit: Tensor, tables: Tensor, max_objects: int, save_state: bool) -> int:
+    """Return how many numbers are saved; the forward kernel needs them itself."""
+    images, number = logit.shape
+    return images * saved_size(number, max_objects)
+
+
 def forward(
-    attention: Tensor,
+    logit: Tensor,
     boxes: Tensor,
     tables: Tensor,
     mask: Tensor | None,
@@ -29,22 +37,16 @@ def forward(
     presence: Tensor,
     distribution: Tensor,
     state: Tensor,
-    logits: bool,
 ) -> None:
     """Write features, presence, distribution and the saved state."""
-    if len(attention):
-        launch(
-            presence_forward_kernel,
-            len(attention),
-            (attention, boxes, mask, tables, features, presence, distribution, state),
-            num_warps=1,
-            **_sizes(attention, tables, mask, state, logits),
-            **_class_sizes(distribution.shape[1]),
-        )
+    if len(logit):
+        arguments = _arguments(logit, boxes, tables, mask, state, distribution.shape[1])
+        arguments |= {"features": features, "presence": presence, "distribution": distribution}
+        launch(presence_forward_kernel, len(logit), arguments, num_warps=1)
 
 
 def backward(
-    attention: Tensor,
+    logit: Tensor,
     boxes: Tensor,
     tables: Tensor,
     mask: Tensor | None,
@@ -52,56 +54,51 @@ def backward(
     grad_features: Tensor,
     grad_presence: Tensor,
     grad_distribution: Tensor,
-    logits: bool,
     boxes_need_grad: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and tables; boxes get theirs whether or not they need it."""
-    (images, number), (counters, size) = attention.shape, tables.shape
-    grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
+    """Return the gradients of logits, boxes and tables; boxes get theirs whether or not they need it."""
+    (images, number), (counters, size) = logit.shape, tables.shape
+    grad_logit, grad_boxes = torch.empty_like(logit), torch.empty_like(boxes)
     if not images:
-        return grad_attention, grad_boxes, torch.zeros_like(tables)
-    scratch = attention.new_empty(images, scratch_size(number, grad_distribution.shape[1] - 1))
-    inputs = (attention, boxes, mask, tables, state)
-    sizes = _sizes(attention, tables, mask, state, logits) | {"SCRATCH_SIZE": scratch.shape[1]}
-    launch(
-        presence_backward_kernel,
-        images,
-        (*inputs, grad_features, grad_presence, grad_distribution, grad_attention, grad_boxes, scratch),
-        num_warps=1,
-        **sizes,
-        **_class_sizes(grad_distribution.shape[1]),
-    )
+        return grad_logit, grad_boxes, torch.zeros_like(tables)
     blocks = min(max(MAX_WARPS // counters, 1), images // counters)
+    scratch = logit.new_empty(images, scratch_size(number, grad_distribution.shape[1] - 1))
     sums = tables.new_empty(counters, blocks, size, LANES)
-    launch(
-        table_gradients_kernel,
-        counters * blocks,
-        (*inputs, scratch, sums),
-        num_warps=1,
-        **sizes,
-        BLOCKS_PER_COUNTER=blocks,
-        LANES=LANES,
-    )
-    return grad_attention, grad_boxes, sums.sum((1, 3))
+    arguments = _arguments(logit, boxes, tables, mask, state, grad_distribution.shape[1])
+    arguments |= {
+        "grad_features": grad_features,
+        "grad_presence": grad_presence,
+        "grad_distribution": grad_distribution,
+        "grad_logit": grad_logit,
+        "grad_boxes": grad_boxes,
+        "scratch": scratch,
+        "SCRATCH_SIZE": scratch.shape[1],
+        "sums": sums,
+        "BLOCKS_PER_COUNTER": blocks,
+    }
+    launch(presence_backward_kernel, images, arguments, num_warps=1)
+    launch(table_gradients_kernel, counters * blocks, arguments, num_warps=1)
+    return grad_logit, grad_boxes, sums.sum((1, 3))
 
 
-def _sizes(attention: Tensor, tables: Tensor, mask: Tensor | None, state: Tensor, logits: bool) -> dict[str, int]:
-    """Return the arguments that all kernels take."""
+def _arguments(
+    logit: Tensor, boxes: Tensor, tables: Tensor, mask: Tensor | None, state: Tensor, classes: int
+) -> dict[str, Any]:
+    """Return the arguments that forward and backward kernels share, by name."""
     return {
-        "N": attention.shape[1],
-        "IMAGES_PER_COUNTER": len(attention) // len(tables),
-        "STATE_SIZE": state.shape[1],
+        "logit": logit,
+        "boxes": boxes,
+        "tables": tables,
+        "mask": mask,
+        "state": state,
+        "N": logit.shape[1],
+        "IMAGES_PER_COUNTER": len(logit) // len(tables),
+        "STATE_SIZE": len(state) // len(logit),
         "TABLE_SIZE": tables.shape[1],
         "HAS_MASK": mask is not None,
-        "LOGITS": logits,
         "S": (tables.shape[1] - CALIBRATION) // 3 - 1,
+        "MAX_OBJECTS": classes - 1,
+        "CLASSES": triton.next_power_of_2(classes),
+        "B": TILE,
+        "LANES": LANES,
     }
-
-
-def _class_sizes(classes: int) -> dict[str, int]:
-    return {"MAX_OBJECTS": classes - 1, "CLASSES": triton.next_power_of_2(classes), "B": TILE}
-
-
-def state_size(number: int, max_objects: int, save_state: bool) -> int:
-    """Return how many numbers are saved of an image; the forward kernel needs them itself."""
-    return saved_size(number, max_objects)
