@@ -16,6 +16,7 @@ from triton.compiler import ASTSource
 
 from tallybox.counter import operator as counter_operator
 from tallybox.counter.cuda import launch as counter
+from tallybox.kernels.operators import Inputs
 from tallybox.presence import operator as presence_operator
 from tallybox.presence.cuda import launch as presence
 from tallybox.presence.weights import PresenceFunctions, initial_weights
@@ -51,11 +52,11 @@ def compile_component(
 ) -> None:
     """Compile the kernels of a plain call, or of one with all that kernels have a branch for."""
     mask = torch.ones(images, boxes, dtype=torch.bool) if branches else None
-    given = (torch.rand(images, boxes), torch.rand(images, boxes, 4), weight, mask)
-    results = operator.allocate_results(given[0], 10)
-    state = torch.empty(component.state_size(given[0], weight, 10, save_state=True))
-    component.forward(*given, *results, state)
-    component.backward(*given, state, *results, boxes_need_grad=True)
+    inputs = Inputs(torch.rand(images, boxes), torch.rand(images, boxes, 4), weight, mask)
+    results = operator.allocate_results(inputs.attention, 10)
+    state = torch.empty(component.state_size(inputs, 10, save_state=True))
+    component.forward(inputs, results, state)
+    component.backward(inputs, state, results, boxes_need_grad=True)
 
 
 def compile_counter(images: int, boxes: int, *, branches: bool) -> None:

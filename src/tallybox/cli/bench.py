@@ -19,7 +19,7 @@ from tallybox.cli.device import chosen_device
 from tallybox.errors import InputError
 from tallybox.files import write_text
 
-COLUMNS = {
+COLUMNS: dict[str, Callable[[Row], str]] = {
     "ms": lambda row: f"{row.median_ms:.3f}",
     "reference ms": lambda row: f"{row.reference_ms:.2f}",
     "speed-up": lambda row: f"{row.speedup:.1f}",

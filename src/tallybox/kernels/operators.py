@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,41 +12,51 @@ from tallybox.errors import BackendError
 
 INPUTS = "Tensor attention, Tensor boxes, Tensor weight, Tensor? mask"
 
+Tensors = tuple[Tensor, ...]
+
+
+class Inputs(NamedTuple):
+    """The images of M counters in one list, ordered by counter, all tensors contiguous."""
+
+    attention: Tensor  # [I, N]; logits for presence counting
+    boxes: Tensor  # [I, N, 4]
+    weight: Tensor  # [M, ...]
+    mask: Tensor | None  # [I, N]
+
 
 def define_component(
-    name: str, launchers: Callable[[str], Any], allocate_results: Callable[[Tensor, int], tuple[Tensor, ...]]
+    name: str, launchers: Callable[[str], Any], allocate_results: Callable[[Tensor, int], Tensors]
 ) -> Any:
     """Register a component's kernels as an operator that has a gradient; return the operator.
 
-    Its arguments are ``attention [I, N]``, ``boxes [I, N, 4]``, the weights ``[M, ...]`` of M counters and
-    ``mask [I, N]`` or None, all contiguous and the images ordered by counter, then ``max_objects``, whether a backward
-    pass may follow, and the backend. It returns the results and the state that a backward pass needs.
-    ``launchers`` imports the launchers of a backend, ``allocate_results`` allocates the results for
-    ``(attention, max_objects)``. `torch.library.custom_op` is simpler, but its first call imports the compiler, which
-    takes more than a second.
+    Its arguments are those of `Inputs`, ``max_objects``, whether a backward pass may follow, and the backend. It
+    returns the results and the state that a backward pass needs. ``launchers`` imports the launchers of a backend,
+    ``allocate_results`` allocates the results for ``(attention, max_objects)``. `torch.library.custom_op` is simpler,
+    but its first call imports the compiler, which takes more than a second.
     """
 
-    def allocate(
-        attention: Tensor, boxes: Tensor, weight: Tensor, mask: Any, max_objects: int, save_state: bool, backend: str
-    ) -> tuple[Tensor, ...]:
-        size = launchers(backend).state_size(attention, weight, max_objects, save_state)
-        return *allocate_results(attention, max_objects), attention.new_empty(size)
+    def allocate(*arguments: Any) -> Tensors:
+        *tensors, max_objects, save_state, backend = arguments
+        inputs = Inputs(*tensors)
+        size = launchers(backend).state_size(inputs, max_objects, save_state)
+        return *allocate_results(inputs.attention, max_objects), inputs.attention.new_empty(size)
 
-    def forward(attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, *settings: Any) -> Any:
-        outputs = allocate(attention, boxes, weight, mask, *settings)
-        launchers(settings[-1]).forward(attention, boxes, weight, mask, *outputs)
-        return outputs
+    def forward(*arguments: Any) -> Tensors:
+        *results, state = allocate(*arguments)
+        launchers(arguments[-1]).forward(Inputs(*arguments[:4]), results, state)
+        return *results, state
 
     def backward(*arguments: Any) -> Any:
-        *inputs, given, max_objects, boxes_need_grad, backend = arguments
-        results = allocate_results(inputs[0], max_objects)
+        *tensors, state, given, max_objects, boxes_need_grad, backend = arguments
+        inputs = Inputs(*tensors)
+        results = allocate_results(inputs.attention, max_objects)
         grads = [torch.zeros_like(r) if g is None else g.contiguous() for r, g in zip(results, given, strict=True)]
-        return launchers(backend).backward(*inputs, *grads, boxes_need_grad)
+        return launchers(backend).backward(inputs, state, grads, boxes_need_grad)
 
-    def allocate_gradients(attention: Tensor, boxes: Tensor, weight: Tensor, *_: Any) -> tuple[Tensor, ...]:
-        return torch.empty_like(attention), torch.empty_like(boxes), torch.empty_like(weight)
+    def allocate_gradients(*arguments: Any) -> Tensors:
+        return tuple(torch.empty_like(tensor) for tensor in arguments[:3])
 
-    def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
         *tensors, ctx.max_objects, _, ctx.backend = inputs
         ctx.save_for_backward(*tensors, output[-1])
         ctx.mark_non_differentiable(output[-1])

@@ -11,7 +11,7 @@ from tallybox.counter.cpu import activations, group
 from tallybox.counter.cpu.activations import Tables, Vector, accumulate, locate, signed, value
 from tallybox.counter.cpu.group import Group, Saved
 from tallybox.kernels.cpu.boxes import box_iou_backward
-from tallybox.kernels.cpu.compiling import Array, compiled
+from tallybox.kernels.cpu.compiling import Array, Arrays, compiled
 from tallybox.kernels.cpu.vectors import LANES, choose, load, store
 
 
@@ -174,21 +174,18 @@ def write_gradients(
 
 @compiled
 def count_backward_kernel(
-    attention: Array,
-    boxes: Array,
-    weight: Array,
-    mask: Array,
+    inputs: Arrays,
     state: Array,
-    grad_features: Array,
-    grad_count: Array,
-    grad_attention: Array,
-    grad_boxes: Array,
-    boxes_need_grad: bool,
+    grads: Arrays,
+    written: Arrays,
     grad_rise: Array,
+    boxes_need_grad: bool,
     first_group: int,
     stop: int,
 ) -> None:
     """Write the gradients of groups first_group ... stop - 1, and add those of their counters' rises to grad_rise."""
+    (attention, boxes, weight, mask), (grad_features, grad_count) = inputs, grads
+    grad_attention, grad_boxes = written
     number, segments = attention.shape[1], weight.shape[2]
     f = Tables(activations.empty_table(segments, attention), activations.empty_table(segments, attention))
     g, scratch = group.empty_group(number, attention), np.empty((3, LANES), attention.dtype)

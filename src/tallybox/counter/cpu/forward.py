@@ -9,7 +9,7 @@ from tallybox.counter.cpu import group
 from tallybox.counter.cpu.activations import Tables, Vector, empty_table, likeness, locate, nan_among, normalise, value
 from tallybox.counter.cpu.group import Group, Saved
 from tallybox.kernels.cpu.boxes import box_iou
-from tallybox.kernels.cpu.compiling import Array, Number, compiled
+from tallybox.kernels.cpu.compiling import Array, Arrays, Number, compiled
 from tallybox.kernels.cpu.vectors import LANES, choose, load, store
 
 EDGE_FLOOR = 1e-20  # as in the reference
@@ -89,18 +89,9 @@ def write_features(c: Number, confidence: Number, features: Array) -> None:
 
 
 @compiled
-def count_forward_kernel(
-    attention: Array,
-    boxes: Array,
-    weight: Array,
-    mask: Array,
-    features: Array,
-    count: Array,
-    state: Array,
-    first_group: int,
-    stop: int,
-) -> None:
+def count_forward_kernel(inputs: Arrays, results: Arrays, state: Array, first_group: int, stop: int) -> None:
     """Write features and count of groups first_group ... stop - 1, and their state unless it is empty."""
+    (attention, boxes, weight, mask), (features, count) = inputs, results
     number, max_objects = attention.shape[1], attention.dtype.type(features.shape[1] - 1)
     f = Tables(empty_table(weight.shape[2], attention), empty_table(weight.shape[2], attention))
     g, scratch = group.empty_group(number, attention), np.empty(group.saved_size(number), attention.dtype)

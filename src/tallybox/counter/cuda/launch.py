@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from triton import cdiv, next_power_of_2
 from tallybox.counter.cuda import lanes, tiles_backward, tiles_forward
 from tallybox.counter.cuda.activations import weight_gradient_kernel
 from tallybox.kernels.cuda.launch import launch
+from tallybox.kernels.operators import Inputs
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a
 # block of threads. On an H200 lanes won from 4,096 images of 10 boxes on, not at 1,024, and not at 8,192 of 16.
@@ -34,9 +36,9 @@ def fits_lanes(images: int, number: int) -> bool:
     return number <= MAX_BOXES_IN_A_LANE and images >= MIN_IMAGES_FOR_LANES * number**3
 
 
-def _saved_sizes(attention: Tensor, weight: Tensor) -> dict[str, int]:
+def _saved_sizes(inputs: Inputs) -> dict[str, int]:
     """Return how many numbers are saved of each quantity: multiples of 16 bytes, which kernels are compiled for."""
-    (images, number), (counters, _, segments) = attention.shape, weight.shape
+    (images, number), (counters, _, segments) = inputs.attention.shape, inputs.weight.shape
     sizes = {
         "outcome": images * 2,  # c and p_a + p_D
         "scale": images * number,  # s
@@ -47,48 +49,36 @@ def _saved_sizes(attention: Tensor, weight: Tensor) -> dict[str, int]:
     return {name: (size + 3) // 4 * 4 for name, size in sizes.items()}
 
 
-def state_size(attention: Tensor, weight: Tensor, max_objects: int, save_state: bool) -> int:
+def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
     """Return how many numbers are saved; the forward kernel needs them itself."""
-    return sum(_saved_sizes(attention, weight).values())
+    return sum(_saved_sizes(inputs).values())
 
 
-def forward(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    features: Tensor,
-    count: Tensor,
-    state: Tensor,
-) -> None:
+def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor) -> None:
     """Write features, count and the saved state."""
-    if not len(attention):
+    images, number = inputs.attention.shape
+    if not images:
         return
-    arguments = _arguments(attention, boxes, weight, mask, state, features.shape[1] - 1)
-    arguments |= {"features": features, "count": count}
-    if fits_lanes(*attention.shape):
-        blocks = len(weight) * arguments["BLOCKS_PER_COUNTER"]
+    features, count = results
+    arguments = _arguments(inputs, state, features.shape[1] - 1) | {"features": features, "count": count}
+    if fits_lanes(images, number):
+        blocks = len(inputs.weight) * arguments["BLOCKS_PER_COUNTER"]
         launch(lanes.count_forward_kernel, blocks, arguments, num_warps=1)
     else:
-        launch(tiles_forward.count_forward_kernel, len(attention), arguments, num_warps=FORWARD_WARPS)
+        launch(tiles_forward.count_forward_kernel, images, arguments, num_warps=FORWARD_WARPS)
 
 
 def backward(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    state: Tensor,
-    grad_features: Tensor,
-    grad_count: Tensor,
-    boxes_need_grad: bool,
+    inputs: Inputs, state: Tensor, grads: Sequence[Tensor], boxes_need_grad: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of attention, boxes and weight; they share their work, so boxes always get theirs."""
-    grad_attention, grad_boxes, grad_weight = (torch.empty_like(tensor) for tensor in (attention, boxes, weight))
+    attention, weight = inputs.attention, inputs.weight
+    grad_attention, grad_boxes, grad_weight = (torch.empty_like(tensor) for tensor in inputs[:3])
     if not len(attention):
         return grad_attention, grad_boxes, grad_weight.zero_()
     (images, number), (counters, _, segments) = attention.shape, weight.shape
-    arguments = _arguments(attention, boxes, weight, mask, state, grad_features.shape[1] - 1)
+    grad_features, grad_count = grads
+    arguments = _arguments(inputs, state, grad_features.shape[1] - 1)
     blocks, tiles = counters * arguments["BLOCKS_PER_COUNTER"], arguments["TILES"]
     arguments |= {
         "grad_features": grad_features,
@@ -112,27 +102,22 @@ def backward(
     return grad_attention, grad_boxes, grad_weight
 
 
-def _arguments(
-    attention: Tensor, boxes: Tensor, weight: Tensor, mask: Tensor | None, state: Tensor, max_objects: int
-) -> dict[str, Any]:
+def _arguments(inputs: Inputs, state: Tensor, max_objects: int) -> dict[str, Any]:
     """Return the arguments that forward and backward kernels share, by name."""
-    (images, number), (counters, _, segments) = attention.shape, weight.shape
+    (images, number), (counters, _, segments) = inputs.attention.shape, inputs.weight.shape
     images_per_block = min(max(images // BLOCKS_WANTED, 1), MAX_IMAGES_PER_BLOCK)
     if fits_lanes(images, number):
         images_per_block = LANES
-    sizes = _saved_sizes(attention, weight)
+    sizes = _saved_sizes(inputs)
     return {
-        "attention": attention,
-        "boxes": boxes,
-        "weight": weight,
-        "mask": mask,
+        **inputs._asdict(),
         **dict(zip(sizes, state.split(list(sizes.values())), strict=True)),
         "IMAGES": images,
         "IMAGES_PER_COUNTER": images // counters,
         "IMAGES_PER_BLOCK": images_per_block,
         "BLOCKS_PER_COUNTER": cdiv(images // counters, images_per_block),
         "MAX_OBJECTS": max_objects,
-        "HAS_MASK": mask is not None,
+        "HAS_MASK": inputs.mask is not None,
         "N": number,
         "S": segments,
         "SP": next_power_of_2(segments),

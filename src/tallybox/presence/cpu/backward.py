@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallybox.kernels.cpu.boxes import box_iou_backward, real_proposals
-from tallybox.kernels.cpu.compiling import Array, Number, compiled, inlined
+from tallybox.kernels.cpu.compiling import Array, Arrays, Number, compiled, inlined
 from tallybox.presence import weights
 from tallybox.presence.cpu import image
 from tallybox.presence.cpu.forward import fill_prefixes
@@ -117,23 +117,19 @@ def calibration_backward(i: int, saved: SavedImage, table: Array, grad: ImageGra
 
 @compiled
 def presence_backward_kernel(
-    logit: Array,
-    boxes: Array,
-    tables: Array,
-    mask: Array,
+    inputs: Arrays,
     state: Array,
-    grad_features: Array,
-    grad_presence: Array,
-    grad_distribution: Array,
-    grad_logit: Array,
-    grad_boxes: Array,
+    grads_of_results: Arrays,
+    written: Arrays,
+    grad_tables: Array,
     every_pair: bool,
     boxes_need_grad: bool,
-    grad_tables: Array,
     first_image: int,
     stop: int,
 ) -> None:
     """Write the gradients of images first_image ... stop - 1, and add to those of their counters' tables."""
+    (logit, boxes, tables, mask), (grad_logit, grad_boxes) = inputs, written
+    grad_features, grad_presence, grad_distribution = grads_of_results
     dtype, images_per_counter = logit.dtype.type, logit.shape[0] // tables.shape[0]
     half, bend = dtype(0.5), dtype(weights.LOGIT_BEND)
     number, classes = logit.shape[1], grad_distribution.shape[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tallybox.kernels.cpu.boxes import real_proposals
-from tallybox.kernels.cpu.compiling import Array, compiled
+from tallybox.kernels.cpu.compiling import Array, Arrays, compiled
 from tallybox.presence.cpu import image
 from tallybox.presence.cpu.image import Pairs, SavedImage, logistic
 from tallybox.presence.weights import EVIDENCE, LOG_FLOOR, OVERLAP, SHARPNESS, SHIFT, SLOPE
@@ -61,19 +61,10 @@ def fill_prefixes(n: int, presence: Array, prefixes: Array) -> None:
 
 @compiled
 def presence_forward_kernel(
-    logit: Array,
-    boxes: Array,
-    tables: Array,
-    mask: Array,
-    every_pair: bool,
-    features: Array,
-    presence: Array,
-    distribution: Array,
-    state: Array,
-    first_image: int,
-    stop: int,
+    inputs: Arrays, results: Arrays, state: Array, every_pair: bool, first_image: int, stop: int
 ) -> None:
     """Write the results of images first_image ... stop - 1, and their state unless it is empty."""
+    (logit, boxes, tables, mask), (features, presence, distribution) = inputs, results
     dtype, images_per_counter = logit.dtype.type, logit.shape[0] // tables.shape[0]
     number, classes = logit.shape[1], distribution.shape[1]
     b, order = np.empty((4, number), logit.dtype), np.empty(number, np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import triton
 from torch import Tensor
 
 from tallybox.kernels.cuda.launch import launch
+from tallybox.kernels.operators import Inputs
 from tallybox.presence.cuda.backward import presence_backward_kernel
 from tallybox.presence.cuda.forward import presence_forward_kernel
 from tallybox.presence.cuda.image import saved_size, scratch_size
@@ -22,53 +24,36 @@ LANES = 32
 MAX_WARPS = 4096
 
 
-def state_size(logit: Tensor, tables: Tensor, max_objects: int, save_state: bool) -> int:
+def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
     """Return how many numbers are saved; the forward kernel needs them itself."""
-    images, number = logit.shape
+    images, number = inputs.attention.shape
     return images * saved_size(number, max_objects)
 
 
-def forward(
-    logit: Tensor,
-    boxes: Tensor,
-    tables: Tensor,
-    mask: Tensor | None,
-    features: Tensor,
-    presence: Tensor,
-    distribution: Tensor,
-    state: Tensor,
-) -> None:
+def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor) -> None:
     """Write features, presence, distribution and the saved state."""
-    if len(logit):
-        arguments = _arguments(logit, boxes, tables, mask, state, distribution.shape[1])
-        arguments |= {"features": features, "presence": presence, "distribution": distribution}
-        launch(presence_forward_kernel, len(logit), arguments, num_warps=1)
+    images = len(inputs.attention)
+    if images:
+        arguments = _arguments(inputs, state, results[-1].shape[1])
+        arguments |= dict(zip(("features", "presence", "distribution"), results, strict=True))
+        launch(presence_forward_kernel, images, arguments, num_warps=1)
 
 
 def backward(
-    logit: Tensor,
-    boxes: Tensor,
-    tables: Tensor,
-    mask: Tensor | None,
-    state: Tensor,
-    grad_features: Tensor,
-    grad_presence: Tensor,
-    grad_distribution: Tensor,
-    boxes_need_grad: bool,
+    inputs: Inputs, state: Tensor, grads: Sequence[Tensor], boxes_need_grad: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of logits, boxes and tables; boxes get theirs whether or not they need it."""
+    logit, boxes, tables, _ = inputs
     (images, number), (counters, size) = logit.shape, tables.shape
     grad_logit, grad_boxes = torch.empty_like(logit), torch.empty_like(boxes)
     if not images:
         return grad_logit, grad_boxes, torch.zeros_like(tables)
     blocks = min(max(MAX_WARPS // counters, 1), images // counters)
-    scratch = logit.new_empty(images, scratch_size(number, grad_distribution.shape[1] - 1))
+    classes = grads[-1].shape[1]
+    scratch = logit.new_empty(images, scratch_size(number, classes - 1))
     sums = tables.new_empty(counters, blocks, size, LANES)
-    arguments = _arguments(logit, boxes, tables, mask, state, grad_distribution.shape[1])
-    arguments |= {
-        "grad_features": grad_features,
-        "grad_presence": grad_presence,
-        "grad_distribution": grad_distribution,
+    arguments = _arguments(inputs, state, classes) | {
+        **dict(zip(("grad_features", "grad_presence", "grad_distribution"), grads, strict=True)),
         "grad_logit": grad_logit,
         "grad_boxes": grad_boxes,
         "scratch": scratch,
@@ -81,10 +66,9 @@ def backward(
     return grad_logit, grad_boxes, sums.sum((1, 3))
 
 
-def _arguments(
-    logit: Tensor, boxes: Tensor, tables: Tensor, mask: Tensor | None, state: Tensor, classes: int
-) -> dict[str, Any]:
+def _arguments(inputs: Inputs, state: Tensor, classes: int) -> dict[str, Any]:
     """Return the arguments that forward and backward kernels share, by name."""
+    logit, boxes, tables, mask = inputs
     return {
         "logit": logit,
         "boxes": boxes,
