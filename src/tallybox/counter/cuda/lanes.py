@@ -11,7 +11,7 @@ import triton.language as tl
 
 from tallybox.counter.cuda import activations as f
 from tallybox.counter.cuda.activations import look_up, share, value
-from tallybox.kernels.cuda.boxes import TINY, corners, load_weights, overlap, overlap_backward, sign, store_corners
+from tallybox.kernels.cuda.boxes import TINY, box_iou, box_iou_backward, corners, load_weights, sign, store_corners
 
 
 @triton.jit
@@ -50,7 +50,7 @@ def count_forward_kernel(
         for j in range(i + 1, N):
             real, a_j = load_weights(attention, mask, image * N + j, real_i, HAS_MASK)
             bx1, by1, bx2, by2 = corners(boxes, image * N + j, real)
-            d = overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
+            d = 1.0 - box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
             relevance = a_i * a_j
             x = value(relevance, tables, f.ROW_OF_RELEVANCE, S) * value(d, tables, f.ROW_OF_DISTANCE, S)
             edge = value(relevance, tables, f.EDGE_OF_RELEVANCE, S) * value(d, tables, f.EDGE_OF_DISTANCE, S)
@@ -194,14 +194,26 @@ def count_backward_kernel(
                 real, a_j = load_weights(attention, mask, image * N + j, real_i, HAS_MASK)
                 s_j = tl.load(scale + j * images, mask=real, other=0.0)
                 bx1, by1, bx2, by2 = corners(boxes, image * N + j, real)
-                d, width, height, union = overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
+                iou, width, height, union = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
                 grad_row = tl.load(grad_rows + (i * N + j) * images, mask=real, other=0.0)
                 grad_row += tl.load(grad_rows + (j * N + i) * images, mask=real, other=0.0)
                 product = tl.load(products + (tl.minimum(i, j) * N + tl.maximum(i, j)) * images, mask=real, other=0.0)
                 alike = alike_i + tl.load(grad_alike + j * images, mask=real, other=0.0)
                 by_a, by_d, at_a, at_d, _at_close, of_edge_a, of_edge_d, of_row_a, of_row_d, of_certain = (
                     f.pair_gradients(
-                        a_i, a_j, s_i, s_j, d, grad_row, alike * product, real, grad_total, grad_mean, number, tables, S
+                        a_i,
+                        a_j,
+                        s_i,
+                        s_j,
+                        1.0 - iou,
+                        grad_row,
+                        alike * product,
+                        real,
+                        grad_total,
+                        grad_mean,
+                        number,
+                        tables,
+                        S,
                     )
                 )
                 if j > i:
@@ -212,8 +224,8 @@ def count_backward_kernel(
                     row_d_sum += below_d * of_row_d[None, :]
                     certainty_d_sum += below_d * of_certain[None, :]
                 grad_a += by_a
-                by_x1, by_y1, by_x2, by_y2 = overlap_backward(
-                    ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, by_d
+                by_x1, by_y1, by_x2, by_y2 = box_iou_backward(
+                    ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, -by_d
                 )
                 grad_x1 += by_x1
                 grad_y1 += by_y1

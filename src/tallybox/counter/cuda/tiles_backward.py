@@ -8,7 +8,7 @@ import triton.language as tl
 from tallybox.counter.cuda import activations as f
 from tallybox.counter.cuda.activations import look_up, share, value
 from tallybox.counter.cuda.tiles_forward import add_edges
-from tallybox.kernels.cuda.boxes import TINY, corners, load_weights, overlap, overlap_backward, sign, store_corners
+from tallybox.kernels.cuda.boxes import TINY, box_iou, box_iou_backward, corners, load_weights, sign, store_corners
 
 
 @triton.jit
@@ -157,14 +157,14 @@ def pair_gradient_kernel(
                 alike_j = tl.load(alike + j, mask=real_j, other=0.0)[None, :]
                 x1, y1, x2, y2 = corners(boxes, of_image + j, real_j)
                 bx1, by1, bx2, by2 = x1[None, :], y1[None, :], x2[None, :], y2[None, :]
-                d, width, height, union = overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
+                iou, width, height, union = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
                 grad_row = tl.load(of_rows + i[:, None] * N + j[None, :], mask=pair, other=0.0)
                 grad_row += tl.load(of_rows + j[None, :] * N + i[:, None], mask=pair, other=0.0)
                 product = tl.load(of_products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
                 grad_close = (alike_i + alike_j) * product
                 by_a, by_d, at_a, at_d, at_close, of_edge_a, of_edge_d, of_row_a, of_row_d, of_certain = (
                     f.pair_gradients(
-                        a_i[:, None], a_j[None, :], s_i[:, None], s_j[None, :], d, grad_row, grad_close, pair,
+                        a_i[:, None], a_j[None, :], s_i[:, None], s_j[None, :], 1.0 - iou, grad_row, grad_close, pair,
                         grad_total, grad_mean, number, tables, S,
                     )
                 )  # fmt: skip
@@ -177,8 +177,8 @@ def pair_gradient_kernel(
                     row_d_sum += sum_of_tile(at_d, once * of_row_d, s)
                     certainty_d_sum += sum_of_tile(at_d, once * of_certain, s)
                 grad_a += tl.sum(by_a, axis=1)
-                by_x1, by_y1, by_x2, by_y2 = overlap_backward(
-                    ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, by_d
+                by_x1, by_y1, by_x2, by_y2 = box_iou_backward(
+                    ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, -by_d
                 )
                 grad_x1 += tl.sum(by_x1, axis=1)
                 grad_y1 += tl.sum(by_y1, axis=1)

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from tallybox.counter.cuda import activations as f
 from tallybox.counter.cuda.activations import value
-from tallybox.kernels.cuda.boxes import TINY, corners, load_weights, overlap
+from tallybox.kernels.cuda.boxes import TINY, box_iou, corners, load_weights
 
 
 @triton.jit
@@ -19,11 +19,11 @@ def pair_distance(boxes, index_i, index_j, real_i, real_j):
     """D of boxes i and j [B, B], exactly 0 for a box with itself."""
     ax1, ay1, ax2, ay2 = corners(boxes, index_i, real_i)
     bx1, by1, bx2, by2 = corners(boxes, index_j, real_j)
-    distance = overlap(
+    iou = box_iou(
         ax1[:, None], ay1[:, None], ax2[:, None], ay2[:, None],
         bx1[None, :], by1[None, :], bx2[None, :], by2[None, :],
     )[0]  # fmt: skip
-    return tl.where(index_i[:, None] == index_j[None, :], 0.0, distance)
+    return tl.where(index_i[:, None] == index_j[None, :], 0.0, 1.0 - iou)
 
 
 @triton.jit

@@ -51,8 +51,8 @@ def store_corners(boxes, index, inside, x1, y1, x2, y2):
 
 
 @triton.jit
-def overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
-    """D = 1 - IoU of boxes a and b, with the overlap's width and height, and the union."""
+def box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
+    """IoU of boxes a and b, with the intersection's width and height, and the union."""
     width = tl.minimum(ax2, bx2) - tl.maximum(ax1, bx1)
     height = tl.minimum(ay2, by2) - tl.maximum(ay1, by1)
     shared = tl.maximum(width, 0.0) * tl.maximum(height, 0.0)
@@ -60,16 +60,16 @@ def overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
     area_b = tl.maximum(bx2 - bx1, 0.0) * tl.maximum(by2 - by1, 0.0)
     union = area_a + area_b - shared
     same = (ax1 == bx1) & (ay1 == by1) & (ax2 == bx2) & (ay2 == by2)
-    distance = tl.where(union > 0, 1.0 - shared / tl.where(union > 0, union, 1.0), tl.where(same, 0.0, 1.0))
+    iou = tl.where(union > 0, shared / tl.where(union > 0, union, 1.0), tl.where(same, 1.0, 0.0))
     extents = (ax2 - ax1) + (ay2 - ay1) + (bx2 - bx1) + (by2 - by1)
-    return tl.where(extents == extents, distance, extents), width, height, union  # minimum and maximum drop NaN
+    return tl.where(extents == extents, iou, extents), width, height, union  # minimum and maximum drop NaN
 
 
 @triton.jit
-def overlap_backward(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, grad):
-    """The gradient of box a's corners, given that of D; equal edges share theirs, as in PyTorch's maximum."""
+def box_iou_backward(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, grad):
+    """The gradient of box a's corners, given that of the IoU; equal edges share theirs, as in PyTorch's maximum."""
     divisor = tl.where(union > 0, union, 1.0)
-    grad_shared = tl.where(union > 0, -grad / divisor, 0.0)
+    grad_shared = tl.where(union > 0, grad / divisor, 0.0)
     grad_area = -grad_shared * tl.maximum(width, 0.0) * tl.maximum(height, 0.0) / divisor
     grad_shared -= grad_area
     own_x = grad_area * tl.where(ax2 >= ax1, tl.maximum(ay2 - ay1, 0.0), 0.0)

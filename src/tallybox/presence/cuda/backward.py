@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tallybox.kernels.cuda.boxes import is_real, overlap_backward, store_corners
+from tallybox.kernels.cuda.boxes import box_iou, box_iou_backward, is_real, store_corners
 from tallybox.presence.cuda import image as shared
 from tallybox.presence.cuda.image import load
 
@@ -97,7 +97,7 @@ def presence_backward_kernel(
             p1_j, w2_j, w1_j = p0_j * load(survival_1, j, N), load(weighted_2, j, N), load(weighted_1, j, N)
             inside = (i < N) & (j < N)
             pair = real_i & real_j & (i != j)
-            iou, width, height, union = shared.pair_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
+            iou, width, height, union = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
             before = shared.comes_before(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
 
             # The evidence of j for i, and of i for j.
@@ -119,8 +119,8 @@ def presence_backward_kernel(
             grad_t += tl.sum(by_score + by_coordinate, axis=1, keep_dims=True)
             grad_l += sharpness * tl.sum(by_reverse_difference - by_difference, axis=1, keep_dims=True)
 
-            of_x1, of_y1, of_x2, of_y2 = overlap_backward(
-                ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, -grad_iou
+            of_x1, of_y1, of_x2, of_y2 = box_iou_backward(
+                ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, grad_iou
             )
             grad_x1 += tl.sum(of_x1, axis=1, keep_dims=True)
             grad_y1 += tl.sum(of_y1, axis=1, keep_dims=True)

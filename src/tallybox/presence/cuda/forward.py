@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from tallybox.kernels.cuda.boxes import box_iou
 from tallybox.presence.cuda import image as shared
 from tallybox.presence.cuda.image import load
 
@@ -48,7 +49,7 @@ def presence_forward_kernel(
             j = j0 + tl.arange(0, B)[None, :]
             real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(logit, boxes, mask, first + j, j < N, HAS_MASK)
             pair = real_i & real_j & (i != j)
-            iou = shared.pair_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
+            iou = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
             before = shared.comes_before(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
             evidence = shared.cell(table + shared.EVIDENCE, iou, shared.coordinate_of(l_j))[0]
             z += tl.sum(tl.where(pair, evidence, 0.0), axis=1, keep_dims=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tallybox.kernels.cuda.boxes import TINY, corners, load_weights, overlap
+from tallybox.kernels.cuda.boxes import TINY, corners, load_weights
 from tallybox.presence import weights
 
 E = tl.constexpr(weights.CELLS)
@@ -138,16 +138,6 @@ def proposals(logit, boxes, mask, index, inside, HAS_MASK: tl.constexpr):
     real, score = load_weights(logit, mask, index, inside, HAS_MASK)
     x1, y1, x2, y2 = corners(boxes, index, real)
     return real, score, x1, y1, x2, y2
-
-
-@triton.jit
-def pair_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
-    """IoU of boxes a and b, with the overlap's width and height, and the union."""
-    distance, width, height, union = overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
-    shared = tl.maximum(width, 0.0) * tl.maximum(height, 0.0)
-    iou = tl.where(union > 0, shared / tl.where(union > 0, union, 1.0), 1.0 - distance)
-    corner_sum = ax1 + ay1 + ax2 + ay2 + bx1 + by1 + bx2 + by2
-    return tl.where(corner_sum == corner_sum, iou, corner_sum), width, height, union  # minima and maxima drop NaN
 
 
 @triton.jit

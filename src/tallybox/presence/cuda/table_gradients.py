@@ -8,6 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from tallybox.kernels.cuda.boxes import box_iou
 from tallybox.presence.cuda import image as shared
 from tallybox.presence.cuda.image import load
 
@@ -79,7 +80,7 @@ def table_gradients_kernel(
                 real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(
                     logit, boxes, mask, first + j + lane * 0, lane >= 0, HAS_MASK
                 )
-                iou = shared.pair_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
+                iou = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
                 # Boxes apart matter only where a function is 0 times NaN.
                 pair = real & real_j & (i != j) & ((iou != 0) | (gz != gz))
                 if tl.max(pair.to(tl.int32), axis=0) > 0:
