@@ -36,15 +36,15 @@ def saved_image(state, N):
     return state, z, z + N, z + 2 * N, z + 3 * N, z + 4 * N
 
 
-def scratch_size(number: int, max_objects: int) -> int:
+def scratch_size(number: int) -> int:
     """Return how many numbers the backward kernel notes of an image, see `image_gradients`."""
-    return 4 * number + 2 * (max_objects + 1)
+    return 4 * number
 
 
 @triton.jit
 def image_gradients(scratch, N):
-    """The gradients of z and p⁰, gradients times presences of both rounds, all [N], and two rows [K + 1] for shifts."""
-    return scratch, scratch + N, scratch + 2 * N, scratch + 3 * N, scratch + 4 * N
+    """The gradients of z and p⁰, and gradients times presences of both rounds, all [N]."""
+    return scratch, scratch + N, scratch + 2 * N, scratch + 3 * N
 
 
 @triton.jit
@@ -57,6 +57,13 @@ def load(row, index, N):
 def multiply(a, b):
     """For a product over an axis."""
     return a * b
+
+
+@triton.jit
+def neighbour(values, OFFSET: tl.constexpr, SIZE: tl.constexpr):
+    """values[k + OFFSET] of values [SIZE], 0 outside; in registers, which is faster than through memory."""
+    k = tl.arange(0, SIZE)
+    return tl.sum(tl.where(k[:, None] + OFFSET == k[None, :], values[None, :], 0.0), axis=1)
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""Launchers: allocate, and launch one program for each image."""
+"""Launchers: allocate, and launch programs for images and for tiles of their pairs."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from tallybox.kernels.cuda.launch import launch
 from tallybox.kernels.operators import Inputs
-from tallybox.presence.cuda.backward import presence_backward_kernel
-from tallybox.presence.cuda.forward import presence_forward_kernel
+from tallybox.presence.cuda.backward import pairs_backward_kernel, presence_backward_kernel
+from tallybox.presence.cuda.forward import pairs_forward_kernel, presence_forward_kernel
 from tallybox.presence.cuda.image import saved_size, scratch_size
 from tallybox.presence.cuda.table_gradients import table_gradients_kernel
 from tallybox.presence.weights import CALIBRATION
 
-TILE = 16  # the side of a tile, one warp's: at 100 boxes 1.2 times as fast as 32 with four warps, H200
+TILE = 16  # the side of a tile of pairs, one warp's
 
-# A lane of a warp for each proposal, and enough warps to fill a GPU; each lane has a table of sums of its own.
+# A lane of a warp for each proposal, and enough warps to fill a GPU; each lane has a table of sums of its own, so that
+# a warp takes four times 32 x 32 pairs at least, where that leaves enough warps.
 LANES = 32
-MAX_WARPS = 4096
+MIN_WARPS, MAX_WARPS = 512, 4096
 
 
 def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
@@ -36,7 +36,8 @@ def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor) -> None:
     if images:
         arguments = _arguments(inputs, state, results[-1].shape[1])
         arguments |= dict(zip(("features", "presence", "distribution"), results, strict=True))
-        launch(presence_forward_kernel, images, arguments, num_warps=1)
+        launch(pairs_forward_kernel, images * arguments["TILES"], arguments, num_warps=1)
+        launch(presence_forward_kernel, images, arguments, num_warps=_round_warps(inputs))
 
 
 def backward(
@@ -48,9 +49,10 @@ def backward(
     grad_logit, grad_boxes = torch.empty_like(logit), torch.empty_like(boxes)
     if not images:
         return grad_logit, grad_boxes, torch.zeros_like(tables)
-    blocks = min(max(MAX_WARPS // counters, 1), images // counters)
+    items = images // counters * (-(-number // LANES)) ** 2
+    blocks = max(1, min(MAX_WARPS // counters, items, max(items // 4, MIN_WARPS // counters)))
     classes = grads[-1].shape[1]
-    scratch = logit.new_empty(images, scratch_size(number, classes - 1))
+    scratch = logit.new_empty(images, scratch_size(number))
     sums = tables.new_empty(counters, blocks, size, LANES)
     arguments = _arguments(inputs, state, classes) | {
         **dict(zip(("grad_features", "grad_presence", "grad_distribution"), grads, strict=True)),
@@ -61,7 +63,8 @@ def backward(
         "sums": sums,
         "BLOCKS_PER_COUNTER": blocks,
     }
-    launch(presence_backward_kernel, images, arguments, num_warps=1)
+    launch(presence_backward_kernel, images, arguments, num_warps=_round_warps(inputs))
+    launch(pairs_backward_kernel, images * arguments["TILES"], arguments, num_warps=1)
     launch(table_gradients_kernel, counters * blocks, arguments, num_warps=1)
     return grad_logit, grad_boxes, sums.sum((1, 3))
 
@@ -82,7 +85,14 @@ def _arguments(inputs: Inputs, state: Tensor, classes: int) -> dict[str, Any]:
         "HAS_MASK": mask is not None,
         "S": (tables.shape[1] - CALIBRATION) // 3 - 1,
         "MAX_OBJECTS": classes - 1,
-        "CLASSES": triton.next_power_of_2(classes),
+        "CLASSES": 1 << (classes - 1).bit_length(),
         "B": TILE,
+        "TILES": -(-logit.shape[1] // TILE),
+        "ROUND_B": TILE * (1 if logit.shape[1] <= TILE else 2),
         "LANES": LANES,
     }
+
+
+def _round_warps(inputs: Inputs) -> int:
+    """Return how many warps go through the rounds of an image together."""
+    return 1 if inputs.attention.shape[1] <= TILE else 4
