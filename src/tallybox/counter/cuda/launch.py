@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from triton import cdiv, next_power_of_2
 
 from tallybox.counter.cuda import lanes, tiles_backward, tiles_forward
 from tallybox.counter.cuda.activations import weight_gradient_kernel
@@ -115,14 +114,14 @@ def _arguments(inputs: Inputs, state: Tensor, max_objects: int) -> dict[str, Any
         "IMAGES": images,
         "IMAGES_PER_COUNTER": images // counters,
         "IMAGES_PER_BLOCK": images_per_block,
-        "BLOCKS_PER_COUNTER": cdiv(images // counters, images_per_block),
+        "BLOCKS_PER_COUNTER": -(-(images // counters) // images_per_block),
         "MAX_OBJECTS": max_objects,
         "HAS_MASK": inputs.mask is not None,
         "N": number,
         "S": segments,
-        "SP": next_power_of_2(segments),
+        "SP": 1 << (segments - 1).bit_length(),
         "LANES": LANES,
         "B": TILE,
-        "TILES": cdiv(number, TILE),
+        "TILES": -(-number // TILE),
         "CHUNK": BLOCKS_SUMMED,
     }

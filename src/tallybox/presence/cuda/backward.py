@@ -26,7 +26,7 @@ def round_backward(suppression, before, weighted, j, N, B: tl.constexpr):
 
 @triton.jit(do_not_specialize=["N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"])
 def presence_backward_kernel(
-    mask, tables, state, grad_features, grad_presence, grad_distribution, scratch,
+    tables, mask, state, grad_features, grad_presence, grad_distribution, scratch,
     N, MAX_OBJECTS, IMAGES_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
     HAS_MASK: tl.constexpr, S: tl.constexpr, CLASSES: tl.constexpr, ROUND_B: tl.constexpr,
 ):  # fmt: skip
