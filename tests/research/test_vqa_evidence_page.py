@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from research.vqa_scores import difference
+
 from tests.support.shared_data import data_folder
 
 ROOT = Path(__file__).parent.parent.parent
