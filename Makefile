@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-slow browser check dist docs format figures constraints clean
+.PHONY: demo test test-slow browser check dist docs format figures notebooks constraints clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/tallybox demo
@@ -54,6 +54,11 @@ format: $(VENV)/.develop
 # Every picture in the docs that a command can draw in seconds.
 figures: $(VENV)/.develop
 	@$(BIN)/tallybox demo --figure docs/figures/cats.svg > /dev/null
+	@$(BIN)/python docs/pictures.py
+
+# Run the notebooks of the docs and store what they print.
+notebooks: $(VENV)/.develop
+	@$(BIN)/python docs/notebooks.py
 
 # Pin what is installed now; run it in a fresh environment after changing pyproject.toml.
 constraints: $(VENV)/.develop
