@@ -69,3 +69,12 @@ def test_two_photos_of_one_id_and_what_is_no_photo_are_one_line(tmp_path):
     (tmp_path / "tables" / "x.parquet").touch()
     with pytest.raises(InputError, match="there is no photo among them"):
         find_photos([tmp_path / "tables"])
+
+
+def test_outlined_copies_of_photos_in_the_same_folder_are_left_out(tmp_path):
+    (tmp_path / "counted").mkdir()
+    for name in ("a.png", "counted/a_counted.jpg", "counted/a_counted-2.jpg", "votes_counted.jpg"):
+        (tmp_path / name).touch()
+    assert [source.path.name for source in find_sources([tmp_path])] == ["a.png", "votes_counted.jpg"]
+    assert len(find_sources([tmp_path / "counted"])) == 2  # the photos themselves are not there
+    assert len(find_sources([tmp_path / "counted" / "a_counted.jpg"])) == 1

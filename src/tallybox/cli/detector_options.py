@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
 
 SPEC_HELP = (
@@ -45,7 +46,7 @@ def reported_failures() -> Iterator[Callable[[InputError], None]]:
 
     def report(error: InputError) -> None:
         failures.append(error)
-        click.echo(f"Error: {error}", err=True)
+        echo_line(f"Error: {error}", err=True)
 
     yield report
     if failures:

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tallybox.cli.label_options import label_options, trust_line
 from tallybox.detections.readers import read_labelled
 from tallybox.estimator.estimator import CountEstimator
 
@@ -20,13 +21,23 @@ existing = click.Path(path_type=Path, exists=True)
 @click.argument("file", type=existing)
 @click.argument("detections", type=existing)
 @click.argument("labels", type=existing)
+@label_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate(file: Path, detections: Path, labels: Path, as_json: bool) -> None:
-    """Score the estimator in FILE on labelled images, beside NMS tuned on what the estimator learned from."""
+def evaluate(
+    file: Path, detections: Path, labels: Path, categories: tuple[str, ...], missing_is_zero: bool, as_json: bool
+) -> None:
+    """Score the estimator in FILE on labelled images, beside NMS tuned on what the estimator learned from.
+
+    A category that a CSV of counts never names is not scored, nor is a photo without a row unless --missing-is-zero.
+    """
     from tallybox.estimator.evaluation import evaluate as score
 
-    images, counts = read_labelled(detections, labels)
-    result = score(CountEstimator.load(file), images, counts).compute()
+    estimator = CountEstimator.load(file)
+    names = estimator.fitted.categories
+    images, counts = read_labelled(
+        detections, labels, categories=names, only=categories, missing_is_zero=missing_is_zero
+    )
+    result = score(estimator, images, counts).compute()
     if as_json:
         click.echo(json.dumps(result))
         return
@@ -48,6 +59,7 @@ def show(result: dict[str, Any]) -> None:
     for group in coverage:
         by_count.add_row(group, f"{coverage[group]:.3f}", f"{width[group]:.2f}")
     console.print(by_count)
+    console.print(trust_line(result["right_by_width"]), highlight=False)
     console.print(
         f"over every category of every image: mRMSE {result['mrmse']:.3f}, "
         f"where there are any {result['mrmse_nz']:.3f}",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tallybox.cli.terminal import echo_line
 from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
 
@@ -45,7 +46,7 @@ def serve(
     if token == "":
         raise TallyboxError("a token must not be empty; leave it out to ask for none")
     if host not in LOCAL and token is None:
-        click.echo(f"Anybody who reaches {host} may ask: no token was given.", err=True)
+        echo_line(f"Anybody who reaches {host} may ask: no token was given.", err=True)
     settings = ServiceSettings(
         estimator=shipped_estimator() if file is None else CountEstimator.load(file),
         detector=_detector(),
@@ -55,7 +56,7 @@ def serve(
     if images_at_once is not None:
         settings = replace(settings, images_at_once=images_at_once)
     with suppress(KeyboardInterrupt):  # which uvicorn raises again after an orderly stop
-        run(settings, host, port, on_start=lambda at: click.echo(f"tallybox is at {at} (Ctrl-C stops)", err=True))
+        run(settings, host, port, on_start=lambda at: echo_line(f"tallybox is at {at} (Ctrl-C stops)", err=True))
 
 
 def _detector() -> Detector | None:
@@ -66,5 +67,5 @@ def _detector() -> Detector | None:
         import_optional("PIL", needed_for="counting photos", install="'tallybox[photos]'", package="pillow")
         return PicoDet()
     except TallyboxError as error:
-        click.echo(f"Photos are not counted: {error}", err=True)
+        echo_line(f"Photos are not counted: {error}", err=True)
         return None

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tallybox.detections.box_checks import check_in_image
 from tallybox.detections.container import Detections, ImageId, Size
 from tallybox.detections.rows import check_boxes_and_scores, image_key, image_size, two_sizes
 from tallybox.errors import InputError
@@ -115,10 +116,10 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
             for (begin, end), size in zip(pairwise(starts), sizes, strict=False):  # the last image may go on
                 if first_row + begin >= stop:
                     return
-                yield _image(rows, begin, end, size)
+                yield _image(part, rows, begin, end, size)
             rows = _Rows(*(column[starts[-1] :] for column in rows))
         if rows and row - len(rows.image_ids) < stop:
-            yield _image(rows, 0, len(rows.image_ids), sizes[-1])
+            yield _image(part, rows, 0, len(rows.image_ids), sizes[-1])
 
 
 def read_parquet_categories(path: Path) -> dict[int, str]:
@@ -264,8 +265,9 @@ def _image_sizes(part: Path, rows: _Rows, starts: list[int]) -> list[Size]:
     return [(width, height) for width, height in sizes.tolist()]
 
 
-def _image(rows: _Rows, begin: int, end: int, size: Size) -> Detections:
+def _image(part: Path, rows: _Rows, begin: int, end: int, size: Size) -> Detections:
     found = np.flatnonzero(rows.is_detected[begin:end]) + begin  # copies the columns, so that no batch is kept alive
     boxes, scores = rows.boxes_and_scores[found, :4], rows.boxes_and_scores[found, 4]
-    image_id = image_key(rows.image_ids.item(begin))
-    return Detections.of_checked(boxes, scores, rows.category_ids[found], size if any(size) else None, image_id)
+    image_id, known_size = image_key(rows.image_ids.item(begin)), size if any(size) else None
+    check_in_image(boxes, known_size, f"{part}, image {image_id!r}")
+    return Detections.of_checked(boxes, scores, rows.category_ids[found], known_size, image_id)

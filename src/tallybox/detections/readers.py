@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.files import import_optional, suffix_without_gz
 
 
-def read_detections(path: str | Path) -> Iterator[Detections]:
+def read_detections(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Iterator[Detections]:
     """Yield one `Detections` for each image of COCO results (``.json``), a CSV, or a Parquet file or folder.
+
+    ``categories`` are the names, with their ids, that a CSV without ids uses: those of COCO, of an estimator, or its
+    own, as `read_category_names` returns them.
 
     ``.json`` and ``.csv`` may be gzipped. Only Parquet is read in bounded memory: in the others, the boxes of an image
     may stand anywhere. They take 60 bytes a box, and JSON 150 more while it is read.
@@ -39,7 +42,7 @@ def read_detections(path: str | Path) -> Iterator[Detections]:
     if suffix_without_gz(path) == ".csv":
         from tallybox.detections.tables import read_csv_detections
 
-        return read_csv_detections(path)
+        return read_csv_detections(path, stored_category_names(path, categories) or categories)
     raise InputError(f"detections must be a .json, .json.gz, .csv, .csv.gz or .parquet file, but got {path}")
 
 
@@ -68,21 +71,36 @@ def read_counts(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIE
     raise InputError(f"labels must be a .json, .json.gz, .csv or .csv.gz file, but got {path}")
 
 
-def read_labelled(detections: str | Path, labels: str | Path) -> tuple[Iterator[Detections], TrueCounts]:
+def read_labelled(
+    detections: str | Path,
+    labels: str | Path,
+    *,
+    categories: Mapping[int, str] = COCO_CATEGORIES,
+    only: Sequence[str] = (),
+    missing_is_zero: bool = False,
+) -> tuple[Iterable[Detections], TrueCounts]:
     """Return detections and true counts whose categories have the same ids.
+
+    ``categories`` are the names that a CSV of detections may use, those of COCO or of an estimator; with COCO's, it may
+    use its own instead. ``only`` names the categories to keep the counts of. With ``missing_is_zero``, images without
+    labels hold no objects of the labelled categories; otherwise they are unlabelled.
 
     Where the file of detections names its categories, labels go by these names: a CSV may use them, and those of COCO
     instances take the detector's ids. Boxes of categories that the labels do not name are left out, since nobody
     counted such objects.
     """
-    names = stored_category_names(Path(detections))
-    if not names:
-        return read_detections(detections), read_counts(labels)
-    counts = read_counts(labels, names).with_categories_of(names)
-    images = read_detections(detections)
-    if counts.categories.keys() >= names.keys():
-        return images, counts
-    return (image.of_categories(counts.categories) for image in images), counts
+    names = stored_category_names(Path(detections), categories)
+    images: Iterable[Detections] = read_detections(detections, categories)
+    counts = read_counts(labels, names).with_categories_of(names) if names else read_counts(labels)
+    if names and not counts.categories.keys() >= names.keys():
+        images = (image.of_categories(counts.categories) for image in images)
+    if only:
+        known = counts.categories or COCO_CATEGORIES
+        counts = counts.of_categories(category_id_of(name, known) for name in only)
+    if missing_is_zero:
+        images = list(images)
+        counts = counts.with_zeros(images)
+    return images, counts
 
 
 def read_category_names(path: str | Path) -> Mapping[int, str]:
@@ -90,8 +108,12 @@ def read_category_names(path: str | Path) -> Mapping[int, str]:
     return stored_category_names(Path(path)) or COCO_CATEGORIES
 
 
-def stored_category_names(path: Path) -> Mapping[int, str]:
-    """Return the names that a file of detections carries; only Parquet can."""
+def stored_category_names(path: Path, known: Mapping[int, str] = COCO_CATEGORIES) -> Mapping[int, str]:
+    """Return the names that a file of detections carries: Parquet, or a CSV, whose names may be ``known`` ones."""
+    if suffix_without_gz(path) == ".csv":
+        from tallybox.detections.tables import read_csv_category_names
+
+        return read_csv_category_names(path, known)
     if not is_parquet(path):
         return {}
     _need("pyarrow", path)

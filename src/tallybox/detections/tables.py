@@ -1,8 +1,10 @@
 """CSV files: counts (``image_id,category,count``) and detections.
 
 Detections have the columns ``image_id``, ``category_id`` or ``category`` (a name), ``x1``, ``y1``, ``x2``, ``y2``,
-``score``; ``width`` and ``height`` of the image may follow, any other column is ignored. A row with an image id and
-nothing in category and box is an image in which nothing was detected.
+``score``. With both columns, the one names the ids of the other. ``width`` and ``height`` of the image may follow, any
+other column is ignored. A row with an image id and nothing in category and box is an image in which nothing was
+detected. The CSV of supervision's ``CSVSink`` is read too, if it has ``class_name`` and a column that names the image
+(``image_id``, ``file_name``, ``frame_index`` …).
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from reprlib import repr as shortened
 
-from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
+from tallybox.detections.adapters import COLUMN_NAMES
+from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, find_category
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.rows import RowsByImage, image_key, image_size
@@ -32,16 +35,21 @@ NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", 
 def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> TrueCounts:
     """Return true counts from ``image_id,category,count``; ``category`` is a name of ``categories`` or any id.
 
-    A category without a row for an image counts 0 there; an image without any object needs a row with a count of 0.
+    With a column ``category_id`` beside it, ``category`` names these ids instead.
+
+    Labelled are the categories that the file names. One without a row for an image that has others counts 0 there; an
+    image without any object needs a row with a count of 0.
     """
     counts: dict[ImageId, dict[int, int]] = {}
     names_used = False
+    named = read_csv_category_names(path, None)
+    categories = named or categories
     for line, row in _rows(path, ("image_id", "category", "count")):
-        image_id, category = row["image_id"], row.get("category") or row.get("category_id")
+        image_id, category = row["image_id"], row.get("category_id") or row.get("category")
         if not image_id or not category:
             raise InputError(f"{path}, line {line}: image_id and category must be given, but got {list(row.values())}")
         category_id = _category_id(path, line, category, categories)
-        names_used |= isinstance(image_key(category), str)
+        names_used |= bool(named) or isinstance(image_key(category), str)
         of_image = counts.setdefault(image_key(image_id), {})
         if category_id in of_image:
             raise InputError(
@@ -50,12 +58,13 @@ def read_csv_counts(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES)
         of_image[category_id] = _whole_number(path, line, "count", row["count"], MAX_COUNT)
     if not counts:
         raise InputError(f"{path} must have a row for each image and category, but it has only a header")
-    outside = {category_id for of_image in counts.values() for category_id in of_image} - categories.keys()
+    labelled = frozenset(category_id for of_image in counts.values() for category_id in of_image)
+    outside = labelled - categories.keys()
     if names_used and outside:
         raise InputError(
             f"{path}: where categories are named, ids must be among the {len(categories)} known, but got {min(outside)}"
         )
-    return TrueCounts(counts, categories=categories if names_used else {})
+    return TrueCounts(counts, categories=categories if names_used else {}, labelled=labelled)
 
 
 def read_csv_detections(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Iterator[Detections]:
@@ -80,6 +89,53 @@ def read_csv_detections(path: Path, categories: Mapping[int, str] = COCO_CATEGOR
     yield from found.images()
 
 
+def read_csv_category_names(path: Path, known: Mapping[int, str] | None = COCO_CATEGORIES) -> Mapping[int, str]:
+    """Return the names of categories in a CSV by their ids; empty where it has only ids.
+
+    Ids are those of the column ``category_id``. Without it, they are the ids of ``known`` if all names are COCO's or
+    those of an estimator; else names of one's own are numbered from 0 in alphabetical order.
+    """
+    if not {"category", "category_id"} <= (columns := _header(path)) and (known is None or "category" not in columns):
+        return {}
+    names: dict[int, str] = {}
+    own: set[str] = set()
+    for line, row in _rows(path, ("category",)):
+        category, number = row["category"], row.get("category_id")
+        if not category or isinstance(image_key(category), int):
+            continue
+        if not number:
+            own.add(category)
+            continue
+        category_id = _category_id(path, line, number, {})
+        if names.setdefault(category_id, category) != category:
+            raise InputError(
+                f"{path}, line {line}: a category must have one name, but {category_id} is {names[category_id]!r} and "
+                f"{category!r}"
+            )
+    if names or known is None or not own:
+        return names
+    if known is not COCO_CATEGORIES or all(find_category(name, known) is not None for name in own):
+        return known
+    return dict(enumerate(sorted(own)))
+
+
+def _header(path: Path) -> set[str]:
+    with open_text(path) as file:
+        try:
+            return set(_columns(next(csv.reader([file.readline(MAX_LINE)]), [])))
+        except (csv.Error, UnicodeDecodeError):  # reported with its line when the rows are read
+            return set()
+
+
+def _columns(header: Sequence[str]) -> list[str]:
+    """Return names of columns as they are called here, for the corners, scores and names of supervision's CSV too."""
+    names = [name.strip() for name in header]
+    if "x_min" not in names:
+        return names
+    new = [COLUMN_NAMES.get(name, name) for name in names]
+    return [name if new.count(changed) > 1 else changed for name, changed in zip(names, new, strict=True)]
+
+
 def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield each row as a dict by column, with its line number; ``names`` are the columns that must be there.
 
@@ -88,12 +144,13 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str
     with open_text(path) as file:
         lines = csv.reader(iter(partial(file.readline, MAX_LINE), ""))  # a longer line is an error, not kept in memory
         try:
-            header = [name.strip() for name in next(lines, [])]
+            header = _columns(next(lines, []))
             present = {*header, "category"} if "category_id" in header else set(header)
             missing = [name for name in names if name not in present]
             if missing:
+                how = "; add class_name, for class_id may be any numbering" if "class_id" in header else ""
                 raise InputError(
-                    f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}"
+                    f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}{how}"
                 )
             for row in lines:
                 if row and len(row) != len(header):

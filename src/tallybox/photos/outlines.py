@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from tallybox.detections.container import Detections
+from tallybox.errors import InputError
 from tallybox.estimator.explanation import CountExplanation, merged_into
 from tallybox.files import atomic_writing
 from tallybox.photos.images import Photo
@@ -24,6 +25,7 @@ SHADE = (0, 0, 0, 120)  # under every line, so that it shows on a bright photo t
 MAX_SIDE = 2400  # pixels of a picture; larger photos are drawn smaller
 MIN_WIDTH = 240  # of the counts below a tiny photo
 QUALITY = 92
+MADE_BY = b"drawn by tallybox"  # the JPEG comment of our pictures
 
 Corners = tuple[float, float, float, float]
 
@@ -59,8 +61,8 @@ def outlines_of(detections: Detections, explanations: Mapping[str, CountExplanat
 
 def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str, CountExplanation]) -> Image.Image:
     """Return the photo with its outlines and, below it, the counts in words."""
-    factor = max(1, -(-max(photo.image.size) // MAX_SIDE))
-    picture = photo.image.reduce(factor) if factor > 1 else photo.image.copy()
+    picture = photo.image.copy()
+    picture.thumbnail((MAX_SIDE, MAX_SIDE))
     scale = np.array(picture.size) / np.array(photo.size_wh)
     layer = Image.new("RGBA", picture.size)
     pen = ImageDraw.Draw(layer)
@@ -96,11 +98,26 @@ def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
-    """Write a JPEG atomically."""
+    """Write a JPEG atomically; a file that is there is replaced only if this function wrote it."""
+    if (path.exists() or path.is_symlink()) and not _is_ours(path):
+        raise InputError(
+            f"{path} must be a picture that tallybox drew, or not be there, but it is another file, which is kept; "
+            "name another folder"
+        )
     encoded = BytesIO()
-    picture.save(encoded, format="JPEG", quality=QUALITY)
+    picture.save(encoded, format="JPEG", quality=QUALITY, comment=MADE_BY)
     with atomic_writing(path) as file:
         file.write(encoded.getbuffer())
+
+
+def _is_ours(path: Path) -> bool:
+    if not path.is_file() or path.is_symlink():
+        return False
+    try:
+        with Image.open(path, formats=["JPEG"]) as picture:
+            return picture.info.get("comment") == MADE_BY
+    except Exception:  # readers of damaged files raise whatever their parsing stumbles on
+        return False
 
 
 def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:

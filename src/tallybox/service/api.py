@@ -20,11 +20,11 @@ from tallybox.drawing.scenes import ExampleScene, example_scenes, toy_scene
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.photos.detector import Detector
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.count_requests import category_ids, count_answer, count_job, uploaded_photo
+from tallybox.service.count_requests import checked_categories, count_answer, count_job, uploaded_photo
 from tallybox.service.explaining import explain, warm_up
 from tallybox.service.guard import Guard, content_type
 from tallybox.service.limits import Limits, Refused
-from tallybox.service.models import CountAnswer, CountRequest, ExplainRequest, Health
+from tallybox.service.models import CategoryInfo, CountAnswer, CountRequest, ExplainRequest, Health
 from tallybox.service.pages import add_pages
 from tallybox.service.problems import add_problem_handlers, problem_responses
 from tallybox.service.weights import WeightSet, weight_sets
@@ -129,7 +129,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
             raise Refused(503, "photos need the detector; install it with: pip install 'tallybox[photos]'")
         decoded = await _run_on(detect_thread, partial(uploaded_photo, photo, limits))
         found = await _run_on(detect_thread, partial(settings.detector.detect, [decoded]))
-        job = CountJob((found[0],), category_ids(category or None, estimator))
+        job = CountJob((found[0],), checked_categories(category or None, estimator))
         return count_answer(job, await batcher.submit(job), with_detections=detections)
 
     @v1.post("/explain", responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
@@ -139,6 +139,14 @@ def build_api(settings: ServiceSettings) -> FastAPI:
             most = limits.explained_boxes
             raise Refused(413, f"at most {most} boxes are explained at once, but got {len(body.boxes)}")
         return await _run_on(explain_thread, partial(explain, body, sets))
+
+    @v1.get("/categories")
+    async def categories() -> list[CategoryInfo]:
+        """List the categories that can be counted."""
+        learned = set(estimator.fitted.category_ids)
+        return [
+            CategoryInfo(id=i, name=n, learned=i in learned) for i, n in sorted(estimator.fitted.categories.items())
+        ]
 
     @v1.get("/weights")
     async def weights() -> dict[str, list[WeightSet]]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from tallybox.cli.terminal import echo_line
+
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path, exists=True))
@@ -41,4 +43,4 @@ def examples(
     from tallybox.figures.vqa import draw_examples
 
     draw_examples(found, out)
-    click.echo(f"{out}: {len(found)} questions")
+    echo_line(f"{out}: {len(found)} questions")

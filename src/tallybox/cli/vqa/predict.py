@@ -8,6 +8,7 @@ import click
 
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 
 
 @click.command()
@@ -25,4 +26,4 @@ def predict(run: Path, out: Path, split: str, prepared: Path | None, device: str
     with progress_bar("answering") as show:
         _, answers = predict_run(run, split=split, prepared=prepared, device=chosen_device(device), on_progress=show)
     write_results(answers, out)
-    click.echo(f"{out}: {len(answers)} answers")
+    echo_line(f"{out}: {len(answers)} answers")

@@ -11,6 +11,7 @@ import click
 
 from tallybox.cli.bench import format_bytes
 from tallybox.cli.progress import progress_steps
+from tallybox.cli.terminal import echo_line
 from tallybox.vqa.data.prepare import VOCABULARY, official_files, with_explicit_files
 from tallybox.vqa.data.prepare import prepare as prepare_files
 from tallybox.vqa.data.vocabulary import Vocabulary
@@ -86,9 +87,9 @@ def prepare(
         note = f"; {left_out} have no answer in the vocabulary: scored, not trained on" if left_out else ""
         if instances:
             note += f"; the true boxes of {done['supervised'][split]} are known"
-        click.echo(f"{split}: {number} questions{note}")
-    click.echo(f"{done['words']} words, {done['answers']} answers")
+        echo_line(f"{split}: {number} questions{note}")
+    echo_line(f"{done['words']} words, {done['answers']} answers")
     repeated = f"; {done['repeated_photos']} came again and were passed over" if done["repeated_photos"] else ""
     size = format_bytes(done["store_bytes"])
-    click.echo(f"{done['photos']} photos with {done['proposals']} proposals, {size}{repeated}")
-    click.echo(f"{out}: ready, {seconds} s")
+    echo_line(f"{done['photos']} photos with {done['proposals']} proposals, {size}{repeated}")
+    echo_line(f"{out}: ready, {seconds} s")

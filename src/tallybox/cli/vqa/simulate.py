@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
 from tallybox.vqa.simulation.files import FEATURES
 from tallybox.vqa.simulation.instances import simulate_from_instances
@@ -89,10 +90,10 @@ def simulate(
         click.echo(json.dumps({what: written, **described, "seconds": seconds}))
         return
     for split, number in written.items():
-        click.echo(f"{split}: {number} {what}")
-    click.echo(f"{out}: written, {seconds} s")
+        echo_line(f"{split}: {number} {what}")
+    echo_line(f"{out}: written, {seconds} s")
     folder = out if inventory is None else "FOLDER"
-    click.echo(f"next: tallybox vqa prepare {folder} --features {'TSV' if instances else features} --out PREPARED")
+    echo_line(f"next: tallybox vqa prepare {folder} --features {'TSV' if instances else features} --out PREPARED")
 
 
 def _check_unused(given: Iterable[str], allowed: Container[str], reason: str) -> None:

@@ -11,6 +11,7 @@ import click
 
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.distributed import device_of_process, joined_processes
 from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 
@@ -66,4 +67,4 @@ def train(
             json.dumps({"model": values.model.name, "epochs": done.epoch, "steps": done.steps, "seconds": seconds})
         )
         return
-    click.echo(f"{out}: {values.model.name}, {done.epoch} epochs, {done.steps} steps; {seconds} s this time")
+    echo_line(f"{out}: {values.model.name}, {done.epoch} epochs, {done.steps} steps; {seconds} s this time")
