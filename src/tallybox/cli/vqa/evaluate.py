@@ -23,7 +23,7 @@ BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other")
 @click.option(
     "--prepared", type=click.Path(path_type=Path, exists=True), help="Another prepared folder than the run's own."
 )
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(runs: tuple[Path, ...], split: str, prepared: Path | None, device: str | None, as_json: bool) -> None:
     """Score RUNS (folders, or .pth files of the published code); of several of a model, mean and sample deviation."""

@@ -18,7 +18,7 @@ from tallybox.cli.terminal import echo_line
 @click.option(
     "--prepared", type=click.Path(path_type=Path, exists=True), help="Another prepared folder than the run's own."
 )
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 def predict(run: Path, out: Path, split: str, prepared: Path | None, device: str | None) -> None:
     """Answer all questions of a split with a RUN (or a .pth file of the published code) for the test server."""
     from tallybox.vqa.prediction import predict_run, write_results

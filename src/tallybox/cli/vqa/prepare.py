@@ -45,7 +45,7 @@ class SplitFile(click.ParamType[tuple[str, Path]]):
 @click.option(
     "--instances", type=existing_file, multiple=True, help="COCO instances with true boxes, to supervise attention."
 )
-@click.option("--vocabulary", type=existing, help="Of an earlier prepared folder, to prepare a test split alone.")
+@click.option("--vocabulary", type=existing, help="A prepared folder whose vocabulary to use, for a test split alone.")
 @click.option("--answers", type=click.IntRange(min=1), help="How many answers a model can give.  [default: 3000]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def prepare(

@@ -19,7 +19,7 @@ from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 @click.command()
 @click.argument("prepared", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
-@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A TOML file of values.")
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A TOML file of settings.")
 @click.option("--split", default="train", show_default=True, help="train, or trainval for the test server.")
 @click.option(
     "--model",
@@ -31,8 +31,8 @@ from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 @click.option("--epochs", type=int, help="[default: 100]")
 @click.option("--batch", type=int, help="Questions per step, over all processes.  [default: 256]")
 @click.option("--seed", type=int, help="[default: 0]")
-@click.option("--precision", type=click.Choice(get_args(Precision)), help="Of products.  [default: auto]")
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--precision", type=click.Choice(get_args(Precision)), help="Of matrix products.  [default: auto]")
+@click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def train(
     prepared: Path,
