@@ -41,6 +41,7 @@ SMOKE = {
         "from pathlib import Path; from tallybox.figures.cats import draw_cats\n"
         "draw_cats(Path('cats.svg')); assert Path('cats.svg').stat().st_size > 10_000"
     ),
+    "heic": "import pillow_heif, tallybox",
     "onnx": (
         "import pathlib, tallybox; from tallybox.photos.adapters import OnnxDetector\n"
         "pathlib.Path('bad.onnx').write_bytes(b'no model')\n"
@@ -150,7 +151,8 @@ def test_each_extra_brings_what_it_needs(wheel, core, extra, tmp_path):
 def test_everything_together(wheel, constraints, tmp_path):
     python = environment(tmp_path / "all")
     install(python, f"{wheel}[all]", constraints=constraints)
-    for code in (*SMOKE.values(), EVERYTHING):
+    of_all = [code for extra, code in SMOKE.items() if extra != "heic"]  # its decoders have other licences
+    for code in (*of_all, EVERYTHING):
         run(python, code)
 
 

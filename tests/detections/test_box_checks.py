@@ -49,6 +49,14 @@ def test_boxes_far_outside_the_stated_photo_are_refused_whatever_the_format(tmp_
             list(read_detections(path))
 
 
+def test_parquet_without_sizes_is_checked_before_its_images_are_used(tmp_path):
+    write_parquet([image_of(MISREAD[:30], 1, None), image_of(MISREAD[30:], 2, None)], tmp_path / "wrong.parquet")
+    with pytest.raises(InputError, match=r"wrong\.parquet: .* all 49 look like x1 y1 x2 y2"):
+        next(read_detections(tmp_path / "wrong.parquet"))
+    write_parquet([image_of(CORNERS, 1, None)], tmp_path / "right.parquet")
+    assert [len(image) for image in read_detections(tmp_path / "right.parquet")] == [49]
+
+
 def test_boxes_over_the_border_are_taken():
     check_in_image(np.array([[-300, -200, 900, 700], [600, 400, 800, 600]]), (640, 480), "image 7")
     check_in_image(CORNERS * 1000, None, "image 7")

@@ -11,7 +11,7 @@ from tallybox import CountEstimator
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
 from tallybox.detections.labels import every_pair, labelled_detections
-from tallybox.detections.readers import read_labelled
+from tallybox.detections.readers import read_detections, with_counts
 from tallybox.estimator.inference import predict_moments
 from tallybox.estimator.inputs import in_batches, pair_indices
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
@@ -109,7 +109,9 @@ def test_count_writes_totals_as_json_csv_and_a_table(tmp_path):
 @pytest.mark.slow
 def test_totals_of_50_validation_photos_lie_in_their_intervals():
     folder = data_folder("coco-count")
-    images, labels = read_labelled(folder / "detections_picodet_val.json.gz", folder / "instances_val.json.gz")
+    images, labels = with_counts(
+        read_detections(folder / "detections_picodet_val.json.gz"), {}, folder / "instances_val.json.gz"
+    )
     fitted = shipped_estimator().fitted
     moments, photos, categories, truth, number = [], [], [], [], 0
     for batch in in_batches(labelled_detections(images, labels)):

@@ -189,3 +189,29 @@ def test_six_photos_of_99_million_pixels_take_the_memory_of_one(tmp_path):
     command = [sys.executable, "-c", code, *paths]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=several_threads)
     assert int(done.stdout.splitlines()[-1]) < 700  # MB; 400 are one photo, and it was 2,000
+
+
+def test_heic_without_its_reader_names_the_cure(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.setattr(images, "_register_heif", lambda: None)
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    path = tmp_path / "IMG_0001.HEIC"
+    path.write_bytes(b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic" + bytes(200))
+    with pytest.raises(
+        InputError, match=r"IMG_0001\.HEIC must be a photo, but it is HEIC.*pip install 'tallybox\[heic\]'"
+    ):
+        read_photo(path)
+
+
+def test_heic_is_read_where_its_reader_is_installed(tmp_path):
+    heif = pytest.importorskip("pillow_heif")
+    original = gradient(64, 48)
+    path = tmp_path / "photo.heic"
+    heif.from_pillow(original).save(path, quality=95)
+    assert np.abs(pixels(path) - np.asarray(original).astype(int)).mean() < 6
+
+
+def test_a_pipe_is_refused_before_anything_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "photo.jpg")
+    with pytest.raises(InputError, match=r"photo\.jpg must be a photo, but it is a pipe or a device"):
+        read_photo(tmp_path / "photo.jpg")

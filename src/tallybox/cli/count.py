@@ -128,8 +128,8 @@ def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[
     if not counter.estimator.is_calibrated:
         echo_line(
             f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they are. To "
-            "calibrate them, label some photos, run 'tallybox detect' and 'tallybox fit', and count with --estimator "
-            "FILE.",
+            f"calibrate them, label some photos, run 'tallybox fit PHOTOS LABELS.csv --detector {spec} --out FILE', "
+            "and count with --estimator FILE.",
             err=True,
         )
     return counter

@@ -17,6 +17,7 @@ SPEC_HELP = (
     "What detects: picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or "
     "package.module:factory.  [default: picodet]"
 )
+TEXT_HELP = "What a zero-shot model looks for; may be repeated."
 
 
 def detector_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,13 +26,7 @@ def detector_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--engine", type=click.Choice(["local", "ray"]), help="Where: here, or on a Ray cluster.  [default: local]"
         ),
-        click.option(
-            "--text",
-            "texts",
-            multiple=True,
-            metavar="PHRASE",
-            help="What a zero-shot model looks for; may be repeated.",
-        ),
+        click.option("--text", "texts", multiple=True, metavar="PHRASE", help=TEXT_HELP),
         click.option("--detector", metavar="SPEC", help=SPEC_HELP),
     ):
         command = option(command)

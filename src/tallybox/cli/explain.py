@@ -80,7 +80,7 @@ def explain(
         countings = estimator_countings(estimator, image, list(categories) or None)
         how = "counted with the estimator that ships with tallybox" if file is None else f"counted with {file.name}"
     write_text(out, report_page(page_data(f"How many in {shown}?", how, canvas_size(image), countings, photo)))
-    counts = ", ".join(f"{counting['count']:g} {counting['name']}" for counting in countings)
+    counts = ", ".join(counting["summary"]["headline"] for counting in countings)
     echo_line(f"{out}: {counts}", err=True)
 
 

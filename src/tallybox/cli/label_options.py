@@ -18,7 +18,7 @@ def label_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command ``--category`` and ``--missing-is-zero``."""
     for option in (
         click.option(
-            "--missing-is-zero", is_flag=True, help="Photos without labels hold none of the labelled categories."
+            "--missing-is-zero", is_flag=True, help="Photos without labels and empty cells count 0, not as unknown."
         ),
         click.option("--category", "categories", multiple=True, metavar="NAME", help="Only these; may be repeated."),
     ):

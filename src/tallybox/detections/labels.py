@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import NamedTuple, Self
@@ -13,7 +13,7 @@ import numpy as np
 from tallybox.detections.box_checks import check_in_image
 from tallybox.detections.category_names import category_name_of
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.image_ids import check_ids
+from tallybox.detections.image_ids import check_ids, check_photos, match_photos
 from tallybox.errors import InputError
 
 # Pairs with a true count of 0: few, and those with the highest scores, so that they are hard.
@@ -81,6 +81,16 @@ class TrueCounts:
         ids = self.ids_by_file_name()
         missing = {i: dict[int, int]() for image in images if (i := _label_id(image, self, ids)) not in self.counts}
         return replace(self, counts={**missing, **self.counts})
+
+    def of_photos(self, photo_ids: Sequence[str]) -> TrueCounts:
+        """Return the labels of photos, found by path or by name, with or without a suffix; others are left out.
+
+        >>> TrueCounts({"a": {18: 3}, "b.jpg": {}}).of_photos(["2024/a.jpg", "2024/b.jpg"]).file_names
+        {'a': '2024/a.jpg', 'b.jpg': '2024/b.jpg'}
+        """
+        file_names = match_photos({key: self.file_names.get(key, str(key)) for key in self.counts}, photo_ids)
+        check_photos(file_names, self.counts.keys(), photo_ids)
+        return replace(self.only(file_names), file_names=file_names)
 
     def first_images(self, number: int) -> TrueCounts:
         """Return the labels of the first images by ascending id."""

@@ -46,10 +46,14 @@ def read_detections(path: str | Path, categories: Mapping[int, str] = COCO_CATEG
     raise InputError(f"detections must be a .json, .json.gz, .csv, .csv.gz or .parquet file, but got {path}")
 
 
-def read_counts(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> TrueCounts:
-    r"""Return the true counts of COCO instances (``.json``) or of a CSV ``image_id,category,count``, gzipped or not.
+def read_counts(
+    path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES, *, blank_is_zero: bool = False
+) -> TrueCounts:
+    r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.xlsx``).
 
-    ``categories`` are the names that a CSV may use.
+    A table has the columns ``image_id,category,count``, or one row for each image and one column for each category.
+    ``categories`` are the names that it may use. Empty cells of the latter are unknown unless ``blank_is_zero``.
+    ``.json`` and ``.csv`` may be gzipped.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -64,41 +68,42 @@ def read_counts(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIE
         from tallybox.detections.coco import read_coco_instances
 
         return read_coco_instances(path)
-    if suffix_without_gz(path) == ".csv":
-        from tallybox.detections.tables import read_csv_counts
+    if suffix_without_gz(path) == ".csv" or path.suffix.lower() == ".xlsx":
+        from tallybox.detections.count_tables import read_table_counts
 
-        return read_csv_counts(path, categories)
-    raise InputError(f"labels must be a .json, .json.gz, .csv or .csv.gz file, but got {path}")
+        return read_table_counts(path, categories, blank_is_zero=blank_is_zero)
+    raise InputError(f"labels must be a .json, .json.gz, .csv, .csv.gz or .xlsx file, but got {path}")
 
 
-def read_labelled(
-    detections: str | Path,
+def with_counts(
+    images: Iterable[Detections],
+    names: Mapping[int, str],
     labels: str | Path,
     *,
-    categories: Mapping[int, str] = COCO_CATEGORIES,
     only: Sequence[str] = (),
     missing_is_zero: bool = False,
+    are_photos: bool = False,
 ) -> tuple[Iterable[Detections], TrueCounts]:
-    """Return detections and true counts whose categories have the same ids.
+    """Return detections and the true counts in a file, with the detections' category ids.
 
-    ``categories`` are the names that a CSV of detections may use, those of COCO or of an estimator; with COCO's, it may
-    use its own instead. ``only`` names the categories to keep the counts of. With ``missing_is_zero``, images without
-    labels hold no objects of the labelled categories; otherwise they are unlabelled.
-
-    Where the file of detections names its categories, labels go by these names: a CSV may use them, and those of COCO
-    instances take the detector's ids. Boxes of categories that the labels do not name are left out, since nobody
-    counted such objects.
+    ``names`` are those of the detections' categories, as far as they are known. Then labels go by these names: a table
+    may use them, and those of COCO instances take the detector's ids. Boxes of categories that the labels do not name
+    are left out, since nobody counted such objects. ``only`` names the categories to keep the counts of. With
+    ``missing_is_zero``, images without labels hold no objects of the labelled categories; otherwise they are
+    unlabelled. Labels find photos, whose ids are paths, also by the name with or without its suffix.
     """
-    names = stored_category_names(Path(detections), categories)
-    images: Iterable[Detections] = read_detections(detections, categories)
-    counts = read_counts(labels, names).with_categories_of(names) if names else read_counts(labels)
+    counts = read_counts(labels, names or COCO_CATEGORIES, blank_is_zero=missing_is_zero)
+    counts = counts.with_categories_of(names) if names else counts
     if names and not counts.categories.keys() >= names.keys():
         images = (image.of_categories(counts.categories) for image in images)
     if only:
         known = counts.categories or COCO_CATEGORIES
         counts = counts.of_categories(category_id_of(name, known) for name in only)
-    if missing_is_zero:
+    if are_photos or missing_is_zero:
         images = list(images)
+    if are_photos:
+        counts = counts.of_photos([str(image.image_id) for image in images])
+    if missing_is_zero:
         counts = counts.with_zeros(images)
     return images, counts
 

@@ -20,6 +20,7 @@ from tallybox.estimator.calibration import LISTED_PROBABILITY, Prevalence, inter
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig, check_size
 from tallybox.estimator.inference import Fitted, TotalCalibration, category_rows, infer, moments_of
 from tallybox.estimator.inputs import Integers, inputs_of_pairs, pair_indices
+from tallybox.estimator.learning_curve import learning_curve
 from tallybox.estimator.model import CountModel, ModelOutput
 from tallybox.estimator.prediction import Floats, IntervalLevels, PredictionArrays, mean_beyond, summarise
 from tallybox.estimator.totals import learn_totals
@@ -110,9 +111,13 @@ def fit(
     names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
     fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_listed, prevalence, excess)
     totals = _totals(fitted, every, *pair_indices(images, every_pairs), len(images))
-    return replace(fitted, totals=totals), FitReport(
-        len(pairs), len(images), truth, summarise(probabilities, beyond, levels)
+    held_out = summarise(probabilities, beyond, levels)
+    index, _ = pair_indices(images, pairs)
+    curve = learning_curve(
+        config, len(category_ids), labelled, index, held_out, excess=excess, levels=levels, seed=seed
     )
+    fitted = replace(fitted, totals=totals, learning_curve=curve)
+    return fitted, FitReport(len(pairs), len(images), truth, held_out)
 
 
 def _show(on_progress: OnProgress, part: int, members: int, done: int, epochs: int) -> None:

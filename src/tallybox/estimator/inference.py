@@ -37,6 +37,14 @@ Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_c
 UNCALIBRATED_LEVEL = 0.8  # such intervals hold about 90 % of the probability
 
 
+class CurvePoint(NamedTuple):
+    """How well members that learned from some photos count in others."""
+
+    photos: int
+    exact: float
+    mae: float
+
+
 class TotalCalibration(NamedTuple):
     """What intervals of totals are scaled by.
 
@@ -68,6 +76,7 @@ class Fitted:
     prevalence: Prevalence
     excess: float  # mean count beyond max_objects of pairs that have more
     totals: TotalCalibration = SHIPPED_TOTALS
+    learning_curve: tuple[CurvePoint, ...] = ()  # by ascending number of photos; none where there were few
 
 
 def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:

@@ -14,7 +14,7 @@ from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig, check_size
-from tallybox.estimator.inference import Fitted, TotalCalibration
+from tallybox.estimator.inference import CurvePoint, Fitted, TotalCalibration
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import IntervalLevels
 from tallybox.files import first_line, read_tensors, write_tensors
@@ -47,6 +47,7 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "prevalence": asdict(fitted.prevalence),
         "excess": fitted.excess,
         "totals": fitted.totals._asdict(),
+        "learning_curve": [list(point) for point in fitted.learning_curve],
     }
     write_tensors(path, tensors, header)
 
@@ -94,6 +95,7 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
         _prevalence(header["prevalence"]),
         _number("excess", header["excess"], 0, MAX_NUMBER),
         _totals(header.get("totals", {})),
+        _curve(header.get("learning_curve", [])),
     )
 
 
@@ -116,6 +118,20 @@ def _totals(stored: Any) -> TotalCalibration:
     _number("the scale of its totals", totals.scale, 1 / MAX_NUMBER, MAX_NUMBER)
     _number("the number of photos of its totals", totals.photos, 1, MAX_NUMBER**2)
     return totals
+
+
+def _curve(stored: Any) -> tuple[CurvePoint, ...]:
+    if len(stored) not in (0, 2):
+        raise ValueError(f"its learning curve must have two points or none, but it has {len(stored)}")
+    return tuple(_curve_point(*point) for point in stored)
+
+
+def _curve_point(photos: Any, exact: Any, mae: Any) -> CurvePoint:
+    return CurvePoint(
+        int(_number("a number of photos", photos, 1, MAX_NUMBER**2)),
+        _number("a share of exact counts", exact, 0, 1),
+        _number("a mean absolute error", mae, 0, MAX_NUMBER**2),
+    )
 
 
 def _levels(stored: Any) -> IntervalLevels:

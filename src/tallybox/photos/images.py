@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +23,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 # Readers that only decode: others call programs (EPS) or fetch more files.
-FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
+FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "HEIF")
 SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif", ".mpo", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
-    *(".ppm", ".pgm", ".pbm", ".avif", ".jp2"),
+    *(".ppm", ".pgm", ".pbm", ".avif", ".jp2", ".heic", ".heif", ".hif"),
 )
+HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # what follows "ftyp" in HEIC
 MAX_PIXELS = 100_000_000  # 300 MB as RGB; a file of some kilobytes can claim any size
 ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
 # What turns each orientation upright, as Pillow names it.
@@ -68,6 +71,8 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
     if path.is_dir():
         raise InputError(f"{path} must be a photo, but it is a folder")
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} must be a photo, but it is a pipe or a device, which is never read")
         with _open(pillow, path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise InputError(
@@ -91,7 +96,7 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
     except MemoryError:
         raise InputError(f"{path} must fit into memory, but it does not; make it smaller first") from None
     except Exception as error:  # readers of damaged files raise whatever their parsing stumbles on
-        raise InputError(f"{path} must be a photo, but {_reason(error)}") from None
+        raise InputError(f"{path} must be a photo, but {_reason(error, path)}") from None
     if orientation in UPRIGHT:
         rgb = rgb.transpose(pillow.Transpose[UPRIGHT[orientation]])
         if orientation >= 5:  # the camera was held sideways
@@ -175,6 +180,7 @@ def _eight_bits(image: Image, highest: float) -> Image:
 def _open(pillow: Any, path: Path) -> Image:
     """Read the header; Pillow's warning of large images gives way to our limit."""
     pillow.init()
+    _register_heif()
     known = [name for name in FORMATS if name in pillow.OPEN]
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -190,8 +196,21 @@ def _orientation(image: Image) -> int:
         return 1
 
 
-def _reason(error: Exception) -> str:
+@cache
+def _register_heif() -> None:
+    """Let Pillow read HEIC, as phones write it, where the package for it is installed."""
+    with suppress(ImportError):
+        import_module("pillow_heif").register_heif_opener()
+
+
+def _reason(error: Exception, path: Path) -> str:
     if type(error).__name__ == "UnidentifiedImageError":
+        with suppress(OSError), path.open("rb") as file:
+            start = file.read(12)
+            if start[4:8] == b"ftyp" and start[8:] in HEIF_BRANDS:
+                return (
+                    "it is HEIC, which needs the package pillow-heif; pip install 'tallybox[heic]', or save it as JPEG"
+                )
         return "it is no image of a kind that is read (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others)"
     return f"it cannot be read: {first_line(error)}"
 
