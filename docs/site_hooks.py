@@ -51,6 +51,7 @@ def keys_of(config: type[Any]) -> str:
     """Return a table of the fields of a dataclass: name, default and the comment beside it."""
     lines = ["| key | default | |", "|---|---|---|"]
     for key in KEY.finditer(inspect.getsource(config)):
-        default = "the same as `dropout`" if key["default"] == "None" else f"`{key['default'].strip(chr(34))}`"
+        default = key["default"].strip('"').replace("True", "true")  # as TOML writes it
+        default = "the same as `dropout`" if default == "None" else f"`{default}`"
         lines.append(f"| `{key['name']}` | {default} | {key['comment'] or ''} |")
     return "\n".join(lines)
