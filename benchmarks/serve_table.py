@@ -1,6 +1,6 @@
 """Write the table of loads in docs/results/speed.md from the committed results.
 
-tallybox bench serve --out benchmarks/results/serve--cpu--2-cores.json
+python benchmarks/serve.py benchmarks/results/serve--cpu--2-cores.json
 python benchmarks/serve_table.py            # rewrites the table between its markers
 python benchmarks/serve_table.py --check    # fails if the table is not what the results say
 """

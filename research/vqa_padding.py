@@ -1,7 +1,7 @@
 """What is masking worth? The counter model with padding masked and with padding as published, on a simulated world.
 
-    python research/vqa_padding.py OUT --seeds 3                    # on two cores, see docs/results/vqa/padding
-    python research/vqa_padding.py OUT --seeds 4 --most 100 --photos 20000 --epochs 20 --device cuda
+    python research/vqa_padding.py OUT --seeds 3 --photos 4000      # 20 to 40 minutes on a busy core
+    python research/vqa_padding.py OUT --seeds 4 --most 100 --epochs 20 --device cuda
 
 The simulated detector gives 24 to 28 proposals; here it gives up to MOST, the rest of them clutter, so that a photo is
 padded by up to MOST - 24. Each model is trained with one sort of padding and answers with both. Every run is a line of

@@ -64,7 +64,7 @@ def test_one_absurd_answer_does_not_make_the_error():
 def test_simple_and_complex_questions_are_scored_apart():
     truths = {1: ("simple", 3), 2: ("simple", 5), 3: ("complex", 2), 4: ("complex", 0)}
     records = [
-        QuestionRecord(key, "1", "Number of cats?", (str(truth),), "number", group)
+        QuestionRecord(key, "1", "Number of cats?", (str(truth),), "number", group=group)
         for key, (group, truth) in truths.items()
     ]
     found = count_errors({1: "3", 2: "1", 3: "two", 4: "yes"}, records)

@@ -91,7 +91,7 @@ def _as_dict(chosen: list[Suggestion], fitted: Fitted) -> dict[str, object]:
     curve = fitted.learning_curve
     return {
         "suggestions": [
-            {"image": one.image_id, "doubt": round(one.doubt, 4), "category": one.category, **one.prediction.to_dict()}
+            {"image": one.image_id, "doubt": one.doubt, "category": one.category, **one.prediction.to_dict()}
             for one in chosen
         ],
         "learning_curve": [point._asdict() for point in curve],

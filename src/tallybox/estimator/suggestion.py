@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from heapq import nlargest
 from typing import NamedTuple
@@ -17,8 +16,8 @@ from tallybox.estimator.prediction import CountPrediction
 class Suggestion(NamedTuple):
     """One image, with what is most doubtful in it."""
 
-    doubt: float  # the sum over categories of log(1 + width of the interval)
-    entropy: float  # of their counts in nats; the same widths differ in it
+    doubt: int  # how wide the intervals of all categories are together
+    entropy: float  # of their counts in nats, which distinguishes images of the same width
     image_id: ImageId | None
     category: str
     prediction: CountPrediction
@@ -29,19 +28,17 @@ def doubtful_images(
 ) -> list[Suggestion]:
     """Return the images in whose counts there is the most doubt, the most doubtful first.
 
-    Doubt is how wide the intervals are, by their logarithms, so that a single crowd does not outweigh everything. It is
-    that of the categories given, or of those that the estimator learned from and that may be there.
+    Doubt is how wide the intervals are, of the categories given, or of those that the estimator learned from and that
+    may be there.
     """
     learned = set(estimator.fitted.category_ids)
     found = []
     for image, predictions in estimator.predict_each((i.of_categories(learned) for i in detections), categories):
-        doubts = {
-            name: (math.log1p(p.high - p.low), _entropy(p)) for name, p in predictions.by_name().items() if p.calibrated
-        }
+        doubts = {name: (p.high - p.low, _entropy(p)) for name, p in predictions.by_name().items() if p.calibrated}
         if doubts:
             worst = max(doubts, key=lambda name: doubts[name])
-            doubt, entropy = (sum(values) for values in zip(*doubts.values(), strict=True))
-            found.append(Suggestion(doubt, entropy, image.image_id, worst, predictions[worst]))
+            width, entropy = sum(width for width, _ in doubts.values()), sum(entropy for _, entropy in doubts.values())
+            found.append(Suggestion(width, entropy, image.image_id, worst, predictions[worst]))
     return nlargest(number, found, key=lambda suggestion: suggestion[:2])
 
 

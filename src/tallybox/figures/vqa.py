@@ -34,6 +34,7 @@ TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
 NEAR = 0.025
 PIXELS_OF_A_PHOTO = 500  # of its longer side
 MAX_BAR = 10  # a bar for each true count below it, and one for all the others
+YELLOW = "#F0E442"  # of the same palette, seen better on photos
 SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # that curves are drawn of
 
 
@@ -200,12 +201,14 @@ def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
 def draw_boxes(axes: Axes, example: Mapping[str, Any]) -> None:
     """Draw the boxes that the component kept, the stronger the more it attends to them, over the photo if known."""
     width, height = example["size_wh"]
+    colour = BLUE
     if example.get("photo") is not None:
+        colour = YELLOW
         photo = read_photo(example["photo"], reduced_to=PIXELS_OF_A_PHOTO).image
         axes.imshow(photo, extent=(0, width, height, 0), alpha=0.8)
     for (x1, y1, x2, y2), weight in zip(example["boxes"], example["attention"], strict=True):
         corner, size = (x1, y1), (x2 - x1, y2 - y1)
-        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=BLUE, linewidth=2, alpha=0.1 + 0.9 * weight))
+        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=2, alpha=0.1 + 0.9 * weight))
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(True)
     axes.set_title(example["question"])

@@ -29,6 +29,7 @@ SUFFIXES = (
     *(".ppm", ".pgm", ".pbm", ".avif", ".jp2", ".heic", ".heif", ".hif"),
 )
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # what follows "ftyp" in HEIC
+MADE_BY = b"drawn by tallybox"  # the JPEG comment of photos with what was counted outlined
 MAX_PIXELS = 100_000_000  # 300 MB as RGB; a file of some kilobytes can claim any size
 ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
 # What turns each orientation upright, as Pillow names it.
@@ -102,6 +103,17 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
         if orientation >= 5:  # the camera was held sideways
             size_wh = (size_wh[1], size_wh[0])
     return Photo(rgb, size_wh, str(path))
+
+
+def is_outlined_copy(path: Path) -> bool:
+    """Return whether a file is a photo that `tallybox count --save` drew on."""
+    if not path.is_file() or path.is_symlink():
+        return False
+    try:
+        with _pillow().open(path, formats=["JPEG"]) as picture:
+            return bool(picture.info.get("comment") == MADE_BY)
+    except Exception:  # readers of damaged files raise whatever their parsing stumbles on
+        return False
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tallybox.detections.container import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.explanation import CountExplanation, merged_into
 from tallybox.files import atomic_writing
-from tallybox.photos.images import Photo
+from tallybox.photos.images import MADE_BY, Photo, is_outlined_copy
 
 # Okabe and Ito's palette, which people with any common colour vision can distinguish; light and dark in turn.
 COLOURS = ("#E69F00", "#0072B2", "#F0E442", "#D55E00", "#56B4E9", "#009E73", "#CC79A7")
@@ -25,7 +25,6 @@ SHADE = (0, 0, 0, 120)  # under every line, so that it shows on a bright photo t
 MAX_SIDE = 2400  # pixels of a picture; larger photos are drawn smaller
 MIN_WIDTH = 240  # of the counts below a tiny photo
 QUALITY = 92
-MADE_BY = b"drawn by tallybox"  # the JPEG comment of our pictures
 
 Corners = tuple[float, float, float, float]
 
@@ -113,7 +112,7 @@ def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
 
 def save_picture(picture: Image.Image, path: Path) -> None:
     """Write a JPEG atomically; a file that is there is replaced only if this function wrote it."""
-    if (path.exists() or path.is_symlink()) and not _is_ours(path):
+    if (path.exists() or path.is_symlink()) and not is_outlined_copy(path):
         raise InputError(
             f"{path} must be a picture that tallybox drew, or not be there, but it is another file, which is kept; "
             "name another folder"
@@ -122,16 +121,6 @@ def save_picture(picture: Image.Image, path: Path) -> None:
     picture.save(encoded, format="JPEG", quality=QUALITY, comment=MADE_BY)
     with atomic_writing(path) as file:
         file.write(encoded.getbuffer())
-
-
-def _is_ours(path: Path) -> bool:
-    if not path.is_file() or path.is_symlink():
-        return False
-    try:
-        with Image.open(path, formats=["JPEG"]) as picture:
-            return picture.info.get("comment") == MADE_BY
-    except Exception:  # readers of damaged files raise whatever their parsing stumbles on
-        return False
 
 
 def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from tallybox.errors import InputError
 from tallybox.files import suffix_without_gz
-from tallybox.photos.images import SUFFIXES
+from tallybox.photos.images import SUFFIXES, is_outlined_copy
 
 DETECTION_SUFFIXES = (".json", ".csv", ".parquet")
 
-COUNTED_COPY = re.compile(r"(.+)_counted(?:-\d+)?\.jpg")
+COUNTED_COPY = re.compile(r".+_counted(?:-\d+)?\.jpg")  # only such names are looked into
 
 
 class Source(NamedTuple):
@@ -87,8 +87,8 @@ def _of_path(path: Path) -> list[Source]:
         return [Source(path, suffix_without_gz(path) not in DETECTION_SUFFIXES)]
     inside = sorted(file for file in path.rglob("*") if not _is_hidden(file, path))
     photos = [Source(file, True, path) for file in inside if file.suffix.lower() in SUFFIXES and file.is_file()]
-    stems = {source.path.stem for source in photos}
-    photos = [s for s in photos if not (copy := COUNTED_COPY.fullmatch(s.path.name)) or copy[1] not in stems]
+    copies = [s for s in photos if COUNTED_COPY.fullmatch(s.path.name) and is_outlined_copy(s.path)]
+    photos = [source for source in photos if source not in copies] or copies  # a folder of copies alone was meant
     tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in inside) else []
     if not photos and not tables:
         raise InputError(f"{path} must hold photos or Parquet files of detections, but it holds neither")

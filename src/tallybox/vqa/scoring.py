@@ -132,7 +132,7 @@ def accuracy_by(
 ) -> dict[Key, tuple[int, float]]:
     """Return the number of questions and their official accuracy in percent by a key; without a key, left out.
 
-    >>> records = [QuestionRecord(k, k, "How many cats?", ("2",) * 10, "number", "how many") for k in (1, 2)]
+    >>> records = [QuestionRecord(k, str(k), "How many cats?", ("2",) * 10, "number", "how many") for k in (1, 2)]
     >>> accuracy_by(lambda record: record.question_type, {1: "2", 2: "3"}, records)
     {'how many': (2, 50.0)}
     """

@@ -48,7 +48,7 @@ def tallyqa(tmp_path):
 
 def test_tallyqa(tallyqa):
     headlights, dogs = read_tallyqa(tallyqa / "test.json")
-    assert headlights == (30095774, "VG/2410408", HEADLIGHTS["question"], ("4",), "number", "complex")
+    assert headlights == (30095774, "VG/2410408", HEADLIGHTS["question"], ("4",), "number", None, "complex")
     assert (dogs.image_id, dogs.answers, dogs.group) == ("7", ("2",), "simple")
     assert all(record.group is None for record in read_tallyqa(tallyqa / "train.json"))
 

@@ -139,6 +139,20 @@ def test_a_file_that_must_be_named_again(tmp_path, official, monkeypatch):
         prepare(splits, [tmp_path / "two.tsv"], tmp_path / "prepared")
 
 
+def test_a_file_named_by_mistake_need_not_be_named_again(tmp_path, official):
+    photos, folder = small_photos(40), tmp_path / "prepared"
+    write_tsv(tmp_path / "wrong.tsv", small_photos(3, first_id=900))
+    write_tsv(tmp_path / "one.tsv", photos[:30])
+    write_tsv(tmp_path / "two.tsv", photos[30:])
+    splits = official_files(official)
+    for wrong in ([tmp_path / "wrong.tsv"], [tmp_path / "one.tsv", tmp_path / "wrong.tsv"]):
+        with pytest.raises(InputError, match="repeat the command with more --features"):
+            prepare(splits, wrong, folder)
+    done = prepare(splits, [tmp_path / "one.tsv", tmp_path / "two.tsv"], folder)
+    assert done["photos"] == 40
+    assert len((folder / "feature_files.jsonl").read_text().splitlines()) == 2
+
+
 def test_nothing_but_broken_records(tmp_path, official):
     (official / "features.tsv").write_text("no features\n")
     with pytest.raises(InputError, match="files of features must hold at least one photo, but there is none"):

@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tallybox.errors import InputError
+from tallybox.files import write_text
 from tallybox.runs import append_results, read_results
 from tallybox.vqa.data.feature_files import FeatureFile
 from tallybox.vqa.data.features import FilePosition
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.data.store import FeatureStore, StoreWriter, complete_store
+from tallybox.vqa.data.store import FeatureStore, StoreWriter, begun_sources, complete_store
 
-INPUTS = "feature_files.jsonl"  # every file that was named so far, with the ids of its photos
+INPUTS = "feature_files.jsonl"  # the files of a store in their order, with the ids of their photos
 
 OnProgress = Callable[[str, int, int], None]  # the step, how much of it is done, of how much
 
 
-def list_inputs(files: Sequence[FeatureFile], folder: Path, on_progress: OnProgress) -> list[dict[str, Any]]:
-    """Return the description and the ids of each file, also of those that earlier runs named, in that order.
+def list_inputs(
+    files: Sequence[FeatureFile], folder: Path, store: Path, on_progress: OnProgress
+) -> list[dict[str, Any]]:
+    """Return the description and the ids of the files that a store was begun with, and of those that are named now.
 
-    A file is read for its ids once; a file that changed since is an error.
+    A file is read for its ids once. A file of the store that changed since is an error.
     """
-    inputs = read_results(folder / INPUTS)
-    known = {_key(one["file"]): one["file"] for one in inputs}
+    listed = read_results(folder / INPUTS)
+    cached = {_key(one["file"]): one for one in listed}
+    inputs = listed[: begun_sources(store)]
     for number, file in enumerate(files):
         on_progress("photos' ids", number, len(files))
         described = file.described()
-        if any(one["name"] == described["name"] and _key(one) != _key(described) for one in known.values()):
+        key, name = _key(described), (described["name"], described.get("prefix"))
+        if any(key == _key(one["file"]) for one in inputs):
+            continue
+        if any(name == (one["file"]["name"], one["file"].get("prefix")) for one in inputs):
             raise InputError(
                 f"{file.path} must be as it was when {folder} was begun, but its content differs; name a new folder"
             )
-        if known.setdefault(_key(described), described) is described:  # not seen before
-            inputs.append({"file": described, "image_ids": file.image_ids()})
-            append_results(folder / INPUTS, inputs[-1:])
+        if key not in cached:
+            cached[key] = {"file": described, "image_ids": file.image_ids()}
+            append_results(folder / INPUTS, [cached[key]])
+        inputs.append(cached[key])
+    if inputs != read_results(folder / INPUTS):  # without files that were named before and are not needed
+        write_text(folder / INPUTS, "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in inputs))
     on_progress("photos' ids", len(files), len(files))
     return inputs
 

@@ -99,7 +99,8 @@ def with_explicit_files(
 def _split_files(split: str, roles: Mapping[str, Path]) -> SplitFiles:
     if "questions" not in roles:
         raise InputError(f"split {split} must have a file of questions, but has only {', '.join(roles)}")
-    if not split.startswith("test") and "annotations" not in roles and not is_tallyqa(roles["questions"]):
+    has_answers = "annotations" in roles or (roles["questions"].is_file() and is_tallyqa(roles["questions"]))
+    if not split.startswith("test") and not has_answers:
         raise InputError(f"split {split} must have a file of annotations beside {roles['questions']}, but has none")
     return SplitFiles(**roles)
 
@@ -168,7 +169,7 @@ def prepare(
     records, pairs = _read_splits(splits, on_progress)
     known = vocabulary or Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers)
     known.save(out / VOCABULARY)
-    inputs = list_inputs(files, out, on_progress)
+    inputs = list_inputs(files, out, out / PHOTOS, on_progress)
     for split in () if skip_broken else splits:
         check_photos(splits[split].questions, records[split], inputs, split=split)
     store = prepare_store(files, inputs, out / PHOTOS, on_progress, skip_broken=skip_broken)

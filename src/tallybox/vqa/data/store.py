@@ -247,6 +247,14 @@ def complete_store(folder: Path) -> bool:
     return (folder / HEADER).exists()
 
 
+def begun_sources(folder: Path) -> int:
+    """Return how many sources a store has photos of, complete or not."""
+    if complete_store(folder):
+        return int(FeatureStore.open(folder).header["sources"])
+    journal = read_results(folder.with_name(folder.name + ".unfinished") / JOURNAL)
+    return int(journal[-1]["source"]) + 1 if journal else 0
+
+
 def _journal_line(block: dict[str, Any]) -> bytes:
     return json.dumps(block, separators=(",", ":")).encode() + b"\n"
 
