@@ -1,4 +1,4 @@
-"""`tallybox bench`: measure here, correctness checked first."""
+"""`tallybox bench`: measure speed on this machine; results are checked first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 
 @click.group()
 def bench() -> None:
-    """Measure here, correctness checked first."""
+    """Measure speed on this machine; results are checked first."""
 
 
 def benchmark(*, cpu_only: bool = False) -> Callable[..., click.Command]:
@@ -38,7 +38,7 @@ def benchmark(*, cpu_only: bool = False) -> Callable[..., click.Command]:
 
     def decorate(rows: Callable[..., Iterator[Row]]) -> click.Command:
         @bench.command()
-        @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+        @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
         @click.option("--seconds", default=2.0, show_default=True, help="How long to measure each number.")
         @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
         @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
@@ -100,7 +100,9 @@ def vqa(device: torch.device, seconds: float) -> Iterator[Row]:
 
 @benchmark(cpu_only=True)
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True))
-@click.option("--estimator", "estimator_file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option(
+    "--estimator", "estimator_file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`."
+)
 def detections(device: torch.device, seconds: float, file: Path | None, estimator_file: Path | None) -> Iterator[Row]:
     """Time counting from detections (made-up ones, or FILE's) on the CPU; the reference is supervision's NMS."""
     from tallybox import CountEstimator, read_detections

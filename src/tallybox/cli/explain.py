@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The page to write (.html)."
 )
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Explain these only; may be repeated.")
-@click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option("--estimator", "file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
 @click.option("--image", "image_id", metavar="ID", help="Which image of a file of detections.")
 @click.option(
     "--component",

@@ -32,7 +32,7 @@ BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other")
 )
 @click.option("--model", "name", type=click.Choice(["baseline", "counter"]), help="What a .pth file is taken for.")
 @click.option("--question-types", is_flag=True, help="Also the accuracy by the official types of questions.")
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def evaluate(
     runs: tuple[Path, ...],

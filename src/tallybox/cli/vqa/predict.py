@@ -20,7 +20,7 @@ from tallybox.vqa.configuration import ModelName
     "--prepared", type=click.Path(path_type=Path, exists=True), help="Another prepared folder than the run's own."
 )
 @click.option("--model", "name", type=click.Choice(["baseline", "counter"]), help="What a .pth file is taken for.")
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 def predict(
     run: Path, out: Path, split: str, prepared: Path | None, name: ModelName | None, device: str | None
 ) -> None:

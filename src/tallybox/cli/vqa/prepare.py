@@ -67,7 +67,7 @@ class Features(click.ParamType[list[FeatureFile]]):
 @click.option(
     "--instances", type=existing_file, multiple=True, help="COCO instances with true boxes, to supervise attention."
 )
-@click.option("--vocabulary", type=existing, help="Of an earlier prepared folder, to prepare a test split alone.")
+@click.option("--vocabulary", type=existing, help="A prepared folder whose vocabulary to use, for a test split alone.")
 @click.option(
     "--vocabulary-from",
     type=click.Choice(["train", "trainval"]),

@@ -20,7 +20,7 @@ from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 @click.command()
 @click.argument("prepared", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
-@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A TOML file of values.")
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A TOML file of settings.")
 @click.option("--split", default="train", show_default=True, help="train, or trainval for the test server.")
 @click.option(
     "--model",
@@ -37,8 +37,8 @@ from tallybox.vqa.configuration import ModelName, Precision, read_configuration
     help="Epochs between validations on val, 0 for none.  [default: 1 where there is a val that is not learned from]",
 )
 @click.option("--seed", type=int, help="[default: 0]")
-@click.option("--precision", type=click.Choice(get_args(Precision)), help="Of products.  [default: auto]")
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--precision", type=click.Choice(get_args(Precision)), help="Of matrix products.  [default: auto]")
+@click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def train(
     prepared: Path,

@@ -130,7 +130,7 @@ def file_sample(path: Path) -> tuple[int, bytes]:
 
 
 def write_features(path: Path, photos: Sequence[PhotoFeatures]) -> None:
-    """Write photos to a ``.safetensors`` file in the plain layout, which is described in docs/vqa_data.md."""
+    """Write photos to a ``.safetensors`` file in the plain layout, which is described in docs/reference/vqa-data.md."""
     package = import_optional("safetensors.numpy", needed_for=f"writing {path.name}", install="'tallybox[vqa]'")
     arrays = {
         "num_boxes": np.array([len(photo.boxes_xyxy) for photo in photos], np.int64),
