@@ -134,8 +134,8 @@ def asked_distribution(usual: NDArray[np.float64]) -> NDArray[np.float64]:
     >>> asked_distribution(np.array([0.97, 0.02, 0.01])).round(2).tolist()
     [0.49, 0.34, 0.17]
     """
-    asked = usual * np.append(1, np.full(len(usual) - 1, ASKED_ODDS))
-    return asked / asked.sum()
+    asked: NDArray[np.float64] = usual * np.append(1, np.full(len(usual) - 1, ASKED_ODDS))
+    return asked / float(asked.sum())
 
 
 def sum_distribution(distributions: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
