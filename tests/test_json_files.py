@@ -147,6 +147,11 @@ def test_a_key_that_is_missing_is_named_beside_those_there(tmp_path):
     assert error_of(lambda: read_json(path, NamesFile, WHAT)).endswith("but names is missing")
 
 
+def test_a_key_that_is_missing_from_an_object_with_more_behind_it_is_one_line(tmp_path):
+    path = written(tmp_path, '{"a": 1}]}')
+    assert error_of(lambda: read_json(path, NamesFile, WHAT)).endswith("but names is missing")
+
+
 def test_a_byte_order_mark_is_ignored(tmp_path):
     assert read_all(written(tmp_path, "\ufeff" + '[{"id": 1}]')) == [(1, "")]
 

@@ -6,10 +6,13 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import secrets
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 GZIP_MAGIC = b"\x1f\x8b"
 USUAL_PERMISSIONS = 0o666  # less what the user's umask takes away
 UNFINISHED = ".unfinished"  # the suffix of a file that is being written
+LEFTOVER = re.compile(r"\..*\.[0-9a-f]{8}" + re.escape(UNFINISHED), re.DOTALL)
+MIN_LEFTOVER_SECONDS = 60.0
 
 
 @contextmanager
@@ -31,6 +36,7 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
     """Open a file for writing that takes its name only when the block ends without an error.
 
     After a crash, the file is there whole, as it was before, or not at all. Of two writers the last to finish wins.
+    What killed writers left behind is deleted by the next process that writes into the folder.
     ``mode`` and ``options`` are those of `open`; missing folders are made.
 
     >>> import tempfile
@@ -40,12 +46,15 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
     >>> path.read_text()
     '3 dogs'
     """
-    unfinished = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}{UNFINISHED}")
+    kept = os.fsencode(path.name)[:200].decode(errors="ignore")
+    unfinished = path.with_name(f".{kept}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path.parent.resolve())
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, USUAL_PERMISSIONS)
         try:
             with open(descriptor, mode, **options) as file:  # noqa: PTH123 - the file is open already
+                _lock(descriptor)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -58,6 +67,27 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
         raise
     except OSError as error:
         raise InputError(f"{path} must be a file that can be written, but: {error.strerror or error}") from error
+
+
+@cache
+def _remove_leftovers(folder: Path) -> None:
+    """Delete what writers that were killed left in a folder, once in a process; who still writes holds a lock."""
+    for path in folder.glob(f".*{UNFINISHED}"):
+        with suppress(OSError), path.open("rb") as file:
+            is_old = time.time() - path.stat().st_mtime > MIN_LEFTOVER_SECONDS  # a new one may not be locked yet
+            if is_old and LEFTOVER.fullmatch(path.name) and _lock(file.fileno()):
+                path.unlink()
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file until it is closed, also by a kill; return whether it was free. Without locks, none is."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
 
 
 def check_writable(path: Path) -> None:

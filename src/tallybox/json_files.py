@@ -91,7 +91,7 @@ def _invalid(path: Path, content: bytearray, what: str, hint: str, error: str) -
     reason = f": {_with_field(error)}"
     if missing := re.fullmatch(r"Object missing required field `(\w+)`", error):
         reason = f" {missing[1]} is missing"
-        with suppress(UnicodeDecodeError):
+        with suppress(UnicodeDecodeError, msgspec.DecodeError, RecursionError):
             reason += f"; it has {list(msgspec.json.decode(content, type=dict[str, msgspec.Raw]))[:20]}"
     elif found := re.fullmatch(r"Expected `(?:array|object)`, got `(\w+)`", error):
         reason = f" it is {'an' if found[1][0] in 'aio' else 'a'} {found[1]}{hint}"

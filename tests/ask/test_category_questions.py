@@ -9,8 +9,8 @@ from tallybox import PhotoCounter
 from tallybox.ask import SHIPPED_MODEL, Answerer
 from tallybox.ask.category_questions import answer_from_counts, read_category_question, sum_distribution
 from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.category_words import plural
 from tallybox.estimator.prediction import IntervalLevels, summarise
-from tallybox.vqa.data.category_words import plural
 from tests.support.ask import BUSES, RIDERS, asking_detector, buses, riders, shipped_answerer
 
 LEVELS = IntervalLevels(0.55, 0.55, 0.55, 0.55)

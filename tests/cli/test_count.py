@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -157,6 +159,79 @@ def test_a_file_that_breaks_midway_leaves_whole_json_and_status_1(tmp_path):
     assert result.exit_code == 1
     assert len(json.loads(result.stdout)["images"]) >= 2
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_corners_in_place_of_widths_are_one_line_and_other_files_go_on(detections, tmp_path):
+    results = json.loads(detections.read_text())
+    for result in results:
+        left, top, width, height = result["bbox"]
+        result["bbox"] = [left, top, left + width, top + height]
+    wrong = write_json(tmp_path / "corners.json", results)
+    result = run(wrong, detections, "--json", "--estimator", shipped())
+    assert result.exit_code == 1
+    assert len(json.loads(result.stdout)["images"]) == 3
+    (line,) = result.stderr.splitlines()
+    assert "corners.json: boxes must be left, top, width, height" in line
+
+
+def test_pictures_never_replace_a_file_that_count_did_not_write(photos, tmp_path):
+    shutil.copy(photos / BUSES, tmp_path / "a.jpg")
+    own = tmp_path / "a_counted.jpg"
+    shutil.copy(photos / RIDERS, own)
+    before = own.read_bytes()
+    result = run(tmp_path / "a.jpg", photos / LOBBY, "--save", tmp_path, "--json")
+    assert result.exit_code == 1
+    assert own.read_bytes() == before
+    assert "a_counted.jpg must be a picture that tallybox drew, or not be there" in result.stderr
+    assert "Wrote 1 picture to" in result.stderr
+    assert len(json.loads(result.stdout)["images"]) == 2
+    own.unlink()
+    for _ in range(2):  # its own picture is replaced
+        assert run(tmp_path / "a.jpg", "--save", tmp_path).exit_code == 0
+    (tmp_path / "b.jpg").write_bytes((photos / BUSES).read_bytes())
+    (tmp_path / "b_counted.jpg").symlink_to(photos / RIDERS)
+    assert run(tmp_path / "b.jpg", "--save", tmp_path).exit_code == 1
+
+
+def test_names_that_are_long_or_no_utf8_are_written_like_others(photos, tmp_path):
+    photo = (photos / BUSES).read_bytes()
+    names = [b"x" * 240 + b".jpg", "\u732b".encode() * 80 + b".jpg", b"\xe9t\xe9.jpg", b"plain.jpg"]
+    (tmp_path / "in").mkdir()
+    for name in names:
+        (tmp_path / "in" / os.fsdecode(name)).write_bytes(photo)
+    result = run(tmp_path / "in", "--save", tmp_path / "out", "--csv", tmp_path / "counts.csv", "--json")
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)["images"]) == 4
+    assert len(list((tmp_path / "out").iterdir())) == 4
+    table = (tmp_path / "counts.csv").read_bytes()
+    assert all(name in table for name in names)
+    printed = run(tmp_path / "in", "--csv", "-")
+    assert printed.exit_code == 0
+    assert printed.stdout_bytes == table
+
+
+def test_a_table_that_cannot_be_finished_is_one_line_and_the_rest_goes_on(photos, tmp_path, monkeypatch):
+    csv_writer = csv.writer
+    monkeypatch.setattr(csv, "writer", lambda file, **options: Rows(csv_writer(file, **options)))
+
+    class Rows:
+        def __init__(self, rows):
+            self.rows, self.number = rows, 0
+
+        def writerow(self, row):
+            self.number += 1
+            if self.number > 2:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.rows.writerow(row)
+
+    result = run(photos, "--csv", tmp_path / "counts.csv", "--save", tmp_path / "out", "--json")
+    assert result.exit_code == 1
+    assert len(json.loads(result.stdout)["images"]) == 3
+    assert [line for line in result.stderr.splitlines() if line.startswith("Error")] == [
+        f"Error: {tmp_path / 'counts.csv'} must be a file that can be written, but: No space left on device"
+    ]
+    assert len(list((tmp_path / "out").iterdir())) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_names_of_another_detector_are_refused(tmp_path):

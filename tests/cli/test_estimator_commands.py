@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -57,6 +59,25 @@ def test_fit_refuses_at_once_what_it_cannot_write(tmp_path, monkeypatch, detecti
     assert run("fit", detections, labels, "--out", tmp_path / "folder").exit_code == 2
     too_large = run("fit", detections, labels, "--out", tmp_path / "own.estimator", "--max-objects", 100_000)
     assert too_large.stderr == "Error: max_objects must be at most 4096, but got 100000\n"
+
+
+def test_fit_keeps_what_it_learned_where_its_file_cannot_be_written_any_more(tmp_path, monkeypatch, detections, labels):
+    monkeypatch.setattr(training, "MIN_STEPS", 20)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, learn = tmp_path / "mounted", CountEstimator.fit
+
+    def fit(self, *arguments, **options):
+        folder.rmdir()  # a disk was taken away while it learned
+        folder.touch()
+        return learn(self, *arguments, **options)
+
+    monkeypatch.setattr(CountEstimator, "fit", fit)
+    result = run("fit", detections, labels, "--out", folder / "own.estimator")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    kept = Path(line.partition("; the estimator is kept in ")[2])
+    assert kept.name == "own.estimator"
+    assert CountEstimator.load(kept).predict(PHOTOS[0])
 
 
 def test_fit_then_evaluate_then_count(tmp_path, monkeypatch, detections, labels):
@@ -211,3 +232,26 @@ def test_wrong_usage_is_status_2(detections, labels):
     assert run("fit", detections, labels).exit_code == 2
     assert run("count").exit_code == 2
     assert run("evaluate", detections).exit_code == 2
+
+
+def test_every_image_has_its_row_in_the_csv_long_and_wide(tmp_path, estimator):
+    found, table = tmp_path / "found.parquet", tmp_path / "counts.csv"
+    write_parquet([*PHOTOS[:3], Detections.empty(99)], found)
+    assert run("count", found, "--estimator", estimator, "--csv", table).exit_code == 0
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["image"] for row in rows][-1] == "99"
+    assert (rows[-1]["category"], rows[-1]["count"]) == ("", "0")
+    made = run("count", found, "--estimator", estimator, "--csv", table, "--wide", "--total", "--json")
+    assert made.exit_code == 0, made.output
+    said = json.loads(made.stdout)
+    with table.open() as file:
+        wide = list(csv.DictReader(file))
+    assert [row["image"] for row in wide] == ["0", "1", "2", "99", "total"]
+    for row, image in zip(wide, said["images"], strict=False):
+        counted = {name: number["count"] for name, number in image["counts"].items()}
+        assert {name: int(text) for name, text in row.items() if name != "image" and int(text)} == {
+            name: count for name, count in counted.items() if count
+        }
+    assert int(wide[-1]["person"]) == round(said["totals"]["person"]["expected"])
+    assert run("count", found, "--estimator", estimator, "--wide").exit_code == 2

@@ -3,15 +3,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 import supervision
 import torch
 from hypothesis import given
 
-from tallybox import Detections
+from tallybox import Detections, read_detections
 from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS, category_id_of
 from tallybox.errors import InputError, InputTypeError
 from tests.support.detection_sets import assert_same_images, coco_results, detections
+from tests.support.estimators import small_estimator
 
 BOXES = torch.tensor([[1.0, 2.0, 4.0, 6.0], [0.0, 0.0, 9.0, 9.0]])
 SCORES = torch.tensor([0.75, 0.5])
@@ -26,7 +28,7 @@ def ultralytics_result(classes):
 
 def test_supervision_detections_are_taken():
     found = supervision.Detections(BOXES.numpy(), confidence=SCORES.numpy(), class_id=np.array([18, 1]))
-    assert_same_images([Detections.from_supervision(found)], [EXPECTED])
+    assert_same_images([Detections.from_supervision(found, class_names=COCO_CATEGORIES)], [EXPECTED])
     assert len(Detections.from_supervision(supervision.Detections.empty(), image_id=9)) == 0
 
 
@@ -120,3 +122,123 @@ def test_the_categories_are_those_of_coco():
 def test_wrong_types_are_type_errors_too():
     with pytest.raises(InputTypeError):
         Detections.from_torchvision(3)
+
+
+YOLO_NAMES = dict(enumerate(COCO_CATEGORIES.values()))
+
+
+def test_the_classes_of_a_yolo_model_are_not_read_as_cocos_ids():
+    result = ultralytics_result([16.0, 0.0])  # dog and person; COCO's category 16 is a bird
+    result.names = YOLO_NAMES
+    assert_same_images([Detections.from_ultralytics(result)], [EXPECTED])
+    result.names = {0: "bolt", 16: "nut"}
+    assert Detections.from_ultralytics(result).category_ids.tolist() == [16, 0]
+    named = supervision.Detections(
+        BOXES.numpy(),
+        confidence=SCORES.detach().numpy(),
+        class_id=np.array([16, 0]),
+        data={"class_name": np.array(["dog", "person"])},
+    )
+    assert_same_images([Detections.from_supervision(named)], [EXPECTED])
+    named.data["class_name"] = np.array(
+        ["dog", "bolt"]
+    )  # of a detector of one's own: its other images may look like COCO
+    with pytest.raises(InputError, match=r"must be COCO's, but got 'bolt'; give those of all classes .* class_names="):
+        Detections.from_supervision(named)
+
+
+@pytest.mark.parametrize("name", ["ultralytics", "supervision", "transformers"])
+def test_classes_of_unknown_numbering_are_refused(name):
+    found = {
+        "ultralytics": ultralytics_result([16, 0]),
+        "supervision": supervision.Detections(
+            BOXES.numpy(), confidence=SCORES.detach().numpy(), class_id=np.array([16, 0])
+        ),
+        "transformers": {"scores": SCORES, "labels": torch.tensor([16, 0]), "boxes": BOXES},
+    }[name]
+    convert = getattr(Detections, f"from_{name}")
+    with pytest.raises(
+        InputError, match=r"must be numbered in a known way, .* class_names=.* or ids with category_ids="
+    ):
+        convert(found)
+    assert_same_images([convert(found, class_names=YOLO_NAMES)], [EXPECTED])
+    assert_same_images([convert(found, category_ids=COCO_CATEGORY_IDS)], [EXPECTED])
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ({"x1": [1, 0], "y1": [2, 0], "x2": [4, 9], "y2": [6, 9], "score": [0.75, 0.5], "category_id": [18, 1]}, {}),
+        (
+            {"xmin": [1, 0], "ymin": [2, 0], "xmax": [4, 9], "ymax": [6, 9], "confidence": [0.75, 0.5]}
+            | {"class": [16, 0], "name": ["dog", "person"]},
+            {},
+        ),
+        (
+            {"x": [1, 0], "y": [2, 0], "w": [3, 9], "h": [4, 9], "score": [0.75, 0.5], "class_id": [16, 0]},
+            {"class_names": YOLO_NAMES},
+        ),
+        (
+            {"bbox": [[1, 2, 3, 4], [0, 0, 9, 9]], "score": [0.75, 0.5], "category": ["dog", "person"]},
+            {"layout": "xywh"},
+        ),
+        (
+            {"bbox": [[1, 2, 4, 6], [0, 0, 9, 9]], "score": [0.75, 0.5], "category": ["dog", "person"]},
+            {"layout": "xyxy"},
+        ),
+    ],
+    ids=["corners", "YOLOv5", "sizes", "bbox of sizes", "bbox of corners"],
+)
+def test_data_frames_are_taken(columns, options):
+    found = Detections.from_dataframe(pandas.DataFrame(columns | {"image_id": [7, 7]}), **options)
+    assert_same_images([found], [Detections(BOXES, SCORES, [18, 1], image_id=7)])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"bbox": [[1, 2, 4, 6]], "score": [1], "category": ["dog"]}, 'give layout="xyxy" or "xywh"'),
+        ({"x1": [1], "score": [1], "category": ["dog"]}, "must have columns x1 y1 x2 y2, x y w h, or bbox"),
+        ({"bbox": [[9, 9, 3, 3]], "category": ["dog"]}, "must have a column score or confidence"),
+        ({"bbox": [[9, 9, 3, 3]], "score": [1]}, "must have a column category_id, category or class_id"),
+        ({"bbox": [[9, 9, 3, 3]], "score": [1], "class_id": [16]}, "must be numbered in a known way"),
+        ({"bbox": [[9, 9, 3, 3]] * 2, "score": [1] * 2, "category_id": [1] * 2, "image_id": [1, 2]}, "groupby"),
+    ],
+)
+def test_data_frames_that_leave_a_doubt_are_refused(columns, message):
+    with pytest.raises(InputError, match=message):
+        Detections.from_dataframe(pandas.DataFrame(columns))
+
+
+def test_an_estimator_converts_detections_of_other_libraries_or_says_how():
+    named = supervision.Detections(
+        BOXES.numpy(),
+        confidence=SCORES.detach().numpy(),
+        class_id=np.array([16, 0]),
+        data={"class_name": np.array(["dog", "person"])},
+    )
+    assert small_estimator().predict(named).keys() == small_estimator().predict(EXPECTED).keys()
+    named.data.clear()
+    with pytest.raises(InputError, match="must be numbered in a known way"):
+        small_estimator().predict(named)
+    with pytest.raises(InputTypeError, match=r"but got dict; make them with .* from_torchvision"):
+        small_estimator().predict({"boxes": []})
+
+
+def test_the_csv_of_supervision_is_read(tmp_path):
+    named = supervision.Detections(
+        BOXES.numpy(),
+        confidence=SCORES.detach().numpy(),
+        class_id=np.array([16, 0]),
+        data={"class_name": np.array(["dog", "person"])},
+    )
+    for data, name in ((named, "named.csv"), (without_names(named), "numbers.csv")):
+        with supervision.CSVSink(str(tmp_path / name)) as sink:
+            sink.append(data, {"frame_index": 7})
+    assert_same_images(list(read_detections(tmp_path / "named.csv")), [Detections(BOXES, SCORES, [18, 1], image_id=7)])
+    with pytest.raises(InputError, match=r"category is missing from .*; add class_name, for class_id may be any"):
+        list(read_detections(tmp_path / "numbers.csv"))
+
+
+def without_names(found):
+    return supervision.Detections(found.xyxy, confidence=found.confidence, class_id=found.class_id)

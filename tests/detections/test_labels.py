@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import Detections
-from tallybox.detections.labels import TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.labels import LabelSummary, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 
@@ -59,7 +59,9 @@ def test_scored_pairs_are_some_of_all_pairs(image, counts):
 
 def test_images_find_their_labels_and_sizes_and_the_undetected_come_last():
     labels = TrueCounts({7: {1: 2}, 8: {1: 1}, 9: {}}, {7: (640, 480), 8: (320, 240)})
-    found = list(labelled_detections([image_with({1: 0.5}, 9), image_with({}, 5), image_with({1: 0.5}, 7)], labels))
+    images = [image_with({1: 0.5}, 9), image_with({}, 5), image_with({1: 0.5}, 7)]
+    with pytest.warns(UserWarning, match="not among the labels"):
+        found = list(labelled_detections(images, labels))
     assert [(image.image_id, len(image), image.image_size) for image in found] == [
         (9, 1, None),
         (7, 1, (640, 480)),
@@ -86,6 +88,44 @@ def test_detections_that_do_not_fit_their_labels_are_an_error(images, message):
         list(labelled_detections(images, labels))
 
 
+@pytest.mark.parametrize(
+    ("found", "labelled", "message"),
+    [
+        (["1.0", "2", "3"], [1, "2", "3"], r"1 of 3 labelled images is written differently: 1 is '1.0' among the det"),
+        (
+            [1, 2, 3, 4],
+            [1, 2, "003", "004"],
+            "2 of 4 labelled images are written differently: '003' is 3, '004' is 4",
+        ),
+        (["a.JPG", "b.png", 3], ["x/a", "B.jpg", 3], "'x/a' is 'a.JPG', 'B.jpg' is 'b.png' among the det"),
+        (
+            [1, 2, 8, 9],
+            [1, 2, 3, 4],
+            r"2 of 4 labelled images are not among .* \(3, 4\), and 2 images .* \(8, 9\)",
+        ),
+    ],
+)
+def test_ids_that_match_in_part_are_an_error_that_names_them(found, labelled, message):
+    labels = TrueCounts({image_id: {18: 1} for image_id in labelled})
+    with pytest.raises(InputError, match=message):
+        list(labelled_detections([image_with({18: 0.5}, image_id) for image_id in found], labels))
+
+
+def test_a_few_ids_without_match_are_named_in_a_warning():
+    labels = TrueCounts({image_id: {18: 1} for image_id in range(5)})
+    with pytest.warns(UserWarning, match=r"1 of 5 labelled images are not among the detections \(4\), and 1 images"):
+        found = list(labelled_detections([image_with({18: 0.5}, image_id) for image_id in (0, 1, 2, 3, 77)], labels))
+    assert [len(image) for image in found] == [1, 1, 1, 1, 0]
+
+
+def test_labels_of_some_images_and_images_without_boxes_are_usual():
+    labels = TrueCounts({image_id: {18: 1} for image_id in range(8)})
+    assert len(list(labelled_detections([image_with({18: 0.5}, 1)], labels))) == 8  # the others have no boxes
+    every = [image_with({18: 0.5}, image_id) for image_id in range(2, 50)]
+    assert len(list(labelled_detections(every[:6], labels.first_images(4)))) == 4  # left out, not without labels
+    assert len(list(labelled_detections(every, labels.only([3, 4])))) == 2
+
+
 def test_an_image_without_labels_has_no_pairs():
     with pytest.raises(InputError, match="image 8 must have labels, but has none; use labelled_detections"):
         list(counting_pairs([image_with({}, 8)], TrueCounts({7: {}})))
@@ -101,7 +141,9 @@ def test_images_named_after_their_files_find_the_labels_of_these_files():
     names = {1: "a.jpg", 2: "val/b.jpg", 3: "x/c.jpg", 4: "y/c.jpg"}
     labels = TrueCounts({number: {18: number} for number in names}, file_names=names)
     images = [image_with({18: 0.5}, name) for name in ("a.jpg", "b.jpg", "y/c.jpg", "c.jpg", "other/x/c.jpg")]
-    assert answers(counting_pairs(labelled_detections(images, labels), labels)) == [
+    with pytest.warns(UserWarning, match="not among the labels"):
+        labelled = list(labelled_detections(images, labels))
+    assert answers(counting_pairs(labelled, labels)) == [
         (1, 18, 1),
         (2, 18, 2),
         (4, 18, 4),
@@ -134,3 +176,28 @@ def test_labels_by_ids_get_the_detectors_names():
     assert TrueCounts({7: {1: 3}}).with_categories_of({1: "cup", 2: "fig"}).categories == {1: "cup", 2: "fig"}
     with pytest.raises(InputError, match="must be among the 1 of the detections, but got 1"):
         TrueCounts({7: {1: 3}}).with_categories_of({0: "cup"})
+
+
+def test_a_category_that_was_not_counted_is_not_zero():
+    image = image_with({1: 0.9, 2: 0.8, 3: 0.7})
+    labels = TrueCounts({7: {}}, labelled=frozenset({2}))
+    assert answers(counting_pairs([image], labels)) == answers(every_pair([image], labels)) == [(7, 2, 0)]
+    assert answers(every_pair([image], TrueCounts({7: {1: 1, 3: 1}}).of_categories([3]))) == [(7, 3, 1)]
+    with pytest.raises(InputError, match=r"must count category 'b' .* but they do not"):
+        TrueCounts({7: {1: 1}}, categories={1: "a", 2: "b"}, labelled=frozenset({1})).of_categories([2])
+
+
+def test_labels_are_summed_up_with_what_they_leave_out():
+    labels = TrueCounts({7: {1: 2}, 8: {1: 1, 2: 3}, 9: {2: 0, 1: 1}}, labelled=frozenset({1, 2}))
+    assert LabelSummary.of(
+        [image_with({1: 0.5, 5: 0.5}), image_with({}, 8), image_with({}, 4)], labels
+    ) == LabelSummary(
+        photos=3,
+        categories=2,
+        objects=4,
+        zeros=2,
+        never_zero=(1,),
+        photos_without_boxes=1,
+        photos_without_labels=1,
+        categories_without_labels=(5,),
+    )

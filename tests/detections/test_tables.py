@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 
 from tallybox.detections.category_names import category_name_of
-from tallybox.detections.tables import read_csv_counts, read_csv_detections
+from tallybox.detections.count_tables import read_table_counts
+from tallybox.detections.tables import read_csv_detections
 from tallybox.errors import InputError
 from tests.support.detection_sets import assert_same_images, image_sets
 
@@ -98,7 +99,7 @@ def test_wrong_detections_are_named_with_file_and_line(tmp_path, text, message):
 def test_counts_are_taken_by_name_and_by_id(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_text("\ufeffimage_id,category,count\r\n7,dog,3\r\n7,1,0\r\na.jpg,teddy bear,2\r\n")
-    labels = read_csv_counts(path)
+    labels = read_table_counts(path)
     assert labels.counts == {7: {18: 3, 1: 0}, "a.jpg": {88: 2}}
     assert labels.categories[18] == "dog"
 
@@ -106,7 +107,7 @@ def test_counts_are_taken_by_name_and_by_id(tmp_path):
 def test_counts_by_id_alone_name_no_categories(tmp_path):
     path = tmp_path / "counts.csv.gz"
     path.write_bytes(gzip.compress(b"image_id,category_id,count\n7,500,3\n"))
-    labels = read_csv_counts(path)
+    labels = read_table_counts(path)
     assert labels.count(7, 500) == 3
     assert labels.categories == {}
 
@@ -125,7 +126,7 @@ def test_counts_by_id_alone_name_no_categories(tmp_path):
             "line 2: count must be at most 2147483647, but got '100000000000000000000'",
         ),
         ("7,dog," + "9" * 5000 + "\n", "line 2: count must be at most 2147483647, but got '9+[.]{3}9+_?'"),
-        (",dog,2\n", "line 2: image_id and category must be given"),
+        (",dog,2\n", "line 2: image_id must be given"),
         ("7,dog,1\n7,500,2\n", "where categories are named, ids must be among the 80 known, but got 500"),
         ("7,dog\n", "line 2: must have the 3 columns of the header, but got 2"),
         ("", "must have a row for each image and category, but it has only a header"),
@@ -135,7 +136,7 @@ def test_wrong_counts_are_named_with_file_and_line(tmp_path, rows, message):
     path = tmp_path / "counts.csv"
     path.write_text("image_id,category,count\n" + rows)
     with pytest.raises(InputError, match=message) as raised:
-        read_csv_counts(path)
+        read_table_counts(path)
     assert str(path) in str(raised.value)
 
 
@@ -150,4 +151,4 @@ def test_a_file_that_is_no_text_is_an_error(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_bytes(b"image_id,category,count\n7,\xff\xfe,3\n")
     with pytest.raises(InputError, match="must be CSV in UTF-8"):
-        read_csv_counts(path)
+        read_table_counts(path)

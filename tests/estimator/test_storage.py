@@ -65,6 +65,41 @@ def test_a_changed_header_is_one_clear_line(file, change, message, checksum):
     assert str(file) in str(caught.value)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e308, -1e308, 2**63, -1])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header, value: header.update(excess=value),
+        lambda header, value: header["prevalence"].update(undetected=value),
+        lambda header, value: header["prevalence"]["weights"].__setitem__(1, value),
+        lambda header, value: header["category_ids"].__setitem__(0, value),
+        lambda header, value: header["interval_levels"].__setitem__(0, value),
+        lambda header, value: header["baselines"]["nms"]["mae"]["overall"].__setitem__(0, value),
+    ],
+    ids=["excess", "undetected", "weights", "category_ids", "levels", "thresholds"],
+)
+def test_numbers_that_cannot_be_right_are_refused_or_count_finitely(file, change, value):
+    change_header(file, lambda header: change(header, value), checksum=True)
+    try:
+        loaded = CountEstimator.load(file)
+    except InputError:
+        return
+    for photo in made_up_photos(3, seed=8)[0]:
+        for prediction in loaded.predict(photo, [1, 18]).values():
+            assert 0 <= prediction.low <= prediction.count <= prediction.high
+            assert 0 <= prediction.expected < np.inf
+
+
+@pytest.mark.parametrize("value", [float("nan"), 3e38, -3e38])
+def test_weights_that_would_overflow_are_refused(file, value):
+    header, tensors = files.read_tensors(file)
+    name = next(name for name in tensors if name.endswith("from_summary.0.weight"))
+    tensors[name] = torch.full_like(tensors[name], value)
+    files.write_tensors(file, tensors, header)
+    with pytest.raises(InputError, match=r"a weight is not a number or beyond 1e\+06"):
+        CountEstimator.load(file)
+
+
 def test_a_changed_weight_is_noticed(file):
     content = bytearray(file.read_bytes())
     content[-3] ^= 64

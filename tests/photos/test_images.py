@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from tallybox.errors import InputError
-from tallybox.photos import read_photo
+from tallybox.photos import images, read_photo, sample_photos
 from tallybox.photos.images import MAX_PIXELS
 from tests.support.photos import encoded, gradient
 
@@ -147,3 +151,67 @@ def claiming(width: int, height: int) -> bytes:
     return (
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 999)) + chunk(b"IEND", b"")
     )
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "LA", "P", "1", "CMYK", "I;16", "F"])
+@pytest.mark.parametrize("reduced_to", [None, 20])
+def test_a_large_photo_is_converted_in_bands_to_the_same_pixels(tmp_path, monkeypatch, mode, reduced_to):
+    values = np.random.default_rng(3).integers(0, 256, (61, 83, 3), dtype=np.uint8)
+    image = Image.fromarray(values)
+    if mode in ("I;16", "F"):
+        image = Image.fromarray(values[..., 0].astype(np.uint16 if mode == "I;16" else np.float32) * 200)
+    else:
+        image = image.convert(mode)
+    path = tmp_path / "photo.tiff"
+    image.save(path)
+    whole = read_photo(path).image
+    monkeypatch.setattr(images, "LARGE_PIXELS", 100)
+    monkeypatch.setattr(images, "BAND_PIXELS", 1000)
+    photo = read_photo(path, reduced_to=reduced_to)
+    expected = whole if reduced_to is None else whole.reduce(4)
+    assert photo.image.size == expected.size
+    assert photo.size_wh == (83, 61)
+    np.testing.assert_allclose(np.asarray(photo.image, int), np.asarray(expected, int), atol=1)
+
+
+@pytest.mark.slow
+def test_six_photos_of_99_million_pixels_take_the_memory_of_one(tmp_path):
+    for mode in ("RGB", "P", "RGBA", "LA", "L", "1"):
+        Image.new(mode, (10_000, 9_900)).save(tmp_path / f"{mode}.png")
+    code = (
+        "import resource, sys; from tallybox.cli import cli\n"
+        "memory = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024\n"
+        "cli(['count', sys.argv[1]], standalone_mode=False); before = memory()\n"
+        "cli(['count', *sys.argv[2:]], standalone_mode=False); print(memory() - before)"
+    )
+    paths = [sample_photos()[0], *sorted(tmp_path.iterdir())]
+    several_threads = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    command = [sys.executable, "-c", code, *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=several_threads)
+    assert int(done.stdout.splitlines()[-1]) < 700  # MB; 400 are one photo, and it was 2,000
+
+
+def test_heic_without_its_reader_names_the_cure(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.setattr(images, "_register_heif", lambda: None)
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    path = tmp_path / "IMG_0001.HEIC"
+    path.write_bytes(b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic" + bytes(200))
+    with pytest.raises(
+        InputError, match=r"IMG_0001\.HEIC must be a photo, but it is HEIC.*pip install 'tallybox\[heic\]'"
+    ):
+        read_photo(path)
+
+
+def test_heic_is_read_where_its_reader_is_installed(tmp_path):
+    heif = pytest.importorskip("pillow_heif")
+    original = gradient(64, 48)
+    path = tmp_path / "photo.heic"
+    heif.from_pillow(original).save(path, quality=95)
+    assert np.abs(pixels(path) - np.asarray(original).astype(int)).mean() < 6
+
+
+def test_a_pipe_is_refused_before_anything_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "photo.jpg")
+    with pytest.raises(InputError, match=r"photo\.jpg must be a photo, but it is a pipe or a device"):
+        read_photo(tmp_path / "photo.jpg")

@@ -150,3 +150,11 @@ def test_pages_may_load_nothing_from_elsewhere(client):
 )
 def test_no_other_file_is_served(client, path):
     assert client.get(path).status_code == 404
+
+
+def test_categories_are_listed_and_answered_by_the_word_that_asks(client):
+    listed = client.get("/v1/categories").json()
+    assert len(listed) == 80
+    assert listed[0] == {"id": 1, "name": "person", "learned": True}
+    asked = {"images": [as_request(PHOTOS[0])], "categories": ["people", "TV", 1]}
+    assert list(client.post("/v1/count", json=asked).json()["images"][0]["counts"]) == ["people", "TV"]

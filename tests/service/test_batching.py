@@ -18,7 +18,7 @@ def test_jobs_counted_together_are_answered_as_alone():
     jobs.append(CountJob(tuple(PHOTOS[:3]), (17,)))
     jobs.append(CountJob((), None))
     for job, answers in zip(jobs, count_jobs(small_estimator(), jobs), strict=True):
-        alone = small_estimator().predict_many(job.images, job.category_ids)
+        alone = small_estimator().predict_many(job.images, job.categories)
         assert len(answers) == len(alone)
         for said, expected in zip(answers, alone, strict=True):
             assert {key: one.count for key, one in said.items()} == {key: one.count for key, one in expected.items()}
@@ -36,7 +36,7 @@ class Held:
     def __call__(self, jobs):
         self.let_go.wait(10)
         self.batches.append(len(jobs))
-        if any(job.category_ids == (13,) for job in jobs):
+        if any(job.categories == (13,) for job in jobs):
             raise RuntimeError("bad luck")
         return [[{}] * len(job.images) for job in jobs]
 

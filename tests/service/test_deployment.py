@@ -1,4 +1,4 @@
-"""What docs/deploy.md tells people to copy: its files name options, extras and limits that are there."""
+"""What docs/learn/deploy.md tells people to copy: its files name options, extras and limits that are there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.pages import start_service, stop_service
 
 ROOT = Path(__file__).parents[2]
 BLOCKS = dict(
-    re.findall(r"^```(\w+)[^\n]*\n(.*?)^```", (ROOT / "docs/deploy.md").read_text(), re.MULTILINE | re.DOTALL)
+    re.findall(r"^```(\w+)[^\n]*\n(.*?)^```", (ROOT / "docs/learn/deploy.md").read_text(), re.MULTILINE | re.DOTALL)
 )
 
 
@@ -68,7 +68,7 @@ def test_the_proxy_lets_through_what_the_service_takes():
 
 def test_the_extras_are_there():
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    named = re.findall(r"tallybox\[([\w,]+)\]", (ROOT / "docs/deploy.md").read_text())
+    named = re.findall(r"tallybox\[([\w,]+)\]", (ROOT / "docs/learn/deploy.md").read_text())
     assert len(named) == 2
     for extras in named:
         assert set(extras.split(",")) <= set(known)

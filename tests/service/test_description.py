@@ -19,12 +19,18 @@ OPERATIONS = [
     ("POST", "/v1/count/photo"),
     ("POST", "/v1/outline"),
     ("POST", "/v1/explain"),
+    ("GET", "/v1/categories"),
     ("GET", "/v1/weights"),
     ("GET", "/v1/scenes"),
     ("GET", "/v1/scenes/toy"),
     ("GET", "/healthz"),
 ]
-TAKE_NOTHING = {"/v1/weights", "/v1/scenes", "/healthz"}  # so that nothing they are given can be wrong
+TAKE_NOTHING = {
+    "/v1/categories",
+    "/v1/weights",
+    "/v1/scenes",
+    "/healthz",
+}  # so that nothing they are given can be wrong
 QUESTIONS = [
     pytest.param(method, path, mode, id=f"{method} {path} {mode.value}")
     for method, path in OPERATIONS

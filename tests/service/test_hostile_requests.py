@@ -95,6 +95,16 @@ def test_malformed_bodies_are_refused_in_one_line(content, status):
     assert answer.status_code in (400, 422)
 
 
+def test_boxes_that_cannot_be_those_of_the_photo_are_refused():
+    far = {"boxes": [[0, 0, 5, 5], [9000, 0, 9005, 5]], "scores": [0.5] * 2, "category_ids": [1] * 2}
+    assert "images[0]: size: boxes must lie in the 640 x 480 image" in refusal(
+        422, "POST", "/v1/count", json={"images": [{**far, "size": [640, 480]}]}
+    )
+    misread = [[x, y, 2 * x + 60, 2 * y + 40] for x in range(0, 560, 80) for y in range(0, 420, 60)]
+    body = {"boxes": misread, "scores": [0.5] * len(misread), "category_ids": [1] * len(misread)}
+    assert "look like x1 y1 x2 y2" in refusal(422, "POST", "/v1/count", json={"images": [body]})
+
+
 def test_too_much_of_anything_is_refused():
     assert "20,000 bytes" in refusal(413, "POST", "/v1/count", content=b" " * 20_001, headers=JSON)
     assert "3 images" in refusal(413, "POST", "/v1/count", json=images(4))
@@ -268,7 +278,10 @@ def test_a_token_is_asked_for(given, status):
 def test_the_description_says_where_a_token_is_needed():
     for token, described in (
         (None, set()),
-        ("secret", {"/v1/count", "/v1/count/photo", "/v1/outline", "/v1/explain", "/v1/weights"}),
+        (
+            "secret",
+            {"/v1/categories", "/v1/count", "/v1/count/photo", "/v1/outline", "/v1/explain", "/v1/weights"},
+        ),
     ):
         app = create_app(ServiceSettings(small_estimator(), token=token))
         paths = send("GET", "/openapi.json", app=app).json()["paths"]

@@ -30,7 +30,7 @@ def detections(draw: st.DrawFn, image_id: int | str | None = 7, maximum: int = 8
         np.concatenate((boxes_xywh[:, :2], boxes_xywh[:, :2] + boxes_xywh[:, 2:]), axis=1),
         draw(st.lists(exact_scores, min_size=number, max_size=number)),
         draw(st.lists(st.sampled_from(CATEGORY_IDS), min_size=number, max_size=number)),
-        draw(st.sampled_from([None, (640, 480)])),
+        draw(st.sampled_from([None, (1000, 1000)])),
         image_id,
     )
 

@@ -36,7 +36,7 @@ from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tallybox.vqa.model import Batch, FirstGlimpse, scale_features
 
-SHIPPED_MODEL = Path(__file__).parent / "data" / "photos_presence.safetensors"  # see docs/ask.md
+SHIPPED_MODEL = Path(__file__).parent / "data" / "photos_presence.safetensors"  # see docs/results/ask.md
 RUNNERS_UP = 4
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.category_words import plural
 from tallybox.estimator.prediction import CountPrediction, medians_of
-from tallybox.vqa.data.category_words import KINDS, CategoryWords, plural
+from tallybox.vqa.data.category_words import KINDS, CategoryWords
 from tallybox.vqa.data.vocabulary import question_words
 
 # The odds that there are any where somebody asks, to those where nobody does: by the likelihood of the answers to
@@ -134,8 +135,7 @@ def asked_distribution(usual: NDArray[np.float64]) -> NDArray[np.float64]:
     [0.49, 0.34, 0.17]
     """
     asked: NDArray[np.float64] = usual * np.append(1, np.full(len(usual) - 1, ASKED_ODDS))
-    asked /= asked.sum()
-    return asked
+    return asked / float(asked.sum())
 
 
 def sum_distribution(distributions: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import click
 
 from tallybox import __version__
 from tallybox.cli.lazy import LazyGroup
+from tallybox.cli.terminal import echo_line, printable
 from tallybox.errors import TallyboxError
 
 # Each command's module, imported when the command is used: `tallybox --help` stays instant.
@@ -18,11 +20,13 @@ COMMANDS = {
     "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
     "count": ("tallybox.cli.count", "Count the objects in photos and files of detections."),
+    "suggest": ("tallybox.cli.suggest", "List the photos that are worth labelling next."),
+    "categories": ("tallybox.cli.categories", "List the categories that an estimator counts."),
     "explain": ("tallybox.cli.explain", "Write a page that shows how a count came about."),
     "serve": ("tallybox.cli.serve", "Serve the explorer page and the HTTP service."),
     "ask": ("tallybox.cli.ask", "Answer a question about a photo."),
     "vqa": ("tallybox.cli.vqa", "Answer questions about photos: VQA v2."),
-    "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
+    "bench": ("tallybox.cli.bench", "Measure speed on this machine; results are checked first."),
 }
 
 
@@ -30,13 +34,30 @@ class Tallybox(LazyGroup):
     """All commands; a user's mistake is one line, whichever of them finds it."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a user's mistake ends in one line and exit status 1."""
+        """Run a command; a user's mistake ends in one line and exit status 1, and a warning is one line too."""
         try:
-            return super().invoke(ctx)
-        except TallyboxError as error:
-            if ctx.params["debug"]:
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
+        except (TallyboxError, OSError, MemoryError) as error:  # what a user, a disk and a machine can do wrong
+            if ctx.params["debug"] or isinstance(error, BrokenPipeError):
                 raise
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(printable(_line(error))) from error
+        except click.ClickException as error:  # of Click itself, with names as they were typed or found
+            error.message = printable(error.message)  # type: ignore[misc]  # read-only for type checkers alone
+            raise
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"there must be more memory for this, but: {error or 'it is used up'}"
+    if isinstance(error, OSError) and not isinstance(error, TallyboxError):
+        return f"{error.filename or 'a file'} must be there and usable, but: {error.strerror or error}"
+    return str(error)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    echo_line(f"Warning: {message}", err=True)
 
 
 @click.command(cls=Tallybox, lazy_commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})

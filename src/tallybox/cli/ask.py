@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tallybox.cli.terminal import printable
+
 if TYPE_CHECKING:
     from tallybox.ask.answering import PhotoAnswer
 
@@ -54,13 +56,13 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         else:
             data = answer_page(found, decoded, counter)
         write_text(page, report_page(data))
-        messages.print(Text(f"{page}: how it came to that"), soft_wrap=True)
+        messages.print(Text(printable(f"{page}: how it came to that")), soft_wrap=True)
     if found.unknown_words:
         words = named_words(found.unknown_words, answerer.vocabulary)
         warning = f"It does not know: {words}. It answers from the others: take that as a guess."
-        messages.print(Text(warning), soft_wrap=True)
+        messages.print(Text(printable(warning)), soft_wrap=True)
     for sentence in found.remarks:
-        messages.print(Text(sentence), soft_wrap=True)
+        messages.print(Text(printable(sentence)), soft_wrap=True)
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict()) + "\n")
     else:
@@ -77,5 +79,5 @@ def _print(console: Console, found: PhotoAnswer) -> None:
         if number == 0 or probability >= 0.01:
             bar = "█" * round(BAR * probability) or "▏"
             style = "bold" if number == 0 else "dim"
-            table.add_row(Text(answer, style), Text(f"{100 * probability:.0f} %", style), Text(bar, style))
+            table.add_row(Text(printable(answer), style), Text(f"{100 * probability:.0f} %", style), Text(bar, style))
     console.print(table)

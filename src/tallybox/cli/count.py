@@ -13,6 +13,7 @@ import click
 from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
 from tallybox.cli.detector_options import detector_options, reported_failures
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import check_same_names
 from tallybox.detections.readers import read_detections, stored_category_names
 from tallybox.errors import InputError
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
-@click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option("--estimator", "file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
 @detector_options
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help='Write a CSV; "-" prints it.')
+@click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
+@click.option("--total", "with_totals", is_flag=True, help="Also add up all images, with an interval.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def count(
     paths: tuple[str, ...],
@@ -44,6 +47,8 @@ def count(
     engine: str | None,
     folder: Path | None,
     table: Path | None,
+    wide: bool,
+    with_totals: bool,
     as_json: bool,
 ) -> None:
     """Count the objects in photos, folders of photos, patterns ("*.jpg") and files of detections.
@@ -52,9 +57,14 @@ def count(
     category is listed that is there with a probability of more than 0.1; the others count 0. A file that cannot be
     read is reported and the others are counted; the exit status is then 1. With --engine ray, photos and Parquet data
     sets are counted on the cluster that RAY_ADDRESS names, else on all cores here.
+
+    The count of an image is its most trustworthy number; to add up images, use --total: the expected sum of each
+    category with a 90 % interval. A sum of counts is too low.
     """
     if as_json and table == Path("-"):
         raise click.UsageError("--json and --csv - both print on standard output; name a file for --csv")
+    if wide and table is None:
+        raise click.UsageError("--wide is for a CSV; name its file with --csv")
     try:
         sources = find_sources(paths)
     except InputError as error:
@@ -65,21 +75,27 @@ def count(
         raise click.UsageError("--save draws on photos, but there is none among the paths")
     if (detector or texts) and not has_photos:
         raise click.UsageError("--detector and --text are for photos, but there is none among the paths")
+    if with_totals and (engine == "ray" or (has_photos and first_file is not None)):
+        raise click.UsageError("--total adds up photos or files of detections, not both, and not with --engine ray")
     with reported_failures() as report, ExitStack() as stack:
         estimator = None if file is None else CountEstimator.load(file)
         counter = _photo_counter(detector or DEFAULT_SPEC, estimator, texts) if has_photos else None
         file_estimator = _file_estimator(first_file, estimator) if first_file is not None else None
+        wanted = categories or None
+        counting = file_estimator if counter is None else counter.estimator
+        assert counting is not None
+        totals = counting.totals(wanted) if with_totals else None
+        named = None if totals is None else totals.compute
         outputs: list[Write] = []
         if as_json:
-            outputs.append(stack.enter_context(json_output()))
+            outputs.append(stack.enter_context(json_output(named)))
         if table is not None:
-            outputs.append(stack.enter_context(csv_output(table)))
+            outputs.append(stack.enter_context(csv_output(table, named, report, wide=wide)))
         if folder is not None and counter is not None:
             outputs.append(stack.enter_context(picture_output(folder, counter, report)))
         if not as_json and table != Path("-"):
-            outputs.append(stack.enter_context(text_output(every=bool(categories))))
+            outputs.append(stack.enter_context(text_output(named, every=bool(categories))))
         show, done = stack.enter_context(progress_bar("counting")), 0
-        wanted = categories or None
         for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
             of_kind = [source.path for source in group]
             if is_photo and counter is not None:
@@ -87,6 +103,8 @@ def count(
                     if counted.error is not None:
                         report(counted.error)
                     elif counted.predictions is not None:
+                        if totals is not None and counted.detections is not None:
+                            totals.add(counted.detections)
                         for write in outputs:
                             write(str(counted.path), counted.predictions, counted)
                     done += 1
@@ -95,6 +113,8 @@ def count(
                 for path in of_kind:
                     try:
                         for image, predictions in _count_file(file_estimator, path, wanted, engine):
+                            if totals is not None:
+                                totals.add(image)
                             for write in outputs:
                                 write(image.image_id, predictions, None)
                     except InputError as error:
@@ -106,10 +126,10 @@ def count(
 def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str]) -> PhotoCounter:
     counter = PhotoCounter(spec, estimator, texts=texts)
     if not counter.estimator.is_calibrated:
-        click.echo(
+        echo_line(
             f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they are. To "
-            "calibrate them, label some photos, run 'tallybox detect' and 'tallybox fit', and count with --estimator "
-            "FILE.",
+            f"calibrate them, label some photos, run 'tallybox fit PHOTOS LABELS.csv --detector {spec} --out FILE', "
+            "and count with --estimator FILE.",
             err=True,
         )
     return counter
@@ -119,7 +139,7 @@ def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstima
     """Return the estimator given, or the shipped one with a warning: files do not name their detector."""
     if estimator is not None:
         return estimator
-    click.echo(
+    echo_line(
         f"{path}: counting with the estimator that ships with tallybox, which is right only for boxes of PicoDet-S at "
         "640 px; for another detector, learn one with 'tallybox fit DETECTIONS LABELS --out FILE' and give it with "
         "--estimator FILE.",
@@ -141,9 +161,10 @@ def _count_photos(
 def _count_file(
     estimator: CountEstimator, path: Path, wanted: Sequence[str] | None, engine: str | None
 ) -> Iterator[tuple[Detections, ImagePredictions]]:
-    check_same_names(estimator.fitted.categories, stored_category_names(path), str(path))
+    names = estimator.fitted.categories
+    check_same_names(names, stored_category_names(path, names), str(path))
     if engine == "ray":
         from tallybox.estimator.ray_engine import predict_each_with_ray
 
         return predict_each_with_ray(estimator, path, wanted)
-    return estimator.predict_each(read_detections(path), wanted)
+    return estimator.predict_each(read_detections(path, names), wanted)

@@ -8,30 +8,34 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.container import ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import atomic_writing
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
 
 CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least", "calibrated")
+MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
 Write = Callable[[ImageId | None, ImagePredictions, CountedPhoto | None], None]
+NamedTotals = Callable[[], dict[str, TotalPrediction]]  # called after the last image
 
 
 @contextmanager
-def json_output() -> Iterator[Write]:
-    """Write one object to standard output, an image at a time so that any number fits.
+def json_output(totals: NamedTotals | None) -> Iterator[Write]:
+    """Write one object to standard output, an image at a time so that any number fits, then totals if wanted.
 
     After a user's mistake nothing is there if it was found before the first image, else a whole object.
     """
@@ -49,29 +53,81 @@ def json_output() -> Iterator[Write]:
         if start == ",\n":
             sys.stdout.write("\n]}\n")
         raise
-    sys.stdout.write("\n]}\n" if start == ",\n" else '{"images": []}\n')
+    end = "\n]" if start == ",\n" else '{"images": []'
+    if totals is not None:
+        end += f', "totals": {json.dumps({name: total.to_dict() for name, total in totals().items()})}'
+    sys.stdout.write(end + "}\n")
 
 
 @contextmanager
-def csv_output(path: Path) -> Iterator[Write]:
-    """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically."""
+def csv_output(
+    path: Path, totals: NamedTotals | None, report: Callable[[InputError], None], *, wide: bool = False
+) -> Iterator[Write]:
+    """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically.
+
+    An image in which nothing is counted has a row without a category. With ``wide``, each image has one row, and each
+    category one column with its count. Totals, if wanted, are the last rows, of the image "total". Where the file
+    cannot be written to its end, that is reported once, and the other outputs go on.
+    """
     # A name that is not UTF-8 is written as the bytes that it has.
     options = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
-    with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
-        rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(CSV_COLUMNS)
+    failures: list[InputError] = []
+    if path == Path("-") and (reconfigure := getattr(sys.stdout, "reconfigure", None)):
+        reconfigure(errors="surrogateescape")
+    try:
+        with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
+            rows = csv.writer(file, lineterminator="\n")
+            images: list[
+                tuple[ImageId | None, dict[str, int]]
+            ] = []  # of a wide table: its columns are known at the end
 
-        def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
-            for name, p in predictions.by_name().items():
-                row = (name, p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
-                rows.writerow((image, *row, "true" if p.calibrated else "false"))
+            def write_row(*row: object) -> None:
+                try:
+                    if not failures:
+                        rows.writerow(row)
+                except UnicodeEncodeError:
+                    report(InputError(f"{path}: image {row[0]!r} has a name that no file can hold; it is left out"))
+                except BrokenPipeError:
+                    raise
+                except OSError as error:
+                    failures.append(InputError(f"{path} must be a file that can be written, but: {error.strerror}"))
+                    report(failures[0])
 
-        yield write
+            def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
+                if wide:
+                    images.append((image, {name: p.count for name, p in predictions.by_name().items()}))
+                    return
+                if not predictions:
+                    write_row(image, "", 0, *[""] * (len(CSV_COLUMNS) - 3))
+                for name, p in predictions.by_name().items():
+                    numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
+                    write_row(image, name, *numbers, "true" if p.calibrated else "false")
+
+            if not wide:
+                write_row(*CSV_COLUMNS)
+            yield write
+            sums = {} if totals is None else totals()
+            if wide:
+                names = sorted({name for _, counts in images for name in counts} | sums.keys())
+                write_row("image", *names)
+                for image, counts in images:
+                    write_row(image, *(counts.get(name, 0) for name in names))
+                if totals is not None:
+                    write_row("total", *(round(sums[name].expected) if name in sums else 0 for name in names))
+            else:
+                for name, total in sums.items():
+                    expected, calibrated = round(total.expected, 2), "true" if total.calibrated else "false"
+                    write_row("total", name, round(expected), "", expected, total.low, total.high, "", calibrated)
+            if failures:
+                raise failures[0]  # so that the file does not take its name
+    except InputError as error:
+        if error not in failures:
+            raise
 
 
 @contextmanager
-def text_output(*, every: bool) -> Iterator[Write]:
-    """Print a table for each photo, a line for each image of a file of detections.
+def text_output(totals: NamedTotals | None = None, *, every: bool) -> Iterator[Write]:
+    """Print a table for each photo, a line for each image of a file of detections, and a table of totals if wanted.
 
     With ``every``, categories that count 0 are in the table as well: the user named them.
     """
@@ -83,9 +139,17 @@ def text_output(*, every: bool) -> Iterator[Write]:
             _print_table(console, str(image), size_wh, predictions.by_name(), every)
             return
         parts = [f"{p} {name} ({_interval(p)})" for name, p in predictions.by_name().items() if p.high > 0]
-        sys.stdout.write(f"{image}: {', '.join(parts) or 'nothing'}\n")
+        sys.stdout.write(printable(f"{image}: {', '.join(parts) or 'nothing'}") + "\n")
 
     yield write
+    if totals is not None:
+        table = Table("category", box=None, padding=(0, 3, 0, 2), header_style="dim")
+        table.add_column("expected total", justify="right")
+        table.add_column("90 % interval")
+        for name, total in sorted(totals().items(), key=lambda pair: -pair[1].expected):
+            table.add_row(Text(printable(name)), f"{total.expected:.1f}", f"{total.low} to {total.high}")
+        console.print(Text("all images together", "bold"))
+        console.print(table)
 
 
 @contextmanager
@@ -102,9 +166,10 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
     def write(image: ImageId | None, predictions: ImagePredictions, counted: CountedPhoto | None) -> None:
         if counted is None:
             return
-        name, number = f"{counted.path.stem}_counted.jpg", 2
+        stem = os.fsencode(counted.path.stem)[:MAX_STEM].decode(errors="ignore")
+        name, number = f"{stem}_counted.jpg", 2
         while name in written:  # photos of several folders may share their names
-            name, number = f"{counted.path.stem}_counted-{number}.jpg", number + 1
+            name, number = f"{stem}_counted-{number}.jpg", number + 1
         try:
             save_picture(counter.draw(counted), folder / name)
             written.add(name)
@@ -115,7 +180,7 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
         yield write
     finally:
         number = len(written)
-        click.echo(f"Wrote {number} {'picture' if number == 1 else 'pictures'} to {folder}", err=True)
+        echo_line(f"Wrote {number} {'picture' if number == 1 else 'pictures'} to {folder}", err=True)
 
 
 def _print_table(
@@ -126,7 +191,7 @@ def _print_table(
     every: bool,
 ) -> None:
     size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"
-    console.print(Text.assemble((title, "bold"), (size, "dim")), soft_wrap=True)
+    console.print(Text.assemble((printable(title), "bold"), (size, "dim")), soft_wrap=True)
     shown = {name: p for name, p in predictions.items() if every or p.count > 0}
     perhaps = {name: p for name, p in predictions.items() if name not in shown}
     if shown:
@@ -135,14 +200,14 @@ def _print_table(
         table.add_column("count", justify="right")
         table.add_column("90 % interval" if calibrated else "interval (uncalibrated)")
         for name, p in sorted(shown.items(), key=lambda pair: -pair[1].count):
-            table.add_row(name, str(p), _interval(p))
+            table.add_row(Text(printable(name)), str(p), _interval(p))
         console.print(table)
     else:
         console.print("  nothing counted")
     if perhaps:
         likely = sorted(perhaps.items(), key=lambda pair: -pair[1].probability_of_any)
         listed = ", ".join(f"{name} ({100 * p.probability_of_any:.0f} %)" for name, p in likely)
-        console.print(Text(f"  perhaps: {listed}", "dim"), soft_wrap=True)
+        console.print(Text(printable(f"  perhaps: {listed}"), "dim"), soft_wrap=True)
     console.print()
 
 

@@ -9,6 +9,7 @@ import click
 
 from tallybox.cli.detector_options import detector_options, reported_failures
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
 
 
@@ -34,4 +35,4 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
     with reported_failures() as report:
         with progress_bar("detecting") as show:
             summary = detect_to_file(photos, out, on_failure=report, on_progress=show, **given)
-        click.echo(f"wrote {out}: photos {summary.photos}, boxes {summary.boxes}")
+        echo_line(f"wrote {out}: photos {summary.photos}, boxes {summary.boxes}")

@@ -10,12 +10,14 @@ from typing import Any
 
 import click
 
+from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
 
 SPEC_HELP = (
     "What detects: picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or "
     "package.module:factory.  [default: picodet]"
 )
+TEXT_HELP = "What a zero-shot model looks for; may be repeated."
 
 
 def detector_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,13 +26,7 @@ def detector_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--engine", type=click.Choice(["local", "ray"]), help="Where: here, or on a Ray cluster.  [default: local]"
         ),
-        click.option(
-            "--text",
-            "texts",
-            multiple=True,
-            metavar="PHRASE",
-            help="What a zero-shot model looks for; may be repeated.",
-        ),
+        click.option("--text", "texts", multiple=True, metavar="PHRASE", help=TEXT_HELP),
         click.option("--detector", metavar="SPEC", help=SPEC_HELP),
     ):
         command = option(command)
@@ -45,7 +41,7 @@ def reported_failures() -> Iterator[Callable[[InputError], None]]:
 
     def report(error: InputError) -> None:
         failures.append(error)
-        click.echo(f"Error: {error}", err=True)
+        echo_line(f"Error: {error}", err=True)
 
     yield report
     if failures:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     "--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The page to write (.html)."
 )
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Explain these only; may be repeated.")
-@click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option("--estimator", "file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
 @click.option("--image", "image_id", metavar="ID", help="Which image of a file of detections.")
 @click.option(
     "--component",
@@ -43,7 +44,7 @@ def explain(
     PATH is a photo, or a file of detections (.json, .json.gz, .csv, .csv.gz, .parquet). Without --category, every
     category that may be there is shown.
     """
-    from tallybox.detections.category_names import check_same_names
+    from tallybox.detections.category_names import COCO_CATEGORIES, check_same_names
     from tallybox.detections.readers import stored_category_names
     from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data, untrained_countings
     from tallybox.estimator.estimator import CountEstimator
@@ -58,26 +59,29 @@ def explain(
     if len(sources) != 1:
         raise InputError(f"{path} must be one photo or one file of detections, but it is a folder; a page explains one")
     is_photo = sources[0].is_photo
-    image, names, photo = _photo(path) if is_photo else _stored(path, image_id)
+    estimator = None
+    if component is None:
+        estimator = shipped_estimator() if file is None else CountEstimator.load(file)
+    known = COCO_CATEGORIES if estimator is None else estimator.fitted.categories
+    image, names, photo = _photo(path) if is_photo else _stored(path, image_id, known)
     shown = path.name if is_photo else f"image {image.image_id} of {path.name}"
-    if component is not None:
+    if estimator is None:
         countings = untrained_countings(component, image, _category_ids(categories, names), names)
         how = "the paper's component, untrained" if component == "paper" else "presence counting, untrained"
     else:
-        estimator = shipped_estimator() if file is None else CountEstimator.load(file)
         if file is None and not is_photo:
-            click.echo(
+            echo_line(
                 "Explaining with the estimator that ships with tallybox; it is right only for boxes of PicoDet-S at "
                 "640 px. For another detector give its own with --estimator FILE.",
                 err=True,
             )
-        stored = names if is_photo else stored_category_names(path)
+        stored = names if is_photo else stored_category_names(path, known)
         check_same_names(estimator.fitted.categories, stored, "PicoDet" if is_photo else str(path))
         countings = estimator_countings(estimator, image, list(categories) or None)
         how = "counted with the estimator that ships with tallybox" if file is None else f"counted with {file.name}"
     write_text(out, report_page(page_data(f"How many in {shown}?", how, canvas_size(image), countings, photo)))
     counts = ", ".join(counting["summary"]["headline"] for counting in countings)
-    click.echo(f"{out}: {counts}", err=True)
+    echo_line(f"{out}: {counts}", err=True)
 
 
 def _photo(path: Path) -> tuple[Detections, Mapping[int, str], Photo]:
@@ -90,11 +94,11 @@ def _photo(path: Path) -> tuple[Detections, Mapping[int, str], Photo]:
     return PicoDet().detect([photo])[0], COCO_CATEGORIES, photo
 
 
-def _stored(path: Path, image_id: str | None) -> tuple[Detections, Mapping[int, str], None]:
+def _stored(path: Path, image_id: str | None, known: Mapping[int, str]) -> tuple[Detections, Mapping[int, str], None]:
     """Return the wanted image of a file of detections, its only one where none is named."""
     from tallybox.detections.readers import read_category_names, read_detections
 
-    wanted = (image for image in read_detections(path) if image_id is None or str(image.image_id) == image_id)
+    wanted = (image for image in read_detections(path, known) if image_id is None or str(image.image_id) == image_id)
     found = list(islice(wanted, 2))
     if not found:
         named = "at least one image" if image_id is None else f"image {image_id!r}"

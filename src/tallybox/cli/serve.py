@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tallybox.cli.terminal import echo_line
 from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
 
@@ -21,8 +22,8 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 chooses a free one.")
-@click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
-@click.option("--token", envvar="TALLYBOX_TOKEN", help="Ask for this bearer token; better set TALLYBOX_TOKEN.")
+@click.option("--estimator", "file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
+@click.option("--token", envvar="TALLYBOX_TOKEN", help="Require this bearer token; TALLYBOX_TOKEN is safer.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name the service may be called by.")
 @click.option(
     "--images-at-once", type=click.IntRange(1), help="How many images are counted together at most.  [default: 256]"
@@ -45,7 +46,7 @@ def serve(
     if token == "":
         raise TallyboxError("a token must not be empty; leave it out to ask for none")
     if host not in LOCAL and token is None:
-        click.echo(f"Anybody who reaches {host} may ask: no token was given.", err=True)
+        echo_line(f"Anybody who reaches {host} may ask: no token was given.", err=True)
     settings = ServiceSettings(
         estimator=shipped_estimator() if file is None else CountEstimator.load(file),
         detector=_detector(),
@@ -55,7 +56,7 @@ def serve(
     if images_at_once is not None:
         settings = replace(settings, images_at_once=images_at_once)
     with suppress(KeyboardInterrupt):  # which uvicorn raises again after an orderly stop
-        run(settings, host, port, on_start=lambda at: click.echo(f"tallybox is at {at} (Ctrl-C stops)", err=True))
+        run(settings, host, port, on_start=lambda at: echo_line(f"tallybox is at {at} (Ctrl-C stops)", err=True))
 
 
 def _detector() -> Detector | None:
@@ -66,5 +67,5 @@ def _detector() -> Detector | None:
         import_optional("PIL", needed_for="counting photos", install="'tallybox[photos]'", package="pillow")
         return PicoDet()
     except TallyboxError as error:
-        click.echo(f"Photos are not counted: {error}", err=True)
+        echo_line(f"Photos are not counted: {error}", err=True)
         return None

@@ -1,12 +1,15 @@
-"""Standard output belongs to the command: results and nothing else."""
+"""Standard output belongs to the command: results and nothing else, or one line why they cannot be written."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from tallybox.errors import TallyboxError
 
 
 class _CommandOutput:
@@ -14,13 +17,30 @@ class _CommandOutput:
 
     def __init__(self) -> None:
         self._thread, self._output = threading.get_ident(), sys.stdout
+        self.has_failed = False  # and the command has raised that
 
     def write(self, text: str) -> int:
         output = self._output if threading.get_ident() == self._thread else sys.stderr
-        return output.write(text)
+        with self._failures():
+            return output.write(text)
+
+    def flush(self) -> None:
+        with self._failures():
+            self._output.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._output, name)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Turn a full device into a user's error; where the reader of a pipe is gone, Click ends the command."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.has_failed = True
+            raise TallyboxError(f"standard output cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -34,5 +54,18 @@ def reserved_standard_output() -> Iterator[None]:
         yield
     finally:
         if sys.stdout is output:  # else Click has wrapped it, because the reader of a pipe is gone
-            output.flush()
             sys.stdout = sys.stderr
+            _flush_last(output)
+
+
+def _flush_last(output: _CommandOutput) -> None:
+    """Write what is left; where that fails, say so if nobody has, and leave nothing that Python would flush again."""
+    was_reported = output.has_failed
+    try:
+        output.flush()
+    except (TallyboxError, BrokenPipeError) as error:
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - not a path of the user's
+            os.dup2(nowhere.fileno(), output.fileno())
+        if isinstance(error, TallyboxError) and not was_reported:
+            sys.stderr.write(f"Error: {error}\n")
+        raise SystemExit(1) from None

@@ -13,6 +13,7 @@ import click
 
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.toy.sweep import FIXED_AT, run_sweep
 from tallybox.toy.training import Setting, ToyConfig, train_settings
 
@@ -61,8 +62,8 @@ def train(side_length: float, noise: float, seed: int, device: str | None, as_js
         click.echo(json.dumps({"side_length": side_length, "noise": noise, **accuracies, "seconds": seconds}))
         return
     for model, accuracy in result.accuracy.items():
-        click.echo(f"{model:>10}  {accuracy:.4f} of counts right")
-    click.echo(f"side length {side_length:g}, noise {noise:g}, seed {seed}, {seconds:.1f} s")
+        echo_line(f"{model:>10}  {accuracy:.4f} of counts right")
+    echo_line(f"side length {side_length:g}, noise {noise:g}, seed {seed}, {seconds:.1f} s")
 
 
 @toy.command()
@@ -103,7 +104,7 @@ def sweep(
                 settings_at_once=settings_at_once or SETTINGS_AT_ONCE.get(where.type, 1),
                 on_progress=show,
             )
-    click.echo(f"{out}: done in {time.perf_counter() - start:.1f} s")
+    echo_line(f"{out}: done in {time.perf_counter() - start:.1f} s")
 
 
 @toy.command()
@@ -114,4 +115,4 @@ def figures(folder: Path) -> None:
 
     sweeps = [folder / name for name in FIXED_AT if (folder / name / "config.json").exists()]
     for sweep_folder in sweeps or [folder]:
-        click.echo(f"{len(draw_toy_figures(sweep_folder))} files in {sweep_folder / 'figures'}")
+        echo_line(f"{len(draw_toy_figures(sweep_folder))} files in {sweep_folder / 'figures'}")

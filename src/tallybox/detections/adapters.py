@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.detections.box_checks import look_like_misread_corners
+from tallybox.detections.category_names import category_ids_of_classes, coco_id_of_class
 from tallybox.errors import InputError, InputTypeError
 
 NEGATIVE_SIZE = "bbox must be left, top, width, height with sizes of at least 0"
 
 ClassIds = Sequence[int] | Mapping[int, int]
+ClassNames = Sequence[str] | Mapping[int, str]
 Columns = tuple[Any, Any, Any]  # boxes [N, 4] x1 y1 x2 y2, scores [N], category ids [N], not checked yet
 
 
@@ -60,19 +63,7 @@ def from_coco(
     return boxes_xyxy, scores, category_ids, image_ids[0] if image_ids else None
 
 
-def look_like_misread_corners(boxes_xyxy: NDArray[np.floating], image_size: tuple[int, int]) -> bool:
-    """Return whether boxes ``[N, 4]`` come from x1 y1 x2 y2 that were read as left, top, width, height.
-
-    Detectors sometimes draw boxes over the border, but not by half an image. If one box reaches that far, and all boxes
-    lie in the image (width, height) when the addition is undone, they were misread.
-    """
-    if len(boxes_xyxy) == 0 or not (boxes_xyxy[:, 2:] > 1.5 * np.array(image_size)).any():
-        return False
-    first, second = boxes_xyxy[:, :2], boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]
-    return bool((first <= second).all() and (second <= np.array(image_size) + 1).all())
-
-
-def from_supervision(detections: Any, category_ids: ClassIds | None) -> Columns:
+def from_supervision(detections: Any, category_ids: ClassIds | None, class_names: ClassNames | None) -> Columns:
     """Convert a ``supervision.Detections``."""
     for name in ("xyxy", "confidence", "class_id"):
         if not hasattr(detections, name):
@@ -84,10 +75,16 @@ def from_supervision(detections: Any, category_ids: ClassIds | None) -> Columns:
     for name in ("confidence", "class_id"):
         if getattr(detections, name) is None:
             raise InputError(f"detections must have a {name} for each box, but got None")
-    return detections.xyxy, detections.confidence, _to_categories(detections.class_id, category_ids)
+    own_names = (getattr(detections, "data", None) or {}).get("class_name")
+    if category_ids is None and class_names is None and own_names is not None:
+        return detections.xyxy, detections.confidence, _coco_ids(own_names)
+    ids = _to_categories(detections.class_id, category_ids, class_names, "a supervision.Detections without class_name")
+    return detections.xyxy, detections.confidence, ids
 
 
-def from_prediction(prediction: Any, category_ids: ClassIds | None, origin: str) -> Columns:
+def from_prediction(
+    prediction: Any, category_ids: ClassIds | None, class_names: ClassNames | None, origin: str, *, labels_are_ids: bool
+) -> Columns:
     """Convert the dict that torchvision and transformers return for one image; ``origin`` names its source."""
     if isinstance(prediction, list | tuple):
         raise InputTypeError(f"prediction must be a dict that {origin}, but got a list; pass one at a time")
@@ -101,10 +98,15 @@ def from_prediction(prediction: Any, category_ids: ClassIds | None, origin: str)
     missing = [key for key in ("boxes", "scores", "labels") if key not in prediction]
     if missing:
         raise InputError(f"prediction must have {missing[0]}, but got only {sorted(prediction)}")
-    return prediction["boxes"], prediction["scores"], _to_categories(prediction["labels"], category_ids)
+    labels = on_host(prediction["labels"])
+    if not labels_are_ids or category_ids is not None or class_names is not None:
+        labels = _to_categories(labels, category_ids, class_names, f"the dict that {origin}")
+    return prediction["boxes"], prediction["scores"], labels
 
 
-def from_ultralytics(result: Any, category_ids: ClassIds | None) -> tuple[Any, Any, Any, tuple[int, int]]:
+def from_ultralytics(
+    result: Any, category_ids: ClassIds | None, class_names: ClassNames | None
+) -> tuple[Any, Any, Any, tuple[int, int]]:
     """Convert a ``Results`` of ultralytics, and return the image size too."""
     if isinstance(result, list | tuple):
         raise InputTypeError(
@@ -116,14 +118,105 @@ def from_ultralytics(result: Any, category_ids: ClassIds | None) -> tuple[Any, A
             f"result must be an ultralytics Results with boxes, but got {type(result).__name__}; use a detection model"
         )
     height, width = result.orig_shape
-    return boxes.xyxy, boxes.conf, _to_categories(boxes.cls, category_ids), (width, height)
+    names = getattr(result, "names", None) if class_names is None else class_names
+    ids = _to_categories(boxes.cls, category_ids, names, "a Results without names")
+    return boxes.xyxy, boxes.conf, ids, (width, height)
 
 
-def _to_categories(classes: Any, category_ids: ClassIds | None) -> Any:
-    classes = on_host(classes)
-    if category_ids is None:
-        return classes
+def from_dataframe(
+    frame: Any, layout: str | None, category_ids: ClassIds | None, class_names: ClassNames | None
+) -> tuple[Any, Any, Any, int | str | None]:
+    """Convert the rows of one image in a pandas ``DataFrame``, and return its id too."""
+    columns = {COLUMN_NAMES.get(str(name), str(name)): frame[name].tolist() for name in reversed(list(frame.columns))}
+    if "score" not in columns:
+        raise InputError(f"a data frame must have a column score or confidence, but got {list(frame.columns)}")
+    image_ids = list(dict.fromkeys(columns.get("image_id", [])))
+    if len(image_ids) > 1:
+        raise InputError(
+            f"a data frame must be of one image, but got {len(image_ids)}: {image_ids[:3]}; "
+            "pass those of frame.groupby('image_id') one by one"
+        )
+    if "category_id" in columns:
+        ids = columns["category_id"]
+    elif "category" in columns and category_ids is None and class_names is None:
+        ids = _coco_ids(columns["category"])
+    elif "class_id" in columns:
+        ids = _to_categories(columns["class_id"], category_ids, class_names, "a data frame with class numbers only")
+    else:
+        raise InputError(
+            f"a data frame must have a column category_id, category or class_id, but got {list(frame.columns)}"
+        )
+    return _frame_boxes(columns, layout), columns["score"], ids, image_ids[0] if image_ids else None
+
+
+# Columns as other tools call them: pandas of YOLOv5, supervision's CSVSink.
+COLUMN_NAMES = {
+    **dict.fromkeys(("xmin", "x_min"), "x1"),
+    **dict.fromkeys(("ymin", "y_min"), "y1"),
+    **dict.fromkeys(("xmax", "x_max"), "x2"),
+    **dict.fromkeys(("ymax", "y_max"), "y2"),
+    **dict.fromkeys(("left", "x"), "x1"),
+    **dict.fromkeys(("top", "y"), "y1"),
+    **dict.fromkeys(("class_name", "name"), "category"),
+    **dict.fromkeys(("image", "image_name", "file_name", "frame_index", "frame_number", "frame"), "image_id"),
+    "w": "width",
+    "h": "height",
+    "class": "class_id",
+    "confidence": "score",
+}
+BOX_COLUMNS = {"xyxy": ("x1", "y1", "x2", "y2"), "xywh": ("x1", "y1", "width", "height")}
+
+
+def _frame_boxes(columns: Mapping[str, list[Any]], layout: str | None) -> NDArray[np.float64]:
+    """Return x1 y1 x2 y2 from columns of corners, of corner and size, or of ``bbox``."""
+    if layout not in (None, "xyxy", "xywh"):
+        raise InputError(f'layout must be "xyxy" or "xywh", but got {layout!r}')
+    guess = next((known for known, names in BOX_COLUMNS.items() if columns.keys() >= set(names)), None)
+    if guess is None and "bbox" not in columns:
+        raise InputError(
+            f"a data frame must have columns x1 y1 x2 y2, x y w h, or bbox, but got {sorted(columns)}; rename them"
+        )
     try:
-        return np.array([category_ids[int(index)] for index in classes], np.int64)
+        rows = columns["bbox"] if guess is None else list(zip(*(columns[n] for n in BOX_COLUMNS[guess]), strict=True))
+        boxes = np.array(rows, np.float64).reshape(-1, 4)
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(f"the boxes of a data frame must be four numbers each, but: {error}") from None
+    if guess is None and layout is None:  # only a size may be smaller than a corner
+        if len(boxes) and not (boxes[:, 2:] < boxes[:, :2]).any():
+            raise InputError('bbox may be x1 y1 x2 y2 or left, top, width, height; give layout="xyxy" or "xywh"')
+        guess = "xywh"
+    if (layout or guess) == "xywh":
+        boxes[:, 2:] += boxes[:, :2]
+    return boxes
+
+
+def _coco_ids(names: Any) -> list[int]:
+    """Return COCO's ids of the names of boxes; only all names of a detector could tell how it numbers others."""
+    ids = {name: coco_id_of_class(str(name)) for name in dict.fromkeys(np.asarray(names).tolist())}
+    for name, found in ids.items():
+        if found is None:
+            raise InputError(
+                f"names of classes must be COCO's, but got {name!r}; give those of all classes of the detector with "
+                "class_names={0: ..., 1: ...}"
+            )
+    return [ids[name] or 0 for name in np.asarray(names).tolist()]
+
+
+def _to_categories(
+    classes: Any, category_ids: ClassIds | None, class_names: ClassNames | None, origin: str
+) -> NDArray[np.int64]:
+    """Return the category id of each class; never guess: YOLO's class 16 is a dog, COCO's category 16 a bird."""
+    numbers = np.asarray(on_host(classes)).tolist()
+    by: ClassIds = {} if category_ids is None else category_ids
+    if category_ids is None and class_names is not None:
+        names = class_names if isinstance(class_names, Mapping) else dict(enumerate(class_names))
+        by = category_ids_of_classes({int(key): str(name) for key, name in names.items()})
+    elif category_ids is None and numbers:
+        raise InputError(
+            f"the classes of {origin} must be numbered in a known way, but it does not say how; give the detector's "
+            'names with class_names={0: "person", ...} (model.names, model.config.id2label), or ids with category_ids='
+        )
+    try:
+        return np.array([by[int(index)] for index in numbers], np.int64)
     except (IndexError, KeyError) as error:
         raise InputError(f"category_ids must name a category for every class, but one is missing: {error}") from None

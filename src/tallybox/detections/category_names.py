@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from tallybox.detections.category_words import SYNONYMS, spellings
 from tallybox.errors import InputError
 
 # The names of consecutive ids, by the first of these.
@@ -32,20 +33,85 @@ COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
 
 # The id of each class of a detector that numbers COCO's categories from 0 to 79, as YOLO does.
 COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)
+MAX_SHOWN = 200  # characters of a wrong name
+_COCO_IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
+
+# Labels that stand for nothing: the gaps in COCO's numbering, and what is no object.
+NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})
+
+# Names that Darknet's list of COCO's categories took over from Pascal VOC.
+VOC_NAMES = {
+    "aeroplane": "airplane",
+    "diningtable": "dining table",
+    "motorbike": "motorcycle",
+    "pottedplant": "potted plant",
+    "sofa": "couch",
+    "tvmonitor": "tv",
+}
+
+
+def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
+    """Return the category id of each class of a detector: COCO's where all names are COCO's, else the class number.
+
+    Classes that stand for nothing (background) have none.
+
+    >>> category_ids_of_classes({0: "person", 1: "N/A", 2: "sofa"}), category_ids_of_classes({0: "dog", 1: "bolt"})
+    ({0: 1, 2: 63}, {0: 0, 1: 1})
+    """
+    named = {label: name for label, name in names.items() if name.strip().lower() not in NOT_CATEGORIES}
+    found = {label: coco_id_of_class(name) for label, name in named.items()}
+    return {label: label if None in found.values() else int(found[label] or 0) for label in named}
+
+
+def coco_id_of_class(name: str) -> int | None:
+    """Return the id of COCO's category that a detector's class is called after, or None.
+
+    >>> coco_id_of_class("tvmonitor"), coco_id_of_class("bolt")
+    (72, None)
+    """
+    name = name.strip().lower()
+    return _COCO_IDS.get(VOC_NAMES.get(name, name))
 
 
 def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:
-    """Return the id of a category by its name.
+    """Return the id of a category by its name, also in another case, as a plural or by a common synonym.
 
-    >>> category_id_of("dog")
-    18
+    >>> category_id_of("dog"), category_id_of("People"), category_id_of("sofas")
+    (18, 1, 63)
+    """
+    found = find_category(name, categories)
+    if found is not None:
+        return found
+    similar = get_close_matches(name[:MAX_SHOWN], categories.values(), n=1)
+    hint = f"did you mean {similar[0]!r}?" if similar else "'tallybox categories' lists them"
+    raise InputError(f"category must be one of the {len(categories)} known names, but got {name[:MAX_SHOWN]!r}; {hint}")
+
+
+def find_category(name: str, categories: Mapping[int, str]) -> int | None:
+    """Return the id of a category by any word for it that means no other category, or None.
+
+    A category's own name comes first, then the name in another case, plurals, and synonyms with their plurals.
+
+    >>> find_category("phones", {1: "cell phone", 2: "phone"}), find_category("bolt", {1: "bowl"})
+    (2, None)
     """
     for category_id, known in categories.items():
         if known == name:
             return category_id
-    similar = get_close_matches(name, categories.values(), n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else "use its category id"
-    raise InputError(f"category must be one of the {len(categories)} known names, but got {name!r}; {hint}")
+    wanted = _plain(name)
+    for words_of in (lambda known: (known,), spellings, _synonyms):
+        matches = [key for key, known in categories.items() if wanted in map(_plain, words_of(_plain(known)))]
+        if matches:
+            return matches[0] if len(matches) == 1 else None
+    return None
+
+
+def _synonyms(name: str) -> tuple[str, ...]:
+    return tuple(word for synonym in SYNONYMS.get(name, ()) for word in spellings(synonym))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().replace("_", " ").replace("-", " ").split())
 
 
 def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATEGORIES) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections import adapters
-from tallybox.detections.adapters import ClassIds
+from tallybox.detections.adapters import ClassIds, ClassNames
 from tallybox.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -147,9 +147,15 @@ class Detections:
         image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
+        class_names: ClassNames | None = None,
     ) -> Self:
-        """Take a ``supervision.Detections``; ``category_ids[class_id]``, if given, is the category of a class."""
-        return cls(*adapters.from_supervision(detections, category_ids), image_size=image_size, image_id=image_id)
+        """Take a ``supervision.Detections``.
+
+        Its classes are named by itself (``data["class_name"]``) or by ``class_names``, or ``category_ids[class_id]`` is
+        the category of a class; numbers alone are refused, for detectors number their classes differently.
+        """
+        columns = adapters.from_supervision(detections, category_ids, class_names)
+        return cls(*columns, image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_torchvision(
@@ -159,14 +165,19 @@ class Detections:
         image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
+        class_names: ClassNames | None = None,
     ) -> Self:
         """Take one of the dicts (``boxes``, ``labels``, ``scores``) that a torchvision detector returns.
+
+        Its labels are category ids, as torchvision's models of COCO give them, unless ``category_ids`` or
+        ``class_names`` translate them.
 
         >>> prediction = {"boxes": [[0, 0, 5, 5]], "labels": [18], "scores": [0.5]}
         >>> Detections.from_torchvision(prediction).category_ids
         array([18])
         """
-        columns = adapters.from_prediction(prediction, category_ids, "a torchvision detector returns for one image")
+        origin = "a torchvision detector returns for one image"
+        columns = adapters.from_prediction(prediction, category_ids, class_names, origin, labels_are_ids=True)
         return cls(*columns, image_size=image_size, image_id=image_id)
 
     @classmethod
@@ -177,25 +188,73 @@ class Detections:
         image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds | None = None,
+        class_names: ClassNames | None = None,
     ) -> Self:
         """Take one of the dicts that ``image_processor.post_process_object_detection`` returns.
 
+        ``class_names=model.config.id2label`` says what its labels are, or ``category_ids[label]`` is their category.
         Its ``threshold`` should be low (0.01): boxes left out there cannot be counted here.
         """
         origin = "post_process_object_detection returns for one image"
-        columns = adapters.from_prediction(prediction, category_ids, origin)
+        columns = adapters.from_prediction(prediction, category_ids, class_names, origin, labels_are_ids=False)
         return cls(*columns, image_size=image_size, image_id=image_id)
 
     @classmethod
     def from_ultralytics(
-        cls, result: Any, *, image_id: ImageId | None = None, category_ids: ClassIds | None = None
+        cls,
+        result: Any,
+        *,
+        image_id: ImageId | None = None,
+        category_ids: ClassIds | None = None,
+        class_names: ClassNames | None = None,
     ) -> Self:
-        """Take one ``Results`` of an ultralytics model; its classes are numbered from 0, COCO's ids are not.
+        """Take one ``Results`` of an ultralytics model.
 
-        ``category_ids=tallybox.detections.category_names.COCO_CATEGORY_IDS`` converts classes to COCO's ids.
+        Its own names say what its classes are: COCO's names get COCO's ids, other classes keep their numbers.
         """
-        boxes, scores, ids, image_size = adapters.from_ultralytics(result, category_ids)
+        boxes, scores, ids, image_size = adapters.from_ultralytics(result, category_ids, class_names)
         return cls(boxes, scores, ids, image_size, image_id)
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        frame: Any,
+        *,
+        layout: Literal["xyxy", "xywh"] | None = None,
+        image_size: Size | None = None,
+        image_id: ImageId | None = None,
+        category_ids: ClassIds | None = None,
+        class_names: ClassNames | None = None,
+    ) -> Self:
+        """Take the rows of one image in a pandas ``DataFrame``.
+
+        Boxes are columns ``x1 y1 x2 y2`` (or ``xmin …``, ``x_min …``), ``x y w h`` (or ``left top width height``), or
+        ``bbox``, for which ``layout`` says which of both it is. ``score`` or ``confidence`` is there, and
+        ``category_id``, a name (``category``, ``class_name``, ``name``), or a class number (``class_id``, ``class``)
+        with ``class_names`` or ``category_ids``.
+
+        >>> import pandas
+        >>> frame = pandas.DataFrame({"bbox": [[5, 5, 3, 4]], "confidence": [0.5], "name": ["dog"]})
+        >>> Detections.from_dataframe(frame).boxes
+        array([[5., 5., 8., 9.]], dtype=float32)
+        """
+        boxes, scores, ids, found = adapters.from_dataframe(frame, layout, category_ids, class_names)
+        return cls(boxes, scores, ids, image_size, found if image_id is None else image_id)
+
+    @classmethod
+    def of_any(cls, found: Any) -> Self:
+        """Return detections unchanged; convert those of supervision and ultralytics if they name their classes."""
+        if isinstance(found, cls):
+            return found
+        if hasattr(found, "xyxy") and hasattr(found, "class_id"):
+            return cls.from_supervision(found)
+        if hasattr(found, "orig_shape"):
+            return cls.from_ultralytics(found)
+        raise InputTypeError(
+            f"the Detections of one image are expected, but got {type(found).__name__}; make them with "
+            "Detections(boxes, scores, category_ids) or Detections.from_coco, from_torchvision, from_transformers, "
+            "from_dataframe"
+        )
 
 
 def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str, str] | None:

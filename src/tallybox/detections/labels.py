@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from tallybox.detections.adapters import look_like_misread_corners
+from tallybox.detections.box_checks import check_in_image
+from tallybox.detections.category_names import category_name_of
 from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.image_ids import check_ids, check_photos, match_photos
 from tallybox.errors import InputError
 
 # Pairs with a true count of 0: few, and those with the highest scores, so that they are hard.
@@ -20,9 +23,10 @@ ABSENT_SCORE_ABOVE = float(np.float32(0.05))  # as scores hold it: a score of 0.
 
 @dataclass(frozen=True)
 class TrueCounts:
-    """How many objects of each category each labelled image holds; a category not named there counts 0.
+    """How many objects of each category each labelled image holds; a labelled category not named there counts 0.
 
-    ``unknown`` are pairs of image and category that nobody counted (COCO's crowds): neither scored nor learned from.
+    ``labelled`` are the categories that were counted, None for all. Other categories, and the pairs of image and
+    category in ``unknown`` (COCO's crowds), were counted by nobody: they are neither scored nor learned from.
 
     >>> labels = TrueCounts({7: {18: 3}})
     >>> labels.count(7, 18), labels.count(7, 1)
@@ -34,6 +38,8 @@ class TrueCounts:
     categories: Mapping[int, str] = field(default_factory=dict)  # names of all that were looked for; empty: not known
     unknown: frozenset[tuple[ImageId, int]] = frozenset()
     file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of the photos, with slashes; those that are known
+    left_out: frozenset[ImageId] = frozenset()  # images that are labelled, but not to be used
+    labelled: frozenset[int] | None = None
 
     def __len__(self) -> int:
         """Return the number of labelled images."""
@@ -42,6 +48,49 @@ class TrueCounts:
     def count(self, image_id: ImageId, category_id: int) -> int:
         """Return how many objects of a category a labelled image holds."""
         return self.counts[image_id].get(category_id, 0)
+
+    def is_labelled(self, category_id: int) -> bool:
+        """Return whether objects of a category were counted."""
+        return self.labelled is None or category_id in self.labelled
+
+    def labelled_ids(self) -> frozenset[int]:
+        """Return the ids of the labelled categories, as far as they are known."""
+        if self.labelled is not None:
+            return self.labelled
+        return frozenset({*self.categories, *(c for of_image in self.counts.values() for c in of_image)})
+
+    def of_categories(self, category_ids: Iterable[int]) -> TrueCounts:
+        """Return the labels of some categories; each must be labelled.
+
+        >>> TrueCounts({7: {1: 2, 18: 3}}).of_categories([18]).counts
+        {7: {18: 3}}
+        """
+        kept = frozenset(category_ids)
+        if unlabelled := sorted(kept - self.labelled_ids()):
+            name = category_name_of(unlabelled[0], self.categories)
+            raise InputError(f"the labels must count category {name!r} to learn from it or score it, but they do not")
+        counts = {i: {c: count for c, count in of_image.items() if c in kept} for i, of_image in self.counts.items()}
+        return replace(self, counts=counts, labelled=kept)
+
+    def with_zeros(self, images: Iterable[Detections]) -> TrueCounts:
+        """Return the labels with a count of 0 for everything in images that have none.
+
+        >>> TrueCounts({7: {18: 3}}).with_zeros([Detections.empty(7), Detections.empty(8)]).counts
+        {8: {}, 7: {18: 3}}
+        """
+        ids = self.ids_by_file_name()
+        missing = {i: dict[int, int]() for image in images if (i := _label_id(image, self, ids)) not in self.counts}
+        return replace(self, counts={**missing, **self.counts})
+
+    def of_photos(self, photo_ids: Sequence[str]) -> TrueCounts:
+        """Return the labels of photos, found by path or by name, with or without a suffix; others are left out.
+
+        >>> TrueCounts({"a": {18: 3}, "b.jpg": {}}).of_photos(["2024/a.jpg", "2024/b.jpg"]).file_names
+        {'a': '2024/a.jpg', 'b.jpg': '2024/b.jpg'}
+        """
+        file_names = match_photos({key: self.file_names.get(key, str(key)) for key in self.counts}, photo_ids)
+        check_photos(file_names, self.counts.keys(), photo_ids)
+        return replace(self.only(file_names), file_names=file_names)
 
     def first_images(self, number: int) -> TrueCounts:
         """Return the labels of the first images by ascending id."""
@@ -53,7 +102,8 @@ class TrueCounts:
         >>> len(TrueCounts({7: {18: 3}, 9: {}}).only([9]))
         1
         """
-        return replace(self, counts={image_id: self.counts[image_id] for image_id in image_ids})
+        counts = {image_id: self.counts[image_id] for image_id in image_ids}
+        return replace(self, counts=counts, left_out=self.left_out | (self.counts.keys() - counts.keys()))
 
     def with_categories_of(self, categories: Mapping[int, str]) -> TrueCounts:
         """Return the labels under the category ids that a detector gives to the same names.
@@ -87,6 +137,7 @@ class TrueCounts:
             },
             categories={new_id: categories[new_id] for new_id in sorted(new_ids.values())},
             unknown=frozenset((image_id, new_ids[c]) for image_id, c in self.unknown if c in new_ids),
+            labelled=None if self.labelled is None else frozenset(new_ids[c] for c in self.labelled if c in new_ids),
         )
 
     def ids_by_file_name(self) -> dict[str, ImageId]:
@@ -113,33 +164,27 @@ class CountingPair(NamedTuple):
 def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[Detections]:
     """Yield the detections of every labelled image, with its size where known.
 
-    A labelled image that does not appear has no boxes and comes last. Images without labels are skipped; if no image
-    has labels, that is an error. So is a category that is not among those of the labels, where they name them: the
-    detector numbers categories differently. An image whose id is the file name of a labelled image takes its id.
+    A labelled image that does not appear has no boxes and comes last. Images without labels are skipped; where ids seem
+    to be written in two ways, `check_ids` raises. A category that is not among those of the labels, where they name
+    them, is an error: the detector numbers categories differently. An image whose id is the file name of a labelled
+    image takes its id.
     """
     missing = dict.fromkeys(labels.counts)
     by_file_name = labels.ids_by_file_name()
-    images = 0
+    unlabelled: list[ImageId] = []
     for image in detections:
-        images += 1
-        if image.image_id is None:
-            raise InputError("detections must have an image_id to find their labels, but got None")
-        if image.image_id not in labels.counts and isinstance(image.image_id, str):
-            last_part = PurePosixPath(image.image_id).name
-            known_id = by_file_name.get(image.image_id, by_file_name.get(last_part))
-            image = image if known_id is None else replace(image, image_id=known_id)
-        if image.image_id not in labels.counts:
+        image_id = _label_id(image, labels, by_file_name)
+        if image_id not in labels.counts:
+            if image_id not in labels.left_out:
+                unlabelled.append(image_id)
             continue
+        image = image if image_id == image.image_id else replace(image, image_id=image_id)
         if image.image_id not in missing:
             raise InputError(f"image {image.image_id!r} must come once, but came again")
         del missing[image.image_id]
         _check_categories(image, labels)
         yield _with_size(image, labels)
-    if images and len(missing) == len(labels):
-        raise InputError(
-            f"detections must be of labelled images, but none of their {images} images is among the {len(labels)} "
-            "labelled ones; compare the image ids of the two files"
-        )
+    check_ids(unlabelled, list(missing), len(labels))
     for image_id in missing:
         yield Detections.empty(image_id, labels.image_sizes.get(image_id))
 
@@ -147,8 +192,8 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
 def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
     """Yield the pairs that are learned from and scored, for images as `labelled_detections` gives them.
 
-    For each image: every category with a true count of at least 1, and the two highest-scoring categories whose
-    true count is 0 and whose best score exceeds 0.05.
+    For each image: every category with a true count of at least 1, and the two highest-scoring labelled categories
+    whose true count is 0 and whose best score exceeds 0.05.
 
     >>> image = Detections([[0, 0, 9, 9]] * 4, [0.9, 0.3, 0.2, 0.1], [18, 1, 2, 3], image_id=7)
     >>> [(pair.category_id, pair.true_count) for pair in counting_pairs([image], TrueCounts({7: {18: 3}}))]
@@ -180,10 +225,58 @@ def _pairs(
         absent = {
             category_id: score
             for category_id, score in image.best_scores().items()
-            if category_id not in present and (image.image_id, category_id) not in labels.unknown
+            if category_id not in present
+            and labels.is_labelled(category_id)
+            and (image.image_id, category_id) not in labels.unknown
         }
         for category_id in choose(absent):
             yield CountingPair(image, category_id, 0)
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """What there is to learn from, and what is left out; of pairs of a labelled image and a labelled category."""
+
+    photos: int
+    categories: int
+    objects: int  # pairs with a count of at least 1
+    zeros: int
+    never_zero: tuple[int, ...]  # categories that are in every labelled image
+    photos_without_boxes: int  # labelled, but the detections do not have them
+    photos_without_labels: int
+    categories_without_labels: tuple[int, ...]  # of boxes
+
+    @classmethod
+    def of(cls, detections: Iterable[Detections], labels: TrueCounts) -> Self:
+        """Compare detections with labels."""
+        by_file_name, found, boxes_of = labels.ids_by_file_name(), set(), set[int]()
+        for image in detections:
+            found.add(_label_id(image, labels, by_file_name))
+            boxes_of.update(np.unique(image.category_ids).tolist())
+        ids = sorted(labels.labelled_ids())
+        shown = Counter(c for of_image in labels.counts.values() for c, count in of_image.items() if count > 0)
+        unknown = Counter(c for image_id, c in labels.unknown if image_id in labels.counts)
+        zeros = {c: len(labels) - shown[c] - unknown[c] for c in ids}
+        return cls(
+            photos=len(labels),
+            categories=len(ids),
+            objects=sum(shown.values()),
+            zeros=sum(zeros.values()),
+            never_zero=tuple(c for c in ids if not zeros[c]),
+            photos_without_boxes=len(labels.counts.keys() - found),
+            photos_without_labels=len(found - labels.counts.keys() - labels.left_out),
+            categories_without_labels=tuple(sorted(boxes_of - set(ids))),
+        )
+
+
+def _label_id(image: Detections, labels: TrueCounts, by_file_name: Mapping[str, ImageId]) -> ImageId:
+    """Return the id under which an image may have labels: its own, or that of a labelled image by its file name."""
+    if image.image_id is None:
+        raise InputError("detections must have an image_id to find their labels, but got None")
+    if image.image_id in labels.counts or isinstance(image.image_id, int):
+        return image.image_id
+    last_part = PurePosixPath(image.image_id).name
+    return by_file_name.get(image.image_id, by_file_name.get(last_part, image.image_id))
 
 
 def _hardest(absent: dict[int, float]) -> list[int]:
@@ -203,11 +296,7 @@ def _check_categories(image: Detections, labels: TrueCounts) -> None:
 def _with_size(image: Detections, labels: TrueCounts) -> Detections:
     assert image.image_id is not None
     size = image.image_size or labels.image_sizes.get(image.image_id)
-    if size is not None and look_like_misread_corners(image.boxes, size):
-        raise InputError(
-            f"image {image.image_id!r}: boxes must lie in the {size[0]} x {size[1]} image, but reach beyond half of it "
-            "again; they look like x1 y1 x2 y2 that were read as left, top, width, height"
-        )
+    check_in_image(image.boxes, size, f"image {image.image_id!r}")
     if image.image_size == size:
         return image
     return Detections.of_checked(image.boxes, image.scores, image.category_ids, size, image.image_id)

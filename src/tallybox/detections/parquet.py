@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import Detections, ImageId, Size
 from tallybox.detections.rows import check_boxes_and_scores, image_key, image_size, two_sizes
 from tallybox.errors import InputError
@@ -102,6 +103,8 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
             if row - (len(rows.image_ids) if rows else 0) >= stop:
                 return
             new = _rows_of(part, batch, row)
+            if not new.sizes.any():
+                check_not_corners(new.boxes_and_scores[new.is_detected, :4], str(part))
             row += batch.num_rows
             if begun is not None:
                 ours = np.logical_or.accumulate(new.image_ids != begun)
@@ -115,22 +118,34 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
             for (begin, end), size in zip(pairwise(starts), sizes, strict=False):  # the last image may go on
                 if first_row + begin >= stop:
                     return
-                yield _image(rows, begin, end, size)
+                yield _image(part, rows, begin, end, size)
             rows = _Rows(*(column[starts[-1] :] for column in rows))
         if rows and row - len(rows.image_ids) < stop:
-            yield _image(rows, 0, len(rows.image_ids), sizes[-1])
+            yield _image(part, rows, 0, len(rows.image_ids), sizes[-1])
 
 
 def read_parquet_categories(path: Path) -> dict[int, str]:
     """Return the names of the categories that the file's metadata gives, which may be none."""
     first = _parts(path)[0]
-    with _open(first) as file:
+    stored = read_parquet_metadata(first, CATEGORIES_KEY)
+    try:
+        return {int(category_id): str(name) for category_id, name in stored.items()}
+    except ValueError as error:
+        raise InputError(f"{first}: tallybox.categories must be JSON from id to name, but it is not: {error}") from None
+
+
+def read_parquet_metadata(part: Path, key: bytes) -> dict[str, Any]:
+    """Return the JSON object that a file's metadata holds under a key, empty where there is none."""
+    with _open(part) as file:
         metadata = file.schema_arrow.metadata or {}
     try:
-        stored = json.loads(metadata.get(CATEGORIES_KEY, "{}"))
-        return {int(category_id): str(name) for category_id, name in stored.items()}
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise InputError(f"{first}: tallybox.categories must be JSON from id to name, but it is not: {error}") from None
+        stored = json.loads(metadata.get(key, "{}"))
+        if isinstance(stored, dict):
+            return stored
+        reason = f"it is a {type(stored).__name__}"
+    except (ValueError, RecursionError) as error:
+        reason = first_line(error)
+    raise InputError(f"{part}: {key.decode()} must be a JSON object, but it is not: {reason}")
 
 
 class SeenImages:
@@ -264,8 +279,9 @@ def _image_sizes(part: Path, rows: _Rows, starts: list[int]) -> list[Size]:
     return [(width, height) for width, height in sizes.tolist()]
 
 
-def _image(rows: _Rows, begin: int, end: int, size: Size) -> Detections:
+def _image(part: Path, rows: _Rows, begin: int, end: int, size: Size) -> Detections:
     found = np.flatnonzero(rows.is_detected[begin:end]) + begin  # copies the columns, so that no batch is kept alive
     boxes, scores = rows.boxes_and_scores[found, :4], rows.boxes_and_scores[found, 4]
-    image_id = image_key(rows.image_ids.item(begin))
-    return Detections.of_checked(boxes, scores, rows.category_ids[found], size if any(size) else None, image_id)
+    image_id, known_size = image_key(rows.image_ids.item(begin)), size if any(size) else None
+    check_in_image(boxes, known_size, f"{part}, image {image_id!r}")
+    return Detections.of_checked(boxes, scores, rows.category_ids[found], known_size, image_id)

@@ -17,7 +17,13 @@ from tallybox.errors import InputError
 from tallybox.files import atomic_writing, first_line
 
 
-def write_parquet(detections: Iterable[Detections], path: Path, *, categories: Mapping[int, str] | None = None) -> int:
+def write_parquet(
+    detections: Iterable[Detections],
+    path: Path,
+    *,
+    categories: Mapping[int, str] | None = None,
+    metadata: Mapping[bytes, str] | None = None,
+) -> int:
     """Write detections of images that have an id and return how many images there were.
 
     Row groups end where images end. Pages have checksums, which `read_parquet` verifies.
@@ -33,7 +39,7 @@ def write_parquet(detections: Iterable[Detections], path: Path, *, categories: M
     images = 0
     groups = _row_groups(detections)
     first = next(groups, [])
-    schema = _schema(first, categories)
+    schema = _schema(first, {**(metadata or {}), **_names(categories)})
     with atomic_writing(path) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for group in chain([first] if first else [], groups):
             writer.write_table(_table(group, schema))
@@ -57,12 +63,15 @@ def _row_groups(detections: Iterable[Detections]) -> Iterator[list[Detections]]:
         yield group
 
 
-def _schema(group: list[Detections], categories: Mapping[int, str] | None) -> pa.Schema:
+def _names(categories: Mapping[int, str] | None) -> dict[bytes, str]:
+    return {CATEGORIES_KEY: json.dumps({str(key): name for key, name in categories.items()})} if categories else {}
+
+
+def _schema(group: list[Detections], metadata: Mapping[bytes, str]) -> pa.Schema:
     ids_are_texts = bool(group) and isinstance(group[0].image_id, str)
     fields = [("image_id", pa.string() if ids_are_texts else pa.int64()), ("category_id", pa.int64())]
     fields += [(name, pa.float32()) for name in BOX_AND_SCORE] + [(name, pa.int32()) for name in SIZE]
-    named = {CATEGORIES_KEY: json.dumps({str(key): name for key, name in categories.items()})} if categories else None
-    return pa.schema(fields, metadata=named)
+    return pa.schema(fields, metadata=metadata or None)
 
 
 def _table(group: list[Detections], schema: pa.Schema) -> pa.Table:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size, first_problem
 from tallybox.errors import InputError
 
@@ -90,9 +91,12 @@ class RowsByImage:
             numbers = np.asarray(self._boxes_and_scores).astype(np.float32).reshape(-1, 5)
         boxes, scores, category_ids = numbers[:, :4], numbers[:, 4], np.asarray(self._category_ids, np.int64)
         check_boxes_and_scores(self._path, boxes, scores, self._records, unit=self._unit)
+        if not self._sizes:
+            check_not_corners(boxes, str(self._path))
         order = np.argsort(self._owners, kind="stable")
         starts = np.searchsorted(np.asarray(self._owners)[order], np.arange(len(self._images) + 1))
         for number, image_id in enumerate(self._images):
             rows = order[starts[number] : starts[number + 1]]
             size = self._sizes.get(image_id)
+            check_in_image(boxes[rows], size, f"{self._path}, image {image_id!r}")
             yield Detections.of_checked(boxes[rows], scores[rows].clip(0, 1), category_ids[rows], size, image_id)

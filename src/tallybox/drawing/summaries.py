@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tallybox.detections.category_words import plural
 from tallybox.drawing.counting import Counting
 from tallybox.drawing.steps import joined, number
 from tallybox.estimator.prediction import CountPrediction
-from tallybox.vqa.data.category_words import plural
 
 SAME_IN_PLURAL = ("skis", "scissors")
 # Another count is "almost as likely" from this share of the answer's probability on, and named from the second on.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -20,7 +22,10 @@ from tallybox.estimator.fitting import FitReport, OnProgress, fit
 from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untrained
 from tallybox.estimator.inputs import in_batches
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.totals import TotalPrediction, Totals
 from tallybox.kernels.threads import map_in_order
+
+logger = logging.getLogger(__name__)
 
 Categories = Sequence[int | str] | None  # by id or by name; None for all that may be there
 
@@ -57,6 +62,7 @@ class CountEstimator:
         self._seed = seed
         self._fitted: Fitted | None = None
         self.report: FitReport | None = None  # of `fit`; not stored in files
+        self._reported_unlearned = False
 
     @property
     def fitted(self) -> Fitted:
@@ -70,13 +76,20 @@ class CountEstimator:
         detections: Iterable[Detections],
         counts: TrueCounts | Mapping[tuple[ImageId, int], int],
         *,
+        category_names: Mapping[int, str] | None = None,
         on_progress: OnProgress | None = None,
     ) -> Self:
         """Learn from images and how many of each category they hold: labels, or counts by (image_id, category_id).
 
-        Of a labelled image, a category that is not named counts 0. ``on_progress(done, total)`` is called as it goes.
+        ``category_names`` are the names of one's own category ids; without them, and without names in the labels, ids
+        are COCO's.
+
+        Of a labelled image, a category that is named for other images only counts 0; one that is never named is
+        unknown, and not learned from. ``on_progress(done, total)`` is called as it goes.
         """
         labels = counts if isinstance(counts, TrueCounts) else _as_labels(counts)
+        if category_names is not None:
+            labels = replace(labels, categories=dict(category_names), labelled=labels.labelled_ids())
         self._fitted, self.report = fit(
             detections,
             labels,
@@ -93,15 +106,16 @@ class CountEstimator:
         """Count the categories of an image: predictions by category id, or by name.
 
         By default those categories that are there with a probability of more than 0.1; the others count 0. Categories
-        that are named, by id or by name, are all predicted, 0 with an interval where nothing was detected.
-        ``prior="scored"`` assumes that categories are there as often as among the pairs that `fit` learns from.
+        that are named, by id or by name, are all predicted, 0 with an interval where nothing was detected. Detections
+        of supervision and ultralytics are converted. ``prior="scored"`` assumes that categories are there as often as
+        among the pairs that `fit` learns from.
         """
-        if not isinstance(detections, Detections):
+        if isinstance(detections, list | tuple):
             raise InputTypeError(
                 f"predict takes the Detections of one image, but got {type(detections).__name__}; "
                 "call predict_many for several"
             )
-        return next(self.predict_each([detections], categories, prior=prior))[1]
+        return next(self.predict_each([Detections.of_any(detections)], categories, prior=prior))[1]
 
     def predict_many(
         self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
@@ -117,13 +131,29 @@ class CountEstimator:
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
         if isinstance(categories, str):
             raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
-        wanted = None if categories is None else [self.category_id(category) for category in categories]
-        predict_batch = partial(self._predict_batch, wanted=wanted, prior=prior)
+        keys = {} if categories is None else {self.category_id(category): category for category in categories}
+        wanted = None if categories is None else list(keys)
+        asked = {category_id: key for category_id, key in keys.items() if isinstance(key, str)}
+        predict_batch = partial(self._predict_batch, wanted=wanted, asked=asked, prior=prior)
         for images, predictions in map_in_order(predict_batch, in_batches(detections)):
+            if self.is_calibrated and not self._reported_unlearned:
+                self._report_unlearned(wanted or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, predictions, strict=True)
 
+    def _report_unlearned(self, category_ids: Iterable[int]) -> None:
+        """Log once that there are categories without labels: they are counted by what all categories share."""
+        if unlearned := sorted(set(category_ids).difference(self.fitted.category_ids)):
+            self._reported_unlearned = True
+            names = ", ".join(map(self.category_name, unlearned[:3])) + (" ..." if len(unlearned) > 3 else "")
+            logger.warning(
+                "The estimator never learned from labels of %d of the categories (%s): their counts and intervals are "
+                "guesses by what it learned from others; leave them out, or fit with labels of them.",
+                len(unlearned),
+                names,
+            )
+
     def _predict_batch(
-        self, images: list[Detections], wanted: list[int] | None, prior: Prior
+        self, images: list[Detections], wanted: list[int] | None, asked: Mapping[int, str], prior: Prior
     ) -> tuple[list[Detections], list[ImagePredictions]]:
         category_ids = [sorted(image.best_scores()) if wanted is None else wanted for image in images]
         index = np.repeat(np.arange(len(images)), [len(ids) for ids in category_ids])
@@ -133,10 +163,28 @@ class CountEstimator:
             listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
             index, flat, arrays = index[listed], flat[listed], arrays.at(listed)
         by_id: list[dict[int, CountPrediction]] = [{} for _ in images]
-        each = arrays.each(calibrated=self.is_calibrated)
+        each, learned = arrays.each(), set(self.fitted.category_ids)
         for image, category_id, prediction in zip(index.tolist(), flat.tolist(), each, strict=True):
-            by_id[image][category_id] = prediction
-        return images, [ImagePredictions(predictions, self.fitted.categories) for predictions in by_id]
+            known = category_id in learned
+            by_id[image][category_id] = prediction if known else replace(prediction, calibrated=False)
+        return images, [ImagePredictions(predictions, self.fitted.categories, asked) for predictions in by_id]
+
+    def totals(self, categories: Categories = None) -> Totals:
+        """Return sums over images that are added one by one, of the categories given or of all that images list."""
+        keys = [] if categories is None else [(self.category_id(key), key) for key in categories]
+        names = {**self.fitted.categories, **{i: key for i, key in keys if isinstance(key, str)}}
+        return Totals(self.fitted, names, None if categories is None else [i for i, _ in keys])
+
+    def total(self, detections: Iterable[Detections], categories: Categories = None) -> dict[str, TotalPrediction]:
+        """Return how many objects of each category there are in all images together, by name, with an interval.
+
+        The counts of images are medians, and their sum is too low where distributions are skewed; the expected total
+        is not.
+        """
+        totals = self.totals(categories)
+        for image in detections:
+            totals.add(Detections.of_any(image))
+        return totals.compute()
 
     def explain(
         self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None
@@ -204,4 +252,4 @@ def _as_labels(counts: Mapping[tuple[ImageId, int], int]) -> TrueCounts:
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
             raise InputError(f"counts must be whole numbers of at least 0, but got {count!r} for {key!r}")
         by_image.setdefault(key[0], {})[int(key[1])] = int(count)
-    return TrueCounts(by_image)
+    return TrueCounts(by_image, labelled=frozenset(int(category_id) for _, category_id in counts))

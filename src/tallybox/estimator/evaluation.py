@@ -20,6 +20,9 @@ from tallybox.estimator.inference import Prior, predict_arrays
 from tallybox.estimator.inputs import in_batches, pair_indices
 from tallybox.estimator.prediction import PredictionArrays
 
+# Widths of intervals (high - low), by the group of `CoverageSums` that each is summed in.
+WIDTHS = {"0": "0", "1": "1-2", "2-4": "3-4", "5+": "5+"}
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -29,6 +32,7 @@ class Evaluation:
     baselines: dict[str, dict[Metric, CountSums]]
     by_true_count: CoverageSums
     by_predicted_count: CoverageSums
+    by_width: CoverageSums  # of counts, not of intervals
     categories: CategorySums  # over every category of every image
     images: int
     category_ids: frozenset[int]
@@ -47,6 +51,7 @@ class Evaluation:
             "coverage90_by_predicted_count": self.by_predicted_count.coverage_by_group(),
             "width90_by_predicted_count": self.by_predicted_count.width_by_group(),
             "coverage90_by_true_count": self.by_true_count.coverage_by_group(),
+            "right_by_width": _named_widths(self.by_width),
             **self.categories.compute(self.images, self.category_ids),
         }
 
@@ -55,9 +60,9 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
     """Score an estimator on images that it did not learn from."""
     fitted = estimator.fitted
     sums, categories, images = CountSums(), CategorySums(), 0
-    by_true_count, by_predicted_count = CoverageSums(), CoverageSums()
+    by_true_count, by_predicted_count, by_width = CoverageSums(), CoverageSums(), CoverageSums()
     baselines = {name: {metric: CountSums() for metric in get_args(Metric)} for name in fitted.baselines}
-    met = set(labels.categories)
+    met = set(labels.labelled_ids())
     for batch in in_batches(labelled_detections(detections, labels)):
         images += len(batch)
         pairs, truth = _with_truth(counting_pairs(batch, labels))
@@ -66,6 +71,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
             sums += sums_of(found, truth)
             by_true_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=truth)
             by_predicted_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=found.counts)
+            by_width += _right_by_width(found, truth)
             for name, tuned in fitted.baselines.items():
                 for metric, counter in tuned.items():
                     baselines[name][metric] += CountSums.of(counter.counts(pairs), truth)
@@ -77,7 +83,8 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
             categories += CategorySums.of(category_ids, found.expected, truth)
     if not sums.pairs:
         raise InputError("there must be a pair to score, but no labelled image has an object or a box above 0.05")
-    return Evaluation(sums, baselines, by_true_count, by_predicted_count, categories, images, frozenset(met))
+    by_groups = (by_true_count, by_predicted_count, by_width)
+    return Evaluation(sums, baselines, *by_groups, categories, images, frozenset(met))
 
 
 def sums_of(found: PredictionArrays, true_counts: NDArray[np.int64]) -> CountSums:
@@ -98,6 +105,20 @@ def train_metrics(estimator: CountEstimator, images: list[Detections], labels: T
 def held_out_metrics(report: FitReport) -> dict[str, float]:
     """Return the figures on the same pairs, each predicted by the member that did not learn from its photo."""
     return sums_of(report.held_out, report.true_counts).compute()
+
+
+def held_out_right_by_width(report: FitReport) -> dict[str, float]:
+    """Return which share of these predictions have the right count, by the width of their intervals."""
+    return _named_widths(_right_by_width(report.held_out, report.true_counts))
+
+
+def _right_by_width(found: PredictionArrays, true_counts: NDArray[np.int64]) -> CoverageSums:
+    groups = np.array([0, 1, 2, 5])[np.searchsorted([1, 3, 5], found.highs - found.lows, side="right")]
+    return CoverageSums.of(found.counts, found.counts, true_counts, grouped_by=groups)
+
+
+def _named_widths(sums: CoverageSums) -> dict[str, float]:
+    return {WIDTHS[group]: share for group, share in sums.coverage_by_group().items()}
 
 
 def predict_pairs(

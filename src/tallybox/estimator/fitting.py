@@ -18,10 +18,12 @@ from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs,
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, Prevalence, interval_levels, learn_prevalence
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig, check_size
-from tallybox.estimator.inference import Fitted, category_rows, infer
-from tallybox.estimator.inputs import inputs_of_pairs, pair_indices
-from tallybox.estimator.model import CountModel
+from tallybox.estimator.inference import Fitted, TotalCalibration, category_rows, infer, moments_of
+from tallybox.estimator.inputs import Integers, inputs_of_pairs, pair_indices
+from tallybox.estimator.learning_curve import learning_curve
+from tallybox.estimator.model import CountModel, ModelOutput
 from tallybox.estimator.prediction import Floats, IntervalLevels, PredictionArrays, mean_beyond, summarise
+from tallybox.estimator.totals import learn_totals
 from tallybox.estimator.training import LabelledInputs, epochs_for, epochs_of, held_out_loss, train_member
 
 OnProgress = Callable[[int, int], None]  # done, total
@@ -102,12 +104,20 @@ def fit(
     probabilities, expected = _held_out(members, labelled)
     beyond = mean_beyond(excess, expected, config.max_objects)
     levels = interval_levels(probabilities, beyond, truth)
-    every = label(config, list(every_pair(images, labels)))
-    looked_for = len(images) * max(len(labels.categories), len(category_ids))
+    every_pairs = list(every_pair(images, labels))
+    every = label(config, every_pairs)
+    looked_for = len(images) * len(labels.labelled_ids().union(category_ids))
     prevalence, levels_listed = _over_every_category(members, every, looked_for, excess)
     names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
     fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_listed, prevalence, excess)
-    return fitted, FitReport(len(pairs), len(images), truth, summarise(probabilities, beyond, levels))
+    totals = _totals(fitted, every, *pair_indices(images, every_pairs), len(images))
+    held_out = summarise(probabilities, beyond, levels)
+    index, _ = pair_indices(images, pairs)
+    curve = learning_curve(
+        config, len(category_ids), labelled, index, held_out, excess=excess, levels=levels, seed=seed
+    )
+    fitted = replace(fitted, totals=totals, learning_curve=curve)
+    return fitted, FitReport(len(pairs), len(images), truth, held_out)
 
 
 def _show(on_progress: OnProgress, part: int, members: int, done: int, epochs: int) -> None:
@@ -192,3 +202,15 @@ def _over_every_category(
     listed = detected & (corrected[:, 0] < 1 - LISTED_PROBABILITY)
     beyond = mean_beyond(excess, expected[listed], members[0].config.max_objects)
     return prevalence, interval_levels(corrected[listed], beyond, truth[listed])
+
+
+def _totals(
+    fitted: Fitted, every: LabelledInputs, index: Integers, category_ids: Integers, images: int
+) -> TotalCalibration:
+    """Calibrate intervals of totals on held-out photos, each predicted by the member that left it out."""
+    outputs = [infer(member, every.inputs, every.category_rows) for member in fitted.members]
+    rows = torch.arange(len(every.parts))
+    held_out = ModelOutput(*(torch.stack(values)[every.parts, rows] for values in zip(*outputs, strict=True)))
+    moments, _ = moments_of(fitted, every.inputs, [held_out], outputs)
+    truth = every.true_counts.numpy()
+    return learn_totals(moments, index, category_ids, truth, images, fitted.prevalence.undetected)

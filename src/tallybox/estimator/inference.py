@@ -5,12 +5,13 @@ Legend: P pairs of an image and a category, K ``max_objects``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.detections.baselines import Metric, ThresholdCounter
@@ -20,13 +21,51 @@ from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.inputs import Integers, ModelInputs, model_inputs
 from tallybox.estimator.model import CountModel, ModelOutput
-from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, mean_beyond, summarise
+from tallybox.estimator.prediction import (
+    TAIL,
+    IntervalLevels,
+    PredictionArrays,
+    mean_beyond,
+    summarise,
+    write_out_tail,
+)
 from tallybox.kernels.threads import small_operations
 
 Prior = Literal["every", "scored"]
 Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_category", each tuned for each metric
 
 UNCALIBRATED_LEVEL = 0.8  # such intervals hold about 90 % of the probability
+
+
+class CurvePoint(NamedTuple):
+    """How well members that learned from some photos count in others."""
+
+    photos: int
+    exact: float
+    mae: float
+
+
+class TotalCalibration(NamedTuple):
+    """What totals and their intervals are scaled by.
+
+    The defaults are those of the shipped estimator, from held-out parts of the photos that it learned from.
+    """
+
+    scale: float = 0.95  # as needed for totals over held-out photos
+    photos: int = 3000  # labelled ones: with few, the error that all images share is large
+    factor: float = 1.0  # true over expected totals on held-out photos, of all categories
+    factors: Mapping[int, float] | None = None  # likewise of each category, by its id
+
+    def scale_for(self, images: int) -> float:
+        """Return the scale for a total over so many images."""
+        return float(self.scale * (1 + images / self.photos) ** 0.5)
+
+    def factors_of(self, category_ids: Iterable[int]) -> NDArray[np.float64]:
+        """Return the factor of each category, ``[C]``."""
+        return np.array([(self.factors or {}).get(key, self.factor) for key in category_ids])
+
+
+SHIPPED_TOTALS = TotalCalibration()
 
 
 @dataclass(frozen=True)
@@ -42,6 +81,8 @@ class Fitted:
     levels_listed: IntervalLevels  # for every category that may be there, however rare it is
     prevalence: Prevalence
     excess: float  # mean count beyond max_objects of pairs that have more
+    totals: TotalCalibration = SHIPPED_TOTALS
+    learning_curve: tuple[CurvePoint, ...] = ()  # by ascending number of photos; none where there were few
 
 
 def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:
@@ -80,6 +121,39 @@ def predict_arrays(
         probabilities = fitted.prevalence.apply(probabilities, best, inputs.summary.double().numpy())
     levels = fitted.levels_listed if prior == "every" else fitted.levels
     return summarise(probabilities, mean_beyond(fitted.excess, expected, config.max_objects), levels)
+
+
+def predict_moments(
+    fitted: Fitted, images: Sequence[Detections], image_index: Integers, category_ids: Integers
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return moments of pairs whose sums are those of a total ``[P, 3 + M]``, and the probabilities of none ``[P]``.
+
+    Moments are mean, variance, 1, and the means of the M members.
+    """
+    inputs = model_inputs(images, image_index, category_ids, fitted.config)
+    rows = category_rows(fitted.category_ids, category_ids)
+    outputs = [infer(member, inputs, rows) for member in fitted.members]
+    return moments_of(fitted, inputs, outputs, outputs)
+
+
+def moments_of(
+    fitted: Fitted, inputs: ModelInputs, averaged: Sequence[ModelOutput], members: Sequence[ModelOutput]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what `predict_moments` does from outputs that are averaged, and from those of all members."""
+    best = np.where(inputs.mask[:, 0].numpy(), inputs.scores[:, 0].numpy(), 0)
+    summary, last = inputs.summary.double().numpy(), fitted.config.max_objects
+
+    def distribution(outputs: Sequence[ModelOutput]) -> NDArray[np.float64]:
+        mean = np.mean([one.logits.double().softmax(-1).numpy() for one in outputs], axis=0)
+        expected = np.mean([one.expected.double().numpy() for one in outputs], axis=0)
+        corrected = fitted.prevalence.apply(mean, best, summary)
+        return write_out_tail(corrected, mean_beyond(fitted.excess, expected, last))
+
+    counts, together = np.arange(last + TAIL), distribution(averaged)
+    mean = together @ counts
+    variance = together @ counts**2 - mean**2
+    of_members = [distribution([one]) @ counts for one in members]
+    return np.stack((mean, variance, np.ones_like(mean), *of_members), axis=1), together[:, 0]
 
 
 def infer(

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tallybox.detections.category_names import find_category
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -66,7 +67,7 @@ class CountPrediction:
     high: int
     at_least: int  # 0 where the count has a probability of its own
     probabilities: Floats  # [K + 1]; the last is "max_objects or more"
-    calibrated: bool = True  # False where nothing was learned for this detector: the interval promises nothing
+    calibrated: bool = True  # False where nothing was learned for this detector or category
 
     @property
     def probability_of_any(self) -> float:
@@ -91,7 +92,9 @@ class CountPrediction:
 
 
 class ImagePredictions(Mapping[int, CountPrediction]):
-    """The predictions of one image by category id; a category's name works as a key, too.
+    """The predictions of one image by category id; a category's name, or another word for it, works as a key, too.
+
+    Categories that were asked for by a word are named by that word.
 
     >>> dog = CountPrediction(2, 2, 2.1, 1, 3, 0, np.array([0.0, 0.1, 0.8, 0.1]))
     >>> predictions = ImagePredictions({18: dog}, {18: "dog"})
@@ -99,16 +102,22 @@ class ImagePredictions(Mapping[int, CountPrediction]):
     (True, [18], ['dog'])
     """
 
-    def __init__(self, by_id: Mapping[int, CountPrediction], names: Mapping[int, str]) -> None:
+    def __init__(
+        self, by_id: Mapping[int, CountPrediction], names: Mapping[int, str], asked: Mapping[int, str] | None = None
+    ) -> None:
         self._by_id = by_id
         self._names = names
+        self._shown = {**names, **(asked or {})}
 
     def __getitem__(self, category: int | str) -> CountPrediction:
         if isinstance(category, str):
             by_name = self.by_name()
-            if category not in by_name:
+            if category in by_name:
+                return by_name[category]
+            found = find_category(category, self._names)
+            if found is None or found not in self._by_id:
                 raise KeyError(f"{category!r} was not predicted; there are {', '.join(by_name) or 'no predictions'}")
-            return by_name[category]
+            return self._by_id[found]
         return self._by_id[category]
 
     def __iter__(self) -> Iterator[int]:
@@ -123,7 +132,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
 
     def by_name(self) -> dict[str, CountPrediction]:
         """Return the predictions by the categories' names (by the id as text where it has none)."""
-        return {self._names.get(key, str(key)): prediction for key, prediction in self._by_id.items()}
+        return {self._shown.get(key, str(key)): prediction for key, prediction in self._by_id.items()}
 
 
 class PredictionArrays(NamedTuple):
@@ -141,11 +150,10 @@ class PredictionArrays(NamedTuple):
         """Return the predictions of some pairs."""
         return PredictionArrays(*(array[rows] for array in self))
 
-    def each(self, *, calibrated: bool = True) -> list[CountPrediction]:
+    def each(self) -> list[CountPrediction]:
         """Return the predictions one by one."""
         columns = [column.tolist() for column in self[:-1]]
-        make = partial(CountPrediction, calibrated=calibrated)
-        return [make(*row) for row in zip(*columns, self.probabilities, strict=True)]
+        return [CountPrediction(*row) for row in zip(*columns, self.probabilities, strict=True)]
 
 
 def mean_beyond(excess: float, expected: Floats, max_objects: int) -> Floats:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,13 +14,14 @@ from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig, check_size
-from tallybox.estimator.inference import Fitted
+from tallybox.estimator.inference import CurvePoint, Fitted, TotalCalibration
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import IntervalLevels
 from tallybox.files import first_line, read_tensors, write_tensors
 
 KIND = "tallybox.CountEstimator"
 VERSION = 3
+MAX_NUMBER = 1e6  # in a file; larger weights would overflow in single precision
 
 
 def save_fitted(fitted: Fitted, path: Path) -> None:
@@ -46,6 +46,8 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "interval_levels_listed": fitted.levels_listed,
         "prevalence": asdict(fitted.prevalence),
         "excess": fitted.excess,
+        "totals": fitted.totals._asdict(),
+        "learning_curve": [list(point) for point in fitted.learning_curve],
     }
     write_tensors(path, tensors, header)
 
@@ -64,7 +66,7 @@ def load_fitted(path: Path) -> Fitted:
                 "fit it again, or install the tallybox that wrote it"
             )
         return _fitted(header, tensors)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         raise InputError(f"{path} must be an estimator that tallybox fit wrote, but: {first_line(error)}") from None
 
 
@@ -72,6 +74,8 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
     config = EstimatorConfig.from_dict(header["config"])
     category_ids = tuple(int(key) for key in header["category_ids"])
     check_size("the number of its categories", len(category_ids))
+    if not all(-(2**63) <= key < 2**63 for key in category_ids):
+        raise ValueError("its category ids are not numbers of 64 bits")
     if not category_ids or list(category_ids) != sorted(set(category_ids)):
         raise ValueError("its category ids are not in order")
     members = tuple(_member(config, len(category_ids), index, tensors) for index in range(config.members))
@@ -89,15 +93,47 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
         _levels(header["interval_levels"]),
         _levels(header["interval_levels_listed"]),
         _prevalence(header["prevalence"]),
-        max(float(header["excess"]), 0.0),
+        _number("excess", header["excess"], 0, MAX_NUMBER),
+        _totals(header.get("totals", {})),
+        _curve(header.get("learning_curve", [])),
     )
 
 
 def _prevalence(stored: Any) -> Prevalence:
-    weights = tuple(float(weight) for weight in stored["weights"])
-    if len(weights) != len(AS_PREDICTED.weights) or not all(map(isfinite, weights)):
+    weights = tuple(_number("a weight of its prevalence", one, -MAX_NUMBER, MAX_NUMBER) for one in stored["weights"])
+    if len(weights) != len(AS_PREDICTED.weights):
         raise ValueError(f"its prevalence must have {len(AS_PREDICTED.weights)} weights, but it has {len(weights)}")
-    return Prevalence(weights, undetected=float(stored["undetected"]))
+    return Prevalence(weights, undetected=_number("undetected", stored["undetected"], 0, 1))
+
+
+def _number(name: str, stored: Any, minimum: float, maximum: float) -> float:
+    number = float(stored)
+    if not minimum <= number <= maximum:
+        raise ValueError(f"{name} must be from {minimum:g} to {maximum:g}, but it is {number:g}")
+    return number
+
+
+def _totals(stored: Any) -> TotalCalibration:
+    factors = {int(key): float(factor) for key, factor in (stored.get("factors") or {}).items()}
+    totals = TotalCalibration(**{**stored, "factors": factors})
+    for factor in (totals.scale, totals.factor, *factors.values()):
+        _number("a scale of its totals", factor, 1 / MAX_NUMBER, MAX_NUMBER)
+    _number("the number of photos of its totals", totals.photos, 1, MAX_NUMBER**2)
+    return totals
+
+
+def _curve(stored: Any) -> tuple[CurvePoint, ...]:
+    if len(stored) not in (0, 2):
+        raise ValueError(f"its learning curve must have two points or none, but it has {len(stored)}")
+    return tuple(_curve_point(*point) for point in stored)
+
+
+def _curve_point(photos: Any, exact: Any, mae: Any) -> CurvePoint:
+    return CurvePoint(
+        int(_number("a number of photos", photos, 1, MAX_NUMBER**2)),
+        _number("a share of exact counts", exact, 0, 1),
+        _number("a mean absolute error", mae, 0, MAX_NUMBER**2),
+    )
 
 
 def _levels(stored: Any) -> IntervalLevels:
@@ -110,8 +146,8 @@ def _levels(stored: Any) -> IntervalLevels:
 def _member(config: EstimatorConfig, categories: int, index: int, tensors: Mapping[str, Tensor]) -> CountModel:
     prefix = f"members.{index}."
     state = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    if not all(tensor.isfinite().all() for tensor in state.values()):
-        raise ValueError("a weight is not finite")
+    if not all((tensor.abs() <= MAX_NUMBER).all() for tensor in state.values()):
+        raise ValueError(f"a weight is not a number or beyond {MAX_NUMBER:g}")
     model = CountModel(config, categories)
     model.load_state_dict(state)
     return model.eval()

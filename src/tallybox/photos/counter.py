@@ -122,12 +122,12 @@ class PhotoCounter:
 
     def draw(self, counted: CountedPhoto) -> Image:
         """Return a counted photo with its objects outlined and, below it, the counts in words."""
-        from tallybox.photos.outlines import draw_counts
+        from tallybox.photos.outlines import MAX_SIDE, draw_counts
 
         assert counted.detections is not None
         photo = counted.photo
         if photo is None or photo.image.size != photo.size_wh:  # detection decodes large photos at a reduced size
-            photo = read_photo(counted.path)
+            photo = read_photo(counted.path, reduced_to=MAX_SIDE)
         explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
         return draw_counts(photo, counted.detections, self._by_name(explanations))
 

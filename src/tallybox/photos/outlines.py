@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from tallybox.detections.container import Detections
+from tallybox.errors import InputError
 from tallybox.estimator.explanation import CountExplanation, merged_into
 from tallybox.files import atomic_writing
-from tallybox.photos.images import Photo
+from tallybox.photos.images import MADE_BY, Photo, is_outlined_copy
 
 # Okabe and Ito's palette, which people with any common colour vision can distinguish; light and dark in turn.
 COLOURS = ("#E69F00", "#0072B2", "#F0E442", "#D55E00", "#56B4E9", "#009E73", "#CC79A7")
@@ -59,19 +60,19 @@ def outlines_of(detections: Detections, explanations: Mapping[str, CountExplanat
 
 def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str, CountExplanation]) -> Image.Image:
     """Return the photo with its outlines and, below it, the counts in words."""
-    factor = max(1, -(-max(photo.image.size) // MAX_SIDE))
-    picture = photo.image.reduce(factor) if factor > 1 else photo.image.copy()
+    picture = photo.image.copy()
+    picture.thumbnail((MAX_SIDE, MAX_SIDE))
     scale = np.array(picture.size) / np.array(photo.size_wh)
     layer = Image.new("RGBA", picture.size)
     pen = ImageDraw.Draw(layer)
-    width = max(2, round(max(picture.size) / 260))
+    width = max(3, round(max(picture.size) / 220))
     outlines = outlines_of(detections, explanations)
     for outline in outlines:
         corners = _on_picture(outline.corners, scale)
         if outline.number == 0:
             pen.rectangle(corners, outline=LEFTOVER, width=max(1, width // 3))
         elif not outline.is_counted:
-            pen.rectangle(corners, outline=(*_rgb(outline.colour), DUPLICATE_OPACITY), width=max(1, width // 2))
+            pen.rectangle(corners, outline=(*_rgb(outline.colour), DUPLICATE_OPACITY), width=max(1, width // 3))
         else:
             pen.rectangle(_grown(corners, width // 3 + 1), outline=SHADE, width=width + 2 * (width // 3 + 1))
             pen.rectangle(corners, outline=outline.colour, width=width)
@@ -81,7 +82,21 @@ def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str,
         if outline.is_counted:
             _label(pen, outline, _on_picture(outline.corners, scale), font, taken, picture.size)
     picture = Image.alpha_composite(picture.convert("RGBA"), layer).convert("RGB")
-    return _with_caption(picture, caption(explanations), font)
+    return _with_caption(picture, caption(explanations), legend(outlines), width, font)
+
+
+def legend(outlines: Sequence[Outline]) -> list[tuple[str, str]]:
+    """Return what the lines of each kind that is drawn mean, the thickest first.
+
+    >>> legend([Outline((0, 0, 9, 9), "dog", 1, True, COLOURS[0])])
+    [('counted', '#E69F00')]
+    """
+    kinds = {
+        "counted": [outline for outline in outlines if outline.is_counted],
+        "merged with a counted one": [outline for outline in outlines if outline.number and not outline.is_counted],
+        "not counted": [outline for outline in outlines if not outline.number],
+    }
+    return [(meaning, of_kind[-1].colour) for meaning, of_kind in kinds.items() if of_kind]
 
 
 def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
@@ -96,9 +111,14 @@ def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
-    """Write a JPEG atomically."""
+    """Write a JPEG atomically; a file that is there is replaced only if this function wrote it."""
+    if (path.exists() or path.is_symlink()) and not is_outlined_copy(path):
+        raise InputError(
+            f"{path} must be a picture that tallybox drew, or not be there, but it is another file, which is kept; "
+            "name another folder"
+        )
     encoded = BytesIO()
-    picture.save(encoded, format="JPEG", quality=QUALITY)
+    picture.save(encoded, format="JPEG", quality=QUALITY, comment=MADE_BY)
     with atomic_writing(path) as file:
         file.write(encoded.getbuffer())
 
@@ -156,9 +176,13 @@ def _free(candidates: Iterator[Corners], taken: list[Corners], size_wh: tuple[in
 
 
 def _with_caption(
-    picture: Image.Image, parts: list[str], font: ImageFont.FreeTypeFont | ImageFont.ImageFont
+    picture: Image.Image,
+    parts: list[str],
+    kinds: list[tuple[str, str]],
+    stroke: int,
+    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
 ) -> Image.Image:
-    """Add the counts below, in as many lines as they need."""
+    """Add the counts below, in as many lines as they need, and what thick and thin lines mean."""
     pen = ImageDraw.Draw(picture)
     _, top, _, bottom = pen.textbbox((0, 0), "Ag", font=font)
     line, margin = round((bottom - top) * 1.5), round(bottom - top)
@@ -170,9 +194,18 @@ def _with_caption(
             lines[-1] = joined
         else:
             lines.append(part)
-    whole = Image.new("RGB", (width, picture.height + 2 * margin + line * len(lines)), "white")
+    rows = len(lines) + bool(kinds)
+    whole = Image.new("RGB", (width, picture.height + 2 * margin + line * rows), "white")
     whole.paste(picture, (0, 0))
     pen = ImageDraw.Draw(whole)
     for number, text in enumerate(lines):
         pen.text((margin, picture.height + margin + number * line), text, fill="black", font=font)
+    x, y = float(margin), picture.height + margin + len(lines) * line
+    for meaning, colour in kinds:
+        is_pale = meaning == "not counted"
+        thickness = stroke if meaning == "counted" else max(1, stroke // 3)
+        box = (x, y + 0.2 * margin, x + 1.6 * margin, y + 1.2 * margin)
+        pen.rectangle(box, outline="#B0B0B0" if is_pale else colour, width=thickness)
+        pen.text((x + 2 * margin, y), meaning, fill="#444444", font=font)
+        x += 3 * margin + pen.textlength(meaning, font=font)
     return whole

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from tallybox.errors import InputError
 from tallybox.files import suffix_without_gz
-from tallybox.photos.images import SUFFIXES
+from tallybox.photos.images import SUFFIXES, is_outlined_copy
 
 DETECTION_SUFFIXES = (".json", ".csv", ".parquet")
+
+COUNTED_COPY = re.compile(r".+_counted(?:-\d+)?\.jpg")  # only such names are looked into
 
 
 class Source(NamedTuple):
@@ -25,8 +28,9 @@ class Source(NamedTuple):
 def find_sources(paths: Iterable[str | Path]) -> list[Source]:
     """Return what paths, folders and patterns such as ``photos/*.jpg`` stand for, in order.
 
-    Of a folder, all photos in it and below are taken by their suffixes, by name, hidden ones left out; a folder of
-    Parquet files is one file of detections. A file that is named itself is a photo unless its suffix says detections.
+    Of a folder, all photos in it and below are taken by their suffixes, by name; hidden ones are left out, and outlined
+    copies of the others (``NAME_counted.jpg``) that `tallybox count --save` wrote there. A folder of Parquet files is
+    one file of detections. A file that is named itself is a photo unless its suffix says detections.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -83,6 +87,8 @@ def _of_path(path: Path) -> list[Source]:
         return [Source(path, suffix_without_gz(path) not in DETECTION_SUFFIXES)]
     inside = sorted(file for file in path.rglob("*") if not _is_hidden(file, path))
     photos = [Source(file, True, path) for file in inside if file.suffix.lower() in SUFFIXES and file.is_file()]
+    copies = [s for s in photos if COUNTED_COPY.fullmatch(s.path.name) and is_outlined_copy(s.path)]
+    photos = [source for source in photos if source not in copies] or copies  # a folder of copies alone was meant
     tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in inside) else []
     if not photos and not tables:
         raise InputError(f"{path} must hold photos or Parquet files of detections, but it holds neither")

@@ -22,11 +22,11 @@ from tallybox.estimator.estimator import CountEstimator
 from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.count_requests import category_ids, count_answer, count_job
+from tallybox.service.count_requests import checked_categories, count_answer, count_job
 from tallybox.service.explaining import explain, warm_up
 from tallybox.service.guard import PHOTO_TYPES, Guard, content_type
 from tallybox.service.limits import Limits, Refused
-from tallybox.service.models import CountAnswer, CountRequest, ExplainRequest, Health
+from tallybox.service.models import CategoryInfo, CountAnswer, CountRequest, ExplainRequest, Health
 from tallybox.service.pages import add_pages
 from tallybox.service.problems import add_problem_handlers, problem_responses
 from tallybox.service.uploads import FORM_DESCRIPTION, Uploads, detected_photos, outlined_photo, read_uploads
@@ -139,7 +139,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         """Count the objects in a photo, or in each photo of a form."""
         uploads = await read_uploads(request, limits)
         found = await detect(uploads)
-        categories = category_ids([*category, *uploads.categories] or None, estimator)
+        categories = checked_categories([*category, *uploads.categories] or None, estimator)
         job = CountJob(tuple(one for _, one in found), categories)
         return count_answer(job, await batcher.submit(job), with_detections=detections)
 
@@ -159,7 +159,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         uploads = await read_uploads(request, limits)
         if len(uploads.files) > 1:
             raise Refused(422, f"one photo is outlined at a time, but got {len(uploads.files)}")
-        categories = category_ids([*category, *uploads.categories] or None, estimator)
+        categories = checked_categories([*category, *uploads.categories] or None, estimator)
         ((decoded, found),) = await detect(uploads)
         picture = await _run_on(detect_thread, partial(outlined_photo, decoded, found, estimator, categories))
         return Response(picture, media_type="image/jpeg")
@@ -171,6 +171,14 @@ def build_api(settings: ServiceSettings) -> FastAPI:
             most = limits.explained_boxes
             raise Refused(413, f"at most {most} boxes are explained at once, but got {len(body.boxes)}")
         return await _run_on(explain_thread, partial(explain, body, sets))
+
+    @v1.get("/categories")
+    async def categories() -> list[CategoryInfo]:
+        """List the categories that can be counted."""
+        learned = set(estimator.fitted.category_ids)
+        return [
+            CategoryInfo(id=i, name=n, learned=i in learned) for i, n in sorted(estimator.fitted.categories.items())
+        ]
 
     @v1.get("/weights")
     async def weights() -> dict[str, list[WeightSet]]:

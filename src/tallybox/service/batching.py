@@ -26,19 +26,19 @@ class CountJob:
     """What one request counts: its images, and the categories that it names, if any."""
 
     images: tuple[Detections, ...]
-    category_ids: tuple[int, ...] | None
+    categories: tuple[int | str, ...] | None  # each once, by id or by name
 
 
 def count_jobs(estimator: CountEstimator, jobs: Sequence[CountJob]) -> list[JobPredictions]:
     """Count all jobs; those that name the same categories in one batch."""
     results: dict[int, JobPredictions] = {}
-    by_categories: dict[tuple[int, ...] | None, list[int]] = {}
+    by_categories: dict[tuple[int | str, ...] | None, list[int]] = {}
     for index, job in enumerate(jobs):
-        by_categories.setdefault(job.category_ids, []).append(index)
+        by_categories.setdefault(job.categories, []).append(index)
     with small_operations():
-        for category_ids, indices in by_categories.items():
+        for categories, indices in by_categories.items():
             images = [image for index in indices for image in jobs[index].images]
-            counted = estimator.predict_each(images, category_ids)
+            counted = estimator.predict_each(images, categories)
             for index in indices:
                 results[index] = [next(counted)[1] for _ in jobs[index].images]
     return [results[index] for index in range(len(jobs))]

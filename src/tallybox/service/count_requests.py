@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
+
+from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
@@ -23,18 +26,26 @@ def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) 
         raise Refused(413, f"a request must have at most {limits.images:,} images, but got {images:,}")
     if boxes > limits.boxes:
         raise Refused(413, f"a request must have at most {limits.boxes:,} boxes, but got {boxes:,}")
-    ids = category_ids(request.categories, estimator)
-    questions = images * len(ids or ())
+    categories = checked_categories(request.categories, estimator)
+    questions = images * len(categories or ())
     if questions > limits.questions:
         raise Refused(413, f"images times categories must be at most {limits.questions:,}, but got {questions:,}")
-    return CountJob(tuple(_detections(image, index) for index, image in enumerate(request.images)), ids)
+    found = tuple(_detections(image, index) for index, image in enumerate(request.images))
+    if unsized := [image.boxes for image in found if image.image_size is None]:
+        check_not_corners(np.concatenate(unsized), "images")
+    return CountJob(found, categories)
 
 
-def category_ids(categories: Sequence[int | str] | None, estimator: CountEstimator) -> tuple[int, ...] | None:
-    """Return the ids of the named categories, each once."""
+def checked_categories(
+    categories: Sequence[int | str] | None, estimator: CountEstimator
+) -> tuple[int | str, ...] | None:
+    """Return the named categories, each once, by the word that names it first."""
     if categories is None:
         return None
-    return tuple(dict.fromkeys(estimator.category_id(category) for category in categories))
+    by_id: dict[int, int | str] = {}
+    for category in categories:
+        by_id.setdefault(estimator.category_id(category), category)
+    return tuple(by_id.values())
 
 
 def uploaded_photo(content: bytes, limits: Limits) -> Photo:
@@ -90,6 +101,8 @@ def _found(image: Detections) -> ImageDetections:
 def _detections(image: ImageDetections, index: int) -> Detections:
     size = None if image.size is None else (image.size[0], image.size[1])
     try:
-        return Detections(image.boxes, image.scores, image.category_ids, size, image.image)  # type: ignore[arg-type]  # lists are taken
+        found = Detections(image.boxes, image.scores, image.category_ids, size, image.image)  # type: ignore[arg-type]  # lists are taken
+        check_in_image(found.boxes, size, "size")
     except InputError as error:
         raise InputError(f"images[{index}]: {error}") from None
+    return found

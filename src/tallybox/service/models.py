@@ -68,6 +68,14 @@ class CategoryCount(BaseModel):
     calibrated: bool = Field(True, description="Left out where true.")
 
 
+class CategoryInfo(BaseModel):
+    """One category of the estimator."""
+
+    id: int
+    name: str
+    learned: bool = Field(description="Whether the estimator learned from labels of it.")
+
+
 class ImageCounts(BaseModel):
     """The counts of one image by name of category."""
 

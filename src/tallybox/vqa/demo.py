@@ -24,7 +24,7 @@ WORLD = World(train_photos=9600)
 # The values of configs/vqa_demo.toml, which gives reasons.
 CONFIG = VqaConfig(
     ModelConfig(embedding=32, question=64, attention=128, classifier=128, dropout=0.0, presence_sharpness=4),
-    TrainingConfig(batch=256, epochs=12, learning_rate=0.006, half_life=1000),
+    TrainingConfig(batch=256, epochs=12, learning_rate=0.006, half_life=1000, count_rate=2.0),
 )
 
 

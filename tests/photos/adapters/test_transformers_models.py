@@ -107,8 +107,12 @@ def test_results_of_transformers_are_taken_directly_and_through_supervision(mode
     (photo,) = small_photos([(64, 48)])
     (found,) = detector.detect([photo])
     result, _, _ = directly(detector, photo)
-    supervised = supervision.Detections.from_transformers(result, id2label=detector.model.config.id2label)
-    for taken in (Detections.from_transformers(result), Detections.from_supervision(supervised)):
+    names = detector.model.config.id2label
+    supervised = supervision.Detections.from_transformers(result, id2label=names)
+    for taken in (
+        Detections.from_transformers(result, class_names=names),
+        Detections.from_supervision(supervised, class_names=names),
+    ):
         np.testing.assert_allclose(boxes_in(photo, taken.boxes), found.boxes, rtol=1e-5, atol=1e-4)
         np.testing.assert_allclose(taken.scores, found.scores, rtol=1e-5)
         np.testing.assert_array_equal(taken.category_ids, found.category_ids)

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.vqa.data.category_words import KINDS, SYNONYMS, UNIONS, CategoryWords
+from tallybox.detections.category_words import SYNONYMS
+from tallybox.vqa.data.category_words import KINDS, UNIONS, CategoryWords
 
 WORDS = CategoryWords.of(COCO_CATEGORIES)
 IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}

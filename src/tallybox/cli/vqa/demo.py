@@ -10,6 +10,7 @@ import click
 
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_steps
+from tallybox.cli.terminal import echo_line
 
 
 @click.command()
@@ -35,4 +36,4 @@ def demo(out: Path, device: str | None, as_json: bool) -> None:
         click.echo(json.dumps({**summarise(scores), "seconds": seconds}))
         return
     show_tables(scores)
-    click.echo(f"{out}: files, prepared, {', '.join(scores)}; {seconds} s")
+    echo_line(f"{out}: files, prepared, {', '.join(scores)}; {seconds} s")

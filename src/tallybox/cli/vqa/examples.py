@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from tallybox.cli.terminal import echo_line
+
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path, exists=True))
@@ -14,6 +16,11 @@ import click
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     help="A picture, .svg or .png; without it, JSON is printed.",
+)
+@click.option(
+    "--photos",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Photos to draw under the boxes, named by their ids as COCO's are.",
 )
 @click.option("--question", "question_ids", type=int, multiple=True, help="A question's id; repeat for more.")
 @click.option("--number", type=click.IntRange(min=1), help="How many of the first counting questions.  [default: 8]")
@@ -24,6 +31,7 @@ import click
 def examples(
     run: Path,
     out: Path | None,
+    photos: Path | None,
     question_ids: tuple[int, ...],
     number: int | None,
     split: str | None,
@@ -38,7 +46,7 @@ def examples(
     if out is None:
         click.echo(json.dumps({"examples": found}))
         return
-    from tallybox.figures.vqa import draw_examples
+    from tallybox.figures.vqa import draw_examples, with_photos
 
-    draw_examples(found, out)
-    click.echo(f"{out}: {len(found)} questions")
+    draw_examples(found if photos is None else with_photos(found, photos), out)
+    echo_line(f"{out}: {len(found)} questions")

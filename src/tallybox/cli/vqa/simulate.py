@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from tallybox.cli.progress import progress_bar
+from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
 from tallybox.vqa.simulation.files import FEATURES
 from tallybox.vqa.simulation.instances import simulate_from_instances
@@ -31,7 +32,9 @@ INSTANCES_OPTIONS = ("split", "questions_per_photo", "seed")
 @click.option("--val-photos", type=int, help=f"[default: {DEFAULTS['val_photos']}]")
 @click.option("--test-photos", type=int, help=f"[default: {DEFAULTS['test_photos']}]")
 @click.option(
-    "--questions-per-photo", type=int, help=f"And their counterparts.  [default: {DEFAULTS['questions_per_photo']}]"
+    "--questions-per-photo",
+    type=int,
+    help=f"Each has a counterpart about another photo.  [default: {DEFAULTS['questions_per_photo']}]",
 )
 @click.option("--features", type=int, help=f"Numbers for each proposal.  [default: {DEFAULTS['features']}]")
 @click.option(
@@ -44,7 +47,9 @@ INSTANCES_OPTIONS = ("split", "questions_per_photo", "seed")
     help="COCO instances: ask about these photos instead; their features come from your detector.",
 )
 @click.option(
-    "--split", type=click.Choice(["train", "val"]), help="What the photos of --instances are.  [default: train]"
+    "--split",
+    type=click.Choice(["train", "val"]),
+    help="The split of the questions about --instances.  [default: train]",
 )
 @click.option(
     "--questions",
@@ -89,10 +94,10 @@ def simulate(
         click.echo(json.dumps({what: written, **described, "seconds": seconds}))
         return
     for split, number in written.items():
-        click.echo(f"{split}: {number} {what}")
-    click.echo(f"{out}: written, {seconds} s")
+        echo_line(f"{split}: {number} {what}")
+    echo_line(f"{out}: written, {seconds} s")
     folder = out if inventory is None else "FOLDER"
-    click.echo(f"next: tallybox vqa prepare {folder} --features {'TSV' if instances else features} --out PREPARED")
+    echo_line(f"next: tallybox vqa prepare {folder} --features {'TSV' if instances else features} --out PREPARED")
 
 
 def _check_unused(given: Iterable[str], allowed: Container[str], reason: str) -> None:

@@ -9,21 +9,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS
+from tallybox.detections.category_names import (
+    COCO_CATEGORIES,
+    COCO_CATEGORY_IDS,
+    category_ids_of_classes,
+    coco_id_of_class,
+)
 from tallybox.errors import TallyboxError
-
-# Labels that stand for nothing: the gaps in COCO's numbering, and what is no object.
-NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})
-
-# Names that Darknet's list of COCO's categories took over from Pascal VOC.
-COCO_SYNONYMS = {
-    "aeroplane": "airplane",
-    "diningtable": "dining table",
-    "motorbike": "motorcycle",
-    "pottedplant": "potted plant",
-    "sofa": "couch",
-    "tvmonitor": "tv",
-}
 
 
 @dataclass(frozen=True)
@@ -45,14 +37,11 @@ class LabelCategories:
     @classmethod
     def from_names(cls, names: Mapping[int, str]) -> Self:
         """Take the names of a model's labels; names of COCO's categories in any order become COCO's ids."""
-        ignored = frozenset(label for label, name in names.items() if name.strip().lower() in NOT_CATEGORIES)
-        named = {label: name.strip() for label, name in sorted(names.items()) if label not in ignored}
-        coco_ids = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
-        as_coco = {label: COCO_SYNONYMS.get(name.lower(), name.lower()) for label, name in named.items()}
-        if named and all(name in coco_ids for name in as_coco.values()):
-            category_ids = {label: coco_ids[name] for label, name in as_coco.items()}
-            return cls(category_ids, {i: COCO_CATEGORIES[i] for i in sorted(category_ids.values())}, ignored)
-        return cls({label: label for label in named}, named, ignored)
+        category_ids = category_ids_of_classes(dict(sorted(names.items())))
+        own = {category_id: names[label].strip() for label, category_id in category_ids.items()}
+        is_coco = all(coco_id_of_class(name) == category_id for category_id, name in own.items())
+        categories = {i: COCO_CATEGORIES[i] for i in sorted(own)} if is_coco else own
+        return cls(category_ids, categories, frozenset(names.keys() - category_ids.keys()))
 
     @classmethod
     def own(cls, names: Mapping[int, str]) -> Self:

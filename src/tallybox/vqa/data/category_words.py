@@ -1,64 +1,13 @@
-"""The words that questions use for categories: plurals, other words, and words for several categories together."""
+"""The words that questions use for categories, also for some things of one and for several categories together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tallybox.detections.category_words import SYNONYMS, spellings
 from tallybox.vqa.data.vocabulary import question_words
 
-IRREGULAR = {
-    "person": "people",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "foot": "feet",
-    "tooth": "teeth",
-    "mouse": "mice",
-    "goose": "geese",
-    "wolf": "wolves",
-    "calf": "calves",
-    "knife": "knives",
-    "leaf": "leaves",
-    "loaf": "loaves",
-    "shelf": "shelves",
-    "tomato": "tomatoes",
-    "potato": "potatoes",
-    "tv": "TVs",
-    **dict.fromkeys(("sheep", "fish", "deer", "aircraft"), ""),  # the same in singular and plural
-}
-# Words for the same things.
-SYNONYMS = {
-    "person": ("human",),
-    "bicycle": ("bike",),
-    "car": ("automobile",),
-    "motorcycle": ("motorbike",),
-    "airplane": ("plane", "aeroplane", "aircraft"),
-    "boat": ("ship",),
-    "fire hydrant": ("hydrant",),
-    "backpack": ("rucksack",),
-    "handbag": ("purse",),
-    "tie": ("necktie",),
-    "frisbee": ("flying disc",),
-    "sports ball": ("ball",),
-    "baseball bat": ("bat",),
-    "baseball glove": ("mitt",),
-    "tennis racket": ("racket", "racquet"),
-    "cup": ("mug",),
-    "donut": ("doughnut",),
-    "couch": ("sofa",),
-    "potted plant": ("plant", "houseplant"),
-    "dining table": ("table",),
-    "tv": ("television",),
-    "laptop": ("notebook computer",),
-    "mouse": ("computer mouse",),
-    "remote": ("remote control",),
-    "cell phone": ("phone", "cellphone", "mobile phone", "smartphone"),
-    "microwave": ("microwave oven",),
-    "refrigerator": ("fridge",),
-    "teddy bear": ("teddy", "stuffed animal"),
-    "hair drier": ("hair dryer", "hairdryer"),
-}
 # Words for some of these things. A detector does not distinguish them, so all things of the category are counted.
 KINDS = {
     "person": ("man", "woman", "child", "boy", "girl", "kid", "guy", "lady"),
@@ -71,32 +20,11 @@ KINDS = {
     "boat": ("sailboat",),
     "chair": ("armchair",),
 }
-OTHER_PLURALS = {"person": "persons", "skis": "ski"}
 # Words for several categories; the count is the sum.
 UNIONS = {
     "vehicle": ("bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat"),
     "animal": ("bird", "cat", "dog", "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe"),
 }
-
-
-def plural(name: str) -> str:
-    """Return the plural of a name, that of its last word.
-
-    >>> plural("person"), plural("teddy bear"), plural("puppy"), plural("bench")
-    ('people', 'teddy bears', 'puppies', 'benches')
-    """
-    *before, last = name.split(" ")
-    return " ".join([*before, _plural_word(last)])
-
-
-def _plural_word(word: str) -> str:
-    if word in IRREGULAR:
-        return IRREGULAR[word] or word
-    if word.endswith(("s", "x", "z", "ch", "sh")):
-        return f"{word}es"
-    if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
-        return f"{word[:-1]}ies"
-    return f"{word}s"
 
 
 @dataclass(frozen=True)
@@ -120,12 +48,12 @@ class CategoryWords:
         for general, members in UNIONS.items():
             together = frozenset(category_id for category_id, name in names.items() if name in members)
             if together:
-                found |= dict.fromkeys(_spellings(general), together)
+                found |= dict.fromkeys(_spelled(general), together)
         for category_id, name in names.items():
             for word in (*SYNONYMS.get(name, ()), *KINDS.get(name, ())):
-                found |= dict.fromkeys(_spellings(word), frozenset({category_id}))
+                found |= dict.fromkeys(_spelled(word), frozenset({category_id}))
         for category_id, name in names.items():  # last: a category's own name means nothing else
-            found |= dict.fromkeys(_spellings(name), frozenset({category_id}))
+            found |= dict.fromkeys(_spelled(name), frozenset({category_id}))
         return cls(found, max(map(len, found), default=0))
 
     def named(self, question: str) -> frozenset[int] | None:
@@ -149,7 +77,7 @@ class CategoryWords:
         return found
 
 
-def _spellings(name: str) -> Iterator[tuple[str, ...]]:
-    """Yield singular and plurals of a name as the words of a question."""
-    for text in (name, plural(name), OTHER_PLURALS.get(name, name)):
+def _spelled(name: str) -> Iterator[tuple[str, ...]]:
+    """Yield the spellings of a name as the words of a question."""
+    for text in spellings(name):
         yield tuple(question_words(text))

@@ -1,0 +1,32 @@
+"""`tallybox categories`: list the categories that an estimator counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tallybox.cli.terminal import echo_line
+
+
+@click.command()
+@click.argument("estimator", type=click.Path(path_type=Path), required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def categories(estimator: Path | None, as_json: bool) -> None:
+    """List the ids and names of the categories of ESTIMATOR, by default those of COCO, which the shipped one counts.
+
+    Names are also understood in another case, as plurals, and COCO's by common synonyms (people, TVs, sofa).
+    """
+    from tallybox.estimator.estimator import CountEstimator
+    from tallybox.photos.shipped import shipped_estimator
+
+    fitted = (shipped_estimator() if estimator is None else CountEstimator.load(estimator)).fitted
+    rows = [
+        {"id": i, "name": name, "learned": i in fitted.category_ids} for i, name in sorted(fitted.categories.items())
+    ]
+    if as_json:
+        click.echo(json.dumps({"categories": rows}))
+        return
+    for row in rows:
+        echo_line(f"{row['id']:>5}  {row['name']}" + ("" if row["learned"] else "  (no labels learned from)"))

@@ -1,0 +1,113 @@
+"""`tallybox suggest`: which photos are worth labelling next, and what more labels would bring."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tallybox.cli.detector_options import reported_failures
+from tallybox.cli.image_source import open_images, source_options
+from tallybox.cli.terminal import echo_line, printable
+from tallybox.detections.category_names import COCO_CATEGORIES, check_same_names
+from tallybox.detections.image_ids import match_photos
+from tallybox.detections.readers import read_counts
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.inference import Fitted
+from tallybox.estimator.learning_curve import expected_at
+from tallybox.estimator.suggestion import Suggestion, doubtful_images
+
+TIMES = (2, 4)  # as many photos
+LITTLE = 0.005  # of the counts
+
+existing = click.Path(path_type=Path, exists=True)
+
+
+@click.command()
+@click.argument("file", metavar="ESTIMATOR", type=existing)
+@click.argument("source", metavar="DETECTIONS|PHOTOS")
+@click.option("--number", type=click.IntRange(min=1), default=20, show_default=True, help="How many photos to list.")
+@click.option("--labels", type=existing, help="Leave out photos that have counts here already.")
+@click.option("--category", "categories", multiple=True, metavar="NAME", help="By these only; may be repeated.")
+@source_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def suggest(
+    file: Path,
+    source: str,
+    number: int,
+    labels: Path | None,
+    categories: tuple[str, ...],
+    detector: str | None,
+    texts: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """List the photos in whose counts the estimator has the most doubt, which are worth labelling next.
+
+    PHOTOS are a folder or a pattern in quotes, DETECTIONS a file as `tallybox fit` takes it. It also says what more
+    labels would bring, from the learning curve that `tallybox fit` measured on photos that were left out.
+    """
+    estimator = CountEstimator.load(file)
+    names = estimator.fitted.categories
+    with reported_failures() as report:
+        found = open_images(source, file, report, detector=detector, texts=texts, categories=names)
+        check_same_names(names, found.names, source)
+        images = list(found.images)
+        if labels is not None:
+            known = read_counts(labels, found.names or COCO_CATEGORIES)
+            ids = [str(image.image_id) for image in images]
+            named = {key: known.file_names.get(key, str(key)) for key in known.counts}
+            labelled = {*known.counts, *match_photos(named, ids).values()}
+            images = [image for image in images if image.image_id not in labelled]
+        chosen = doubtful_images(estimator, images, number, categories or None)
+        if as_json:
+            click.echo(json.dumps(_as_dict(chosen, estimator.fitted)))
+            return
+        _show(chosen, len(images))
+        echo_line(what_labels_bring(estimator.fitted))
+
+
+def what_labels_bring(fitted: Fitted) -> str:
+    """Return the learning curve and what it promises, in words."""
+    curve, photos = fitted.learning_curve, fitted.totals.photos
+    if not curve:
+        return "What more labels would bring is not known: the estimator learned from few photos, or is an older one."
+    fewer, now = curve
+    expected = [expected_at(curve, times * photos) for times in TIMES]
+    if expected[-1].exact - now.exact < LITTLE:
+        more = f"{TIMES[-1]} times as many labels would change little"
+    else:
+        more = "with " + ", with ".join(f"{p.photos:,} about {100 * p.exact:.0f} %" for p in expected)
+    return (
+        f"Learned from {photos:,} photos: {100 * now.exact:.0f} % of the counts are right on photos left out "
+        f"({100 * fewer.exact:.0f} % where only {fewer.photos:,} were learned from); {more}."
+    )
+
+
+def _as_dict(chosen: list[Suggestion], fitted: Fitted) -> dict[str, object]:
+    curve = fitted.learning_curve
+    return {
+        "suggestions": [
+            {"image": one.image_id, "doubt": one.doubt, "category": one.category, **one.prediction.to_dict()}
+            for one in chosen
+        ],
+        "learning_curve": [point._asdict() for point in curve],
+        "expected": [expected_at(curve, times * fitted.totals.photos)._asdict() for times in TIMES] if curve else [],
+    }
+
+
+def _show(chosen: list[Suggestion], images: int) -> None:
+    if not chosen:
+        echo_line(f"no image of {images:,} is left to suggest")
+        return
+    echo_line(f"the {len(chosen)} of {images:,} images that are worth labelling next, the most doubtful first")
+    table = Table("image", "most doubtful", box=None, padding=(0, 3, 0, 2), header_style="dim")
+    table.add_column("count", justify="right")
+    table.add_column("90 % interval")
+    for one in chosen:
+        p = one.prediction
+        table.add_row(Text(printable(str(one.image_id))), Text(printable(one.category)), str(p), f"{p.low} to {p.high}")
+    Console().print(table)

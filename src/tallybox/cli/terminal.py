@@ -1,0 +1,24 @@
+"""What people read in a terminal: names come from files, and must neither steer it nor look like further lines."""
+
+from __future__ import annotations
+
+import click
+
+
+def printable(text: object) -> str:
+    r"""Return text in which every character that does not print is written as an escape, as ``ls -b`` does.
+
+    >>> printable("a\x1b[2Jb\nError: no disk.jpg")
+    'a\\x1b[2Jb\\nError: no disk.jpg'
+    >>> printable("café 猫.jpg")
+    'café 猫.jpg'
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def echo_line(text: str, *, err: bool = False) -> None:
+    """Print one line for people."""
+    click.echo(printable(text), err=err)

@@ -1,0 +1,86 @@
+"""Other words for names of categories: plurals and synonyms."""
+
+from __future__ import annotations
+
+IRREGULAR = {
+    "person": "people",
+    "man": "men",
+    "woman": "women",
+    "child": "children",
+    "foot": "feet",
+    "tooth": "teeth",
+    "mouse": "mice",
+    "goose": "geese",
+    "wolf": "wolves",
+    "calf": "calves",
+    "knife": "knives",
+    "leaf": "leaves",
+    "loaf": "loaves",
+    "shelf": "shelves",
+    "tomato": "tomatoes",
+    "potato": "potatoes",
+    "tv": "TVs",
+    **dict.fromkeys(("sheep", "fish", "deer", "aircraft"), ""),  # the same in singular and plural
+}
+# Words for the same things.
+SYNONYMS = {
+    "person": ("human",),
+    "bicycle": ("bike",),
+    "car": ("automobile",),
+    "motorcycle": ("motorbike",),
+    "airplane": ("plane", "aeroplane", "aircraft"),
+    "boat": ("ship",),
+    "fire hydrant": ("hydrant",),
+    "backpack": ("rucksack",),
+    "handbag": ("purse",),
+    "tie": ("necktie",),
+    "frisbee": ("flying disc",),
+    "sports ball": ("ball",),
+    "baseball bat": ("bat",),
+    "baseball glove": ("mitt",),
+    "tennis racket": ("racket", "racquet"),
+    "cup": ("mug",),
+    "donut": ("doughnut",),
+    "couch": ("sofa",),
+    "potted plant": ("plant", "houseplant"),
+    "dining table": ("table",),
+    "tv": ("television",),
+    "laptop": ("notebook computer",),
+    "mouse": ("computer mouse",),
+    "remote": ("remote control",),
+    "cell phone": ("phone", "cellphone", "mobile phone", "smartphone"),
+    "microwave": ("microwave oven",),
+    "refrigerator": ("fridge",),
+    "teddy bear": ("teddy", "stuffed animal"),
+    "hair drier": ("hair dryer", "hairdryer"),
+}
+OTHER_PLURALS = {"person": "persons", "skis": "ski"}
+
+
+def plural(name: str) -> str:
+    """Return the plural of a name, that of its last word.
+
+    >>> plural("person"), plural("teddy bear"), plural("puppy"), plural("bench")
+    ('people', 'teddy bears', 'puppies', 'benches')
+    """
+    *before, last = name.split(" ")
+    return " ".join([*before, _plural_word(last)])
+
+
+def _plural_word(word: str) -> str:
+    if word in IRREGULAR:
+        return IRREGULAR[word] or word
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{word}es"
+    if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
+        return f"{word[:-1]}ies"
+    return f"{word}s"
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Return a name with its plurals.
+
+    >>> spellings("person")
+    ('person', 'people', 'persons')
+    """
+    return tuple(dict.fromkeys((name, plural(name), OTHER_PLURALS.get(name, name))))

@@ -1,0 +1,106 @@
+"""Whether detections and labels name the same images, in the same way, and which photos labels are of."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from tallybox.detections.container import ImageId
+from tallybox.errors import InputError
+
+MANY_UNMATCHED = 0.25  # of the labelled images
+NAMED_IDS = 3
+PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(\.0+)?", re.ASCII)
+
+
+def match_photos(names: Mapping[ImageId, str], photo_ids: Sequence[str]) -> dict[ImageId, str]:
+    """Return the photo that each label is of, by the id or file name in the label, where there is one.
+
+    A photo is found by its path, else by its name, with or without a suffix, in any case, and by its number, where no
+    other photo has the same.
+
+    >>> match_photos({7: "7", "b": "b"}, ["2024/0007.jpg", "2024/b.JPG", "c.jpg"])
+    {7: '2024/0007.jpg', 'b': '2024/b.JPG'}
+    """
+    known, by_meaning = set(photo_ids), dict[float | str, list[str]]()
+    for photo_id in photo_ids:
+        by_meaning.setdefault(_meaning(photo_id), []).append(photo_id)
+    found: dict[ImageId, str] = {}
+    for label, name in names.items():
+        alike = [name] if name in known else by_meaning.get(_meaning(name), [])
+        if len(alike) == 1:
+            found[label] = alike[0]
+    if len(set(found.values())) < len(found):
+        twice = next(label for label, photo in found.items() if list(found.values()).count(photo) > 1)
+        raise InputError(f"each photo must be labelled once, but two labels are of {found[twice]!r}; one is {twice!r}")
+    return found
+
+
+def check_photos(found: Mapping[ImageId, str], labels: Collection[ImageId], photo_ids: Sequence[str]) -> None:
+    """Raise where labels and photos seem not to belong together; name other labels that `match_photos` left out."""
+    labelled = set(found.values())
+    unlabelled = [photo_id for photo_id in photo_ids if photo_id not in labelled]
+    unmatched = [label for label in labels if label not in found]
+    check_ids(unlabelled, unmatched, len(labels), consequence="the former are left out")
+    if unmatched and not unlabelled:
+        warnings.warn(f"{len(unmatched)} labels are of no photo ({_named(unmatched)}); they are left out", stacklevel=2)
+
+
+def check_ids(
+    unlabelled: Sequence[ImageId],
+    undetected: Sequence[ImageId],
+    labelled: int,
+    consequence: str = "the former count as images without boxes",
+) -> None:
+    """Raise where detections and labels seem to name the same images in two ways; warn of other ids without match.
+
+    ``unlabelled`` are ids of detections without labels, ``undetected`` those of labels without detections, of
+    ``labelled`` in all. Either alone is usual: labels of some of the images, images without boxes. Together they are an
+    error where two ids differ only in how they are written, or where both are more than one and more than a
+    quarter of the labels.
+
+    >>> check_ids(["1.0"], [1], labelled=5)
+    Traceback (most recent call last):
+    tallybox.errors.InputError: image ids must be written alike in detections and labels, but 1 of 5 labelled images \
+is written differently: 1 is '1.0' among the detections
+    """
+    if not unlabelled or not undetected:
+        return
+    if len(undetected) == labelled:
+        raise InputError(
+            f"detections must be of labelled images, but none of their {len(unlabelled)} images is among the "
+            f"{labelled} labelled ones; compare the image ids of the two files: {_named(unlabelled)} and "
+            f"{_named(undetected)}"
+        )
+    by_meaning = {_meaning(image_id): image_id for image_id in unlabelled}
+    alike = [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]
+    if alike:
+        are = f"{len(alike)} of {labelled} labelled images {'is' if len(alike) == 1 else 'are'}"
+        named = ", ".join(f"{label!r} is {found!r}" for label, found in alike[:NAMED_IDS])
+        raise InputError(
+            f"image ids must be written alike in detections and labels, but {are} written differently: "
+            f"{named} among the detections"
+        )
+    unmatched = (
+        f"{len(undetected)} of {labelled} labelled images are not among the detections ({_named(undetected)}), and "
+        f"{len(unlabelled)} images of the detections are not among the labels ({_named(unlabelled)})"
+    )
+    if min(len(unlabelled), len(undetected)) > max(1, MANY_UNMATCHED * labelled):
+        raise InputError(f"image ids of detections and labels must match, but {unmatched}; compare the two files")
+    warnings.warn(f"{unmatched}; {consequence}", stacklevel=2)
+
+
+def _meaning(image_id: ImageId) -> float | str:
+    """Return what an id is compared by: its value if it is a number, else its last part without suffix and case."""
+    text = str(image_id).strip().casefold()
+    stem = PurePosixPath(text.replace("\\", "/")).stem
+    for candidate in (text, stem):
+        if PLAIN_NUMBER.fullmatch(candidate):
+            return float(candidate)
+    return stem
+
+
+def _named(ids: Sequence[ImageId]) -> str:
+    return ", ".join(map(repr, ids[:NAMED_IDS])) + (" …" if len(ids) > NAMED_IDS else "")

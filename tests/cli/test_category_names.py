@@ -1,0 +1,111 @@
+"""Names of one's own, other words for COCO's names, and the list of both."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tallybox import CountEstimator, Detections
+from tallybox.bench.photos import made_up_photos
+from tallybox.cli import cli
+from tallybox.errors import InputError
+from tallybox.estimator import training
+from tests.support.detection_sets import coco_results, write_json
+from tests.support.estimators import small_estimator
+
+PHOTOS, LABELS = made_up_photos(16, seed=11)
+OWN = {1: "bolt", 2: "nut", 3: "gear", 17: "washer", 18: "spring", 44: "pin"}
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def write_detections(path, images, columns: str, category) -> str:
+    rows = [
+        f"{image.image_id},{category(key)},{','.join(map(str, box))},{score}\n"
+        for image in images
+        for key, box, score in zip(
+            image.category_ids.tolist(), image.boxes.tolist(), image.scores.tolist(), strict=True
+        )
+    ]
+    path.write_text(f"image_id,{columns},x1,y1,x2,y2,score\n" + "".join(rows))
+    return path
+
+
+def write_counts(path, columns: str, category) -> str:
+    rows = [f"{i},{category(c)},{n}\n" for i, counts in LABELS.counts.items() for c, n in counts.items()]
+    path.write_text(f"image_id,{columns},count\n" + "".join(rows))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["names", "ids and names", "json"])
+def test_own_names_from_detections_and_labels_to_counts(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(training, "MIN_STEPS", 20)
+    columns, category = {
+        "names": ("category", OWN.__getitem__),
+        "ids and names": ("category_id,category", lambda key: f"{key},{OWN[key]}"),
+        "json": ("category_id,category", lambda key: f"{key},{OWN[key]}"),
+    }[kind]
+    labels, out = write_counts(tmp_path / "counts.csv", columns, category), tmp_path / "own.estimator"
+    if kind == "json":
+        found = some = write_json(tmp_path / "found.json", coco_results(PHOTOS))
+    else:
+        found = write_detections(tmp_path / "found.csv", PHOTOS, columns, category)
+        some = write_detections(tmp_path / "some.csv", PHOTOS[:3], columns, category)  # fewer categories, same ids
+    fitted = run("fit", found, labels, "--out", out, "--json")
+    assert fitted.exit_code == 0, fitted.output
+    assert sorted(CountEstimator.load(out).fitted.categories.values()) == sorted(OWN.values())
+    scored = run("evaluate", out, found, labels, "--category", "Bolts", "--json")
+    assert scored.exit_code == 0, scored.output
+    every, few = (
+        json.loads(run("count", file, "--estimator", out, "--category", "bolt", "--json").stdout)["images"]
+        for file in (found, some)
+    )
+    assert few[:3] == every[:3]
+    assert list(few[0]["counts"]) == ["bolt"]
+    listed = run("categories", out)
+    assert [line.split()[1] for line in listed.stdout.splitlines()] == [
+        name for _, name in sorted(CountEstimator.load(out).fitted.categories.items())
+    ]
+
+
+def test_own_names_that_the_estimator_does_not_know_are_an_error(tmp_path):
+    found = write_detections(tmp_path / "found.csv", PHOTOS, "category", OWN.__getitem__)
+    small_estimator().save(tmp_path / "coco.estimator")
+    counted = run("count", found, "--estimator", tmp_path / "coco.estimator")
+    assert counted.exit_code == 1
+    assert "category must be one of the 6 known names" in counted.stderr
+
+
+def test_own_ids_are_named_in_python():
+    counts = {(i, c): n for i, named in LABELS.counts.items() for c, n in named.items()}
+    estimator = CountEstimator(members=2).fit(PHOTOS, counts, category_names=OWN)
+    assert estimator.predict(PHOTOS[0], ["bolt"]).by_name().keys() == {"bolt"}
+    with pytest.raises(InputError, match="one of the 6 known names, but got 'person'"):
+        estimator.predict(PHOTOS[0], ["person"])
+
+
+def test_predictions_are_answered_by_the_word_that_asked(tmp_path):
+    image = Detections([[0, 0, 9, 9]], [0.9], [1], image_id=7)
+    predictions = small_estimator().predict(image, ["people", 18])
+    assert predictions["people"] is predictions["person"] is predictions[1]
+    assert list(predictions.by_name()) == ["people", "dog"]
+    found = write_json(tmp_path / "found.json", coco_results([image]))
+    small_estimator().save(tmp_path / "small.estimator")
+    counted = run("count", found, "--estimator", tmp_path / "small.estimator", "--category", "people", "--json")
+    assert list(json.loads(counted.stdout)["images"][0]["counts"]) == ["people"]
+
+
+def test_categories_are_listed():
+    listed = run("categories")
+    assert listed.exit_code == 0, listed.output
+    assert listed.stdout.splitlines()[0] == "    1  person"
+    assert len(listed.stdout.splitlines()) == 80
+    assert json.loads(run("categories", "--json").stdout)["categories"][16] == {
+        "id": 18,
+        "name": "dog",
+        "learned": True,
+    }

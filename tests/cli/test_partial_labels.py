@@ -1,0 +1,100 @@
+"""Labels of some categories, and of some photos, are not zeros for the others."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from click.testing import CliRunner
+
+from tallybox import CountEstimator
+from tallybox.bench.photos import made_up_photos
+from tallybox.cli import cli
+from tallybox.estimator import training
+from tests.support.detection_sets import coco_results, write_json
+
+PHOTOS, LABELS = made_up_photos(24, seed=11)
+SHOWN = [i for i, counts in LABELS.counts.items() if counts.get(1)]
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def write_counts(path, rows) -> str:
+    path.write_text("image_id,category,count\n" + "".join(f"{i},{name},{n}\n" for i, name, n in rows))
+    return path
+
+
+@pytest.fixture
+def people(tmp_path):
+    """Counts of people in every photo, and nothing else."""
+    return write_counts(tmp_path / "people.csv", [(i, "person", c.get(1, 0)) for i, c in LABELS.counts.items()])
+
+
+@pytest.fixture
+def detections(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "MIN_STEPS", 20)
+    return write_json(tmp_path / "detections.json", coco_results(PHOTOS))
+
+
+def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, detections, people, caplog):
+    out = tmp_path / "own.estimator"
+    fitted = run("fit", detections, people, "--out", out, "--json")
+    assert fitted.exit_code == 0, fitted.output
+    found = json.loads(fitted.stdout)
+    zeros = sum(1 for image in PHOTOS if image.image_id not in SHOWN and image.best_scores().get(1, 0) > 0.05)
+    assert found["pairs"] == len(SHOWN) + zeros
+    assert found["labels"]["categories"] == 1
+    assert set(found["right_by_width"]) <= {"0", "1-2", "3-4", "5+"}
+    assert found["labels"]["zeros"] == len(PHOTOS) - len(SHOWN)
+    assert f"labels: 24 photos, 1 category; {len(SHOWN)} counts of 1 or more, {24 - len(SHOWN)} zeros" in fitted.stderr
+    assert "left out: 5 categories that the labels never name (bicycle, car, cat ...)" in fitted.stderr
+    assert "Warning" not in fitted.stderr
+    assert json.loads(run("evaluate", out, detections, people, "--json").stdout)["pairs"] == found["pairs"]
+    estimator = CountEstimator.load(out)
+    assert estimator.fitted.category_ids == (1,)
+    with caplog.at_level(logging.WARNING):
+        estimator.predict(PHOTOS[0], ["person"])
+        assert not caplog.messages
+        estimator.predict_many(PHOTOS)
+        estimator.predict_many(PHOTOS)
+    assert len(caplog.messages) == 1
+    predicted = estimator.predict(PHOTOS[0], ["person", "dog"])
+    assert (predicted["person"].calibrated, predicted["dog"].calibrated) == (True, False)
+    assert not estimator.total(PHOTOS, ["dog"])["dog"].calibrated
+    assert "never learned from labels of 5 of the categories (bicycle, car, cat ...)" in caplog.messages[0]
+
+
+def test_counts_by_image_and_category_label_only_what_they_name():
+    counts = {(i, 1): named.get(1, 0) for i, named in LABELS.counts.items()}
+    assert CountEstimator(members=2).fit(PHOTOS, counts).fitted.category_ids == (1,)
+
+
+def test_a_photo_without_a_row_is_unlabelled_unless_missing_is_zero(tmp_path, detections):
+    rows = [(i, "person", LABELS.count(i, 1)) for i in SHOWN]
+    labels, out = write_counts(tmp_path / "shown.csv", rows), tmp_path / "own.estimator"
+    fitted = run("fit", detections, labels, "--out", out, "--json")
+    found = json.loads(fitted.stdout)
+    assert (found["pairs"], found["labels"]["zeros"]) == (len(SHOWN), 0)
+    assert f"left out: {24 - len(SHOWN)} photos without labels" in fitted.stderr
+    assert "Warning: no zeros to learn from for person: every labelled photo has some." in fitted.stderr
+    with_zeros = run("fit", detections, labels, "--out", out, "--missing-is-zero", "--json")
+    assert json.loads(with_zeros.stdout)["labels"]["zeros"] == 24 - len(SHOWN)
+    assert "no zeros" not in with_zeros.stderr
+    scored = [run("evaluate", out, detections, labels, "--json", *more).stdout for more in ((), ("--missing-is-zero",))]
+    assert json.loads(scored[0])["pairs"] < json.loads(scored[1])["pairs"]
+
+
+def test_fit_and_evaluate_take_categories(tmp_path, detections):
+    rows = [(i, LABELS.categories[c], n) for i, counts in LABELS.counts.items() for c, n in counts.items()]
+    labels, out = write_counts(tmp_path / "all.csv", rows), tmp_path / "own.estimator"
+    fitted = json.loads(run("fit", detections, labels, "--out", out, "--category", "person", "--json").stdout)
+    assert fitted["labels"]["categories"] == 1
+    assert CountEstimator.load(out).fitted.category_ids == (1,)
+    scored = json.loads(run("evaluate", out, detections, labels, "--category", "person", "--json").stdout)
+    assert scored["pairs"] == fitted["pairs"]
+    unknown = run("evaluate", out, detections, labels, "--category", "zebra")
+    assert unknown.exit_code == 1
+    assert "the labels must count category 'zebra'" in unknown.stderr
