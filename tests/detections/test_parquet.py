@@ -220,11 +220,12 @@ def test_what_cannot_be_written_leaves_no_file_behind(tmp_path):
 def test_a_flipped_bit_in_a_page_is_found_by_its_checksum(tmp_path):
     path = tmp_path / "found.parquet"
     boxes = np.random.default_rng(0).random((500, 2)).astype(np.float32)
-    image = Detections(np.concatenate((boxes, boxes + 1), 1), [0.5] * 500, [1] * 500, image_id=7)
+    image = Detections(np.concatenate((boxes, boxes + 1), 1), [0.5] * 500, [1] * 500, (2, 2), image_id=7)
     write_parquet([image], path)
+    assert len(next(read_parquet(path))) == 500
     content = bytearray(path.read_bytes())
     place = content.index(boxes[100:101, 0].tobytes())  # in the middle of x1, stored as it is
     content[place] ^= 1
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"found\.parquet"):
+    with pytest.raises(InputError, match=r"found\.parquet .*CRC"):
         list(read_parquet(path))
