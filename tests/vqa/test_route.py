@@ -2,7 +2,7 @@
 
 6,000 photos of 36 to 100 proposals with 2,048 features in five layouts, 10,718 questions of validation and 22,390 of
 test. Smaller than a twentieth: 8,000 questions to learn from instead of 22,188, a model with an eighth of the paper's
-units, two epochs. TIME
+units, two epochs. Both tests take five minutes of CPU time together, and 4 GB of disk.
 """
 
 from __future__ import annotations
