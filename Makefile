@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-slow browser check dist docs format figures constraints clean
+.PHONY: demo test test-slow test-lowest browser check dist docs format figures notebooks constraints clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/tallybox demo
@@ -20,6 +20,18 @@ test: $(VENV)/.develop browser
 # What takes minutes: Triton's interpreter in place of a GPU, for every test of the component.
 test-slow: $(VENV)/.develop browser
 	@$(PYTEST) -m slow
+
+# The lowest versions that pyproject.toml allows, in an environment of its own: the wheel's smoke tests, layers, files and commands.
+# What old packages warn about is no error here. Packages that only some tests need are left out, and those tests with them.
+LOWEST := .venv-lowest
+test-lowest: constraints-lowest.txt
+	@$(PYTHON) -m venv $(LOWEST)
+	@$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
+	@$(LOWEST)/bin/python -m pip install --quiet --constraint constraints-lowest.txt --editable '.[all]' \
+	  pytest hypothesis httpx onnx onnxscript pycocotools
+	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --quiet -m "not slow" -o filterwarnings=default \
+	  tests/layers tests/counter tests/presence tests/detections tests/estimator tests/cli \
+	  --ignore tests/detections/test_adapters.py --ignore tests/detections/test_baselines.py
 
 # Pages are tested in Debian's Chromium, installed here where that is possible; else those tests are skipped and say so.
 browser:
@@ -54,6 +66,11 @@ format: $(VENV)/.develop
 # Every picture in the docs that a command can draw in seconds.
 figures: $(VENV)/.develop
 	@$(BIN)/tallybox demo --figure docs/figures/cats.svg > /dev/null
+	@$(BIN)/python docs/pictures.py
+
+# Run the notebooks of the docs and store what they print.
+notebooks: $(VENV)/.develop
+	@$(BIN)/python docs/notebooks.py
 
 # Pin what is installed now; run it in a fresh environment after changing pyproject.toml.
 constraints: $(VENV)/.develop
@@ -62,7 +79,7 @@ constraints: $(VENV)/.develop
 	@mv constraints.tmp constraints.txt
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,6 +1,6 @@
-"""Write the table of loads in docs/serve.md from the committed results.
+"""Write the table of loads in docs/results/speed.md from the committed results.
 
-tallybox bench serve --out benchmarks/results/serve--cpu--2-cores.json
+python benchmarks/serve.py benchmarks/results/serve--cpu--2-cores.json
 python benchmarks/serve_table.py            # rewrites the table between its markers
 python benchmarks/serve_table.py --check    # fails if the table is not what the results say
 """
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "serve.md"
+PAGE = ROOT / "docs" / "results" / "speed.md"
 START, END = "<!-- made by: python benchmarks/serve_table.py -->\n", "<!-- end -->"
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     before, rest = text.split(START)
     made = before + START + table() + END + rest.split(END, 1)[1]
     if "--check" in sys.argv:
-        sys.exit(0 if made == text else "docs/serve.md: the table of loads is not what benchmarks/results say")
+        sys.exit(0 if made == text else "docs/results/speed.md: the table of loads is not what benchmarks/results say")
     PAGE.write_text(made)
 
 

@@ -95,7 +95,7 @@ def _made_up_photos(number: int, fewest: int, most: int) -> list[PhotoFeatures]:
         corners = random.random((proposals, 2, 2), np.float32) * 480
         boxes = np.concatenate((corners.min(1), corners.max(1)), axis=1)
         features = random.random((proposals, FEATURES), np.float32)
-        photos.append(PhotoFeatures(image_id, (640, 480), boxes, features))
+        photos.append(PhotoFeatures(str(image_id), (640, 480), boxes, features))
     return photos
 
 

@@ -2,7 +2,7 @@
 
     python research/ask_confidence.py runs/vqa-photos/prepared       # what research/vqa_photos.py and vqa prepare wrote
 
-Prints the tables of docs/ask.md, from the questions about the 1,000 validation photos: half a minute on one core.
+Prints the tables of docs/results/ask.md, from the questions about the 1,000 validation photos; half a minute.
 """
 
 from __future__ import annotations
@@ -40,14 +40,9 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=SHIPPED_MODEL, help="other than the shipped one")
     given = parser.parse_args()
     prepared = given.prepared
-    model, checkpoint = load_model(given.model)
+    _, checkpoint = load_model(given.model)
     questions, records = open_questions(prepared, "val"), open_records(prepared, "val")
-    store = FeatureStore.open(prepared / PHOTOS)
-    length = checkpoint.config.model.feature_length
-    examples = load_examples(questions, store, torch.device("cpu"), torch.float32, length)
-    rows = np.array_split(np.arange(len(records)), -(-len(records) // 512))
-    with torch.inference_mode():
-        logits = torch.cat([model(labelled.batch)[0] for labelled in examples.batches(rows)])
+    logits = model_logits(given.model, prepared)
     best = (logits / checkpoint.temperature).softmax(-1).max(-1)
     probable = best.values.numpy()
     answers = [checkpoint.answers[index] for index in best.indices]
@@ -71,6 +66,17 @@ def main() -> None:
     unknown = np.array([not all(vocabulary.encode_question(record.text)) for record in records])
     for name, chosen in (*groups.items(), ("with a word that it does not know", unknown)):
         print(f"| {name} | {_row(chosen, probable, right)} |")
+
+
+def model_logits(path: Path, prepared: Path) -> torch.Tensor:
+    """Return a model's logits of all answers to the validation questions, ``[Q, A]``."""
+    model, checkpoint = load_model(path)
+    questions, store = open_questions(prepared, "val"), FeatureStore.open(prepared / PHOTOS)
+    length = checkpoint.config.model.feature_length
+    examples = load_examples(questions, store, torch.device("cpu"), torch.float32, length)
+    rows = np.array_split(np.arange(len(questions.images)), -(-len(questions.images) // 512))
+    with torch.inference_mode():
+        return torch.cat([model(labelled.batch)[0] for labelled in examples.batches(rows)])
 
 
 def print_scores(

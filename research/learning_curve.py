@@ -1,7 +1,7 @@
 """What an estimator learns from how many labelled photos, and how far its probabilities and intervals can be trusted.
 
     python research/learning_curve.py run docs/results/estimator --data ../shared/data/coco-count
-    python research/learning_curve.py draw docs/results/estimator    # the pictures of docs/estimator.md
+    python research/learning_curve.py draw docs/results/estimator    # the pictures of docs/results/estimator/README.md
     python research/learning_curve.py table docs/results/estimator   # its tables
 
 The first command fits on the first 30, 100, 300, 1,000 and all 2,998 photos by ascending id (two of the 3,000 are the

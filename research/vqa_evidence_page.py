@@ -1,6 +1,7 @@
 """Fill the tables and draw the figures of docs/results/vqa from the results that research/vqa_evidence.py left there.
 
-    python research/vqa_evidence_page.py docs/results/vqa docs/results/toy/hard ../shared/data/vqa2-subset     # seconds
+    python research/vqa_evidence_page.py docs/results/vqa docs/results/toy/hard runs/vqa-photos \
+        ../shared/data/vqa2-subset     # a minute
 
 Text between `<!-- NAME -->` and `<!-- end -->` in README.md is written anew; all other text is left alone.
 """
@@ -8,22 +9,23 @@ Text between `<!-- NAME -->` and `<!-- end -->` in README.md is written anew; al
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import vqa_figures
+from vqa_scores import CountingQuestions, difference, source_table
 
 from tallybox.files import write_text
 from tallybox.runs import read_results
 from tallybox.vqa.configuration import ModelName
+from tallybox.vqa.data.photo_ids import photo_id
 from tallybox.vqa.data.prepare import official_files
-from tallybox.vqa.data.questions import read_pairs, read_questions, read_records
+from tallybox.vqa.data.questions import read_questions
 from tallybox.vqa.evaluation import TITLES, mean_and_deviation
-from tallybox.vqa.scoring import score
 
 EXPERIMENTS = {
     "photos": "A: real photos",
@@ -66,7 +68,12 @@ Runs = dict[str, list[dict[str, float]]]  # by model: the scores of its seeds
 
 def scores_by_model(results: list[dict[str, Any]]) -> Runs:
     """Return the scores of each model's seeds, in the paper's order of models."""
-    found = {name: [run["scores"] for run in results if run["model"] == name] for name in get_args(ModelName)}
+    return {name: [run["scores"] for run in runs] for name, runs in runs_by_model(results).items()}
+
+
+def runs_by_model(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return each model's runs, in the paper's order of models."""
+    found = {name: [run for run in results if run["model"] == name] for name in get_args(ModelName)}
     return {name: runs for name, runs in found.items() if runs}
 
 
@@ -92,77 +99,63 @@ def table_of(runs: Runs, columns: Mapping[str, str]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def difference(runs: Runs, one: str, other: str, key: str) -> tuple[float, float]:
-    """Return how far one model is ahead of another in the mean, and the standard error of that."""
-    ahead = statistics.fmean(run[key] for run in runs[one]) - statistics.fmean(run[key] for run in runs[other])
-    variances = [statistics.variance([run[key] for run in runs[name]]) / len(runs[name]) for name in (one, other)]
-    return ahead, math.sqrt(sum(variances))
+class Comparison:
+    """The runs of an experiment, compared by two standard errors over questions and seeds."""
+
+    def __init__(self, runs: Mapping[str, list[dict[str, Any]]], questions: CountingQuestions) -> None:
+        self.runs, self.questions = runs, questions
+
+    def row(self, goal: str, one: str, other: str, key: str, by: float = 0.0) -> tuple[str, str, str]:
+        """Return a goal, the difference with its standard error, and whether one model is ahead by more than ``by``.
+
+        Ahead means: by at least two standard errors, and by ``by``. Of the mean error, less is ahead.
+        """
+        # Of yes/no and other questions only the scores of each seed are kept.
+        values = [
+            np.array([[run["scores"][key]] for run in self.runs[model]])
+            if key in OTHERS
+            else self.questions.values(self.runs[model], key)
+            for model in (one, other)
+        ]
+        ahead, error = difference(*values)
+        gain = -ahead if key == "count_mae" else ahead
+        reached = gain >= by if by < 0 else gain > 2 * error and gain >= by
+        digits = 3 if key == "count_mae" else 2
+        return goal, f"{ahead:+.{digits}f} ± {error:.{digits}f}", "yes" if reached else "**no**"
+
+    def mean(self, model: str, key: str) -> float:
+        """Return the mean of a score over seeds."""
+        return statistics.fmean(run["scores"][key] for run in self.runs[model])
 
 
-def compared(runs: Runs, one: str, other: str, key: str, holds: Callable[[float, float], bool]) -> tuple[str, str]:
-    """Return a difference with its standard error, and whether a goal is reached."""
-    ahead, error = difference(runs, one, other, key)
-    digits = 3 if key == "count_mae" else 2
-    return f"{ahead:+.{digits}f} ± {error:.{digits}f}", "yes" if holds(ahead, error) else "**no**"
-
-
-def goals_of_photos(runs: Runs) -> list[tuple[str, str, str]]:
+def goals_of_photos(runs: Comparison) -> list[tuple[str, str, str]]:
     """Return the goals of experiment A: what, the difference measured, whether it is reached."""
-
-    def clear(ahead: float, error: float) -> bool:
-        return ahead > 2 * error
-
-    mean_error = statistics.fmean(run["count_mae"] for run in runs["baseline"])
-    rows = [
-        (f"counter ahead of baseline, {name}", *compared(runs, "counter", "baseline", key, clear))
-        for key, name in (("count", "count"), ("count_2_or_more", "true counts from 2"), ("pair_count", "count pairs"))
-    ]
-
-    def smaller(ahead: float, error: float) -> bool:
-        return -ahead >= 0.08 * mean_error and -ahead > 2 * error
-
+    counts = (("count", "count"), ("count_2_or_more", "true counts from 2"), ("pair_count", "count pairs"))
+    less = 0.08 * runs.mean("baseline", "count_mae")
+    rows = [runs.row(f"counter ahead of baseline, {name}", "counter", "baseline", key) for key, name in counts]
     rows += [
-        (
-            "counter ahead of baseline, mean error by at least 8 %",
-            *compared(runs, "counter", "baseline", "count_mae", smaller),
-        ),
-        ("presence ahead of counter, count", *compared(runs, "presence", "counter", "count", lambda a, e: a > 0)),
-        (
-            "presence ahead of baseline by 3, count",
-            *compared(runs, "presence", "baseline", "count", lambda a, e: a >= 3),
-        ),
-        (
-            "NMS not ahead of baseline by two standard errors, count",
-            *compared(runs, "nms", "baseline", "count", lambda a, e: a <= 2 * e),
-        ),
+        runs.row("counter ahead of baseline, mean error by at least 8 %", "counter", "baseline", "count_mae", less),
+        runs.row("presence ahead of counter, count", "presence", "counter", "count"),
+        runs.row("presence ahead of baseline by 3, count", "presence", "baseline", "count", 3),
     ]
+    goal, found, nms_is_ahead = runs.row("NMS not ahead of baseline, count", "nms", "baseline", "count")
+    rows.append((goal, found, "**no**" if nms_is_ahead == "yes" else "yes"))
     for model in ("counter", "presence"):
         for key in OTHERS:
-            rows.append(
-                (
-                    f"{model} at most a point behind baseline, {key}",
-                    *compared(runs, model, "baseline", key, lambda a, e: a >= -1),
-                )
-            )
+            rows.append(runs.row(f"{model} at most a point behind baseline, {key}", model, "baseline", key, -1))
     return rows
 
 
-def goals_of_questions(runs: Runs) -> list[tuple[str, str, str]]:
+def goals_of_questions(runs: Comparison) -> list[tuple[str, str, str]]:
     """Return the goals of experiment B: the paper's margins."""
     return [
-        (
-            "counter ahead of baseline by 5.3, count",
-            *compared(runs, "counter", "baseline", "count", lambda a, e: a >= 5.3),
-        ),
-        (
-            "counter ahead of baseline by 6.6, count pairs",
-            *compared(runs, "counter", "baseline", "pair_count", lambda a, e: a >= 6.6),
-        ),
-        ("presence ahead of counter, count", *compared(runs, "presence", "counter", "count", lambda a, e: a > 0)),
+        runs.row("counter ahead of baseline by 5.3, count", "counter", "baseline", "count", 5.3),
+        runs.row("counter ahead of baseline by 6.6, count pairs", "counter", "baseline", "pair_count", 6.6),
+        runs.row("presence ahead of counter, count", "presence", "counter", "count"),
     ]
 
 
-GOALS: dict[str, Callable[[Runs], list[tuple[str, str, str]]]] = {
+GOALS: dict[str, Callable[[Comparison], list[tuple[str, str, str]]]] = {
     "photos": goals_of_photos,
     "questions": goals_of_questions,
     "questions_human": goals_of_questions,
@@ -190,21 +183,21 @@ def summary_of_photos(runs: Runs) -> str:
     return textwrap.fill(text, LINE)
 
 
-def scores_on_unseen_photos(results: list[dict[str, Any]], data: Path) -> Runs:
-    """Return the scores of experiment B's counting questions about photos that no question to learn from is about."""
-    files = official_files(data)
-    seen = {question.image_id for question in read_questions(files["train"].questions)}
-    counting = [one for one in read_records(files["val"].questions, files["val"].annotations) if one.counts]
-    records = [one for one in counting if one.image_id not in seen]
-    question_ids = {one.question_id for one in records}
-    pairs = [pair for pair in read_pairs(files["val"].pairs) if question_ids >= {*pair}]
+def photos_not_learned_from(data: Path, counting: CountingQuestions) -> CountingQuestions:
+    """Return experiment B's counting questions about photos that no question to learn from is about."""
+    seen = {photo_id(question.image_id) for question in read_questions(official_files(data)["train"].questions)}
+    return counting.at(one.question_id for one in counting.records if one.image_id not in seen)
 
-    def rescored(run: dict[str, Any]) -> dict[str, Any]:
-        answers = zip((one.question_id for one in counting), run["count_answers"], strict=True)
-        kept = {question_id: answer for question_id, answer in answers if question_id in question_ids}
-        return run | {"scores": dict(score(kept, records, pairs))}
 
-    return scores_by_model([rescored(run) for run in results])
+def rescored(runs: list[dict[str, Any]], counting: CountingQuestions) -> list[dict[str, Any]]:
+    """Return runs with the scores of counting questions computed again from their answers."""
+    return [run | {"scores": {**run["scores"], **counting_scores(run, counting)}} for run in runs]
+
+
+def counting_scores(run: dict[str, Any], counting: CountingQuestions) -> dict[str, float]:
+    """Return the scores that depend on counting questions alone."""
+    found = counting.scores(counting.answers(run))
+    return {key: value for key, value in found.items() if key.startswith(("count", "pair_count"))}
 
 
 def goals_table(rows: list[tuple[str, str, str]]) -> str:
@@ -254,17 +247,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("toy", type=Path)
+    parser.add_argument("photos", type=Path, help="the questions of experiment A, as research/vqa_photos.py wrote them")
     parser.add_argument("questions", type=Path, help="the questions of experiment B")
     given = parser.parse_args()
+    folders = {name: given.photos if name.startswith("photos") else given.questions for name in EXPERIMENTS}
+    counting = {folder: CountingQuestions.read(folder) for folder in set(folders.values())}
     results = {name: read_results(given.folder / name / "results.jsonl") for name in EXPERIMENTS}
-    results = {name: runs for name, runs in results.items() if runs}
+    results = {name: rescored(runs, counting[folders[name]]) for name, runs in results.items() if runs}
     titled = {EXPERIMENTS[name]: results[name] for name in DRAWN if name in results}
     texts = {"paper": paper_table(), "machine": machine(results), "attention": attention_table(results)}
     for name in results:
-        runs = scores_by_model(results[name])
+        runs, questions = scores_by_model(results[name]), counting[folders[name]]
         texts |= {f"{name} table": vqa_figures.markdown_table(runs), f"{name} by count": table_of(runs, BY_COUNT)}
         if name in GOALS:
-            texts[f"{name} goals"] = goals_table(GOALS[name](runs))
+            by_model = runs_by_model(results[name])
+            texts[f"{name} goals"] = goals_table(GOALS[name](Comparison(by_model, questions)))
+            texts[f"{name} by source"] = source_table(questions, by_model, TITLES)
     if "photos_unsupervised" in results:
         named = {"photos_unsupervised": "presence, not supervised", "photos": "presence, supervised"}
         both = {named[name]: scores_by_model(results[name])["presence"] for name in named}
@@ -272,8 +270,14 @@ def main() -> None:
     if "photos" in results:
         texts["photos summary"] = summary_of_photos(scores_by_model(results["photos"]))
     if "questions" in results:
-        unseen = scores_on_unseen_photos(results["questions"], given.questions)
-        texts |= {"unseen table": table_of(unseen, UNSEEN), "unseen goals": goals_table(goals_of_questions(unseen))}
+        unseen = photos_not_learned_from(given.questions, counting[given.questions])
+        texts["unseen table"] = table_of(
+            {
+                model: [unseen.scores(counting[given.questions].answers(run)) for run in runs]
+                for model, runs in runs_by_model(results["questions"]).items()
+            },
+            UNSEEN,
+        )
     page = given.folder / "README.md"
     write_text(page, filled(page.read_text(), texts))
     toy = read_results(given.toy / "results.jsonl")

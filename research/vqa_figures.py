@@ -10,12 +10,11 @@ from typing import Any
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
+from tallybox.figures import vqa
+from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, picture
 from tallybox.figures.presence import decorate, lines
-from tallybox.figures.toy import ROLES
 from tallybox.vqa.evaluation import COLUMNS, table_rows
 
 Results = list[dict[str, Any]]
@@ -26,9 +25,6 @@ CURVES = {
     "count_2_or_more": "of true counts from 2, % right",
     "count_mae": "mean absolute error of the count",
 }
-# Noise around these values, as in the paper's last figure of activations.
-TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
-NEAR = 0.025
 MATRICES = {"relevance": "A", "distance": "D", "count_matrix": "C"}
 
 
@@ -72,31 +68,12 @@ def _draw_curve(axes: Axes, curves: list[list[dict[str, float]]], key: str, mode
 
 
 def draw_trained_activations(path: Path, experiments: Mapping[str, Results], toy: Results, side_length: float) -> None:
-    """Draw f1 … f8 of trained VQA models (thick, a line for each seed) over those of the toy task at three noises."""
-    with picture(path, 10, 5.6) as figure:
-        grid = figure.subplots(2, 4, sharex=True, sharey=True)
-        styles = dict(zip(experiments, ("-", "--"), strict=False))
-        for role, axes in enumerate(grid.flat):
-            for noise, colour in TOY_NOISE.items():
-                for result in toy:
-                    if result["side_length"] == side_length and abs(result["noise"] - noise) < NEAR:
-                        _draw_knots(axes, result["activations"][role], color=colour, lw=0.6, alpha=0.7)
-            for name, results in experiments.items():
-                for run in results:
-                    if run["model"] == "counter":
-                        _draw_knots(
-                            axes, run["learned"]["activations"][role], color="black", lw=1.5, ls=styles[name], alpha=0.8
-                        )
-            axes.set(
-                title=ROLES[role], xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1)
-            )
-        marks = [Line2D([], [], color="black", ls=styles[name], label=name) for name in experiments]
-        marks += [Line2D([], [], color=colour, label=f"toy, q ≈ {q:g}") for q, colour in TOY_NOISE.items()]
-        figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
-
-
-def _draw_knots(axes: Axes, knots: list[float], **style: Any) -> None:
-    axes.plot([number / (len(knots) - 1) for number in range(len(knots))], knots, **style)
+    """Draw f1 … f8 of trained VQA models, a line for each seed, over those of the toy task."""
+    trained = {
+        name: [run["learned"]["activations"] for run in results if run["model"] == "counter"]
+        for name, results in experiments.items()
+    }
+    vqa.draw_trained_activations(path, trained, toy, side_length)
 
 
 def draw_trained_presence(path: Path, experiments: Mapping[str, Results]) -> None:

@@ -32,7 +32,9 @@ def photos_of(arrays: Path) -> Iterator[PhotoFeatures]:
         every = zip(file["image_ids"].tolist(), file["sizes_wh"].tolist(), ends - file["num_boxes"], ends, strict=True)
         boxes, scores = file["boxes_xyxy"], file["scores"]
         for image_id, (width, height), first, stop in every:
-            yield PhotoFeatures(image_id, (width, height), boxes[first:stop], scores[first:stop].astype(np.float32))
+            yield PhotoFeatures(
+                str(image_id), (width, height), boxes[first:stop], scores[first:stop].astype(np.float32)
+            )
 
 
 def main() -> None:

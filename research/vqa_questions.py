@@ -2,9 +2,10 @@
 
     python research/vqa_questions.py ../shared/data/vqa2-subset runs/vqa-questions --at-once 2    # about 5 minutes
 
-Training adds a written question about each of its photos, and a counterpart, to the human ones (`--human-only`: it does
-not); what is scored is human. Proposals are those of this command, written with several processes side by side (a photo
-looks the same either way):
+No photo is both learned from and scored on: training questions about the 4,000 or so photos of validation questions are
+left out. Training adds a written question about each of its photos, and a counterpart, to the human ones
+(`--human-only`: it does not); what is scored is human. Proposals are those of this command, written with several
+processes side by side (a photo looks the same either way):
 
     tallybox vqa simulate --questions TRAIN --questions VAL --inventory object_inventory.csv.gz --features 256 --out DIR
 """
@@ -54,10 +55,11 @@ def main() -> None:
             processes.submit(write_part, path, image_ids[number :: given.at_once], given.data / INVENTORY)
             for number, path in enumerate(parts)
         ]
-        if not given.human_only:
-            ask_about_inventory(sorted(photos["train"]), given.data / INVENTORY, given.out / "written")
-            join(given.data, given.out / "written", given.out / "questions", "train")
-            files |= official_files(given.out / "questions")
+        written = None if given.human_only else given.out / "written"
+        if written:
+            ask_about_inventory(sorted(photos["train"] - photos["val"]), given.data / INVENTORY, written)
+        join(given.data, written, given.out / "questions", "train", without_photos=frozenset(photos["val"]))
+        files |= official_files(given.out / "questions")
         for future in waiting:
             future.result()
     print(f"{len(image_ids)} photos, {time.perf_counter() - start:.0f} s", flush=True)

@@ -1,16 +1,24 @@
-"""The documentation site: it builds without a warning, loads nothing from elsewhere, and its code runs."""
+"""The documentation site: it builds without a warning, loads nothing from elsewhere, and its code and notebooks run."""
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 import subprocess
 import sys
 import textwrap
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 import tallybox
+from tests.support.pages import browser, open_page
+
+__all__ = ["browser", "open_page"]  # fixtures
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted(path.relative_to(ROOT) for path in [ROOT / "docs/index.md", *(ROOT / "docs/learn").glob("*.md")])
@@ -38,16 +46,72 @@ def test_the_api_reference_has_every_public_name():
     assert sorted(listed) == sorted({*tallybox.__all__} - {"compat"} | {"compat.Counter"})
 
 
+NOTEBOOKS = sorted(path.relative_to(ROOT) for path in (ROOT / "docs/notebooks").glob("*.ipynb"))
+
+
 @pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=str)
+def test_a_notebook_runs(notebook):
+    runpy.run_path(str(ROOT / "docs/notebooks.py"))["run"](ROOT / notebook)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=str)
+def test_a_notebook_was_run_in_order_and_stores_no_error(notebook):
+    cells = [cell for cell in json.loads((ROOT / notebook).read_text())["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert outputs
+    assert all(output["output_type"] in ("stream", "execute_result") for output in outputs)
+
+
+def test_there_are_three_notebooks_and_the_site_lists_them():
+    listed = re.findall(r"notebooks/(\S+)\.md", (ROOT / "mkdocs.yml").read_text())
+    assert sorted(listed) == sorted(path.stem for path in NOTEBOOKS)
+    assert len(listed) == 3
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site's folder; building it must not warn."""
     pytest.importorskip("mkdocs", reason="needs MkDocs; pip install --group docs")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    pages = sorted((tmp_path / "site").rglob("*.html"))
-    assert len(pages) > 20
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_has_its_pages_and_loads_nothing_from_elsewhere(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 35
     for page in pages:
         assert FROM_ELSEWHERE.findall(page.read_text()) == [], page
-    commands = (tmp_path / "site/reference/commands.html").read_text()
+    commands = (site / "reference/commands.html").read_text()
     assert "tallybox vqa prepare" in commands
     assert "Sentinel" not in commands
+    assert "attention_supervision" in (site / "reference/configuration.html").read_text()
+    assert "after training" in (site / "notebooks/layer.html").read_text()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "dark"), [(1360, False), (375, True)])
+def test_every_page_fits_the_screen_and_requests_nothing_from_elsewhere(site, open_page, width, dark):
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(site))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        opened = open_page(address, width=width, dark=dark)
+        for page in sorted(site.rglob("*.html")):
+            opened.page.goto(address + page.relative_to(site).as_posix())
+            assert opened.page.evaluate("document.documentElement.scrollWidth") <= width, page
+            assert (
+                opened.page.evaluate("[...document.images].filter(i => i.complete && !i.naturalWidth).length") == 0
+            ), page
+        server.shutdown()
+    elsewhere = [url for url in opened.requested if not url.startswith((address, "data:", "blob:"))]
+    assert elsewhere == []

@@ -15,15 +15,25 @@ from tallybox.counter.reference import Activations
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/using.md", "docs/photos.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/reference/layers.md", "docs/reference/file-formats.md", "docs/learn/photos.md"]
+)
 def test_code_on_the_page_runs_and_prints_what_it_shows(page):
     results = doctest.testfile(str(ROOT / page), module_relative=False)
     assert results.attempted > 5
     assert results.failed == 0
 
 
+def test_the_readme_is_short_and_its_links_lead_somewhere():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("https://")]
+    assert len(links) > 15
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def equations(page: str) -> list[tuple[str, str]]:
-    """Return the file and the function of every row of the tables of equations in docs/method.md."""
+    """Return the file and the function of every row of a page's table of equations."""
     found = []
     for table in re.findall(r"^\| (?:paper|symbol) \|.*\n(?:\|.*\n)+", page, re.MULTILINE):
         header, _, *rows = table.splitlines()
@@ -38,14 +48,15 @@ def equations(page: str) -> list[tuple[str, str]]:
 
 
 def test_every_equation_has_the_function_that_the_page_names():
-    named = equations((ROOT / "docs/method.md").read_text())
+    pages = ("docs/understand/method.md", "docs/understand/presence.md")
+    named = [equation for page in pages for equation in equations((ROOT / page).read_text())]
     assert len(named) > 15
     for path, function in named:
         assert f"def {function}(" in (ROOT / "src/tallybox" / path).read_text(), (path, function)
 
 
 def test_the_page_names_the_activations_as_the_code_does():
-    named = re.findall(r"f\d `(\w+)`", (ROOT / "docs/method.md").read_text())
+    named = re.findall(r"f\d `(\w+)`", (ROOT / "docs/understand/method.md").read_text())
     assert tuple(named) == Activations._fields
 
 

@@ -15,7 +15,7 @@ def main(detections: Path, counts: Path) -> None:
     labels = read_counts(counts)
     known = labels.first_images(len(labels) * 3 // 4)
     estimator = CountEstimator().fit(read_detections(detections), known)
-    estimator.save("counter.estimator")
+    estimator.save("counter.safetensors")
 
     others = labels.only(labels.counts.keys() - known.counts.keys())
     figures = evaluate(estimator, read_detections(detections), others).compute()

@@ -1,6 +1,6 @@
 """tallybox: count objects from overlapping boxes, differentiably.
 
-The public names are those of ``__all__`` and of the modules that docs/architecture.md lists under "Public surface".
+The public names are those of ``__all__`` and of the modules under "Public surface" in docs/contribute/architecture.md.
 """
 
 from __future__ import annotations

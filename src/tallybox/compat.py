@@ -20,9 +20,9 @@ from tallybox.counter.published import (
     drop_fixed_zero,
     published_key,
 )
-from tallybox.counter.reference import count_quantities
+from tallybox.counter.reference import Quantities, count_quantities
 from tallybox.errors import InputError
-from tallybox.kernels.proposals import prepare_proposals
+from tallybox.kernels.proposals import Proposals, prepare_proposals
 
 PUBLISHED_UNION_FLOOR = 1e-12
 SEGMENTS = 16
@@ -77,16 +77,27 @@ class Counter(nn.Module):
                 "tallybox.Counter takes fewer"
             )
         boxes_xyxy = boxes.mT
-        logits = not self.already_sigmoided
         check_proposal_shapes(attention, boxes_xyxy, None, weight_leading=torch.Size())
-        kept = prepare_proposals(attention, boxes_xyxy, None, max_objects=self.objects, logits=logits)
         weight = torch.stack([self.get_parameter(published_key(k))[1:] for k in range(USED_ACTIVATIONS)])
-        distance = published_distance(kept.boxes)
-        return count_quantities(kept.attention, distance, weight.to(distance.dtype), None, self.objects).features
+        logits = not self.already_sigmoided
+        found = published_quantities(attention, boxes_xyxy, weight, max_objects=self.objects, logits=logits)
+        return found[-1].features
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         bring_to_published_layout(state_dict, prefix, self.state_dict())
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def published_quantities(
+    attention: Tensor, boxes: Tensor, weight: Tensor, *, max_objects: int, logits: bool
+) -> tuple[Proposals, Tensor, Quantities]:
+    """Count as published, from ``attention [..., N]``, ``boxes [..., N, 4]`` and ``weight [8, segments]``.
+
+    Returns the proposals that are kept, their distances ``[..., n, n]``, and the rest.
+    """
+    kept = prepare_proposals(attention, boxes, None, max_objects=max_objects, logits=logits)
+    distance = published_distance(kept.boxes)
+    return kept, distance, count_quantities(kept.attention, distance, weight.to(distance.dtype), None, max_objects)
 
 
 def published_distance(boxes: Tensor) -> Tensor:

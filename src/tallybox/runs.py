@@ -42,13 +42,18 @@ class RunFolder:
 
     def append(self, results: list[dict[str, Any]]) -> None:
         """Add results; they are on disk when this returns."""
-        lines = "".join(json.dumps(result, separators=(",", ":")) + "\n" for result in results)
-        with self.results_path.open("a+b") as file:
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)  # drops a line that was cut short
-            file.write(lines.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        append_results(self.results_path, results)
+
+
+def append_results(path: Path, results: list[dict[str, Any]]) -> None:
+    """Add JSON lines to a file; they are on disk when this returns."""
+    lines = "".join(json.dumps(result, separators=(",", ":")) + "\n" for result in results)
+    with path.open("a+b") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)  # drops a line that was cut short
+        file.write(lines.encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ def test_rows_name_both():
 def test_nothing_is_timed_that_differs(tmp_path):
     writer = StoreWriter(tmp_path / "photos")
     writer.add(
-        PhotoFeatures(1, (9, 9), np.zeros((2, 4), np.float32), np.ones((2, FEATURES), np.float32)),
+        PhotoFeatures("1", (9, 9), np.zeros((2, 4), np.float32), np.ones((2, FEATURES), np.float32)),
         0,
         FilePosition(1),
         "one",

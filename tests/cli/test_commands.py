@@ -36,6 +36,7 @@ def test_the_demo_shows_computed_numbers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("demo")
     assert result.exit_code == 0, result.output
+    assert "activate" not in result.stdout  # there is no environment here to activate
     assert "count = √(sum of C) = √9.00 = 3.00" in result.stdout
     assert "summing the weights would say 4.00" in result.stdout
     assert "(0, 0, 0, 1, 0)" in result.stdout
@@ -46,7 +47,14 @@ def test_the_demo_shows_computed_numbers(tmp_path, monkeypatch):
         assert (tmp_path / "runs" / "demo" / f"{name}_counted.jpg").read_bytes().startswith(b"\xff\xd8")
     page = (tmp_path / "runs" / "demo" / "buses_in_the_rain.html").read_text()
     assert "How many in buses_in_the_rain.jpg?" in page
-    assert "source .venv/bin/activate" in result.stdout
+
+
+def test_the_demo_of_make_names_the_environment_to_activate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")  # as before activating
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "activate").touch()
+    assert "source .venv/bin/activate" in run("demo").stdout
 
 
 @pytest.mark.parametrize("name", ["cats.svg", "cats.png"])

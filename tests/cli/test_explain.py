@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
+from tallybox.drawing.summaries import quantity
 from tallybox.photos import sample_photos
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
@@ -38,7 +39,7 @@ def test_a_page_says_what_count_says(tmp_path, detections, estimator):
     image = PHOTOS[1]
     there = {key: said for key, said in small_estimator().predict(image).items() if said.high > 0}
     for category_id, said in there.items():
-        assert f"{said.count} {small_estimator().category_name(category_id)}" in ran.stderr
+        assert quantity(said.count, small_estimator().category_name(category_id)) in ran.stderr
     assert out.read_text().startswith("<!doctype html>")
 
 
@@ -47,7 +48,7 @@ def test_an_untrained_component_needs_no_estimator(tmp_path, detections, compone
     out = tmp_path / "page.html"
     ran = run(detections, "--image", 1, "--component", component, "--category", "person", "--out", out)
     assert ran.exit_code == 0, ran.output
-    assert "person" in ran.stderr
+    assert "people" in ran.stderr
 
 
 def test_a_photo_is_shown_with_what_count_says(tmp_path):
@@ -57,7 +58,7 @@ def test_a_photo_is_shown_with_what_count_says(tmp_path):
     ran = run(photo, "--category", "person", "--out", out)
     assert ran.exit_code == 0, ran.output
     counted = json.loads(CliRunner().invoke(cli, ["count", str(photo), "--category", "person", "--json"]).stdout)
-    assert f"{counted['images'][0]['counts']['person']['count']} person" in ran.stderr
+    assert f"{counted['images'][0]['counts']['person']['count']} people" in ran.stderr
     assert "How many in riders_on_a_beach.jpg?" in out.read_text()
     assert "data:image/jpeg;base64," in out.read_text()
     assert str(photo.parent) not in out.read_text()

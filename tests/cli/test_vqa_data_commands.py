@@ -5,8 +5,9 @@ import json
 from click.testing import CliRunner
 
 from tallybox.cli import cli
+from tallybox.vqa.data.features import write_tsv
 from tests.support.shared_data import data_folder
-from tests.support.vqa_files import small_set, write_json
+from tests.support.vqa_files import small_photos, small_set, write_json
 
 
 def run(*arguments: object):
@@ -48,6 +49,36 @@ def test_prepare_says_how_many_questions_have_true_boxes(tmp_path):
     assert f"; the true boxes of {again['supervised']['train']} are known" in done.stdout
 
 
+def test_prepare_lists_what_it_skipped(tmp_path):
+    official = small_set(tmp_path / "official")
+    lines = (official / "features.tsv").read_bytes().split(b"\n")
+    lines[4] = lines[4][:-9]
+    (official / "features.tsv").write_bytes(b"\n".join(lines))
+    options = ("--features", official / "features.tsv", "--out", tmp_path / "p")
+    refused = run("prepare", official, *options)
+    assert refused.exit_code == 1
+    assert "features.tsv, record 4: features must be " in refused.stderr
+    done = run("prepare", official, *options, "--skip-broken")
+    assert done.exit_code == 0, done.output
+    assert f"skipped: {official / 'features.tsv'}, record 4: features must be " in done.stdout
+    assert f"train: 2 questions lost with their photos, listed in {tmp_path / 'p' / 'skipped.json'}" in done.stdout
+
+
+def test_prepare_reads_a_folder_of_features_and_a_prefix(tmp_path):
+    write_json(tmp_path / "train.json", [{"image": "VG_100K/1.jpg", "answer": 2, "question": "How?", "question_id": 1}])
+    (tmp_path / "features").mkdir()
+    write_tsv(tmp_path / "features" / "genome.tsv", small_photos(2))
+    options = ("--out", tmp_path / "p", "--json")
+    refused = run("prepare", tmp_path, "--features", tmp_path / "features", *options)
+    assert "photo VG/1 must be in the files of features" in refused.stderr
+    done = run("prepare", tmp_path, "--features", f"VG={tmp_path / 'features'}", *options)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["questions"] == {"train": 1}
+    absent = run("prepare", tmp_path, "--features", f"VG={tmp_path / 'absent'}", *options)
+    assert absent.exit_code == 2
+    assert f"there is none at '{tmp_path / 'absent'}'" in absent.stderr
+
+
 def test_files_one_by_one_and_a_vocabulary_from_before(tmp_path):
     official = small_set(tmp_path / "official")
     own = [
@@ -73,7 +104,7 @@ def test_mistakes_end_in_one_line(tmp_path):
         (
             ("prepare", "--questions", "dev=x.json", *features),
             1,
-            "split must be one of train, val, test, but got 'dev'",
+            "split must be one of train, val, test, test-dev, but got 'dev'",
         ),
         (("prepare", "--questions", "train=x.json", *features), 1, "split train must have a file of annotations"),
         (("prepare", "--questions", "x.json", *features), 2, "must be SPLIT=FILE"),

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from tallybox.cli import cli
+from tallybox.runs import read_results
+from tallybox.vqa import batches
 from tallybox.vqa.scoring import KEYS
 from tests.support.vqa_files import small_set
 
+ROOT = Path(__file__).parent.parent.parent
+TOY = ROOT / "docs" / "results" / "toy" / "hard"
 CONFIG = """
 [model]
 embedding = 4
@@ -107,14 +114,101 @@ def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path)
     both = run("vqa", "train", folder / "prepared", "--out", tmp_path / "both", *given, "--split", "trainval")
     train = run("vqa", "train", folder / "prepared", "--out", tmp_path / "train", *given)
     assert json.loads(both.stdout)["steps"] > json.loads(train.stdout)["steps"]
+    warned = run("vqa", "evaluate", tmp_path / "both", "--device", "cpu", "--json")
+    assert warned.exit_code == 0
+    expected = (
+        f"Warning: {tmp_path / 'both'} learned from 40 of these questions; its scores say nothing about new ones\n"
+    )
+    assert warned.stderr == expected
+    assert run("vqa", "evaluate", tmp_path / "train", "--device", "cpu", "--json").stderr == ""
     absent = run("vqa", "train", folder / "prepared", "--out", tmp_path / "none", *given, "--split", "dev")
     assert absent.exit_code == 1
     assert "split must be one that" in absent.stderr
 
 
-def test_examples_show_what_the_component_did(folder, tmp_path):
-    shown = json.loads(run("vqa", "examples", folder / "counter-0", "--number", 2).stdout)["examples"]
+def test_scores_by_question_type(folder):
+    given = ("--question-types", "--device", "cpu")
+    found = json.loads(run("vqa", "evaluate", folder / "counter-0", *given, "--json").stdout)["model"]
+    assert found["type: how many"] == pytest.approx(found["all"])  # the small set has one type
+    shown = run("vqa", "evaluate", folder / "counter-0", folder / "baseline-0", *given).stdout
+    row = next(line for line in shown.splitlines() if line.startswith("│ how many"))
+    assert f"{found['all']:.2f}" in row
+
+
+def test_figures_of_a_run_with_photos_and_the_toy_task(folder, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for image_id in range(20, 40):
+        Image.new("RGB", (64, 48), (200, 0, 0)).save(photos / f"COCO_val2014_{image_id:012}.png")
+    drawn = run(
+        *("vqa", "figures", folder / "counter-0", "--out", tmp_path / "drawn", "--device", "cpu"),
+        *("--toy", TOY, "--photos", photos),
+    )
+    assert drawn.exit_code == 0, drawn.output
+    names = ["accuracy_by_count", "activations", "curves", "examples"]
+    assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == sorted(
+        f"{name}.{ending}" for name in names for ending in ("svg", "png")
+    )
+    assert f"{tmp_path / 'drawn'}: {', '.join(names)}, each as SVG and PNG" in drawn.stdout
+    reddish = np.asarray(Image.open(tmp_path / "drawn" / "examples.png").convert("RGB")).reshape(-1, 3)
+    assert (reddish == (211, 51, 51)).all(1).mean() > 0.01  # a photo through which the page shines
+    plain = run("vqa", "figures", folder / "baseline-0", "--device", "cpu")
+    assert f"{folder / 'baseline-0' / 'figures'}: accuracy_by_count, curves, each" in plain.stdout
+    other = tmp_path / "other"
+    other.mkdir()
+    Image.new("RGB", (9, 9)).save(other / "999.png")
+    wrong = run("vqa", "figures", folder / "counter-0", "--device", "cpu", "--photos", other)
+    assert wrong.exit_code == 1
+    assert "must hold the photos of the questions, named by their ids, but photo " in wrong.stderr
+
+
+def test_runs_are_validated_unless_they_learn_from_val_and_their_best_weights_are_scored(folder, tmp_path):
+    prepared, given = folder / "prepared", ("--config", folder / "small.toml", "--device", "cpu", "--json")
+    assert len(read_results(folder / "counter-0" / "validation.jsonl")) == 2
+    best = json.loads(run("vqa", "evaluate", folder / "counter-0" / "best.safetensors", "--json").stdout)["model"]
+    assert best["all"] == max(line["all"] for line in read_results(folder / "counter-0" / "validation.jsonl"))
+    assert run("vqa", "train", prepared, "--out", tmp_path / "none", *given, "--validate-every", 0).exit_code == 0
+    assert not (tmp_path / "none" / "validation.jsonl").exists()
+    wanted = ("--split", "trainval", "--validate-every", 1)
+    refused = run("vqa", "train", prepared, "--out", tmp_path / "both", *given, *wanted)
+    assert refused.exit_code == 1
+    assert "needs questions that are not learned from" in refused.stderr
+    more = run("vqa", "train", prepared, "--out", tmp_path / "none", *given, "--epochs", 3)
+    assert json.loads(more.stdout)["epochs"] == 3
+
+
+def test_a_damaged_store_is_called_damaged(folder, tmp_path, monkeypatch):
+    files, prepared = folder / "files", tmp_path / "prepared"
+    command = ("vqa", "prepare", files, "--features", files / "features.tsv", "--out", prepared, "--verify")
+    assert "ready, its checksums are right" in run(*command).stdout
+    features = prepared / "photos" / "features.f16"
+    content = bytearray(features.read_bytes())
+    content[40:42] = b"\x00\x7c"  # infinity
+    features.write_bytes(content)
+    learn = ("vqa", "train", prepared, "--config", folder / "small.toml", "--device", "cpu")
+    for damaged in (run(*command), run(*learn, "--out", tmp_path / "run")):
+        assert damaged.exit_code == 1
+        assert f"{features} must be as it was written, but its checksum differs in photos 0 to 39" in damaged.stderr
+        assert "it is damaged; delete" in damaged.stderr
+    monkeypatch.setattr(batches, "MAX_VERIFIED_BYTES", 0)  # as for a store that is too large for that
+    damaged = run(*learn, "--out", tmp_path / "run")
+    assert damaged.exit_code == 1
+    assert "must hold finite features, but some are not: it is damaged" in damaged.stderr
+    assert damaged.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("padding", ["masked", "published"])
+def test_examples_show_what_the_component_did(folder, tmp_path, padding):
+    trained = folder / "counter-0"
+    if padding == "published":
+        trained = tmp_path / "published"
+        (tmp_path / "published.toml").write_text(CONFIG.replace("[model]", '[model]\npadding = "published"'))
+        given = ("--config", tmp_path / "published.toml", "--device", "cpu")
+        assert run("vqa", "train", folder / "prepared", "--out", trained, *given).exit_code == 0
+    shown = json.loads(run("vqa", "examples", trained, "--number", 2).stdout)["examples"]
     assert len(shown) == 2
+    if padding == "published":
+        assert all([0, 0, 0, 0] in example["boxes"] and len(example["boxes"]) == 10 for example in shown)
     for example in shown:
         kept = len(example["boxes"])
         assert 1 <= kept <= 10

@@ -29,7 +29,7 @@ def test_the_default_is_the_embedded_detector():
         ("yolo11n.pt", "did you mean ultralytics:yolo11n.pt?"),
         ("onnx:", "say which, as in onnx:FILE"),
         ("torchvision", "say which, as in torchvision:NAME"),
-        ("", "see docs/photos.md"),
+        ("", "give one of them"),
     ],
 )
 def test_an_unknown_name_is_one_line_with_what_may_have_been_meant(spec, hint):

@@ -42,6 +42,7 @@ def test_the_page_shows_the_answers_what_was_looked_at_and_the_count(asked, show
         assert page.locator(kind).count() == len(asked.regions.scores)
     assert page.locator(".map canvas").count() >= 3
     assert page.locator(".bars .bar").count() >= 5
+    page.locator(".mathematics > summary").click()
     page.locator("tr[data-box='2']").hover()
     assert page.locator(".attended.pointed").get_attribute("data-box") == "2"
     assert "attention" in page.locator("thead").text_content()

@@ -17,6 +17,7 @@ NOT_HELD_TO = [unsupported_method, positive_data_acceptance]
 OPERATIONS = [
     ("POST", "/v1/count"),
     ("POST", "/v1/count/photo"),
+    ("POST", "/v1/outline"),
     ("POST", "/v1/explain"),
     ("GET", "/v1/categories"),
     ("GET", "/v1/weights"),
@@ -85,7 +86,8 @@ def test_bodies_and_answers_are_described_as_they_are(service):
     assert schemas["CategoryCount"]["properties"]["at_least"]["type"] == "integer"
     assert schemas["Counting"]["properties"].keys() == {field.name for field in fields(Counting)}
     assert paths["/v1/count"]["post"]["requestBody"]["content"].keys() == {"application/json"}
-    assert paths["/v1/count/photo"]["post"]["requestBody"]["content"].keys() == {"image/*"}
+    assert paths["/v1/count/photo"]["post"]["requestBody"]["content"].keys() == {"image/*", "multipart/form-data"}
+    assert paths.pop("/v1/outline")["post"]["responses"]["200"]["content"].keys() == {"image/jpeg"}
     for operations in paths.values():
         for operation in operations.values():
             assert operation["responses"]["200"]["content"]["application/json"]["schema"] != {}

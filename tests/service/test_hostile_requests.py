@@ -278,7 +278,10 @@ def test_a_token_is_asked_for(given, status):
 def test_the_description_says_where_a_token_is_needed():
     for token, described in (
         (None, set()),
-        ("secret", {"/v1/categories", "/v1/count", "/v1/count/photo", "/v1/explain", "/v1/weights"}),
+        (
+            "secret",
+            {"/v1/categories", "/v1/count", "/v1/count/photo", "/v1/outline", "/v1/explain", "/v1/weights"},
+        ),
     ):
         app = create_app(ServiceSettings(small_estimator(), token=token))
         paths = send("GET", "/openapi.json", app=app).json()["paths"]

@@ -3,10 +3,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from benchmarks.serve import count_requests, put_under_load
 
-from tallybox.bench.load import put_under_load
 from tallybox.bench.photos import made_up_photos
-from tallybox.bench.serve import count_requests
 from tallybox.photos.shipped import shipped_estimator
 
 CLIENTS = 200

@@ -11,11 +11,10 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from benchmarks.serve import LoadRequest, count_requests, read_answer
 from click.testing import CliRunner
 
-from tallybox.bench.load import LoadRequest, read_answer
 from tallybox.bench.photos import made_up_photos
-from tallybox.bench.serve import count_requests
 from tallybox.cli import cli
 from tallybox.photos.shipped import shipped_estimator
 from tests.support.pages import start_service

@@ -14,9 +14,9 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from tallybox.counter import operator as counter_operator
 from tallybox.counter.cuda import launch as counter
-from tallybox.counter.operator import allocate_results
-from tallybox.counter.saved import SavedState
+from tallybox.kernels.operators import Inputs
 from tallybox.presence import operator as presence_operator
 from tallybox.presence.cuda import launch as presence
 from tallybox.presence.weights import PresenceFunctions, initial_weights
@@ -30,11 +30,8 @@ POINTERS = {torch.float32: "*fp32", torch.bool: "*i1", torch.int32: "*i32"}
 compiled = set()
 
 
-def compile_launch(
-    kernel: Any, blocks: int, tensors: tuple[Tensor | None, ...], *, num_warps: int, **others: Any
-) -> None:
+def compile_launch(kernel: Any, blocks: int, arguments: dict[str, Any], *, num_warps: int) -> None:
     """Compile a kernel for the arguments of a launch, instead of launching it."""
-    arguments = dict(zip(kernel.arg_names, tensors, strict=False)) | others
     signature, constants = {}, {}
     for parameter in kernel.params:
         given = arguments[parameter.name]
@@ -50,25 +47,27 @@ def compile_launch(
         print(f"{kernel.__module__}.{kernel.__name__}", flush=True)
 
 
-def compile_counter(images: int, boxes: int, *, branches: bool) -> None:
+def compile_component(
+    component: Any, operator: Any, weight: Tensor, images: int, boxes: int, *, branches: bool
+) -> None:
     """Compile the kernels of a plain call, or of one with all that kernels have a branch for."""
-    given = (torch.rand(images, boxes), torch.rand(images, boxes, 4), torch.rand(1, 8, 16))
-    given = (*given, torch.ones(images, boxes, dtype=torch.bool) if branches else None)
-    features, count, *state = allocate_results(*given, boxes, "triton")
-    saved = SavedState(*state)
-    counter.forward(*given, features, count, saved)
-    grads = (features, count if branches else None)
-    counter.backward(*given, count, saved, *grads, boxes, boxes_need_grad=True)
+    mask = torch.ones(images, boxes, dtype=torch.bool) if branches else None
+    inputs = Inputs(torch.rand(images, boxes), torch.rand(images, boxes, 4), weight, mask)
+    results = operator.allocate_results(inputs.attention, 10)
+    state = torch.empty(component.state_size(inputs, 10, save_state=True))
+    component.forward(inputs, results, state)
+    component.backward(inputs, state, results, boxes_need_grad=True)
+
+
+def compile_counter(images: int, boxes: int, *, branches: bool) -> None:
+    """Compile the kernels of the paper's component."""
+    compile_component(counter, counter_operator, torch.rand(1, 8, 16), images, boxes, branches=branches)
 
 
 def compile_presence(images: int, boxes: int, *, branches: bool) -> None:
-    """Compile the kernels of presence counting likewise."""
+    """Compile the kernels of presence counting."""
     tables = PresenceFunctions.of(initial_weights(heads=1, segments=16)).table()
-    mask = torch.ones(images, boxes, dtype=torch.bool) if branches else None
-    given = (torch.rand(images, boxes), torch.rand(images, boxes, 4), tables, mask)
-    *results, state = presence_operator.allocate_results(*given, 10, branches, True, "triton")
-    presence.forward(*given, *results, state, branches)
-    presence.backward(*given, state, *results, branches, boxes_need_grad=True)
+    compile_component(presence, presence_operator, tables, images, boxes, branches=branches)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ One image and one set of eight activations at a time. Slow, and meant to be obvi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 Box = tuple[float, float, float, float]
@@ -52,6 +53,7 @@ def answer(
     max_objects: int,
     mask: list[bool] | None = None,
     logits: bool = False,
+    overlap: Callable[[Box, Box], float] = iou,
 ) -> Answer:
     """Follow section 4 for one image."""
     f = [None, *(lambda x, w=w: activation(x, w) for w in weight)]  # f[1] ... f[8], as the paper numbers them
@@ -63,7 +65,7 @@ def answer(
     n = len(kept)
 
     relevance = [[a[i] * a[j] for j in range(n)] for i in range(n)]
-    distance = [[1 - iou(b[i], b[j]) for j in range(n)] for i in range(n)]
+    distance = [[1 - overlap(b[i], b[j]) for j in range(n)] for i in range(n)]
     edges = [[f[1](relevance[i][j]) * f[2](distance[i][j]) for j in range(n)] for i in range(n)]
     rows = [[f[4](relevance[i][j]) * f[5](distance[i][j]) for j in range(n)] for i in range(n)]
 

@@ -27,6 +27,9 @@ TOLERANCES = {
 # The stored cases were made by the published code; the requirement names this number.
 PUBLISHED = Tolerance(rtol=0, atol=1e-9)
 
+# A whole model in float64 on features that were scaled to length 1 in float32.
+FLOAT32_FEATURES = Tolerance(rtol=1e-6, atol=1e-6)
+
 # `Counter` leaves out the published 1e-12 in the union, which shows in boxes of unit scale.
 PUBLISHED_WITHOUT_UNION_FLOOR = Tolerance(rtol=0, atol=1e-8)
 
@@ -67,3 +70,8 @@ STORED_SCORES = Tolerance(rtol=0, atol=0.002)
 def tolerance(backend: str, dtype: torch.dtype, layer: type[Counter] | type[PresenceCounter] = Counter) -> Tolerance:
     """What a layer's features and gradients are allowed."""
     return PRESENCE_TOLERANCES[dtype] if layer is PresenceCounter else TOLERANCES[backend, dtype]
+
+
+# States of a GRU in bfloat16, 8 bits of mantissa, over four steps; and its gradients, in parts of the largest.
+BFLOAT16_STATES = Tolerance(rtol=0, atol=0.02)
+BFLOAT16_GRADIENTS = Tolerance(rtol=0, atol=0.05)

@@ -53,7 +53,7 @@ def small_photos(number: int, *, seed: int = 0, features: int = 6, first_id: int
         corners = random.integers(0, 200, (proposals, 2, 2)).astype(np.float32)
         boxes = np.concatenate((corners.min(1), corners.max(1)), axis=1)
         values = random.integers(0, 1000, (proposals, features)).astype(np.float32) / 8
-        photos.append(PhotoFeatures(image_id, (640, 480), boxes, values))
+        photos.append(PhotoFeatures(str(image_id), (640, 480), boxes, values))
     return photos
 
 

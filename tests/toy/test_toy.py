@@ -157,6 +157,22 @@ def test_figures_are_drawn_from_the_results_of_a_sweep(tmp_path):
     assert names == {f"{name}.{ending}" for name in drawn for ending in ("svg", "png")}
 
 
+def test_without_a_setting_both_are_trained_and_drawn(tmp_path):
+    both = [part for part in SWEEP if part not in ("--setting", "easy")]
+    short = ["--iterations", "1", "--evaluation-batches", "1", "--step", "1", "--out", str(tmp_path)]
+    result = CliRunner().invoke(cli, [*both, *short])
+    assert result.exit_code == 0, result.output
+    settings = {
+        name: {(one["side_length"], one["noise"]) for one in read_results(tmp_path / name / "results.jsonl")}
+        for name in ("easy", "hard")
+    }
+    assert settings == {"easy": {(0, 0), (1, 0), (0, 1)}, "hard": {(0, 0.5), (1, 0.5), (0.5, 0), (0.5, 1)}}
+    drawn = CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)])
+    assert drawn.exit_code == 0, drawn.output
+    assert (tmp_path / "easy" / "figures" / "accuracy.png").exists()
+    assert (tmp_path / "hard" / "figures" / "accuracy.png").exists()
+
+
 def test_figures_of_a_folder_without_a_sweep_are_one_clear_line(tmp_path):
     result = CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)])
     assert result.exit_code == 1

@@ -86,12 +86,19 @@ def test_photos_that_do_not_fit_are_streamed(monkeypatch):
     assert isinstance(load_examples(data.questions, data.store, CPU, torch.float32, length=1), StreamedExamples)
 
 
-def test_an_epoch_shows_each_question_at_most_once_and_another_epoch_in_another_order():
+def test_an_epoch_shows_each_question_once_and_another_epoch_in_another_order():
     first, again, second = (epoch_order(23, 5, seed=1, epoch=epoch) for epoch in (0, 0, 1))
-    assert first.shape == (4, 5)
-    assert len(set(first.flatten().tolist())) == 20
-    assert first.tolist() == again.tolist() != second.tolist()
-    assert epoch_order(23, 5, seed=2, epoch=0).tolist() != first.tolist()
+    assert [len(rows) for rows in first] == [5, 5, 5, 5, 3]
+    assert sorted(np.concatenate(first).tolist()) == list(range(23))
+    in_order = [np.concatenate(order).tolist() for order in (first, again, second)]
+    assert in_order[0] == in_order[1] != in_order[2]
+    assert np.concatenate(epoch_order(23, 5, seed=2, epoch=0)).tolist() != in_order[0]
+
+
+def test_a_last_step_divides_among_processes_and_has_two_questions():
+    for questions, processes, expected in ((23, 1, [5, 5, 5, 5, 3]), (23, 2, [5, 5, 5, 5, 2]), (21, 1, [5] * 4)):
+        assert [len(rows) for rows in epoch_order(questions, 5, 0, 0, processes)] == expected
+    assert [len(rows) for rows in epoch_order(22, 10, 0, 0, 5)] == [10, 10]
 
 
 def test_reading_ahead_keeps_the_order_and_passes_on_an_error():

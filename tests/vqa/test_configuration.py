@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,12 @@ CONFIGS = Path(__file__).parent.parent.parent / "configs"
 def test_the_paper_s_file_says_what_the_defaults_say():
     assert read_configuration(CONFIGS / "vqa_v2_paper.toml") == VqaConfig()
     assert read_configuration(None) == VqaConfig()
+
+
+def test_the_published_branch_differs_from_the_paper_in_padding_and_the_rate_of_the_component():
+    paper, published = VqaConfig(), read_configuration(CONFIGS / "vqa_v2_published.toml")
+    assert (paper.training.count_rate, paper.model.padding) == (1.0, "masked")
+    assert published == VqaConfig(replace(paper.model, padding="published"), replace(paper.training, count_rate=2.0))
 
 
 def test_the_demonstration_s_file_says_what_the_demonstration_does():
@@ -49,6 +56,8 @@ def test_values_are_overruled_one_by_one(tmp_path):
         ("[model]\nname = 'count'", "name must be one of baseline, nms, counter, presence, but got 'count'"),
         ("[model]\ndropout = 1.0", r"dropout must be in \[0, 1\)"),
         ("[model]\nattention_dropout = -0.1", r"attention_dropout must be in \[0, 1\), but got -0.1"),
+        ("[model]\npadding = 'none'", "padding must be one of masked, published, but got 'none'"),
+        ("[model]\nnms_iou_threshold = 1.5", "nms_iou_threshold must be between 0 and 1, but got 1.5"),
         ("[model]\nattention_dropout = 'none'", "attention_dropout of .* must be a number"),
         ("[training]\nattention_supervision = -1", "attention_supervision must be 0 or more, but got -1"),
         ("[training]\nbatch = 0", "batch must be at least 1"),

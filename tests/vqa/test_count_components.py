@@ -41,6 +41,17 @@ def test_the_number_left_is_one_hot_and_scored_by_the_mean_of_the_glimpses():
     assert SuppressedCount(6)(glimpses, boxes, mask).argmax(-1).tolist() == [1, 3]
 
 
+def test_thresholds_of_the_configuration_decide_what_is_left():
+    boxes = torch.tensor([[0.0, 0.0, 3.0, 1.0], [0.9, 0.0, 3.9, 1.0], [50.0, 0.0, 53.0, 1.0]]).expand(
+        1, 3, 4
+    )  # IoU 0.54
+    glimpses = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [-2.0, 0.0]]])  # scores of 0.73, 0.5 and 0.27
+    mask = torch.ones(1, 3, dtype=torch.bool)
+    for iou, score, left in ((0.5, 0.0, 2), (0.6, 0.0, 3), (0.5, 0.3, 1), (0.6, 0.5, 2), (0.6, 0.6, 1)):
+        config = ModelConfig(name="nms", nms_iou_threshold=iou, nms_score_threshold=score)
+        assert count_component(config, max_proposals=3)(glimpses, boxes, mask).argmax().item() == left
+
+
 def test_a_model_sees_more_proposals_than_it_was_made_for():
     batch = random_batch(proposals=9)
     far_apart = torch.arange(9.0).view(1, 9, 1) * 10 + torch.tensor([0.0, 0.0, 1.0, 1.0])

@@ -48,14 +48,34 @@ def test_figures_by_true_count_and_mean_error():
             "count_5_or_more": 100,
             "count_2_or_more": 200 / 3,
             "count_mae": (1 + 4) / 6,  # an answer that is no number says 0
+            "count_rmse": ((1 + 4**2) / 6) ** 0.5,
         }
     )
-    assert tuple(found) == COUNT_KEYS
+    assert tuple(found) == COUNT_KEYS[: len(found)]
+
+
+def test_one_absurd_answer_does_not_make_the_error():
+    records = [counting(key, *["2"] * 10) for key in range(99)] + [counting(99, *["10,000"] * 10)]
+    found = count_errors(dict.fromkeys(range(99), "2") | {99: "3"}, records)
+    assert found["count_mae"] == (20 - 3) / 100
+    assert count_errors(dict.fromkeys(range(99), "2") | {99: "1000000"}, records)["count_mae"] == 0
+
+
+def test_simple_and_complex_questions_are_scored_apart():
+    truths = {1: ("simple", 3), 2: ("simple", 5), 3: ("complex", 2), 4: ("complex", 0)}
+    records = [
+        QuestionRecord(key, "1", "Number of cats?", (str(truth),), "number", group=group)
+        for key, (group, truth) in truths.items()
+    ]
+    found = count_errors({1: "3", 2: "1", 3: "two", 4: "yes"}, records)
+    assert {key: value for key, value in found.items() if key.endswith(("simple", "complex"))} == pytest.approx(
+        {"count_simple": 50, "count_rmse_simple": 8**0.5, "count_complex": 50, "count_rmse_complex": 0}
+    )
 
 
 def test_what_does_not_occur_has_no_figure():
     assert count_errors({}, []) == {}
-    assert count_errors({1: "1"}, [counting(1, *["1"] * 10)]).keys() == {"count_1", "count_mae"}
+    assert count_errors({1: "1"}, [counting(1, *["1"] * 10)]).keys() == {"count_1", "count_mae", "count_rmse"}
 
 
 @given(st.dictionaries(st.integers(1, 50), st.integers(0, 20), min_size=1), st.integers(0, 20))

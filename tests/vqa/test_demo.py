@@ -28,18 +28,20 @@ def test_all_of_it_on_a_tiny_world(tmp_path, monkeypatch):
     done = CliRunner().invoke(cli, ["vqa", "demo", "--out", str(tmp_path / "demo"), "--device", "cpu", "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert list(found) == ["baseline", "nms", "counter", "seconds"]
+    assert list(found) == ["baseline", "nms", "counter", "presence", "seconds"]
     assert found["counter"]["runs"] == 1
     before = (tmp_path / "demo" / "counter" / "checkpoint.safetensors").stat().st_mtime_ns
     again = CliRunner().invoke(cli, ["vqa", "demo", "--out", str(tmp_path / "demo"), "--device", "cpu"])
     assert "+ counting module" in again.stdout
+    assert "presence" in again.stdout
     assert (tmp_path / "demo" / "counter" / "checkpoint.safetensors").stat().st_mtime_ns == before
 
 
 @pytest.mark.slow
 def test_counting_beats_the_baseline_by_the_paper_s_margins_and_leaves_other_answers_alone(tmp_path):
     scores = demo.run_demo(tmp_path / "demo", device=torch.device("cpu"))
-    baseline, nms, counting = (scores[name][0] for name in ("baseline", "nms", "counter"))
+    baseline, nms, counting, presence = (scores[name][0] for name in demo.MODELS)
+    assert presence["count"] >= baseline["count"] + 5.3
     assert counting["count"] >= baseline["count"] + 5.3
     assert counting["pair_count"] >= baseline["pair_count"] + 6.6
     assert nms["count"] < baseline["count"] + 1

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 
 from tallybox.distributed import SharedBatchNorm, SharedDropout
 from tallybox.vqa.configuration import ModelConfig
-from tallybox.vqa.model import Batch, DataSizes, VqaModel, scale_features
+from tallybox.vqa.model import Batch, DataSizes, VqaModel, WordPacking, half_precision_states, scale_features
+from tests.support.tolerances import BFLOAT16_GRADIENTS, BFLOAT16_STATES, ROUNDING
 from tests.support.vqa_batches import MODELS, SIZES, SMALL, random_batch, small_model
 
 
@@ -202,3 +204,32 @@ def test_dropout_of_the_attention_is_that_of_all_layers_unless_it_is_chosen(chos
     model = VqaModel(ModelConfig(dropout=0.3, attention_dropout=chosen, **SMALL), SIZES)
     assert model.attention.dropout.probability == expected
     assert model.classifier.dropout.probability == model.question.dropout.probability == 0.3
+
+
+def test_packed_questions_have_the_states_of_padded_ones():
+    model = small_model("baseline", dropout=0.0)
+    lengths = torch.tensor([5, 4, 4, 2, 1, 1])
+    words = torch.randint(1, SIZES.words, (6, 5), generator=torch.Generator().manual_seed(3))
+    words = words * (torch.arange(5) < lengths[:, None])
+    padded = model.question(words, lengths)
+    for batch_sizes in ([6, 6, 6, 6, 6], [6, 4, 3, 3, 1]):  # as many as there may be; as many as there are
+        packed = model.question(words, lengths, WordPacking(batch_sizes, words.device))
+        torch.testing.assert_close(packed, padded, **ROUNDING[torch.float64]._asdict())
+
+
+def test_half_precision_states_are_those_of_float32_but_for_rounding():
+    encoder = small_model("baseline", dropout=0.0, dtype=torch.float32).question
+    packing = WordPacking([6, 4, 3, 1], torch.device("cpu"))
+    embedded = torch.rand(14, encoder.gru.input_size, generator=torch.Generator().manual_seed(3)) - 0.5
+    expected = encoder.gru(PackedSequence(embedded, packing.batch_sizes))[0].data
+    found = half_precision_states(embedded, packing, encoder.gru)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, **BFLOAT16_STATES._asdict())
+    assert (found - expected).abs().max() > 0
+    found.sum().backward()
+    gradients = [parameter.grad.clone() for parameter in encoder.gru.parameters()]
+    encoder.zero_grad()
+    expected.sum().backward()
+    for found_gradient, parameter in zip(gradients, encoder.gru.parameters(), strict=True):
+        scale = parameter.grad.abs().max()
+        torch.testing.assert_close(found_gradient / scale, parameter.grad / scale, **BFLOAT16_GRADIENTS._asdict())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +14,15 @@ from torch import nn
 
 from tallybox import compat
 from tallybox.errors import InputError
-from tallybox.vqa.model import Batch, scale_features
+from tallybox.vqa.batches import StreamedExamples
+from tallybox.vqa.configuration import TrainingConfig
+from tallybox.vqa.data.splits import EncodedQuestions
+from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.model import Batch, VqaModel, scale_features
+from tallybox.vqa.prediction import predict
 from tallybox.vqa.published import load_published
+from tests.support.published_vqa import literal_logits
+from tests.support.tolerances import FLOAT32_FEATURES
 
 WORDS, ANSWERS, EMBEDDING, QUESTION, FEATURES, HIDDEN, CLASSIFIER, OBJECTS = 7, 5, 4, 6, 9, 8, 10, 3
 
@@ -97,7 +106,7 @@ def write(path, **changes):
 
 
 def test_a_published_checkpoint_answers_as_its_own_code_does(tmp_path):
-    model, checkpoint = load_published(write(tmp_path / "published.pth"))
+    model, checkpoint = load_published(write(tmp_path / "published.pth", config={"output_size": 6}))
     assert checkpoint.words == tuple(f"word{k}" for k in range(1, WORDS + 1))
     assert checkpoint.answers == tuple(f"answer{k}" for k in range(ANSWERS))
     assert checkpoint.config.model.name == "counter"
@@ -124,6 +133,87 @@ def test_a_baseline_without_a_counter_loads(tmp_path):
     model, checkpoint = load_published(write(tmp_path / "baseline.pth", weights=weights))
     assert checkpoint.config.model.name == "baseline"
     assert model.count is None
+
+
+def photos_of_all_sizes(questions: int = 60, most: int = 40) -> tuple[FeatureStore, EncodedQuestions]:
+    random = np.random.default_rng(5)
+    offsets = np.concatenate(([0], random.integers(2, most + 1, 20).cumsum()))
+    corners = random.uniform(0, 400, (offsets[-1], 2))
+    boxes = np.concatenate((corners, corners + random.uniform(20, 300, corners.shape)), 1).astype(np.float32)
+    features = random.normal(size=(offsets[-1], FEATURES)).astype(np.float16)
+    store = FeatureStore(Path(), {}, np.arange(20), np.full((20, 2), 800, np.float32), offsets, features, boxes)
+    lengths = random.integers(1, 5, questions)
+    words = random.integers(0, WORDS + 1, (questions, 4)) * (np.arange(4) < lengths[:, None])
+    asked = EncodedQuestions(np.arange(questions), random.integers(0, 20, questions), words, lengths, None)
+    return store, asked
+
+
+@pytest.mark.parametrize("counts", [True, False], ids=["counter", "baseline"])
+@pytest.mark.parametrize("proposals", [None, 60])
+def test_padding_takes_part_as_in_the_equations_question_by_question(tmp_path, counts, proposals):
+    weights = dict(published_layers().state_dict())
+    for layer in ("attention.q_lin", "attention.x_conv", "classifier.lin11", "classifier.lin_c"):
+        weights[f"{layer}.weight"] = 6 * weights[f"{layer}.weight"]
+    if not counts:
+        weights |= {
+            "classifier.bn2.running_mean": torch.zeros(CLASSIFIER),
+            "classifier.bn2.running_var": torch.ones(CLASSIFIER),
+        }
+    settings = {} if proposals is None else {"output_size": proposals}
+    store, asked = photos_of_all_sizes()
+    examples = StreamedExamples(asked, store, torch.device("cpu"), torch.float64, 1.0)
+    model, _ = load_published(write(tmp_path / "published.pth", weights=weights, config=settings))
+    with torch.no_grad():  # without the mean over questions all of them have one answer
+        usual = model.double()(next(examples.batches([np.arange(len(asked))])).batch)[0].mean(0)
+    weights["classifier.lin2.bias"] = weights["classifier.lin2.bias"] - usual.float()
+    model, checkpoint = load_published(write(tmp_path / "published.pth", weights=weights, config=settings))
+    assert checkpoint.config.model.padding == "published"
+    precise = replace(checkpoint, config=replace(checkpoint.config, training=TrainingConfig(precision="float64")))
+    answers = predict(model, precise, asked, store, device=torch.device("cpu"))
+    masked = VqaModel(replace(checkpoint.config.model, padding="masked"), checkpoint.sizes).double().eval()
+    masked.load_state_dict(model.state_dict())
+    others = predict(masked, precise, asked, store, device=torch.device("cpu"))
+    for row in range(len(asked)):
+        start, end = store.offsets[asked.images[row] : asked.images[row] + 2]
+        words = asked.words[row, : asked.lengths[row]].tolist()
+        features, boxes = store.features[start:end].astype(np.float64), store.boxes_xyxy[start:end].astype(np.float64)
+        expected = literal_logits(weights, words, features, boxes, proposals or 100, counts=counts)
+        with torch.no_grad():
+            logits = model(next(examples.batches([np.array([row])])).batch)[0][0]
+        # `scale_features` works in float32.
+        torch.testing.assert_close(logits, torch.from_numpy(expected), **FLOAT32_FEATURES._asdict())
+        assert answers[row] == f"answer{expected.argmax()}"
+    assert len(set(answers.values())) > 2
+    assert answers != others
+
+
+def test_a_baseline_that_still_holds_a_counter_is_told_by_statistics_that_never_moved(tmp_path):
+    layers = published_layers()
+    layers["classifier"]["bn2"].reset_running_stats()
+    path = write(tmp_path / "baseline.pth", weights=layers.state_dict())
+    model, checkpoint = load_published(path)
+    assert (checkpoint.config.model.name, model.count) == ("baseline", None)
+    model, checkpoint = load_published(path, "counter")
+    assert checkpoint.config.model.name == "counter"
+    assert torch.equal(model.count.counter.weight[0], torch.stack([f.weight[1:] for f in layers["counter"].f[:8]]))
+    layers["classifier"]["bn2"].running_mean[3] = 0.1  # one that moved is enough
+    assert (
+        load_published(write(tmp_path / "counter.pth", weights=layers.state_dict()))[1].config.model.name == "counter"
+    )
+    assert load_published(tmp_path / "counter.pth", "baseline")[0].count is None
+
+
+def test_a_file_without_a_counter_cannot_be_taken_for_a_counter_model(tmp_path):
+    weights = {
+        key: value
+        for key, value in published_layers().state_dict().items()
+        if not key.startswith(("counter", "classifier.lin_c", "classifier.bn2"))
+    }
+    path = write(tmp_path / "baseline.pth", weights=weights)
+    with pytest.raises(InputError, match="must hold a counter"):
+        load_published(path, "counter")
+    with pytest.raises(InputError, match="must be a baseline or counter model, but got 'nms'"):
+        load_published(path, "nms")
 
 
 class Harmful:

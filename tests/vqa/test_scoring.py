@@ -93,3 +93,12 @@ def test_every_question_needs_one_answer():
         score({1: "no"}, [asked(1, answer_type="colour")])
     with pytest.raises(InputError, match="is it of a test split"):
         score({1: "no"}, [QuestionRecord(1, 1, "What?", None, None)])
+
+
+def test_any_number_of_answers_counts_as_ten_in_the_same_proportions():
+    assert accuracy("2", ["2"]) == 1
+    assert accuracy("3", ["2"]) == 0
+    for answers in (["2"] * 5 + ["3"] * 5, ["2"] * 2 + ["3"] * 8, ["2"] * 10):
+        for repeats in (2, 3):
+            assert accuracy("2", answers * repeats) == pytest.approx(accuracy("2", answers))
+    assert accuracy("2", ["2", "3"]) == accuracy("2", ["2"] * 5 + ["3"] * 5) == 1

@@ -86,8 +86,8 @@ def test_without_targets_or_weight_nothing_is_added(known, weight):
     assert not any(value.grad.any() for value in trainer.model.parameters())
 
 
-def test_steps_are_those_of_plain_adam_with_a_falling_rate_and_twice_the_rate_for_the_counter():
-    config = TrainingConfig(batch=8, learning_rate=0.01, half_life=3, precision="float64")
+def test_steps_are_those_of_plain_adam_with_a_falling_rate_and_another_rate_for_the_counter():
+    config = TrainingConfig(batch=8, learning_rate=0.01, half_life=3, count_rate=2.0, precision="float64")
     trainer = VqaTrainer(small_model("counter", dropout=0.0), config, CPU)
     plain = small_model("counter", dropout=0.0).train()
     counter = list(plain.count.parameters())

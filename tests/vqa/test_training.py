@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.runs import read_results
 from tallybox.vqa.batches import answerable
 from tallybox.vqa.checkpoints import FILE, read_checkpoint
+from tallybox.vqa.configuration import VqaConfig
 from tallybox.vqa.training import VqaRun, train
 from tests.support import vqa_tiny
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
@@ -152,6 +154,35 @@ def test_two_processes_train_as_one_dropout_and_batch_normalisation_included(tmp
     assert torch.cat(close).float().mean() == 1
 
 
+def test_the_questions_after_the_last_full_batch_are_learned_from_together(tmp_path):
+    config = tiny_config(batch=6, precision="float64")  # 20 questions: 6, 6, 6, 2
+    train(tiny_data(), tmp_path / "run", config, device=CPU)
+    checkpoint, tensors = read_checkpoint(tmp_path / "run")
+    assert checkpoint.steps == 12
+    assert tensors["model.classifier.norm.num_batches_tracked"] == 12
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("padding", ["masked", "published"])
+def test_on_a_gpu_graphs_and_the_smaller_last_step_give_what_plain_steps_give(tmp_path, padding):
+    config = tiny_config(batch=6, dropout=0.0, precision="float32")
+    for name, fast in (("graphs", True), ("plain", False)):
+        chosen = VqaConfig(replace(config.model, padding=padding), replace(config.training, fast=fast))
+        train(tiny_data(), tmp_path / name, chosen, device=torch.device("cuda"))
+    assert read_checkpoint(tmp_path / "graphs")[0].steps == 12
+    graphs, plain = losses(tmp_path / "graphs"), losses(tmp_path / "plain")
+    assert [loss for _, loss in graphs] == pytest.approx([loss for _, loss in plain], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["baseline", "nms", "counter", "presence"])
+def test_every_model_learns_with_padding_as_published(tmp_path, name):
+    config = tiny_config(name, epochs=12, dropout=0.0, half_life=1000)
+    config = replace(config, model=replace(config.model, padding="published"))
+    train(tiny_data(), tmp_path / "run", config, device=CPU, curves=False)
+    curve = losses(tmp_path / "run")
+    assert curve[-1][1] < 0.9 * curve[0][1]
+
+
 def test_a_finished_run_is_left_as_it_is(tmp_path, uninterrupted):
     shutil.copytree(uninterrupted, tmp_path / "run")
     before = (tmp_path / "run" / FILE).stat().st_mtime_ns
@@ -168,6 +199,26 @@ def test_a_folder_of_another_run_is_refused(tmp_path, uninterrupted):
     smaller = type(smaller)(smaller.questions, smaller.store, smaller.words[:-1], smaller.answers)
     with pytest.raises(InputError, match="holds a run on other data"):
         train(smaller, tmp_path / "run", tiny_config(), device=CPU)
+
+
+def test_more_epochs_go_on_with_a_finished_run_and_fewer_are_refused(tmp_path, uninterrupted):
+    train(tiny_data(), tmp_path / "run", tiny_config(epochs=1), device=CPU)
+    train(tiny_data(), tmp_path / "run", tiny_config(epochs=3), device=CPU)
+    assert_same_run(tmp_path / "run", uninterrupted)
+    assert (tmp_path / "run" / "config.json").read_text() == (uninterrupted / "config.json").read_text()
+    with pytest.raises(InputError, match=r"epochs must be at least the 3 that .* has, but got 2"):
+        train(tiny_data(), tmp_path / "run", tiny_config(epochs=2), device=CPU)
+    assert (tmp_path / "run" / "config.json").read_text() == (uninterrupted / "config.json").read_text()
+
+
+def test_a_run_goes_on_whose_settings_lack_what_came_later(tmp_path, uninterrupted):
+    train(tiny_data(), tmp_path / "run", tiny_config(epochs=1), device=CPU)
+    path = tmp_path / "run" / "config.json"
+    content = json.loads(path.read_text())
+    del content["config"]["model"]["padding"]
+    path.write_text(json.dumps(content))
+    train(tiny_data(), tmp_path / "run", tiny_config(epochs=3), device=CPU)
+    assert_same_run(tmp_path / "run", uninterrupted)
 
 
 def test_questions_without_a_known_answer_are_left_out():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +18,13 @@ from torch import Tensor
 
 from tallybox.bench.measure import Row, median_ms, peak_bytes
 from tallybox.errors import TallyboxError
-from tallybox.vqa.batches import LabelledBatch, ResidentExamples
+from tallybox.vqa.batches import LabelledBatch, ResidentExamples, StreamedExamples
 from tallybox.vqa.configuration import ModelConfig, Precision, TrainingConfig
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import DataSizes, VqaModel, attended
-from tallybox.vqa.steps import GraphedSteps, VqaTrainer, autocast
+from tallybox.vqa.steps import VqaTrainer, autocast
 
 PAPER_EPOCHS, PAPER_QUESTIONS = 100, 443_757
 # Numbers of words and their shares, roughly those of VQA v2's training split; the longest question has 23.
@@ -69,7 +71,7 @@ def random_photos(size: Size, seed: int = 0) -> FeatureStore:
     return FeatureStore(
         Path(),
         header={},
-        image_ids=np.arange(size.photos),
+        image_ids=np.arange(size.photos).astype(str),
         sizes_wh=np.full((size.photos, 2), 1000, np.float32),
         offsets=np.arange(0, total + 1, size.proposals),
         features=block[np.arange(total) % len(block)],
@@ -98,6 +100,7 @@ class StepMode(NamedTuple):
     precision: Precision
     compiled: bool = False  # attention and classifier
     graphed: bool = False  # the whole step as one CUDA graph
+    streamed: bool = False  # photos are copied from the computer's memory at each step
 
 
 PLAIN = StepMode("float32")
@@ -108,6 +111,7 @@ MODES = {
         "bfloat16": StepMode("bfloat16"),
         "bfloat16, compiled": StepMode("bfloat16", compiled=True),
         "bfloat16, CUDA graph": StepMode("bfloat16", graphed=True),
+        "bfloat16, compiled, CUDA graph, streamed": StepMode("bfloat16", compiled=True, graphed=True, streamed=True),
         "bfloat16, compiled, CUDA graph": StepMode("bfloat16", compiled=True, graphed=True),
     },
 }
@@ -123,7 +127,8 @@ class BenchSteps:
         config = TrainingConfig(batch=size.batch, precision=mode.precision)
         self.size = size
         self.trainer = VqaTrainer(VqaModel(size.model, size.sizes), config, device)
-        self.examples = ResidentExamples(
+        examples = StreamedExamples if mode.streamed else ResidentExamples
+        self.examples: ResidentExamples | StreamedExamples = examples(
             random_questions(size), random_photos(size), device, self.trainer.dtype, size.model.feature_length
         )
         order = np.random.default_rng(1).permutation(len(self.examples.questions))
@@ -131,7 +136,9 @@ class BenchSteps:
         self.taken = 0
         if mode.compiled:
             self.trainer.compile()
-        self.graphs = GraphedSteps(self.trainer, self.examples) if mode.graphed else None
+        self.graphed: Iterator[None] | None = None
+        if mode.graphed:
+            self.graphed = GraphedSteps(self.trainer, self.examples).run(self.rows() for _ in count())
 
     def rows(self) -> NDArray[np.int64]:
         """Return the rows of the next batch."""
@@ -141,8 +148,8 @@ class BenchSteps:
 
     def step(self) -> None:
         """Take a step like training."""
-        if self.graphs is not None:
-            self.graphs.step(self.rows())
+        if self.graphed is not None:
+            next(self.graphed)
         else:
             self.trainer.step(next(self.examples.batches([self.rows()])))
 

@@ -26,7 +26,7 @@ COMMANDS = {
     "serve": ("tallybox.cli.serve", "Serve the explorer page and the HTTP service."),
     "ask": ("tallybox.cli.ask", "Answer a question about a photo."),
     "vqa": ("tallybox.cli.vqa", "Answer questions about photos: VQA v2."),
-    "bench": ("tallybox.cli.bench", "Measure here, correctness checked first."),
+    "bench": ("tallybox.cli.bench", "Measure speed on this machine; results are checked first."),
 }
 
 

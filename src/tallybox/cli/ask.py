@@ -47,16 +47,22 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         decoded = read_photo(photo)
         found = answerer.ask(decoded, question)
     if page is not None and counter is not None:
-        from tallybox.drawing.vqa_answer import answer_page
+        from tallybox.drawing.vqa_answer import answer_page, counted_page
         from tallybox.files import write_text
         from tallybox.report.page import report_page
 
-        write_text(page, report_page(answer_page(found, decoded, counter)))
+        if found.counted is not None and found.counted.answers and answerer.estimator is not None:
+            data = counted_page(found, decoded, answerer.estimator)
+        else:
+            data = answer_page(found, decoded, counter)
+        write_text(page, report_page(data))
         messages.print(Text(printable(f"{page}: how it came to that")), soft_wrap=True)
     if found.unknown_words:
         words = named_words(found.unknown_words, answerer.vocabulary)
         warning = f"It does not know: {words}. It answers from the others: take that as a guess."
         messages.print(Text(printable(warning)), soft_wrap=True)
+    for sentence in found.remarks:
+        messages.print(Text(printable(sentence)), soft_wrap=True)
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict()) + "\n")
     else:

@@ -1,4 +1,4 @@
-"""`tallybox bench`: measure here, correctness checked first."""
+"""`tallybox bench`: measure speed on this machine; results are checked first."""
 
 from __future__ import annotations
 
@@ -19,37 +19,27 @@ from tallybox.cli.device import chosen_device
 from tallybox.errors import InputError
 from tallybox.files import write_text
 
-COLUMNS = {
+COLUMNS: dict[str, Callable[[Row], str]] = {
     "ms": lambda row: f"{row.median_ms:.3f}",
     "reference ms": lambda row: f"{row.reference_ms:.2f}",
     "speed-up": lambda row: f"{row.speedup:.1f}",
     "peak memory": lambda row: format_bytes(row.peak_bytes),
     "reference's peak": lambda row: format_bytes(row.reference_peak_bytes),
 }
-SERVICE_COLUMNS = {
-    "requests/s": lambda row: f"{row.requests_per_second:.4g}",
-    "median ms": lambda row: f"{row.median_ms:.4g}",
-    "p99 ms": lambda row: f"{row.p99_ms:.4g}",
-    "without batching: requests/s": lambda row: f"{row.reference_requests_per_second:.4g}",
-    "without: median ms": lambda row: f"{row.reference_ms:.4g}",
-    "without: p99 ms": lambda row: f"{row.reference_p99_ms:.4g}",
-}
 
 
 @click.group()
 def bench() -> None:
-    """Measure here, correctness checked first."""
+    """Measure speed on this machine; results are checked first."""
 
 
-def benchmark(
-    columns: dict[str, Callable[[Any], str]] = COLUMNS, *, seconds: float = 2.0, cpu_only: bool = False
-) -> Callable[..., click.Command]:
+def benchmark(*, cpu_only: bool = False) -> Callable[..., click.Command]:
     """Turn a function that yields rows into a command that prints them."""
 
     def decorate(rows: Callable[..., Iterator[Row]]) -> click.Command:
         @bench.command()
-        @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
-        @click.option("--seconds", default=seconds, show_default=True, help="How long to measure each number.")
+        @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
+        @click.option("--seconds", default=2.0, show_default=True, help="How long to measure each number.")
         @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
         @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
         @wraps(rows)
@@ -57,14 +47,12 @@ def benchmark(
             where = chosen_device("cpu" if cpu_only and device is None else device)
             if cpu_only and where.type != "cpu":
                 raise InputError(f"this is measured on the CPU, but got device {device!r}")
-            progress, table, done = Console(stderr=True), Table("case", *columns), []
+            progress, table, done = Console(stderr=True), Table("case", *COLUMNS), []
             for row in rows(device=where, **options):
                 done.append(row)
-                cells = [text_of(row) for text_of in columns.values()]
+                cells = [text_of(row) for text_of in COLUMNS.values()]
                 table.add_row(row.case, *cells)
-                progress.print(
-                    f"{row.case}: {cells[0]} {next(iter(columns))}, {row.speedup:.1f} times the reference's speed"
-                )
+                progress.print(f"{row.case}: {cells[0]} ms, {row.speedup:.1f} times the reference's speed")
             result = json.dumps(report(done, where), indent=1)
             if out is not None:
                 write_text(out, result + "\n")
@@ -112,7 +100,9 @@ def vqa(device: torch.device, seconds: float) -> Iterator[Row]:
 
 @benchmark(cpu_only=True)
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True))
-@click.option("--estimator", "estimator_file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option(
+    "--estimator", "estimator_file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`."
+)
 def detections(device: torch.device, seconds: float, file: Path | None, estimator_file: Path | None) -> Iterator[Row]:
     """Time counting from detections (made-up ones, or FILE's) on the CPU; the reference is supervision's NMS."""
     from tallybox import CountEstimator, read_detections
@@ -121,14 +111,6 @@ def detections(device: torch.device, seconds: float, file: Path | None, estimato
     estimator = None if estimator_file is None else CountEstimator.load(estimator_file)
     images = None if file is None else list(read_detections(file))
     return bench_detections(estimator, images, seconds)
-
-
-@benchmark(SERVICE_COLUMNS, seconds=10.0, cpu_only=True)
-def serve(device: torch.device, seconds: float) -> Iterator[Row]:
-    """Put the HTTP service under load, on the CPU; the reference is the same service without batching."""
-    from tallybox.bench.serve import bench_serve
-
-    return bench_serve(seconds)
 
 
 def format_bytes(number: int | None) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
-@click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option("--estimator", "file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
 @detector_options
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help='Write a CSV; "-" prints it.')
@@ -128,8 +128,8 @@ def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[
     if not counter.estimator.is_calibrated:
         echo_line(
             f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they are. To "
-            f"calibrate them, label some photos, run 'tallybox fit PHOTOS LABELS.csv --detector {spec} --out FILE' and "
-            "count with --estimator FILE.",
+            f"calibrate them, label some photos, run 'tallybox fit PHOTOS LABELS.csv --detector {spec} --out FILE', "
+            "and count with --estimator FILE.",
             err=True,
         )
     return counter

@@ -101,7 +101,7 @@ def show_soft_attention(console: Console, counter: Counter, proposals: CatPropos
     console.print(
         "\nWeights that sum to 1 average two cats back into one: same feature, no count.\n"
         "The component counts from the weights before they are normalised.\n"
-        "More: docs/method.md\n"
+        "Try it with boxes of your own: tallybox serve\n"
     )
 
 

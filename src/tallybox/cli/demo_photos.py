@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -47,8 +48,9 @@ def show_photos(console: Console, folder: Path) -> None:
     for file, what in written:
         console.print(f"  {file}  [dim]{what}[/dim]", soft_wrap=True)
     console.print("\n[bold]Go on:[/bold]")
+    activate = Path(".venv/bin/activate")  # where `make demo` installed it
     for command in (
-        "source .venv/bin/activate",
+        *([f"source {activate}"] if activate.exists() and not which("tallybox") else []),
         "tallybox count PHOTO... --save FOLDER",
         "tallybox explain PHOTO --out page.html",
         "tallybox ask PHOTO 'How many dogs are there?'",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The page to write (.html)."
 )
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Explain these only; may be repeated.")
-@click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
+@click.option("--estimator", "file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
 @click.option("--image", "image_id", metavar="ID", help="Which image of a file of detections.")
 @click.option(
     "--component",
@@ -80,7 +80,7 @@ def explain(
         countings = estimator_countings(estimator, image, list(categories) or None)
         how = "counted with the estimator that ships with tallybox" if file is None else f"counted with {file.name}"
     write_text(out, report_page(page_data(f"How many in {shown}?", how, canvas_size(image), countings, photo)))
-    counts = ", ".join(f"{counting['count']:g} {counting['name']}" for counting in countings)
+    counts = ", ".join(counting["summary"]["headline"] for counting in countings)
     echo_line(f"{out}: {counts}", err=True)
 
 

@@ -1,18 +1,33 @@
-"""Progress on standard error, where it is a terminal."""
+"""Progress on standard error: bars on a terminal, else a line a minute."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+LINE_SECONDS = 60.0
 
-def _progress() -> Progress:
-    """Return a display of steps, a line each."""
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of one step."""
+    with progress_steps() as show:
+        yield lambda done, total: show(title, done, total)
+
+
+@contextmanager
+def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
+    """Show the progress of several steps by name, a bar each."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield ProgressLines().show
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -20,21 +35,7 @@ def _progress() -> Progress:
         TimeRemainingColumn(),
     )
     # Into a file or a pipe, standard output must stay apart from the bar; on a terminal it is printed above it.
-    return Progress(*columns, console=console, disable=not console.is_terminal, redirect_stdout=sys.stdout.isatty())
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show progress on standard error, where it is a terminal."""
-    with _progress() as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-@contextmanager
-def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Show the progress of several steps by name, a line each, likewise."""
-    with _progress() as progress:
+    with Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty()) as progress:
         tasks: dict[str, TaskID] = {}
 
         def show(step: str, done: int, total: int) -> None:
@@ -43,3 +44,21 @@ def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
             progress.update(tasks[step], completed=done, total=total)
 
         yield show
+
+
+class ProgressLines:
+    """A line a minute for logs: the step, how much of it is done, and how long the rest will take."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+        self.starts: dict[str, tuple[float, int]] = {}  # by step: when it was first shown, and how much was done then
+
+    def show(self, step: str, done: int, total: int) -> None:
+        """Print a line if the last one is a minute old."""
+        now = time.monotonic()
+        since, before = self.starts.setdefault(step, (now, done))
+        if now - self.last < LINE_SECONDS:
+            return
+        self.last = now
+        left = f", {(now - since) * (total - done) / (done - before) / 60:.0f} min left" if done > before else ""
+        click.echo(f"{step}: {done} of {total} ({100 * done / max(total, 1):.0f} %){left}", err=True)

@@ -22,8 +22,8 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 chooses a free one.")
-@click.option("--estimator", "file", type=click.Path(path_type=Path), help="What `tallybox fit` wrote.")
-@click.option("--token", envvar="TALLYBOX_TOKEN", help="Ask for this bearer token; better set TALLYBOX_TOKEN.")
+@click.option("--estimator", "file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
+@click.option("--token", envvar="TALLYBOX_TOKEN", help="Require this bearer token; TALLYBOX_TOKEN is safer.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name the service may be called by.")
 @click.option(
     "--images-at-once", type=click.IntRange(1), help="How many images are counted together at most.  [default: 256]"

@@ -67,8 +67,13 @@ def train(side_length: float, noise: float, seed: int, device: str | None, as_js
 
 
 @toy.command()
-@click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), required=True)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
+@click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), help="One of the two; without it, both.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The folder of results; of both settings, OUT/easy and OUT/hard.",
+)
 @click.option("--step", type=float, default=0.01, show_default=True, help="Distance of neighbouring points.")
 @click.option("--seeds", type=int, default=2, show_default=True)
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
@@ -83,27 +88,31 @@ def sweep(
     settings_at_once: int | None,
     **constants: Any,
 ) -> None:
-    """Train all points of one of the paper's figures; run again to go on after an interruption."""
+    """Train all points of the paper's figures; run again to go on after an interruption."""
     where = chosen_device(device)
     start = time.perf_counter()
-    with progress_bar(f"{difficulty} sweep") as show:
-        run_sweep(
-            out,
-            difficulty,
-            config=config_of(constants),
-            step=step,
-            seeds=seeds,
-            device=where,
-            settings_at_once=settings_at_once or SETTINGS_AT_ONCE.get(where.type, 1),
-            on_progress=show,
-        )
+    folders = {name: out / name for name in FIXED_AT} if difficulty is None else {difficulty: out}
+    for name, folder in folders.items():
+        with progress_bar(f"{name} sweep") as show:
+            run_sweep(
+                folder,
+                name,
+                config=config_of(constants),
+                step=step,
+                seeds=seeds,
+                device=where,
+                settings_at_once=settings_at_once or SETTINGS_AT_ONCE.get(where.type, 1),
+                on_progress=show,
+            )
     echo_line(f"{out}: done in {time.perf_counter() - start:.1f} s")
 
 
 @toy.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
 def figures(folder: Path) -> None:
-    """Draw every figure from the results of a sweep, into FOLDER/figures."""
+    """Draw every figure from the results of a sweep, into its folder "figures"."""
     from tallybox.figures.toy import draw_toy_figures
 
-    echo_line(f"{len(draw_toy_figures(folder))} files in {folder / 'figures'}")
+    sweeps = [folder / name for name in FIXED_AT if (folder / name / "config.json").exists()]
+    for sweep_folder in sweeps or [folder]:
+        echo_line(f"{len(draw_toy_figures(sweep_folder))} files in {sweep_folder / 'figures'}")

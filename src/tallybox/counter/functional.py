@@ -13,6 +13,7 @@ from tallybox.counter.reference import Quantities, count_quantities, proposal_di
 from tallybox.counter.trace import CountTrace
 from tallybox.kernels.dispatch import Backend, choose_backend
 from tallybox.kernels.layout import Layout
+from tallybox.kernels.operators import needs_gradient
 from tallybox.kernels.proposals import Proposals, for_every_head, prepare_proposals
 
 Result = Literal["features", "count"]
@@ -70,12 +71,13 @@ def count_result(proposals: Proposals, weight: Tensor, max_objects: int, backend
     weight = weight.to(attention.dtype)
     leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
     layout = Layout.of(weight.shape[:-2], boxes.shape[:-2], *leading)
-    features, count, *_ = count_operator(
+    features, count, _ = count_operator(
         layout.to_list(attention, 1),
         layout.to_list(boxes, 2),
         weight.reshape(-1, *weight.shape[-2:]).contiguous(),
         None if mask is None else layout.to_list(mask, 1),
         max_objects,
+        needs_gradient(attention, boxes, weight),
         choice.backend,
     )
     return layout.from_list(features if result == "features" else count)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class CountTrace:
-    """What the component computed on the way to its features, named as in docs/method.md.
+    """What the component computed on the way to its features, named as in docs/understand/method.md.
 
     ``n`` is the number of proposals kept, at most ``max_objects``. With several heads the quantities
     that depend on the activations have a dimension ``heads`` after the leading ones.

@@ -15,6 +15,7 @@ from tallybox.detections.container import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.drawing.counting import Counting, count_with_baselines, count_with_component
 from tallybox.drawing.steps import component_steps, prediction_step
+from tallybox.drawing.summaries import Summary, component_summary, predicted_summary
 from tallybox.drawing.traces import ComponentName, HeadTrace, head_trace
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
@@ -46,9 +47,10 @@ def page_data(
     return {"title": title, "source": source, "image": picture, "countings": rounded(list(countings))}
 
 
-def page_counting(name: str, counting: Counting, **more: Any) -> PageCounting:
-    """Return a counting as a report shows it."""
-    return {"name": name, **asdict(counting), "prediction": None, "other_heads": [], **more}
+def page_counting(name: str, counting: Counting, summary: Summary | None = None, **more: Any) -> PageCounting:
+    """Return a counting as a report shows it, by default of one component alone."""
+    said = asdict(summary or component_summary(name, counting))
+    return {"name": name, **asdict(counting), "summary": said, "prediction": None, "other_heads": [], **more}
 
 
 def estimator_countings(
@@ -105,7 +107,8 @@ def estimator_counting(
     )
     other_heads = [{"head_name": name, **asdict(head)} for name, head in others]
     name = estimator.category_name(category_id)
-    return page_counting(name, counting, prediction=prediction, head_name=first_name, other_heads=other_heads)
+    summary = predicted_summary(name, predicted, counting)
+    return page_counting(name, counting, summary, prediction=prediction, head_name=first_name, other_heads=other_heads)
 
 
 def untrained_countings(

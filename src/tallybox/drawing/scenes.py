@@ -52,6 +52,8 @@ class ExampleScene:
 def example_scenes() -> list[ExampleScene]:
     """Return the scenes that the explorer page offers."""
     width, height = (CATS_SCALE * side for side in cats().size_wh)
+    cat_boxes = CATS_SCALE * cats().boxes
+    cat_boxes[1] += torch.tensor([14.0, 12.0, 14.0, 12.0])  # beside the first, so that both can be seen and dragged
     first, second = [90, 110, 260, 300], [380, 80, 540, 260]
     partial = [
         [80, 90, 250, 270],
@@ -62,9 +64,15 @@ def example_scenes() -> list[ExampleScene]:
     ]
     corners = [(40 + 120 * column, 70 + 160 * row) for row in range(2) for column in range(5)]
     apart = [[x, y, x + 84, y + 100] for x, y in corners]
-    cat_boxes = (CATS_SCALE * cats().boxes).tolist()
     return [
-        _scene("cats", "The paper's cats: four boxes, three cats", cat_boxes, [1.0] * 4, width, height),
+        _scene(
+            "cats",
+            "The paper's cats: four boxes, three cats",
+            cat_boxes.tolist(),
+            [0.95, 0.8, 0.9, 0.95],
+            width,
+            height,
+        ),
         _scene("duplicates", "Exact duplicates: two objects, three boxes each", [first] * 3 + [second] * 3, [0.95] * 6),
         _scene("partial", "Partial overlaps", partial, [0.9, 0.8, 0.7, 0.9, 0.6]),
         _scene("uncertain", "Ten uncertain boxes, all apart", apart, [0.5] * 10),
@@ -96,4 +104,4 @@ def _scene(
 ) -> ExampleScene:
     """Round as the page does, so that the numbers of a scene survive a link."""
     corners = np.round(np.array(boxes, np.float64), 1).tolist()
-    return ExampleScene(name, label, width, height, corners, np.round(attention, 3).tolist(), true_count)
+    return ExampleScene(name, label, width, height, corners, np.round(attention, 2).tolist(), true_count)

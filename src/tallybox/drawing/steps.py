@@ -122,12 +122,17 @@ def _groups(merged_into: Sequence[int]) -> list[str]:
         if counted not in (-1, box):
             groups.setdefault(counted, []).append(box + 1)
     return [
-        f"box {counted + 1} for {'box' if len(boxes) == 1 else 'boxes'} {_joined(boxes)}"
+        f"box {counted + 1} for {'box' if len(boxes) == 1 else 'boxes'} {joined(boxes)}"
         for counted, boxes in groups.items()
     ]
 
 
-def _joined(boxes: Sequence[int]) -> str:
+def joined(boxes: Sequence[int]) -> str:
+    """List boxes by number, the first few of many.
+
+    >>> joined([1, 4]), joined([1, 2, 3, 4, 5, 6])
+    ('1 and 4', '1, 2, 3, 4 and 2 more')
+    """
     named = [str(box) for box in boxes[:MAX_NAMED]]
     if len(boxes) > MAX_NAMED:
         return f"{', '.join(named)} and {len(boxes) - MAX_NAMED} more"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallybox.ask.answering import PhotoAnswer
+from tallybox.ask.answering import PhotoAnswer, SeenPhoto
 from tallybox.ask.question import quoted
 from tallybox.counter.module import Counter
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.drawing.counting import Counting, count_with_component
-from tallybox.drawing.page_data import PageCounting, page_counting, page_data
+from tallybox.drawing.page_data import PageCounting, estimator_countings, page_counting, page_data
 from tallybox.drawing.steps import Step, number
+from tallybox.drawing.summaries import Summary, percent
+from tallybox.estimator.estimator import CountEstimator
 from tallybox.photos.features import RegionFeatures
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
@@ -22,6 +24,17 @@ def answer_page(answer: PhotoAnswer, photo: Photo, counter: Counter | PresenceCo
     return page_data(answer.question, source, photo.size_wh, [answer_counting(answer, counter)], photo)
 
 
+def counted_page(answer: PhotoAnswer, photo: Photo, estimator: CountEstimator) -> dict[str, Any]:
+    """Return the data of the report on an answer that comes from the counts of a category."""
+    assert answer.counted is not None
+    assert isinstance(answer.regions, SeenPhoto)
+    sure = f"{answer.answer}, {percent(answer.probability)} sure"
+    source = f"answered {sure}: from the counts below, and because people ask about what they see"
+    ids = sorted(answer.counted.question.category_ids)
+    countings = estimator_countings(estimator, answer.regions.detections, ids)
+    return page_data(answer.question, source, photo.size_wh, countings, photo)
+
+
 def answer_counting(answer: PhotoAnswer, counter: Counter | PresenceCounter) -> PageCounting:
     """Return how the first attention map was counted, with the answers."""
     counting = count_with_component(answer.regions.boxes_xyxy, answer.relevance.numpy(), counter)
@@ -30,10 +43,22 @@ def answer_counting(answer: PhotoAnswer, counter: Counter | PresenceCounter) -> 
     return page_counting(
         answer.question,
         counting,
+        _summary(answer),
         labels=labels,
         answers=[list(one) for one in answer.answers],
         unknown_words=list(answer.unknown_words),
         steps=[vars(step) for step in steps],
+    )
+
+
+def _summary(answer: PhotoAnswer) -> Summary:
+    others = [f"{other} is {percent(probability)} probable" for other, probability in answer.others[:1]]
+    unknown = ", ".join(quoted(word) for word in answer.unknown_words)
+    return Summary(
+        answer.answer,
+        "; ".join([f"{percent(answer.probability)} sure", *others]),
+        f"It does not know {unknown}: take that as a guess." if unknown else "",
+        [],
     )
 
 

@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from tallybox.counter.reference import Activations
 from tallybox.errors import InputError
 from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, SEQUENTIAL, add_scale, picture
-from tallybox.figures.presence import draw_presence_functions
+from tallybox.figures.presence import VARIED, draw_presence_functions
 from tallybox.runs import read_results
 from tallybox.toy.data import ToyImages, draw_images
 from tallybox.toy.sweep import FIXED_AT
@@ -28,7 +28,6 @@ MODELS = {
     "baseline": ("sum of the weights", ORANGE),
     "presence": ("presence counting", GREEN),
 }
-VARIED = {"side_length": "side length l", "noise": "noise q"}
 ROLES = [f"f{number}: {name.replace('_', ' ')}" for number, name in enumerate(Activations._fields, start=1)]
 
 Results = list[dict[str, Any]]

@@ -1,15 +1,188 @@
-"""How a trained model answers counting questions, in the layout of the paper's last appendix."""
+"""Figures of a trained VQA model: curves, accuracy by count, activations beside the toy task's, examples."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from tallybox.figures.canvas import BLUE, picture
+from tallybox.activation import activation_knots
+from tallybox.counter.module import Counter
+from tallybox.errors import InputError
+from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
+from tallybox.figures.toy import ROLES, Results
+from tallybox.photos.images import read_photo
+from tallybox.photos.sources import find_photos
+from tallybox.runs import read_results
+from tallybox.toy.sweep import FIXED_AT
+from tallybox.vqa.data.splits import open_records
+from tallybox.vqa.examples import counting_examples
+from tallybox.vqa.model import FirstGlimpse, VqaModel
+from tallybox.vqa.prediction import load_run, predict_run, prepared_folder, run_config
+from tallybox.vqa.scoring import accuracy_by, true_count
+from tallybox.vqa.validation import FILE as VALIDATION
+
+# Noise around these values, as in the paper's last figure of activations.
+TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
+NEAR = 0.025
+PIXELS_OF_A_PHOTO = 500  # of its longer side
+MAX_BAR = 10  # a bar for each true count below it, and one for all the others
+YELLOW = "#F0E442"  # of the same palette, seen better on photos
+SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # that curves are drawn of
+
+
+def draw_run_figures(
+    run: Path,
+    out: Path,
+    *,
+    device: torch.device,
+    toy: Path | None = None,
+    photos: Path | None = None,
+    split: str = "val",
+    prepared: Path | None = None,
+) -> list[Path]:
+    """Draw the figures that a run has the data for into a folder, each as SVG and PNG; return the files."""
+    model, _ = load_run(run)
+    predictions = predict_run(run, split=split, device=device, prepared=prepared)[1]
+    records = open_records(prepared_folder(run, prepared), split)
+    by_count = accuracy_by(true_count, predictions, records)
+    knots = trained_knots(model)
+    examples: list[dict[str, Any]] = []
+    if knots is not None:
+        first_of_count = {true_count(record): record.question_id for record in reversed(records)}
+        chosen = [first_of_count[count] for count in range(1, 7) if count in first_of_count]
+        examples = counting_examples(run, chosen, split=split, prepared=prepared) if chosen else []
+        if photos is not None:
+            examples = with_photos(examples, photos)
+    folder = run_config(run).parent
+    log, validated = read_results(folder / "results.jsonl"), read_results(folder / VALIDATION)
+    written = []
+    for ending in ("svg", "png"):
+
+        def path(name: str, ending: str = ending) -> Path:
+            written.append(out / f"{name}.{ending}")
+            return written[-1]
+
+        if log:
+            draw_learning_curves(path("curves"), log, validated)
+        if by_count:
+            draw_accuracy_by_count(path("accuracy_by_count"), by_count)
+        if knots is not None:
+            fixed, results = (None, []) if toy is None else read_sweep(toy)
+            draw_trained_activations(path("activations"), {"VQA": [knots]}, results, fixed)
+        if examples:
+            draw_examples(examples, path("examples"))
+    return written
+
+
+def trained_knots(model: VqaModel) -> list[list[float]] | None:
+    """Return the values of f1 … f8 at their knots, ``[8, 17]``, of a model with the paper's component."""
+    if not (isinstance(model.count, FirstGlimpse) and isinstance(model.count.counter, Counter)):
+        return None
+    knots: list[list[float]] = activation_knots(model.count.counter.weight.detach()[0].double()).tolist()
+    return knots
+
+
+def read_sweep(folder: Path) -> tuple[float, Results]:
+    """Return the side length that a sweep of the toy task varied the noise at, and its results."""
+    config = folder / "config.json"
+    if not config.exists():
+        raise InputError(f"{folder} must be the folder of a sweep, but it has no config.json; run tallybox toy sweep")
+    return FIXED_AT[json.loads(config.read_text())["config"]["difficulty"]], read_results(folder / "results.jsonl")
+
+
+def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
+    """Draw the loss by step, and the accuracy in training beside scores on the validation questions."""
+    with picture(path, 9, 3.4) as figure:
+        loss, scores = figure.subplots(1, 2)
+        loss.plot([line["step"] for line in log], [line["loss"] for line in log], color=GREY)
+        loss.set(title="loss in training", xlabel="steps")
+        steps = [line["step"] for line in log]
+        scores.plot(steps, [line["accuracy"] for line in log], color=GREY, ls=":", label="all, in training")
+        for name, colour in SCORES.items():
+            points = [(line["step"], line[name]) for line in validated if name in line]
+            if points:
+                scores.plot(*zip(*points, strict=True), color=colour, marker=".", label=f"{name}, validation")
+        scores.set(title="VQA accuracy in percent", xlabel="steps")
+        scores.legend()
+        for axes in (loss, scores):
+            axes.grid(alpha=0.3)
+
+
+def draw_accuracy_by_count(path: Path, by_count: Mapping[int, tuple[int, float]]) -> None:
+    """Draw a bar for each true count, with the number of questions above it."""
+    grouped: dict[int, list[tuple[int, float]]] = {}
+    for count, questions_and_accuracy in by_count.items():
+        grouped.setdefault(min(count, MAX_BAR), []).append(questions_and_accuracy)
+    with picture(path, 7, 3.4) as figure:
+        axes = figure.subplots()
+        for count, found in grouped.items():
+            questions = sum(number for number, _ in found)
+            height = sum(number * accuracy for number, accuracy in found) / questions
+            axes.bar(count, height, color=BLUE)
+            axes.annotate(f"{questions:,}", (count, height), ha="center", va="bottom", fontsize=8)
+        ticks = range(max(grouped) + 1)
+        axes.set_xticks(ticks, [f"{MAX_BAR}+" if tick == MAX_BAR else str(tick) for tick in ticks])
+        axes.set(xlabel="true count (above a bar: questions)", ylabel="VQA accuracy in percent", ylim=(0, 105))
+
+
+def draw_trained_activations(
+    path: Path, trained: Mapping[str, Sequence[list[list[float]]]], toy: Results, side_length: float | None
+) -> None:
+    """Draw f1 … f8 of trained models (thick, by name) over those of the toy task at three levels of noise."""
+    with picture(path, 10, 5.6) as figure:
+        grid = figure.subplots(2, 4, sharex=True, sharey=True)
+        styles = dict(zip(trained, ("-", "--"), strict=False))
+        near = {
+            noise: [r for r in toy if r["side_length"] == side_length and abs(r["noise"] - noise) < NEAR]
+            for noise in TOY_NOISE
+        }
+        for role, axes in enumerate(grid.flat):
+            for noise, results in near.items():
+                for result in results:
+                    _draw_knots(axes, result["activations"][role], color=TOY_NOISE[noise], lw=0.6, alpha=0.7)
+            for name, runs in trained.items():
+                for knots in runs:
+                    _draw_knots(axes, knots[role], color="black", lw=1.5, ls=styles[name], alpha=0.8)
+            axes.set(
+                title=ROLES[role], xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1)
+            )
+        marks = [Line2D([], [], color="black", ls=styles[name], label=name) for name in trained]
+        marks += [Line2D([], [], color=TOY_NOISE[q], label=f"toy, q ≈ {q:g}") for q in TOY_NOISE if near[q]]
+        figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
+
+
+def _draw_knots(axes: Axes, knots: list[float], **style: Any) -> None:
+    axes.plot([number / (len(knots) - 1) for number in range(len(knots))], knots, **style)
+
+
+def with_photos(examples: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """Return the examples with the files of their photos, which are found by their ids."""
+    files = {_photo_key(path.stem): path for path in find_photos([folder]).values()}
+    found = [example | {"photo": files.get(_photo_key(str(example["image_id"])))} for example in examples]
+    if all(example["photo"] is None for example in found):
+        raise InputError(
+            f"{folder} must hold the photos of the questions, named by their ids, "
+            f"but photo {examples[0]['image_id']} is not there, nor are the others"
+        )
+    return found
+
+
+def _photo_key(stem: str) -> str:
+    """Return the id in a photo's name: the number of COCO's names without leading zeros, else the name itself.
+
+    >>> [_photo_key(stem) for stem in ("COCO_val2014_000000000042", "000042", "b17")]
+    ['42', '42', 'b17']
+    """
+    match = re.fullmatch(r"(?:COCO_\w+\d{4}_)?0*(\d+)", stem)
+    return match[1] if match else stem
 
 
 def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -26,11 +199,16 @@ def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def draw_boxes(axes: Axes, example: Mapping[str, Any]) -> None:
-    """Draw the boxes that the component kept, the stronger the more it attends to them."""
+    """Draw the boxes that the component kept, the stronger the more it attends to them, over the photo if known."""
     width, height = example["size_wh"]
+    colour = BLUE
+    if example.get("photo") is not None:
+        colour = YELLOW
+        photo = read_photo(example["photo"], reduced_to=PIXELS_OF_A_PHOTO).image
+        axes.imshow(photo, extent=(0, width, height, 0), alpha=0.8)
     for (x1, y1, x2, y2), weight in zip(example["boxes"], example["attention"], strict=True):
         corner, size = (x1, y1), (x2 - x1, y2 - y1)
-        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=BLUE, linewidth=2, alpha=0.1 + 0.9 * weight))
+        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=2, alpha=0.1 + 0.9 * weight))
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(True)
     axes.set_title(example["question"])

@@ -104,13 +104,10 @@ def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> I
             yield waiting.popleft().result()
 
 
-def chunks_of(images: int, steps_per_image: int, at_once: int = 1) -> list[tuple[int, int]]:
-    """Return where chunks of the images begin and end, one for each thread that is worth waking."""
-    groups = -(-images // at_once)
-    worth = images * steps_per_image // STEPS_PER_THREAD
-    chunks = max(1, min(groups, worth, kernel_threads()))
-    borders = [groups * chunk // chunks * at_once for chunk in range(chunks)] + [images]
-    return list(pairwise(borders))
+def chunks_of(items: int, steps_per_item: int) -> list[tuple[int, int]]:
+    """Return where chunks of the items begin and end, one for each thread that is worth waking."""
+    chunks = max(1, min(items, items * steps_per_item // STEPS_PER_THREAD, kernel_threads()))
+    return list(pairwise(items * chunk // chunks for chunk in range(chunks + 1)))
 
 
 def run_chunks(chunks: list[tuple[int, int]], run: Callable[[int, int, int], None]) -> None:

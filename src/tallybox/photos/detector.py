@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
@@ -22,6 +24,17 @@ class Detector(Protocol):
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the detections of each photo: boxes in its pixels, ``image_id`` its name."""
         ...
+
+
+class RegionProposals(NamedTuple):
+    """Regions of one photo with what a detector saw in each: P regions, F features.
+
+    A detector that can tell has a method ``propose_regions(photos)``, which returns a list of these or None.
+    """
+
+    boxes_xyxy: NDArray[np.float32]  # [P, 4] pixels of the photo
+    scores: NDArray[np.float32]  # [P] of the best category
+    features: NDArray[np.floating]  # [P, F]
 
 
 def device_or_default(device: str | torch.device | None) -> torch.device:

@@ -1,7 +1,8 @@
 """Features of regions for visual question answering, in the manner of bottom-up attention.
 
-The features of a region are the scores that PicoDet gives the 80 categories. Regions are chosen without regard to
-categories: cells whose best score is above 0.05, suppressed at an overlap of 0.7, the best 36.
+The features of a region are the scores that PicoDet gives the 80 categories, or what another detector sees in it.
+Regions are chosen without regard to categories: cells whose best score is above 0.05, suppressed at an overlap of 0.7,
+the best 36.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import first_kept, nms
+from tallybox.detections.container import Detections
+from tallybox.photos.detector import Detector, RegionProposals, categories_of
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, RawDetections
 
@@ -34,7 +37,29 @@ class RegionFeatures:
 
 def region_features(detector: PicoDet, photos: Sequence[Photo]) -> list[RegionFeatures]:
     """Return the regions of each photo."""
-    return [_regions(raw, photo) for raw, photo in zip(detector.propose(photos), photos, strict=True)]
+    return [regions_of(raw, photo) for raw, photo in zip(detector.propose(photos), photos, strict=True)]
+
+
+def describe_regions(detector: Detector, photos: Sequence[Photo]) -> list[RegionProposals]:
+    """Return the regions of each photo with the features that a detector can give, the best first, at least one.
+
+    Features are the 80 scores of PicoDet, the outputs of an R-CNN's box head (torchvision), the states of a
+    transformer's queries (transformers), or of any other detector the scores of its categories. A photo in which
+    nothing is found has one region, the whole photo, with features of 0.
+    """
+    if isinstance(detector, PicoDet):
+        described = [
+            RegionProposals(one.boxes_xyxy, one.scores.max(1, initial=0).astype(np.float32), one.scores)
+            for one in region_features(detector, photos)
+        ]
+    else:
+        propose = getattr(detector, "propose_regions", None)
+        found = None if propose is None else propose(photos)
+        if found is None:
+            categories = np.array(sorted(categories_of(detector)), np.int64)
+            found = [_scores_by_category(one, categories) for one in detector.detect(photos)]
+        described = [_chosen(one) for one in found]
+    return [one if len(one.scores) else _whole_photo(one, photo) for one, photo in zip(described, photos, strict=True)]
 
 
 def choose_regions(boxes_xyxy: NDArray[np.float32], best_scores: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -49,9 +74,30 @@ def choose_regions(boxes_xyxy: NDArray[np.float32], best_scores: NDArray[np.floa
     )
 
 
-def _regions(raw: RawDetections, photo: Photo) -> RegionFeatures:
+def regions_of(raw: RawDetections, photo: Photo) -> RegionFeatures:
+    """Return the regions among everything that the detector proposes in a photo."""
     kept = choose_regions(raw.boxes_xyxy, raw.scores.max(1, initial=0))
     scores = raw.scores[kept]
     return RegionFeatures(
         raw.boxes_xyxy[kept], np.where(scores < MIN_SCORE, 0, scores).astype(np.float16), photo.size_wh
     )
+
+
+def _scores_by_category(detections: Detections, category_ids: NDArray[np.int64]) -> RegionProposals:
+    """Join detections of the same box into one region with a score for each category."""
+    boxes, region = np.unique(detections.boxes, axis=0, return_inverse=True)
+    features = np.zeros((len(boxes), len(category_ids)), np.float32)
+    np.maximum.at(
+        features, (region.reshape(-1), np.searchsorted(category_ids, detections.category_ids)), detections.scores
+    )
+    return RegionProposals(boxes.astype(np.float32), features.max(1, initial=0), features)
+
+
+def _chosen(proposals: RegionProposals) -> RegionProposals:
+    kept = choose_regions(proposals.boxes_xyxy, proposals.scores)
+    return RegionProposals(*(values[kept] for values in proposals))
+
+
+def _whole_photo(proposals: RegionProposals, photo: Photo) -> RegionProposals:
+    box = np.array([[0, 0, *photo.size_wh]], np.float32)
+    return RegionProposals(box, np.zeros(1, np.float32), np.zeros((1, proposals.features.shape[1]), np.float16))

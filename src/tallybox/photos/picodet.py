@@ -74,7 +74,7 @@ class PicoDet:
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the boxes of each photo, up to 200, a box once for each category that scores above 0.05."""
-        return [_detections(raw, photo) for raw, photo in zip(self.propose(photos), photos, strict=True)]
+        return [detections_of(raw, photo) for raw, photo in zip(self.propose(photos), photos, strict=True)]
 
     def propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
         """Return every cell of each photo that scores above 0.05 in some category."""
@@ -165,7 +165,7 @@ def _in_photo(
     return RawDetections(boxes.clip(0, np.tile(np.array(size_wh, np.float32), 2)), scores.float().cpu().numpy())
 
 
-def _detections(raw: RawDetections, photo: Photo) -> Detections:
+def detections_of(raw: RawDetections, photo: Photo) -> Detections:
     """Keep the best boxes of each category, none of which overlaps a better one too much."""
     cells, categories = np.nonzero(raw.scores > MIN_SCORE)
     scores = raw.scores[cells, categories]

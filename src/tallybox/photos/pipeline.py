@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import TypeVar
 
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
@@ -19,8 +20,10 @@ from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
 
-BATCH = 8  # photos that are detected together on a GPU, or by a detector that is not ours
-BATCH_ON_CPU = 2  # by PicoDet
+Item = TypeVar("Item")
+
+BATCH = 8  # photos that are detected together, by a detector that is not ours
+BATCH_ON_CPU, BATCH_ON_GPU = 2, 32  # by PicoDet
 
 
 @dataclass(frozen=True)
@@ -35,24 +38,24 @@ class DetectedPhoto:
 
 def detect_each(paths: Iterable[Path], detector: Detector, *, keep_photos: bool = False) -> Iterator[DetectedPhoto]:
     """Yield what is detected in photos, in order and in bounded memory whatever the number of photos."""
-    if isinstance(detector, PicoDet):
-        # Each thread reads and detects photos of its own: threads that share a photo wait for each other at every
-        # layer, and a GPU has work while other threads decode and suppress.
-        batches = _batches(paths, BATCH_ON_CPU if detector.device.type == "cpu" else BATCH)
-        read = partial(_read, reduced_to=2 * detector.size)
+    read = partial(_read, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
+    if isinstance(detector, PicoDet) and detector.device.type == "cpu":
+        # Each thread reads and detects photos of its own: threads that share one wait for each other at every layer.
         detected = map_in_order(
-            lambda some: _detect_batch([read(path) for path in some], detector, keep_photos), batches
+            lambda some: _detect_batch([read(path) for path in some], detector, keep_photos),
+            in_batches(paths, BATCH_ON_CPU),
         )
         yield from chain.from_iterable(detected)
         return
+    # Threads read and one detects: each thread that uses a GPU makes its own plans for every convolution, in seconds.
     with ThreadPoolExecutor(max_workers=min(BATCH, os.cpu_count() or 1)) as threads:
         ahead: deque[list[Future[DetectedPhoto]]] = deque()
-        for some in _batches(paths, BATCH):
-            ahead.append([threads.submit(_read, path) for path in some])
+        for some in in_batches(paths, BATCH_ON_GPU if isinstance(detector, PicoDet) else BATCH):
+            ahead.append([threads.submit(read, path) for path in some])
             if len(ahead) > 1:  # one batch is read while the other is detected
-                yield from _detect_batch([read.result() for read in ahead.popleft()], detector, keep_photos)
+                yield from _detect_batch([one.result() for one in ahead.popleft()], detector, keep_photos)
         for futures in ahead:
-            yield from _detect_batch([read.result() for read in futures], detector, keep_photos)
+            yield from _detect_batch([one.result() for one in futures], detector, keep_photos)
 
 
 def _read(path: Path, reduced_to: int | None = None) -> DetectedPhoto:
@@ -101,7 +104,8 @@ def _detect(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
     return list(detected)
 
 
-def _batches(paths: Iterable[Path], number: int) -> Iterator[list[Path]]:
-    remaining = iter(paths)
+def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
+    """Yield items in lists of so many, the last with what is left."""
+    remaining = iter(items)
     while some := list(islice(remaining, number)):
         yield some

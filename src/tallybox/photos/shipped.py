@@ -1,6 +1,6 @@
 """What ships with the package: the estimator fitted to the embedded PicoDet-S, and three photos to try things on.
 
-docs/estimator-card.md describes the estimator, `data/sample_photos/NOTICE.md` names the photos' licence.
+docs/results/estimator/shipped.md describes the estimator, `data/sample_photos/NOTICE.md` names the photos' licence.
 """
 
 from __future__ import annotations

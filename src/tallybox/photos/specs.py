@@ -98,7 +98,7 @@ def _hint(spec: str) -> str:
         return "did you mean picodet?"
     if "/" in spec:
         return f"did you mean transformers:{spec}?"
-    return "see docs/photos.md"
+    return "give one of them"
 
 
 def _unknown(spec: str, hint: str) -> InputError:

@@ -12,6 +12,7 @@ from tallybox.checks import check_count, check_floating, check_proposal_shapes, 
 from tallybox.errors import InputError, InputTypeError
 from tallybox.kernels.dispatch import Backend, choose_backend
 from tallybox.kernels.layout import Layout
+from tallybox.kernels.operators import needs_gradient
 from tallybox.kernels.proposals import Proposals, for_every_head, prepare_proposals
 from tallybox.presence.operator import presence_operator
 from tallybox.presence.reference import (
@@ -69,21 +70,21 @@ def presence_results(
     """Count checked proposals by the backend that serves them."""
     attention, boxes, mask, _ = proposals
     weights = PresenceWeights(*(weight.to(attention.dtype) for weight in weights))
+    logit = score_logit(attention, logits=logits)
     choice = choose_backend(backend, device=attention.device, dtype=attention.dtype)
     if choice.backend == "reference":
-        q = _reference_quantities(proposals, weights, max_objects, logits)
+        q = _reference_quantities(logit, boxes, mask, weights, max_objects)
         return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
     leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
     layout = Layout.of(weights.leading, boxes.shape[:-2], *leading)
     table = PresenceFunctions.of(weights).table()
     *results, _ = presence_operator(
-        layout.to_list(attention, 1),
+        layout.to_list(logit, 1),
         layout.to_list(boxes, 2),
         table.reshape(-1, table.shape[-1]).contiguous(),
         None if mask is None else layout.to_list(mask, 1),
         max_objects,
-        logits,
-        torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (attention, boxes, table)),
+        needs_gradient(logit, boxes, table),
         choice.backend,
     )
     return PresenceResults(*(layout.from_list(result) for result in results))
@@ -129,7 +130,9 @@ def presence_trace(
     """
     shared = checked_boxes(attention, boxes, mask, logits=logits)
     weights = PresenceWeights(*(weight.to(shared.attention.dtype) for weight in weights))
-    q = _reference_quantities(for_every_head(shared), weights, max_objects, logits)
+    by_head = for_every_head(shared)
+    logit = score_logit(by_head.attention, logits=logits)
+    q = _reference_quantities(logit, by_head.boxes, by_head.mask, weights, max_objects)
     leading, number = q.presence.shape[:-2], q.presence.shape[-1]
     features = count_features_of(q.presence, q.distribution)
     mask = torch.ones(number, dtype=torch.bool, device=boxes.device) if shared.mask is None else shared.mask
@@ -174,9 +177,7 @@ def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
 
 
 def _reference_quantities(
-    proposals: Proposals, weights: PresenceWeights, max_objects: int, logits: bool
+    logit: Tensor, boxes: Tensor, mask: Tensor | None, weights: PresenceWeights, max_objects: int
 ) -> PresenceQuantities:
-    attention, boxes, mask, _ = proposals
-    logit = score_logit(attention, logits=logits)
     overlap, before = box_iou(boxes, boxes), precedes(logit, boxes)
     return presence_quantities(logit, overlap, before, mask, PresenceFunctions.of(weights), max_objects)

@@ -2,7 +2,7 @@
 
     L logit [..., N]     s suppression [..., N, N]     p presence [..., N]     P distribution [..., K + 1]
 
-Leading dimensions broadcast, those of the functions included. docs/method.md derives the equations.
+Leading dimensions broadcast, those of the functions included. docs/understand/presence.md derives the equations.
 """
 
 from __future__ import annotations

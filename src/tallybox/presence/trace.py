@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class PresenceTrace:
-    """What the component computed on the way to its features, named as in docs/method.md."""
+    """What the component computed on the way to its features, named as in docs/understand/presence.md."""
 
     attention: Tensor  # [..., N] in [0, 1], after the logistic; 0 where masked
     boxes: Tensor  # [..., N, 4] corners

@@ -60,8 +60,10 @@ def _without_script(page: Mapping[str, Any]) -> str:
             f"<li><strong>{html.escape(step['title'])}.</strong> {html.escape(step['text'])}</li>"
             for step in counting["steps"]
         )
-        answer = counting["answers"][0][0] if "answers" in counting else f"{counting['count']:g}"
-        parts.append(f"<h2>{html.escape(str(counting['name']))}: {html.escape(answer)}</h2><ol>{steps}</ol>")
+        said = counting["summary"]
+        plain = [said["certainty"], said["interval"], *said["reasons"]]
+        sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in plain if sentence)
+        parts.append(f"<h2>{html.escape(said['headline'])}</h2>{sentences}<ol>{steps}</ol>")
     return "".join(parts)
 
 

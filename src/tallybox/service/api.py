@@ -10,26 +10,31 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request
+from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
 from fastapi.security import HTTPBearer
 from starlette.types import Receive, Scope, Send
 
 from tallybox import __version__
+from tallybox.detections.container import Detections
 from tallybox.drawing.counting import Counting
 from tallybox.drawing.scenes import ExampleScene, example_scenes, toy_scene
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.photos.detector import Detector
+from tallybox.photos.images import Photo
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.count_requests import checked_categories, count_answer, count_job, uploaded_photo
+from tallybox.service.count_requests import checked_categories, count_answer, count_job
 from tallybox.service.explaining import explain, warm_up
-from tallybox.service.guard import Guard, content_type
+from tallybox.service.guard import PHOTO_TYPES, Guard, content_type
 from tallybox.service.limits import Limits, Refused
 from tallybox.service.models import CategoryInfo, CountAnswer, CountRequest, ExplainRequest, Health
 from tallybox.service.pages import add_pages
 from tallybox.service.problems import add_problem_handlers, problem_responses
+from tallybox.service.uploads import FORM_DESCRIPTION, Uploads, detected_photos, outlined_photo, read_uploads
 from tallybox.service.weights import WeightSet, weight_sets
 
 Result = TypeVar("Result")
+PhotoBody = Annotated[bytes, Body(media_type="image/*", description="The photo, as the file is.")]
+CategoryQuery = Annotated[list[str], Query(description="Answer for these.", max_length=100)]
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ def create_app(settings: ServiceSettings) -> Guard:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         # Version 0.1 took photos at the path of detections.
-        if scope["type"] == "http" and scope["path"] == "/v1/count" and content_type(scope).startswith("image/"):
+        if scope["type"] == "http" and scope["path"] == "/v1/count" and content_type(scope).startswith(PHOTO_TYPES):
             scope = {**scope, "path": "/v1/count/photo", "raw_path": b"/v1/count/photo"}
         await api(scope, receive, send)
 
@@ -65,10 +70,10 @@ async def require_json(request: Request) -> None:
         raise Refused(400, "the body must be JSON, but it is empty")
 
 
-async def require_image(request: Request) -> None:
+async def require_photos(request: Request) -> None:
     """Refuse other content types."""
-    if not content_type(request.scope).startswith("image/"):
-        raise Refused(415, "Content-Type must be that of an image, but got another")
+    if not content_type(request.scope).startswith(PHOTO_TYPES):
+        raise Refused(415, "Content-Type must be that of an image or multipart/form-data, but got another")
 
 
 def build_api(settings: ServiceSettings) -> FastAPI:
@@ -100,6 +105,11 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     # The dependency only describes the token; the guard checks it before a body is read.
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
 
+    async def detect(uploads: Uploads) -> list[tuple[Photo, Detections]]:
+        if settings.detector is None:
+            raise Refused(503, "photos need the detector; install it with: pip install 'tallybox[photos]'")
+        return await _run_on(detect_thread, partial(detected_photos, uploads, settings.detector, limits))
+
     @v1.post(
         "/count",
         responses=problem_responses(415, 422),
@@ -117,20 +127,42 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         "/count/photo",
         responses=problem_responses(415, 422, 503),
         response_model_exclude_defaults=True,
-        dependencies=[Depends(require_image)],
+        openapi_extra=FORM_DESCRIPTION,
+        dependencies=[Depends(require_photos)],
     )
     async def count_photo(
-        photo: Annotated[bytes, Body(media_type="image/*", description="The photo, as the file is.")],
-        category: Annotated[list[str], Query(description="Answer for these.", max_length=100)] = [],  # noqa: B006 - FastAPI copies it
+        request: Request,
+        photo: PhotoBody,
+        category: CategoryQuery = [],  # noqa: B006 - FastAPI copies it
         detections: Annotated[bool, Query(description="Also return what the detector found.")] = False,
     ) -> CountAnswer:
-        """Count the objects in a photo."""
-        if settings.detector is None:
-            raise Refused(503, "photos need the detector; install it with: pip install 'tallybox[photos]'")
-        decoded = await _run_on(detect_thread, partial(uploaded_photo, photo, limits))
-        found = await _run_on(detect_thread, partial(settings.detector.detect, [decoded]))
-        job = CountJob((found[0],), checked_categories(category or None, estimator))
+        """Count the objects in a photo, or in each photo of a form."""
+        uploads = await read_uploads(request, limits)
+        found = await detect(uploads)
+        categories = checked_categories([*category, *uploads.categories] or None, estimator)
+        job = CountJob(tuple(one for _, one in found), categories)
         return count_answer(job, await batcher.submit(job), with_detections=detections)
+
+    @v1.post(
+        "/outline",
+        responses=problem_responses(415, 422, 503) | {200: {"content": {"image/jpeg": {}}}},
+        response_class=Response,
+        openapi_extra=FORM_DESCRIPTION,
+        dependencies=[Depends(require_photos)],
+    )
+    async def outline_photo(
+        request: Request,
+        photo: PhotoBody,
+        category: CategoryQuery = [],  # noqa: B006 - FastAPI copies it
+    ) -> Response:
+        """Return a photo as a JPEG with its objects outlined and, below it, the counts in words."""
+        uploads = await read_uploads(request, limits)
+        if len(uploads.files) > 1:
+            raise Refused(422, f"one photo is outlined at a time, but got {len(uploads.files)}")
+        categories = checked_categories([*category, *uploads.categories] or None, estimator)
+        ((decoded, found),) = await detect(uploads)
+        picture = await _run_on(detect_thread, partial(outlined_photo, decoded, found, estimator, categories))
+        return Response(picture, media_type="image/jpeg")
 
     @v1.post("/explain", responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
     async def explain_boxes(body: ExplainRequest) -> Counting:

@@ -81,6 +81,7 @@ def count_answer(job: CountJob, predictions: JobPredictions, *, with_detections:
                 image=image.image_id,
                 counts={name: CategoryCount(**one.to_dict()) for name, one in counts.by_name().items()},
                 detections=_found(image) if with_detections else None,
+                category_ids=dict(zip(counts.by_name(), counts, strict=True)) if with_detections else None,
             )
             for image, counts in zip(job.images, predictions, strict=True)
         ]

@@ -34,6 +34,8 @@ HEADERS = [
 # sends never reads the error.
 DISCARD_UP_TO = 8
 
+PHOTO_TYPES = ("image/", "multipart/form-data")  # bodies that carry photos; others are JSON
+
 
 class Guard:
     """Checks Host, Origin and token, reads the body within its limits, and ends what takes too long."""
@@ -125,7 +127,7 @@ class Guard:
             raise Refused(408, f"a request must arrive within {limits.seconds:g} s, but it did not") from None
         if seen > limits.body_bytes:
             raise too_large
-        if not content_type(scope).startswith("image/") and body.count(b",") > limits.json_values:
+        if not content_type(scope).startswith(PHOTO_TYPES) and body.count(b",") > limits.json_values:
             raise Refused(413, f"a body must have at most {limits.json_values:,} values, but got more; ask for less")
 
 

@@ -14,6 +14,7 @@ class Limits:
     json_values: int = 400_000  # of one body; parsing so many takes 0.2 s, in which no other request is answered
     image_pixels: int = 40_000_000
     images: int = 256  # of one request
+    photos: int = 32  # files of one form
     boxes: int = 20_000  # of one request to count
     questions: int = 10_000  # images times named categories of one request
     explained_boxes: int = 100  # matrices grow with the square

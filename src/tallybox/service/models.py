@@ -82,6 +82,7 @@ class ImageCounts(BaseModel):
     image: str | int | None
     counts: dict[str, CategoryCount]
     detections: ImageDetections | None = Field(None, description="With ?detections=true: what the detector found.")
+    category_ids: dict[str, int] | None = Field(None, description="With ?detections=true: the ids of these categories.")
 
 
 class CountAnswer(BaseModel):

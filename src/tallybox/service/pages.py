@@ -5,14 +5,16 @@ from __future__ import annotations
 from fastapi import FastAPI, Response
 
 from tallybox.drawing.assets import read_assets
+from tallybox.photos.shipped import sample_photos
 from tallybox.service.limits import Refused
 
 MEDIA_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 
 
 def add_pages(api: FastAPI) -> None:
-    """Serve the explorer at ``/``, the description at ``/docs``, and what both load below ``/assets``."""
+    """Serve the explorer at ``/``, the description at ``/docs``, and what they load below ``/assets``, ``/photos``."""
     assets = read_assets("tallybox.drawing", "tallybox.service")
+    photos = {path.name: path.read_bytes() for path in sample_photos()}
 
     @api.get("/", include_in_schema=False)
     async def explorer() -> Response:
@@ -28,3 +30,13 @@ def add_pages(api: FastAPI) -> None:
         if name not in assets or media_type is None:
             raise Refused(404, "there is no such file")
         return Response(assets[name], media_type=f"{media_type}; charset=utf-8", headers={"cache-control": "no-cache"})
+
+    @api.get("/photos", include_in_schema=False)
+    async def photo_names() -> list[str]:
+        return list(photos)
+
+    @api.get("/photos/{name}", include_in_schema=False)
+    async def photo(name: str) -> Response:
+        if name not in photos:
+            raise Refused(404, "there is no such photo")
+        return Response(photos[name], media_type="image/jpeg", headers={"cache-control": "no-cache"})

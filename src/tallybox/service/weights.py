@@ -71,7 +71,7 @@ def counter_with_knots(knots: Sequence[Sequence[float]], max_objects: int) -> Co
         raise InputError(f"activations must have shape [8, segments + 1], but got {list(heights.shape)}")
     rises = heights.diff()
     if not (heights[:, 0] == 0).all() or not (heights[:, -1] == 1).all() or not (rises >= 0).all():
-        raise InputError("activations must rise from 0 to 1 and never fall, but got others; see docs/method.md")
+        raise InputError("activations must start at 0, never fall and end at 1, but got others")
     counter = Counter(max_objects, segments=rises.shape[1])
     with torch.no_grad():
         counter.weight.copy_(rises.unsqueeze(0))

@@ -6,7 +6,8 @@ Legend: B questions, N proposals (padded), F features, P proposals of all photos
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,12 @@ Rows = NDArray[np.int64]
 Item = TypeVar("Item")
 
 SINGLE_PROCESS = Processes()
-READ_AHEAD = 3  # batches
+# A thread copies a batch of the paper's size in about 5 ms, a GPU's step takes 2: several read side by side.
+READERS = min(8, len(os.sched_getaffinity(0)))
+READ_AHEAD = 2  # batches that wait for the device
 PHOTOS_PER_CHUNK = 2048  # copied to the device together: 0.8 GB of the paper's features
+MAX_VERIFIED_BYTES = 2 * 2**30  # a second or two on one core
+MAX_FINITE_BITS = 0x7BFF  # of half precision, without its sign
 SPARE_GPU_BYTES = 8 * 2**30  # for the model and the activations of a step
 
 
@@ -51,9 +56,10 @@ class TrainingData:
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:
-    """Open a split of a folder that `tallybox vqa prepare` wrote."""
+    """Open a split of a folder that `tallybox vqa prepare` wrote; checksums are compared where that takes seconds."""
     vocabulary = Vocabulary.load(prepared / VOCABULARY)
     store = FeatureStore.open(prepared / PHOTOS)
+    store.verify(index_only=store.features.nbytes > MAX_VERIFIED_BYTES)
     return TrainingData(open_questions(prepared, split), store, vocabulary.words, vocabulary.answers)
 
 
@@ -92,7 +98,9 @@ class ResidentPhotos:
             chunk = rows[first : first + PHOTOS_PER_CHUNK]
             source = np.concatenate([np.arange(*store.offsets[row : row + 2]) for row in chunk])
             target = slice(int(starts[first]), int(starts[first]) + len(source))
-            read = torch.from_numpy(np.asarray(store.features[source])).to(device)
+            features = np.asarray(store.features[source])
+            check_finite(store, features)
+            read = torch.from_numpy(features).to(device)
             self.features[target] = scale_features(read, length).to(dtype)
             self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[source])).to(device)
 
@@ -155,30 +163,38 @@ class StreamedExamples:
 
     def batches(self, order: Iterable[Rows], processes: Processes = SINGLE_PROCESS) -> Iterator[LabelledBatch]:
         """Yield this process's part of each batch, padded to the longest of the whole batch."""
-        for host in read_ahead(order, lambda whole: self._read(whole, processes)):
-            features, boxes, mask, words, lengths, answers, *relevance = (
-                value.to(self.device, non_blocking=True) for value in host
-            )
-            batch = Batch(scale_features(features, self.length).to(self.dtype), boxes, mask, words, lengths)
-            yield LabelledBatch(batch, answers, *relevance)
 
-    def _read(self, whole: Rows, processes: Processes) -> list[Tensor]:
-        questions, rows = self.questions, processes.share(whole)
-        photos = self.store.read(questions.images[rows])
-        max_proposals = int(self.photo_sizes[questions.images[whole]].max(initial=1))
-        padding = max_proposals - photos.mask.shape[1]
-        words = torch.from_numpy(questions.words[rows, : int(questions.lengths[whole].max())])
-        values = [
-            nn.functional.pad(torch.from_numpy(photos.features), (0, 0, 0, padding)),
-            nn.functional.pad(torch.from_numpy(photos.boxes_xyxy), (0, 0, 0, padding)),
-            nn.functional.pad(torch.from_numpy(photos.mask), (0, padding)),
-            words,
-            torch.from_numpy(questions.lengths[rows]),
-            no_answers(words) if questions.answers is None else torch.from_numpy(questions.answers[rows]),
-        ]
+        def read(whole: Rows) -> list[Tensor]:
+            proposals = int(self.photo_sizes[self.questions.images[whole]].max(initial=1))
+            words = int(self.questions.lengths[whole].max())
+            return self.read(processes.share(whole), proposals=proposals, words=words)
+
+        for host in read_ahead(order, read):
+            yield self.labelled([value.to(self.device, non_blocking=True) for value in host])
+
+    def read(self, rows: Rows, *, proposals: int, words: int) -> list[Tensor]:
+        """Return the questions in ``rows [B]`` padded to given sizes, in memory that a GPU copies from."""
+        questions, pinned = self.questions, self.device.type == "cuda"
+        photos = questions.images[rows]
+        features = torch.empty(
+            len(rows), proposals, self.store.features.shape[1], dtype=torch.float16, pin_memory=pinned
+        )
+        boxes = torch.empty(len(rows), proposals, 4, pin_memory=pinned)
+        mask = self.store.read_into(photos, features.numpy(), boxes.numpy())
+        if not pinned:  # a GPU's steps are faster than the check: there the loss tells
+            check_finite(self.store, features.numpy())
+        arrays = [mask, questions.words[rows, :words], questions.lengths[rows]]
+        small = [torch.from_numpy(array) for array in arrays]
+        small.append(no_answers(small[1]) if questions.answers is None else torch.from_numpy(questions.answers[rows]))
         if questions.relevance is not None:
-            values.append(fitted(torch.from_numpy(questions.relevance[rows]), max_proposals))
-        return [value.pin_memory() for value in values] if self.device.type == "cuda" else values
+            small.append(fitted(torch.from_numpy(questions.relevance[rows]), proposals))
+        return [features, boxes, *((value.pin_memory() for value in small) if pinned else small)]
+
+    def labelled(self, values: Sequence[Tensor]) -> LabelledBatch:
+        """Return what `read` gave as a batch of the model, once it is on the device."""
+        features, boxes, mask, words, lengths, answers, *relevance = values
+        scaled = scale_features(features, self.length).to(self.dtype)
+        return LabelledBatch(Batch(scaled, boxes, mask, words, lengths), answers, *relevance)
 
 
 def load_examples(
@@ -192,6 +208,15 @@ def load_examples(
     needed = int(counts.sum()) * (store.features.shape[1] * dtype.itemsize + 16)
     fits = needed < free_bytes(device)
     return (ResidentExamples if fits else StreamedExamples)(questions, store, device, dtype, length)
+
+
+def check_finite(store: FeatureStore, features: NDArray[np.float16]) -> None:
+    """Raise if features of a store are not finite, which `prepare` never writes."""
+    if features.size and int((features.view(np.uint16) & 0x7FFF).max()) > MAX_FINITE_BITS:
+        raise InputError(
+            f"{store.folder} must hold finite features, but some are not: it is damaged; "
+            "tallybox vqa prepare --verify says where"
+        )
 
 
 def free_bytes(device: torch.device) -> int:
@@ -221,23 +246,26 @@ def read_ahead(order: Iterable[Rows], read: Callable[[Rows], Item]) -> Iterator[
     >>> list(read_ahead([np.arange(2), np.arange(3)], len))
     [2, 3]
     """
-    with ThreadPoolExecutor(max_workers=2) as readers:
-        waiting: list[Future[Item]] = []
+    with ThreadPoolExecutor(READERS) as readers:
+        waiting: deque[Future[Item]] = deque()
         for rows in order:
             waiting.append(readers.submit(read, rows))
-            if len(waiting) > READ_AHEAD:
-                yield waiting.pop(0).result()
-        for future in waiting:
-            yield future.result()
+            if len(waiting) > READERS + READ_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
-def epoch_order(questions: int, batch: int, seed: int, epoch: int) -> Rows:
-    """Return the questions of an epoch's steps, ``[steps, B]``: a shuffle that seed and epoch determine.
+def epoch_order(questions: int, batch: int, seed: int, epoch: int, processes: int = 1) -> list[Rows]:
+    """Return the questions of each of an epoch's steps: a shuffle that seed and epoch determine.
 
-    The questions after the last full batch are left out, different ones in each epoch.
+    The last step has what is left over, as many as divide evenly among processes; a single question is left out, as
+    batch normalisation needs two.
 
-    >>> epoch_order(7, 3, seed=0, epoch=1).shape
-    (2, 3)
+    >>> [len(rows) for rows in epoch_order(8, 3, seed=0, epoch=1)]
+    [3, 3, 2]
     """
     shuffled = np.random.default_rng((seed, epoch)).permutation(questions)
-    return shuffled[: questions // batch * batch].reshape(-1, batch)
+    steps = [shuffled[first : first + batch] for first in range(0, questions, batch)]
+    steps[-1] = steps[-1][: len(steps[-1]) // processes * processes]
+    return steps if len(steps[-1]) > 1 else steps[:-1]

@@ -17,7 +17,8 @@ from tallybox.vqa.model import DataSizes, VqaModel, count_component
 
 KIND = "tallybox.vqa"
 VERSION = 1
-FILE = "checkpoint.safetensors"
+FILE = "checkpoint.safetensors"  # the last
+BEST = "best.safetensors"  # the weights that were best on the validation questions
 MAX_LAYER_SIZE = 10_000_000  # limits the memory that a damaged file can make us allocate
 
 
@@ -34,9 +35,11 @@ class Checkpoint:
     temperature: float = 1.0  # divides the logits before they become probabilities
 
 
-def write_checkpoint(folder: Path, checkpoint: Checkpoint, tensors: Iterable[tuple[str, Tensor]]) -> None:
+def write_checkpoint(
+    folder: Path, checkpoint: Checkpoint, tensors: Iterable[tuple[str, Tensor]], name: str = FILE
+) -> None:
     """Write a checkpoint atomically: after a crash, either this one or the earlier one is complete."""
-    write_tensors(folder / FILE, dict(tensors), {"kind": KIND, "version": VERSION, **asdict(checkpoint)})
+    write_tensors(folder / name, dict(tensors), {"kind": KIND, "version": VERSION, **asdict(checkpoint)})
 
 
 def read_checkpoint(folder: Path, *, prefix: str = "") -> tuple[Checkpoint, dict[str, Tensor]]:

@@ -13,6 +13,7 @@ from tallybox.checks import check_count
 from tallybox.errors import InputError, InputTypeError
 
 ModelName = Literal["baseline", "nms", "counter", "presence"]
+Padding = Literal["masked", "published"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
 
@@ -29,11 +30,17 @@ class ModelConfig:
     dropout: float = 0.5  # before the GRU and every linear layer but the one after the count
     attention_dropout: float | None = None  # before the layers of the attention, where it differs from dropout
     max_objects: int = 10  # of the count component
+    # What photos with fewer proposals than others are filled up with: nothing that counts; or zeros that take part in
+    # the softmax and in the counter, as in the published code.
+    padding: Padding = "masked"
     feature_length: float = 1.0  # L2 norm that each proposal's features are scaled to; 0: not scaled
+    nms_iou_threshold: float = 0.5  # of the nms model
+    nms_score_threshold: float = 0.0  # on the logistic of a proposal's mean glimpse; 0: no proposal is left out by it
     presence_sharpness: float = 1.0  # factor of the first glimpse before the presence counter
 
     def __post_init__(self) -> None:
         _check_choice("name", self.name, get_args(ModelName))
+        _check_choice("padding", self.padding, get_args(Padding))
         for name in ("embedding", "question", "attention", "glimpses", "classifier", "max_objects"):
             check_count(name, getattr(self, name))
         for name in ("dropout", "attention_dropout"):
@@ -42,6 +49,9 @@ class ModelConfig:
                 raise InputError(f"{name} must be in [0, 1), but got {share}")
         if not 0 <= self.feature_length < math.inf:
             raise InputError(f"feature_length must be 0 or more, but got {self.feature_length}")
+        for name in ("nms_iou_threshold", "nms_score_threshold"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} must be between 0 and 1, but got {getattr(self, name)}")
         if not 0 < self.presence_sharpness < math.inf:
             raise InputError(f"presence_sharpness must be above 0, but got {self.presence_sharpness}")
 
@@ -54,7 +64,7 @@ class TrainingConfig:
     epochs: int = 100
     learning_rate: float = 0.0015  # of Adam
     half_life: int = 50_000  # steps after which the learning rate is half as high
-    count_rate: float = 2.0  # factor of the learning rate for the count component, from the published code
+    count_rate: float = 1.0  # factor of the learning rate for the count component
     attention_supervision: float = 0.0  # weight of the loss on the first glimpse; needs `vqa prepare --instances`
     seed: int = 0
     precision: Precision = "auto"  # auto: bfloat16 for products of matrices on a GPU, else float32; float64 throughout

@@ -1,4 +1,4 @@
-"""`tallybox vqa demo`: simulate a data set, prepare it, train the paper's three models on it and score them."""
+"""`tallybox vqa demo`: simulate a data set, prepare it, train four models on it and score them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tallybox.vqa.simulation.simulate import simulate
 from tallybox.vqa.simulation.world import World
 from tallybox.vqa.training import train
 
-MODELS: tuple[ModelName, ...] = ("baseline", "nms", "counter")
+MODELS: tuple[ModelName, ...] = ("baseline", "nms", "counter", "presence")
 # Large enough that counts cannot be memorised.
 WORLD = World(train_photos=9600)
 # The values of configs/vqa_demo.toml, which gives reasons.
 CONFIG = VqaConfig(
-    ModelConfig(embedding=32, question=64, attention=128, classifier=128, dropout=0.0),
-    TrainingConfig(batch=256, epochs=12, learning_rate=0.006, half_life=1000),
+    ModelConfig(embedding=32, question=64, attention=128, classifier=128, dropout=0.0, presence_sharpness=4),
+    TrainingConfig(batch=256, epochs=12, learning_rate=0.006, half_life=1000, count_rate=2.0),
 )
 
 

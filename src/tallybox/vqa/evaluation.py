@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -9,12 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import torch
 
 from tallybox.vqa.configuration import ModelName
-from tallybox.vqa.data.splits import open_pairs, open_records
-from tallybox.vqa.prediction import predict_run, prepared_folder
-from tallybox.vqa.scoring import COUNT_KEYS, KEYS, all_scores
+from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
+from tallybox.vqa.prediction import predict_run, prepared_folder, run_config
+from tallybox.vqa.scoring import COUNT_KEYS, KEYS, accuracy_by, all_scores
 
 Scores = dict[str, float]  # by the names of KEYS and COUNT_KEYS
 
@@ -22,6 +24,7 @@ TITLES = {"baseline": "Baseline", "nms": "+ NMS", "counter": "+ counting module"
 # The columns of the paper's second table, and their scores.
 TABLE_KEYS = ("number", "count", "all", "pair_number", "pair_count", "pair_all")
 COLUMNS = [(key.replace("_", " ").capitalize(), key) for key in TABLE_KEYS]
+TYPE = "type: "
 MISSING = "–"
 
 
@@ -31,17 +34,41 @@ def evaluate_runs(
     split: str,
     device: torch.device,
     prepared: Path | None = None,
+    name: ModelName | None = None,
+    question_types: bool = False,
     on_progress: Callable[[str, int, int], None] = lambda run, done, total: None,
 ) -> dict[str, list[Scores]]:
-    """Score runs on a split of the folder they were trained from, or of another; by model, in the paper's order."""
+    """Score runs on a split of the folder they were trained from, or of another; by model, in the paper's order.
+
+    ``name`` overrules what files of the published code are taken for. With ``question_types``, accuracies by the
+    official type of a question come under names that begin with `TYPE`.
+    """
     scores: dict[str, list[Scores]] = {}
     for run in runs:
         folder = prepared_folder(run, prepared)
         report = partial(on_progress, str(run))
-        name, predictions = predict_run(run, split=split, device=device, prepared=folder, on_progress=report)
-        found = all_scores(predictions, open_records(folder, split), open_pairs(folder, split))
-        scores.setdefault(name, []).append(found)
+        model, predictions = predict_run(
+            run, split=split, device=device, prepared=folder, name=name, on_progress=report
+        )
+        records = open_records(folder, split)
+        found = all_scores(predictions, records, open_pairs(folder, split))
+        if question_types:
+            by_type = accuracy_by(lambda record: record.question_type, predictions, records)
+            found |= {TYPE + kind: by_type[kind][1] for kind in sorted(by_type, key=lambda kind: -by_type[kind][0])}
+        scores.setdefault(model, []).append(found)
     return {name: scores[name] for name in get_args(ModelName) if name in scores}
+
+
+def count_learned(run: Path, split: str, prepared: Path | None = None) -> int:
+    """Return how many of a split's questions a run learned from; 0 where the file does not tell."""
+    config = run_config(run)
+    source = json.loads(config.read_text())["config"] if config.exists() else {}
+    if "prepared" not in source:
+        return 0
+    folder = prepared_folder(run, prepared)
+    learned = Path(source["prepared"]) if Path(source["prepared"]).exists() else folder
+    scored = open_questions(folder, split).question_ids
+    return int(np.isin(scored, open_questions(learned, source["split"]).question_ids).sum())
 
 
 def summarise(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any]:
@@ -51,10 +78,9 @@ def summarise(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, 
     """
     summary: dict[str, Any] = {}
     for name, runs in scores.items():
+        keys = [*KEYS, *COUNT_KEYS, *(key for key in runs[0] if key.startswith(TYPE))]
         figures = {
-            key: mean_and_deviation([run[key] for run in runs])
-            for key in (*KEYS, *COUNT_KEYS)
-            if all(key in run for run in runs)
+            key: mean_and_deviation([run[key] for run in runs]) for key in keys if all(key in run for run in runs)
         }
         summary[name] = {key: mean for key, (mean, _) in figures.items()} | {"runs": len(runs)}
         if len(runs) > 1:

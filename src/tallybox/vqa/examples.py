@@ -16,7 +16,7 @@ from tallybox.vqa.batches import StreamedExamples
 from tallybox.vqa.data.prepare import PHOTOS
 from tallybox.vqa.data.splits import open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore
-from tallybox.vqa.model import FirstGlimpse
+from tallybox.vqa.model import FirstGlimpse, PublishedFirstGlimpse
 from tallybox.vqa.prediction import load_run, prepared_folder
 
 MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
@@ -52,15 +52,21 @@ def counting_examples(
         raise InputError(f'split {split} must have a question that starts with "how many", but has none')
     length = checkpoint.config.model.feature_length
     examples = StreamedExamples(questions, store, torch.device("cpu"), torch.float32, length)
-    batch = next(examples.batches([rows])).batch
+    batch = model.padded(next(examples.batches([rows])).batch)
     with torch.no_grad():
         logits, glimpses = model(batch)
-        trace = model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask).to_dict()
-    found = []
+        if isinstance(model.count, PublishedFirstGlimpse):
+            proposals, distance, found = model.count.quantities(glimpses, batch.boxes)
+            trace = {name: value.tolist() for name, value in {**vars(found), "distance": distance}.items()}
+            trace |= {"attention": proposals.attention.tolist(), "boxes": proposals.boxes.tolist()}
+            trace |= {"count": found.count.flatten().tolist(), "mask": torch.ones_like(proposals.attention).tolist()}
+        else:
+            trace = model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask).to_dict()
+    shown = []
     for index, row in enumerate(rows):
         record = records[row]
         kept = [k for k, is_real in enumerate(trace["mask"][index]) if is_real]
-        found.append(
+        shown.append(
             {
                 "question": record.text,
                 "question_id": record.question_id,
@@ -74,4 +80,4 @@ def counting_examples(
                 "truth": None if record.answers is None else Tally(record.answers).most_common(1)[0][0],
             }
         )
-    return found
+    return shown

@@ -5,19 +5,22 @@ Legend: B questions, N proposals (padded), F features, L words (padded), G glimp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from tallybox.boxes import batched_nms
+from tallybox.compat import published_quantities
 from tallybox.counter.module import Counter
+from tallybox.counter.reference import Quantities
 from tallybox.distributed import SharedBatchNorm, SharedDropout
+from tallybox.kernels.proposals import Proposals
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.configuration import ModelConfig
-
-NMS_IOU_THRESHOLD = 0.5
 
 
 class Batch(NamedTuple):
@@ -28,6 +31,28 @@ class Batch(NamedTuple):
     mask: Tensor  # [B, N] bool, True for a real proposal
     words: Tensor  # [B, L] indices into the vocabulary, 0 for padding and unknown words
     lengths: Tensor  # [B] at least 1
+
+
+class WordPacking:
+    """Which of a batch's padded words ``[B, L]`` the GRU reads: at each step only questions that may still go on.
+
+    ``batch_sizes [L]`` says how many those are, and never rises. Questions must come in the order of their lengths, the
+    longest first. A batch fits where no step has more questions that go on; fewer are padded.
+    """
+
+    def __init__(self, batch_sizes: Sequence[int], device: torch.device) -> None:
+        steps = len(batch_sizes)
+        self.batch_sizes = torch.tensor(batch_sizes)  # [L] on the CPU, as a PackedSequence has them
+        self.index = torch.tensor(
+            [question * steps + step for step, number in enumerate(batch_sizes) for question in range(number)],
+            device=device,
+        )  # [P] into the flattened words
+        self.starts = (self.batch_sizes.cumsum(0) - self.batch_sizes).to(device)  # [L] where a step starts among P
+
+    def last(self, lengths: Tensor) -> Tensor:
+        """Return the index among P of each question's last word, ``[B]``."""
+        index = self.starts[lengths - 1] + torch.arange(len(lengths), device=lengths.device)
+        return index.clamp(max=len(self.index) - 1)  # a graph is captured with questions that do not fit
 
 
 @dataclass(frozen=True)
@@ -61,13 +86,26 @@ class VqaModel(nn.Module):
         self.classifier = Classifier(config, sizes, None if self.count is None else self.count.features)
         self.apply(initialise)
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: Batch, packing: WordPacking | None = None) -> tuple[Tensor, Tensor]:
         """Return the logits of the answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``."""
-        question = self.question(batch.words, batch.lengths)
+        proposals = batch.mask.shape[1]
+        batch = self.padded(batch)
+        question = self.question(batch.words, batch.lengths, packing)
         glimpses = self.attention(batch.features, question)
-        seen = attended(batch.features, glimpses, batch.mask)
+        seen = attended(batch.features, glimpses, batch.mask if self.config.padding == "masked" else None)
         count = None if self.count is None else self.count(glimpses, batch.boxes, batch.mask)
-        return self.classifier(seen, question, count), glimpses
+        return self.classifier(seen, question, count), glimpses[:, :proposals]
+
+    def padded(self, batch: Batch) -> Batch:
+        """Return a batch with the padding that the model sees; the published one is zeros up to a fixed number."""
+        if self.config.padding == "masked":
+            return batch
+        missing = max(0, max(self.sizes.proposals, self.config.max_objects) - batch.mask.shape[1])
+        features, boxes = (
+            nn.functional.pad(values.masked_fill(~batch.mask.unsqueeze(-1), 0), (0, 0, 0, missing))
+            for values in (batch.features, batch.boxes)
+        )
+        return batch._replace(features=features, boxes=boxes, mask=nn.functional.pad(batch.mask, (0, missing)))
 
 
 def scale_features(features: Tensor, length: float) -> Tensor:
@@ -89,10 +127,14 @@ def fuse(x: Tensor, y: Tensor) -> Tensor:
     return torch.relu(x + y) - (x - y).square()
 
 
-def attended(features: Tensor, glimpses: Tensor, mask: Tensor) -> Tensor:
+def attended(features: Tensor, glimpses: Tensor, mask: Tensor | None) -> Tensor:
     """Return each glimpse's mean of the features ``[B, G * F]``, weighted by its softmax over real proposals."""
-    lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals gives zeros, not NaN
-    weights = at_least_float32(glimpses).masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
+    glimpses = at_least_float32(glimpses)
+    if mask is None:
+        weights = glimpses.softmax(1)
+    else:
+        lowest = torch.finfo(torch.float32).min  # finite: a photo without proposals gives zeros, not NaN
+        weights = glimpses.masked_fill(~mask.unsqueeze(-1), lowest).softmax(1) * mask.unsqueeze(-1)
     return (weights.mT.to(features.dtype) @ features).flatten(1)  # [B, G, N] @ [B, N, F]
 
 
@@ -105,16 +147,60 @@ class QuestionEncoder(nn.Module):
         self.dropout = SharedDropout(config.dropout)
         self.gru = nn.GRU(config.embedding, config.question, batch_first=True)
 
-    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, words: Tensor, lengths: Tensor, packing: WordPacking | None = None) -> Tensor:
         """Read ``words [B, L]``, of which ``lengths [B]`` are the question's."""
-        embedded = self.dropout(torch.tanh(self.embedding(words)))
-        # cuDNN's half precision would be float16, whose gradients vanish without a scaled loss.
-        with torch.autocast(words.device.type, enabled=False):
-            states, _ = self.gru(embedded.to(self.gru.weight_hh_l0.dtype))
-        # Padding after the last word cannot change the state there: no need to pack.
-        last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
-        state: Tensor = states.gather(1, last).squeeze(1)
-        return state
+        if packing is None:
+            states = self._states(self._embed(words), None)
+            # Padding after the last word cannot change the state there: no need to pack.
+            last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
+            return states.gather(1, last).squeeze(1)
+        return self._states(self._embed(words.flatten()[packing.index]), packing)[packing.last(lengths)]
+
+    def _embed(self, words: Tensor) -> Tensor:
+        embedded: Tensor = self.dropout(torch.tanh(self.embedding(words)))
+        return embedded
+
+    def _states(self, embedded: Tensor, packing: WordPacking | None) -> Tensor:
+        """Return the states after each word: ``[B, L, E]`` to ``[B, L, question]``, or packed ``[P, ...]``."""
+        device = embedded.device.type
+        in_half_precision = device == "cuda" and torch.is_autocast_enabled(device)
+        with torch.autocast(device, enabled=False):  # its half precision of a GRU is float16
+            if packing is not None and in_half_precision:
+                return half_precision_states(embedded, packing, self.gru)
+            embedded = embedded.to(next(self.gru.parameters()).dtype)
+            if packing is None:
+                states: Tensor = self.gru(embedded)[0]
+            else:
+                states = self.gru(PackedSequence(embedded, packing.batch_sizes))[0].data
+            return states
+
+
+def half_precision_states(embedded: Tensor, packing: WordPacking, gru: nn.GRU) -> Tensor:
+    """Return a GRU's states, ``[P, E]`` to ``[P, question]`` in float32, computed in bfloat16.
+
+    At the paper's size, in questions of up to 23 words, a step of training takes 1.1 ms less than with float32 products
+    of all padded words (H200): 0.4 ms are the packing's, the rest half precision's.
+    """
+    # cuDNN's products are faster where rows have whole 16 bytes, and it wants all weights in one piece of memory.
+    padding = (0, -embedded.shape[-1] % 8)
+    first, *others = gru.parameters()
+    weights = [nn.functional.pad(first, padding), *others]
+    in_one_piece = torch.cat([weight.flatten() for weight in weights]).bfloat16()
+    parts = in_one_piece.split([weight.numel() for weight in weights])
+    shaped = [part.view(weight.shape) for part, weight in zip(parts, weights, strict=True)]
+    start = in_one_piece.new_zeros(1, int(packing.batch_sizes[0]), gru.hidden_size)
+    states, _ = torch.gru(
+        nn.functional.pad(embedded, padding).bfloat16(),
+        packing.batch_sizes,
+        start,
+        shaped,
+        has_biases=True,
+        num_layers=1,
+        dropout=0.0,
+        train=gru.training,
+        bidirectional=False,
+    )
+    return states.float()
 
 
 class Attention(nn.Module):
@@ -154,17 +240,34 @@ class FirstGlimpse(nn.Module):
         return features
 
 
+class PublishedFirstGlimpse(FirstGlimpse):
+    """The paper's component over the first glimpse with padding among the proposals, as in the published code."""
+
+    def quantities(self, glimpses: Tensor, boxes: Tensor) -> tuple[Proposals, Tensor, Quantities]:
+        """Return what the component computes from ``glimpses [B, N, G]`` and ``boxes [B, N, 4]``, 0 for padding."""
+        assert isinstance(self.counter, Counter)
+        weight, objects = self.counter.weight[0], self.counter.max_objects
+        return published_quantities(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
+
+    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
+        """Count proposals and padding."""
+        return self.quantities(glimpses, boxes)[-1].features
+
+
 class SuppressedCount(nn.Module):
     """The number of proposals that greedy NMS keeps, one-hot; a proposal's score is the mean of its glimpses."""
 
-    def __init__(self, max_proposals: int) -> None:
+    def __init__(self, max_proposals: int, iou_threshold: float = 0.5, score_threshold: float = 0.0) -> None:
         super().__init__()
         self.features = max_proposals + 1
+        self.iou_threshold, self.score_threshold = iou_threshold, score_threshold
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
         """Return the one-hot number, ``[B, max_proposals + 1]``, without a gradient."""
         with torch.no_grad():
-            kept = batched_nms(boxes, glimpses.mean(-1), mask, NMS_IOU_THRESHOLD).sum(-1)
+            scores = glimpses.mean(-1)
+            mask = mask & (scores.sigmoid() >= self.score_threshold)
+            kept = batched_nms(boxes, scores, mask, self.iou_threshold).sum(-1)
             return nn.functional.one_hot(kept.clamp(max=self.features - 1), self.features).to(glimpses.dtype)
 
 
@@ -175,9 +278,10 @@ def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | S
         case "baseline":
             return None
         case "nms":
-            return SuppressedCount(max_proposals)
+            return SuppressedCount(max_proposals, config.nms_iou_threshold, config.nms_score_threshold)
         case "counter":
-            return FirstGlimpse(Counter(objects, logits=True), features=objects + 1)
+            layer = FirstGlimpse if config.padding == "masked" else PublishedFirstGlimpse
+            return layer(Counter(objects, logits=True), features=objects + 1)
         case "presence":
             counter = PresenceCounter(objects, logits=True)
             return FirstGlimpse(counter, features=objects + 2, sharpness=config.presence_sharpness)

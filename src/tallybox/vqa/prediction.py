@@ -12,8 +12,9 @@ import torch
 
 from tallybox.errors import InputError
 from tallybox.files import write_text
-from tallybox.vqa.batches import load_examples
+from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples
 from tallybox.vqa.checkpoints import Checkpoint, load_model
+from tallybox.vqa.configuration import ModelName
 from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore
@@ -34,11 +35,12 @@ def predict_run(
     split: str,
     device: torch.device,
     prepared: Path | None = None,
+    name: ModelName | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[str, dict[int, str]]:
     """Return the name of a run's model and its answers to the questions of a split, by question id."""
     folder = prepared_folder(run, prepared)
-    model, checkpoint = load_run(run)
+    model, checkpoint = load_run(run, name)
     questions, store = open_questions(folder, split), FeatureStore.open(folder / PHOTOS)
     if Vocabulary.load(folder / VOCABULARY).words != checkpoint.words:
         words, lengths = encode_words(Vocabulary(checkpoint.words, checkpoint.answers), open_records(folder, split))
@@ -64,6 +66,18 @@ def predict(
         )
     dtype = compute_dtype(checkpoint.config.training.precision, device)
     examples = load_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
+    return answer(model, checkpoint, examples, on_progress)
+
+
+def answer(
+    model: VqaModel,
+    checkpoint: Checkpoint,
+    examples: ResidentExamples | StreamedExamples,
+    on_progress: OnProgress = lambda done, total: None,
+) -> dict[int, str]:
+    """Return a model's most probable answer to each question of examples, by question id."""
+    questions, device = examples.questions, examples.device
+    dtype = compute_dtype(checkpoint.config.training.precision, device)
     model = model.to(device, torch.float64 if dtype == torch.float64 else torch.float32).eval()
     order = (
         np.arange(first, min(first + BATCH_QUESTIONS, len(questions)))
@@ -77,25 +91,39 @@ def predict(
     return {int(key): checkpoint.answers[index] for key, index in zip(questions.question_ids, indices, strict=True)}
 
 
-def load_run(run: Path) -> tuple[VqaModel, Checkpoint]:
-    """Return the model of a run's folder, or of a file of the published code."""
-    return load_published(run) if run.suffix in PUBLISHED_SUFFIXES else load_model(run)
+def load_run(run: Path, name: ModelName | None = None) -> tuple[VqaModel, Checkpoint]:
+    """Return the model of a run's folder, or of a file of the published code, which ``name`` overrules."""
+    if run.suffix in PUBLISHED_SUFFIXES:
+        return load_published(run, name)
+    if name is not None:
+        raise InputError(f"--model {name} is for a .pth file of the published code, but {run} names its own model")
+    return load_model(run)
 
 
 def prepared_folder(run: Path, prepared: Path | None) -> Path:
     """Return ``prepared`` if given, else the prepared folder that a run was trained from."""
     if prepared is not None:
         return prepared
-    config = run / "config.json"
+    config = run_config(run)
     if not config.exists():
         raise InputError(
             f"{run} must be a folder that tallybox vqa train wrote, but it has no config.json; "
             "for a checkpoint alone, name the questions' folder with --prepared"
         )
-    folder = Path(json.loads(config.read_text())["config"]["prepared"])
-    if not folder.exists():
-        raise InputError(f"{run} was trained from {folder}, which is not there; name where it is with --prepared")
-    return folder
+    named = json.loads(config.read_text())["config"].get("prepared")
+    if named is None or not Path(named).exists():
+        was = (
+            "does not say what it was trained from"
+            if named is None
+            else f"was trained from {named}, which is not there"
+        )
+        raise InputError(f"{run} {was}; name where it is with --prepared")
+    return Path(named)
+
+
+def run_config(run: Path) -> Path:
+    """Return where a run's settings are, of its folder or of a checkpoint in it."""
+    return (run if run.is_dir() else run.parent) / "config.json"
 
 
 def write_results(predictions: dict[int, str], path: Path) -> None:

@@ -1,8 +1,7 @@
 """Checkpoints of the published code, with its names for the layers of the same model.
 
-The file holds `weights` and `vocab` (and a log, settings and source text, which are not read); loading runs none of its
-content. The published model attends to padding; this one masks it, so answers about photos with fewer than the maximum
-number of proposals may differ.
+The file holds `weights` and `vocab` (and settings, of which one is read, a log and source text); loading runs none of
+its content. The published model attends to padding and counts it (`ModelConfig.padding`), and so does a loaded one.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ from tallybox.counter.published import read_published_weight
 from tallybox.errors import InputError
 from tallybox.files import first_line
 from tallybox.vqa.checkpoints import Checkpoint, model_of
-from tallybox.vqa.configuration import ModelConfig, VqaConfig
+from tallybox.vqa.configuration import ModelConfig, ModelName, VqaConfig
 from tallybox.vqa.model import DataSizes, VqaModel
 
-PUBLISHED_PROPOSALS = 100
+PUBLISHED_PROPOSALS = 100  # of a photo, padding included
+COUNTS = ("classifier.from_count.", "count.")  # where our names of the counter's weights begin
 # The published name of each layer, and ours.
 LAYERS = {
     "text.embedding": "question.embedding",
@@ -39,15 +39,24 @@ LAYERS = {
 }
 
 
-def load_published(path: Path) -> tuple[VqaModel, Checkpoint]:
-    """Return the model in a file of the published code, in evaluation mode, and its vocabulary."""
+def load_published(path: Path, name: ModelName | None = None) -> tuple[VqaModel, Checkpoint]:
+    """Return the model in a file of the published code, in evaluation mode, and its vocabulary.
+
+    ``name`` overrules which model it is taken for: baseline or counter.
+    """
+    if name not in (None, "baseline", "counter"):
+        raise InputError(f"a file of the published code must be a baseline or counter model, but got {name!r}")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
         weights, vocabulary = content["weights"], content["vocab"]
         words = _in_order(vocabulary["question"], first=1)
         answers = _in_order(vocabulary["answer"], first=0)
         tensors = our_tensors(weights)
-        config, sizes = _sizes(tensors)
+        if name == "baseline" or (name is None and never_counted(tensors)):
+            tensors = {key: value for key, value in tensors.items() if not key.startswith(COUNTS)}
+        # Photos are padded to a fixed number, which the file's settings name: 36 for features of 36 proposals.
+        proposals = int(content.get("config", {}).get("output_size", PUBLISHED_PROPOSALS))
+        config, sizes = _sizes(tensors, proposals)
     except Exception as error:  # torch raises all sorts of errors on damaged files
         # torch advises to switch weights_only off, which would run the file's content.
         refused = isinstance(error, UnpicklingError) or "weights_only" in str(error)
@@ -60,6 +69,8 @@ def load_published(path: Path) -> tuple[VqaModel, Checkpoint]:
             f"{path} must have a vocabulary that fits its weights ({sizes.words} words, {sizes.answers} answers), "
             f"but got {len(words)} and {len(answers)}"
         )
+    if name not in (None, config.name):
+        raise InputError(f"{path} must hold a counter (lin_c, bn2, counter) to be a counter model, but it does not")
     model = model_of(config, sizes, tensors, path)
     return model, Checkpoint(VqaConfig(model=config), sizes, words, answers[: sizes.answers], epoch=0, steps=0)
 
@@ -81,7 +92,18 @@ def our_tensors(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def _sizes(tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, DataSizes]:
+def never_counted(tensors: Mapping[str, Tensor]) -> bool:
+    """Return whether a file's counter took no part in its training.
+
+    The published baseline leaves out one line, so its file holds a counter nonetheless: one whose batch normalisation
+    has the statistics it began with.
+    """
+    statistics = [tensors.get(f"{COUNTS[0]}2.running_{name}") for name in ("mean", "var")]
+    began_with = (0, 1)
+    return all(found is not None and bool((found == v).all()) for found, v in zip(statistics, began_with, strict=True))
+
+
+def _sizes(tensors: Mapping[str, Tensor], proposals: int) -> tuple[ModelConfig, DataSizes]:
     shapes = {name: tuple(value.shape) for name, value in tensors.items()}
     words, embedding = shapes["question.embedding.weight"]
     attention, features = shapes["attention.from_features.weight"]
@@ -94,9 +116,10 @@ def _sizes(tensors: Mapping[str, Tensor]) -> tuple[ModelConfig, DataSizes]:
         attention=attention,
         glimpses=shapes["attention.to_glimpses.weight"][0],
         classifier=classifier,
+        padding="published",
         **({} if counts is None else {"max_objects": counts[1] - 1}),
     )
-    return config, DataSizes(words - 1, answers, features, PUBLISHED_PROPOSALS)
+    return config, DataSizes(words - 1, answers, features, proposals)
 
 
 def _in_order(indices: Mapping[str, Any], first: int) -> tuple[str, ...]:

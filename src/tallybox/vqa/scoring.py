@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,17 @@ TRUE_COUNTS = {
     "count_5_or_more": (5, math.inf),
     "count_2_or_more": (2, math.inf),
 }
-MEAN_ERROR = "count_mae"
-COUNT_KEYS = (*TRUE_COUNTS, MEAN_ERROR)
+MEAN_ERROR, ROOT_MEAN_SQUARE = "count_mae", "count_rmse"
+GROUPS = ("simple", "complex")  # of TallyQA, each with its accuracy and RMSE
+COUNT_KEYS = (
+    *TRUE_COUNTS,
+    *(MEAN_ERROR, ROOT_MEAN_SQUARE),
+    *(f"{kind}_{group}" for group in GROUPS for kind in ("count", "count_rmse")),
+)
+LARGEST_COUNT = 20  # HowMany-QA's; a larger count is taken as this one, so that no single answer makes half of an error
+PEOPLE = 10
 
+Key = TypeVar("Key", bound=Hashable)
 Pairs = NDArray[np.int64] | Sequence[Sequence[int]]  # [K, 2] question ids
 
 
@@ -38,7 +47,8 @@ def all_scores(predictions: Mapping[int, str], records: Sequence[QuestionRecord]
 def accuracy(prediction: str, answers: Sequence[str]) -> float:
     """Return the official accuracy of one answer: min(agreeing / 3, 1), averaged over leaving out each person.
 
-    Both sides are normalised where the people differ; where all agree, the answers are compared as they are.
+    Both sides are normalised where the people differ; where all agree, the answers are compared as they are. Any other
+    number of answers than ten counts as ten in the same proportions: of one answer, only the same is right.
 
     >>> answers = ["two"] * 3 + ["3"] * 7
     >>> round(accuracy("2", answers), 6), accuracy("3", answers), accuracy("a 3", ["3"] * 10)
@@ -49,10 +59,10 @@ def accuracy(prediction: str, answers: Sequence[str]) -> float:
     if len(set(answers)) > 1:
         prediction = normalise(prediction)
         answers = [normalise(answer) for answer in answers]
-    agreeing = answers.count(prediction)
+    agreeing = PEOPLE * answers.count(prediction) / len(answers)
     # Leaving out one who agrees leaves agreeing - 1; leaving out another leaves them all.
     without_one, without_other = (min(1.0, number / AGREEING_FOR_FULL_ACCURACY) for number in (agreeing - 1, agreeing))
-    return (agreeing * without_one + (len(answers) - agreeing) * without_other) / len(answers)
+    return (agreeing * without_one + (PEOPLE - agreeing) * without_other) / PEOPLE
 
 
 def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Pairs = ()) -> dict[str, float]:
@@ -62,7 +72,7 @@ def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pai
     A pair (`[K, 2]` question ids) is right where both answers have the full accuracy of 1; it counts under
     "pair_all", and under "pair_number" and "pair_count" where both its questions are such questions.
 
-    >>> records = [QuestionRecord(k, k, "How many cats?", (str(k),) * 10, "number") for k in (1, 2)]
+    >>> records = [QuestionRecord(k, str(k), "How many cats?", (str(k),) * 10, "number") for k in (1, 2)]
     >>> score({1: "2", 2: "2"}, records, [(1, 2)])  # doctest: +NORMALIZE_WHITESPACE
     {'number': 50.0, 'all': 50.0, 'count': 50.0, 'pair_number': 0.0, 'pair_count': 0.0, 'pair_all': 0.0}
     """
@@ -86,12 +96,14 @@ def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pai
 
 
 def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecord]) -> dict[str, float]:
-    """Return the official accuracy in percent by true count, and the mean absolute error ``count_mae``, by name.
+    """Return the official accuracy in percent by true count, and the errors of counts, by name.
 
-    Only counting questions with a true count are included; a range that does not occur has no entry. An answer that is
-    not a whole number is taken as 0.
+    ``count_mae`` is the mean absolute error, ``count_rmse`` the root of the mean squared one; for TallyQA's simple and
+    complex questions, ``count_simple`` is the share of right counts in percent, ``count_rmse_simple`` their error.
+    Only counting questions with a true count are included; what does not occur has no entry. An answer that is not a
+    whole number is taken as 0, and one above 20 as 20, the largest count of the benchmarks.
 
-    >>> records = [QuestionRecord(k, k, "How many cats?", (str(k),) * 10, "number") for k in (1, 2, 6)]
+    >>> records = [QuestionRecord(k, str(k), "How many cats?", (str(k),) * 10, "number") for k in (1, 2, 6)]
     >>> errors = count_errors({1: "1", 2: "yes", 6: "5"}, records)
     >>> errors["count_1"], errors["count_2_or_more"], errors["count_mae"]
     (100.0, 0.0, 1.0)
@@ -105,14 +117,36 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
         for name, (low, high) in TRUE_COUNTS.items():
             if low <= truth <= high:
                 found.setdefault(name, []).append(100 * accuracy(prediction, record.answers))
-        found.setdefault(MEAN_ERROR, []).append(abs((whole_number(prediction) or 0) - truth))
-    return {name: math.fsum(found[name]) / len(found[name]) for name in COUNT_KEYS if name in found}
+        error = abs(min(whole_number(prediction) or 0, LARGEST_COUNT) - min(truth, LARGEST_COUNT))
+        found.setdefault(MEAN_ERROR, []).append(error)
+        found.setdefault(ROOT_MEAN_SQUARE, []).append(error**2)
+        if record.group is not None:
+            found.setdefault(f"count_{record.group}", []).append(100 * (whole_number(prediction) == truth))
+            found.setdefault(f"count_rmse_{record.group}", []).append(error**2)
+    means = {name: math.fsum(found[name]) / len(found[name]) for name in COUNT_KEYS if name in found}
+    return {name: math.sqrt(mean) if "rmse" in name else mean for name, mean in means.items()}
+
+
+def accuracy_by(
+    key: Callable[[QuestionRecord], Key | None], predictions: Mapping[int, str], records: Sequence[QuestionRecord]
+) -> dict[Key, tuple[int, float]]:
+    """Return the number of questions and their official accuracy in percent by a key; without a key, left out.
+
+    >>> records = [QuestionRecord(k, str(k), "How many cats?", ("2",) * 10, "number", "how many") for k in (1, 2)]
+    >>> accuracy_by(lambda record: record.question_type, {1: "2", 2: "3"}, records)
+    {'how many': (2, 50.0)}
+    """
+    found: dict[Key, list[float]] = {}
+    for record in records:
+        if (name := key(record)) is not None and record.answers is not None:
+            found.setdefault(name, []).append(accuracy(predictions[record.question_id], record.answers))
+    return {name: (len(values), 100 * math.fsum(values) / len(values)) for name, values in found.items()}
 
 
 def true_count(record: QuestionRecord) -> int | None:
     """Return the most frequent answer to a counting question, the first of equally frequent ones; None if no number.
 
-    >>> true_count(QuestionRecord(1, 1, "How many cats?", ("two", "2", "3", "many"), "number"))
+    >>> true_count(QuestionRecord(1, "1", "How many cats?", ("two", "2", "3", "many"), "number"))
     2
     """
     if not record.counts:

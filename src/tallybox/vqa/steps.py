@@ -1,4 +1,4 @@
-"""A training step: loss, gradients, Adam; run eagerly, or replayed as one CUDA graph."""
+"""A training step: loss, gradients, Adam."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from torch import Tensor, nn
 
 from tallybox.distributed import current_processes, mean_over_processes
 from tallybox.errors import InputError
-from tallybox.vqa.batches import LabelledBatch, ResidentExamples, Rows
+from tallybox.vqa.batches import LabelledBatch
 from tallybox.vqa.configuration import Precision, TrainingConfig
-from tallybox.vqa.model import VqaModel, at_least_float32
+from tallybox.vqa.model import VqaModel, WordPacking, at_least_float32
 
 PEOPLE = 10  # answers per question
-GRAPH_WORDS = 4  # questions are padded to multiples of this, so that a few graphs serve all
-WARM_UP_STEPS = 3
 
 
 def soft_cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
@@ -110,12 +108,12 @@ class VqaTrainer:
             else:
                 group["lr"] = rate
 
-    def update(self, labelled: LabelledBatch) -> None:
+    def update(self, labelled: LabelledBatch, packing: WordPacking | None = None) -> None:
         """Run forward, backward and Adam, without waiting for the device."""
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         with autocast(self.dtype, self.device):
-            logits, glimpses = self.forward(labelled.batch)
+            logits, glimpses = self.forward(labelled.batch, packing)
         loss = soft_cross_entropy(logits, labelled.answers)
         if self.config.attention_supervision and labelled.relevance is not None:
             loss = loss + self.config.attention_supervision * attention_loss(glimpses[..., 0], labelled.relevance)
@@ -145,44 +143,3 @@ class VqaTrainer:
                 raise InputError(f"a checkpoint must hold {name} with shape {list(value.shape)}; it is another model's")
             value.copy_(tensors[name])
         self.steps = steps
-
-
-class GraphedSteps:
-    """Whole steps on a GPU as CUDA graphs, one for each padded length of questions: a replay is a single launch."""
-
-    def __init__(self, trainer: VqaTrainer, examples: ResidentExamples) -> None:
-        self.trainer = trainer
-        self.lengths = examples.questions.lengths
-        self.rows = torch.zeros(trainer.config.batch, dtype=torch.int64, device=trainer.device)
-        self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        before = {name: value.clone() for name, value in trainer.tensors()}
-        longest = -(-int(self.lengths.max()) // GRAPH_WORDS) * GRAPH_WORDS
-        for words in range(GRAPH_WORDS, longest + 1, GRAPH_WORDS):
-            self._capture(examples, min(words, examples.words.shape[1]))
-        trainer.restore(before, trainer.steps)
-        trainer.totals.zero_()
-
-    def step(self, rows: Rows) -> None:
-        """Take one step with the questions in ``rows [B]``."""
-        longest = int(self.lengths[rows].max())
-        self.trainer.set_learning_rate()
-        self.rows.copy_(torch.from_numpy(rows).pin_memory(), non_blocking=True)
-        next(graph for words, graph in self.graphs.items() if words >= longest).replay()
-        self.trainer.steps += 1
-
-    def _capture(self, examples: ResidentExamples, words: int) -> None:
-        def step() -> None:
-            labelled = examples.at(self.rows, proposals=examples.photos.max_proposals, words=words)
-            self.trainer.update(labelled)
-
-        side_stream = torch.cuda.Stream(self.trainer.device)
-        side_stream.wait_stream(torch.cuda.current_stream(self.trainer.device))
-        with torch.cuda.stream(side_stream):
-            for _ in range(WARM_UP_STEPS):
-                step()
-        torch.cuda.current_stream(self.trainer.device).wait_stream(side_stream)
-        graph = torch.cuda.CUDAGraph()
-        pool = next(iter(self.graphs.values())).pool() if self.graphs else None
-        with torch.cuda.graph(graph, pool=pool):
-            step()
-        self.graphs[words] = graph

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import os
+import gzip
 import shutil
-import signal
 import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +17,7 @@ from tallybox.vqa.data.questions import read_questions, read_records
 from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
+from tests.support.killing import command, kill_when
 from tests.support.shared_data import data_folder
 from tests.support.vqa_files import annotation, annotations_file, question, questions_file, small_photos, small_set
 
@@ -78,6 +75,28 @@ def test_the_vocabulary_is_of_the_training_split(tmp_path, official):
     assert -1 in open_questions(tmp_path / "prepared", "train").answers
 
 
+def test_the_vocabulary_is_of_both_splits_where_that_is_wanted(tmp_path, official):
+    asked = official / "v2_OpenEnded_mscoco_val2014_questions.json"
+    asked.write_text(asked.read_text().replace("dogs", "zebras"))
+    files, features = official_files(official), [official / "features.tsv"]
+    (official / "v2_OpenEnded_mscoco_test-dev2015_questions.json").write_bytes(
+        gzip.decompress((official / "v2_OpenEnded_mscoco_test2015_questions.json.gz").read_bytes())
+    )
+    of_train, of_both = tmp_path / "train", tmp_path / "trainval"
+    prepare(files, features, of_train)
+    files = official_files(official)
+    assert list(files) == ["train", "val", "test", "test-dev"]
+    prepare(files, features, of_both, vocabulary_from="trainval")
+    both, records = Vocabulary.load(of_both / "vocabulary.json"), open_records(of_both, "trainval")
+    assert both == Vocabulary.of(records)
+    assert set(both.words) - set(Vocabulary.load(of_train / "vocabulary.json").words) == {"zebras"}
+    assert open_questions(of_both, "test-dev").question_ids.tolist() == [9]
+    with pytest.raises(InputError, match="another configuration \\(vocabulary_from differ\\)"):
+        prepare(files, features, of_both)
+    with pytest.raises(InputError, match="splits must include val to make a vocabulary from, but got train"):
+        prepare({"train": files["train"]}, features, tmp_path / "none", vocabulary_from="trainval")
+
+
 def test_a_question_without_a_known_answer_stays(tmp_path, official):
     records = [question(1, 1), question(2, 1), question(3, 1)]
     questions_file(official / "own.json", records)
@@ -116,7 +135,9 @@ def test_real_questions(tmp_path):
     assert list(real) == ["train", "val"]
     asked = read_questions(real["val"].questions)
     box, feature = np.array([[0, 0, 9, 9]], np.float32), np.ones((1, 2), np.float32)
-    photos = [PhotoFeatures(image_id, (640, 480), box, feature) for image_id in sorted({one.image_id for one in asked})]
+    photos = [
+        PhotoFeatures(str(image_id), (640, 480), box, feature) for image_id in sorted({one.image_id for one in asked})
+    ]
     write_tsv(tmp_path / "features.tsv", photos)
     done = prepare({"train": real["val"]}, [tmp_path / "features.tsv"], tmp_path / "prepared")
     vocabulary = Vocabulary.load(tmp_path / "prepared" / "vocabulary.json")
@@ -139,14 +160,16 @@ def test_again_it_changes_nothing(official, prepared):
 
 def test_another_input_needs_another_folder(official, prepared):
     write_tsv(official / "features.tsv", small_photos(41))
-    with pytest.raises(InputError, match=r"holds a run with another configuration \(features differ\)"):
+    with pytest.raises(
+        InputError, match=r"features.tsv must be as it was when .*prepared was begun, but its content differs"
+    ):
         prepare(official_files(official), [official / "features.tsv"], prepared)
 
 
 def test_missing_photos_are_named(tmp_path, official):
     write_tsv(official / "features.tsv", small_photos(38))
     with pytest.raises(
-        InputError, match=r"val2014_questions.json, record 38: photo 39 must .* 2 questions about 1 photos"
+        InputError, match=r"val2014_questions.json, record 38: photo 39 must .* 2 questions of val about 1 photos"
     ):
         prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
 
@@ -176,21 +199,6 @@ def test_folders_without_what_is_needed(tmp_path, official, prepared):
         open_questions(prepared, "dev")
 
 
-def kill_when(command: list[str], reached: Callable[[], bool]) -> None:
-    """Run a command and kill it as soon as something is reached."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        if reached():
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
-            assert process.returncode == -signal.SIGKILL
-            return
-        time.sleep(0.0005)
-    said, _ = process.communicate()
-    raise AssertionError(f"it ended before it could be killed: {said.decode()}")
-
-
 def test_killed_in_both_phases_it_finishes_with_the_same_files(tmp_path):
     """A real process, killed while it writes photos and again while it writes questions."""
     official = tmp_path / "official"
@@ -201,17 +209,16 @@ def test_killed_in_both_phases_it_finishes_with_the_same_files(tmp_path):
     questions_file(official / "v2_OpenEnded_mscoco_train2014_questions.json", asked)
     answered = [annotation(n, [str(n % 9)] * 10, n % len(photos) + 1) for n in range(12000)]
     annotations_file(official / "v2_mscoco_train2014_annotations.json", answered)
-    command = [sys.executable, "-m", "tallybox", "vqa", "prepare", str(official)]
-    command += ["--features", str(official / "features.tsv"), "--out"]
+    prepared_to = command("vqa", "prepare", official, "--features", official / "features.tsv", "--out")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     prepare(official_files(official), [official / "features.tsv"], whole)
 
     journal = killed / "photos.unfinished" / "journal.jsonl"
-    kill_when([*command, str(killed)], lambda: journal.exists() and journal.read_bytes().count(b"\n") > 2)
+    kill_when([*prepared_to, str(killed)], lambda: journal.exists() and journal.read_bytes().count(b"\n") > 2)
     assert not (killed / "photos").exists()
-    kill_when([*command, str(killed)], lambda: (killed / "train.unfinished" / "records.jsonl").exists())
+    kill_when([*prepared_to, str(killed)], lambda: (killed / "train.unfinished" / "records.jsonl").exists())
     assert (killed / "photos").exists()
     assert not (killed / "train").exists()
-    subprocess.run([*command, str(killed)], check=True, capture_output=True)
+    subprocess.run([*prepared_to, str(killed)], check=True, capture_output=True)
     assert contents(killed) == contents(whole)
     FeatureStore.open(killed / "photos").verify()

@@ -37,7 +37,7 @@ def prepared(folder, texts: list[tuple[int, str]], **options):
     write_tsv(
         folder / "features.tsv",
         [
-            PhotoFeatures(one, (99, 99), np.array(some, np.float32), np.ones((len(some), 2)))
+            PhotoFeatures(str(one), (99, 99), np.array(some, np.float32), np.ones((len(some), 2)))
             for one, some in boxes.items()
         ],
     )

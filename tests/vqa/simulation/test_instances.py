@@ -49,14 +49,14 @@ def test_questions_have_the_true_answers(tmp_path):
     records, pairs = written(tmp_path / "out")
     for record in records:
         assert len(set(record.answers)) == 1
-        there = truth[record.image_id]
+        there = truth[int(record.image_id)]
         for category, word in ((17, "cat"), (18, "dog"), (87, "scissors")):
             if word in record.text and record.counts:
                 assert record.answers[0] == str(there.get(category, 0)), record
             elif word in record.text:
                 assert record.answers[0] == ("yes" if category in there else "no"), record
         if record.text.startswith("Which animal"):
-            assert record.answers[0] == {1: "dog", 4: "cat"}[record.image_id]
+            assert record.answers[0] == {"1": "dog", "4": "cat"}[record.image_id]
             assert record.answer_type == "other"
     by_id = {record.question_id: record for record in records}
     for first, second in pairs.tolist():
@@ -72,20 +72,20 @@ def test_other_words_are_used_with_the_true_answers(tmp_path):
     assert all(about.values())
     for word, categories in (("puppies", (18,)), ("kittens", (17,)), ("animals", (17, 18))):
         for record in about[word]:
-            there = sum(truth[record.image_id].get(category, 0) for category in categories)
+            there = sum(truth[int(record.image_id)].get(category, 0) for category in categories)
             assert (record.counts, record.answers[0]) == (True, str(there)), record
     # Whether a dog is a puppy is not known, so that is not asked.
     assert not any("a puppy" in record.text or "a kitten" in record.text for record in records)
     existing = [record for record in records if "an animal" in record.text]
     assert {record.answers[0] for record in existing} == {"yes", "no"}
-    assert all((record.answers[0] == "yes") == bool({17, 18} & {*truth[record.image_id]}) for record in existing)
+    assert all((record.answers[0] == "yes") == bool({17, 18} & {*truth[int(record.image_id)]}) for record in existing)
 
 
 def test_crowds_are_there_but_not_counted(tmp_path):
     path = instances(tmp_path / "i.json", {1: {18: 1}, 2: {18: 2}, 3: {}}, crowds=((1, 18),))
     simulate_from_instances(path, tmp_path / "out", split="val", questions_per_photo=20)
     records, _ = written(tmp_path / "out", "val")
-    about_crowd = [r for r in records if r.image_id == 1 and "dog" in r.text]
+    about_crowd = [r for r in records if r.image_id == "1" and "dog" in r.text]
     assert about_crowd
     assert not any(record.counts for record in about_crowd)
 
@@ -104,7 +104,7 @@ def test_real_photos_give_all_sorts_of_questions(tmp_path):
     assert 0.05 < zeros / len(counted) < 0.3
     people = [record for record in counted if " people " in record.text]
     assert people
-    assert all(labels.count(record.image_id, 1) == int(record.answers[0]) for record in people)
+    assert all(labels.count(int(record.image_id), 1) == int(record.answers[0]) for record in people)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def photos_of(tmp_path, inventory: str, image_ids=(7, 8, 9), name: str = "out"):
     asked = questions_file(tmp_path / "questions.json", [question(n, image) for n, image in enumerate(image_ids)])
     (tmp_path / "inventory.csv").write_text(f"image_id,category_id,count\n{inventory}")
     simulate_from_inventory([asked], tmp_path / "inventory.csv", tmp_path / name, WORLD)
-    return {photo.image_id: photo for photo, _ in read_tsv(tmp_path / name / "features.tsv")}
+    return {int(photo.image_id): photo for photo, _ in read_tsv(tmp_path / name / "features.tsv")}
 
 
 def test_a_photo_shows_what_the_inventory_says(tmp_path):

@@ -1,4 +1,4 @@
-"""`tallybox vqa demo`: three models on a simulated world, from files to scores."""
+"""`tallybox vqa demo`: four models on a simulated world, from files to scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from tallybox.cli.terminal import echo_line
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def demo(out: Path, device: str | None, as_json: bool) -> None:
-    """Write a simulated world, prepare it, train the paper's three models on it and score them; no files needed.
+    """Write a simulated world, prepare it, train four models on it and score them; no files needed.
+
+    The models are the paper's baseline, the baseline with NMS, the paper's counter, and presence counting.
 
     The same command resumes after an interruption.
     """
@@ -34,4 +36,4 @@ def demo(out: Path, device: str | None, as_json: bool) -> None:
         click.echo(json.dumps({**summarise(scores), "seconds": seconds}))
         return
     show_tables(scores)
-    echo_line(f"{out}: files, prepared, baseline, nms, counter; {seconds} s")
+    echo_line(f"{out}: files, prepared, {', '.join(scores)}; {seconds} s")

@@ -10,10 +10,17 @@ import click
 
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_steps
+from tallybox.vqa.configuration import ModelName
 
 if TYPE_CHECKING:
     from tallybox.vqa.evaluation import Scores
 
+COUNTING = [
+    *(("Count", "count"), ("RMSE", "count_rmse"), ("MAE", "count_mae")),
+    *(("Simple", "count_simple"), ("RMSE", "count_rmse_simple")),
+    *(("Complex", "count_complex"), ("RMSE", "count_rmse_complex")),
+]
+CELL = len("49.36±0.1")  # fits seven columns into a terminal of 80
 BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other"), ("All", "all")]
 
 
@@ -23,34 +30,71 @@ BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other")
 @click.option(
     "--prepared", type=click.Path(path_type=Path, exists=True), help="Another prepared folder than the run's own."
 )
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--model", "name", type=click.Choice(["baseline", "counter"]), help="What a .pth file is taken for.")
+@click.option("--question-types", is_flag=True, help="Also the accuracy by the official types of questions.")
+@click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate(runs: tuple[Path, ...], split: str, prepared: Path | None, device: str | None, as_json: bool) -> None:
+def evaluate(
+    runs: tuple[Path, ...],
+    split: str,
+    prepared: Path | None,
+    name: ModelName | None,
+    question_types: bool,
+    device: str | None,
+    as_json: bool,
+) -> None:
     """Score RUNS (folders, or .pth files of the published code); of several of a model, mean and sample deviation."""
-    from tallybox.vqa.evaluation import evaluate_runs, summarise
+    from tallybox.vqa.evaluation import TYPE, count_learned, evaluate_runs, summarise
 
+    for run in runs:
+        if learned := count_learned(run, split, prepared):
+            click.echo(
+                f"Warning: {run} learned from {learned} of these questions; its scores say nothing about new ones",
+                err=True,
+            )
     with progress_steps() as show:
-        scores = evaluate_runs(runs, split=split, prepared=prepared, device=chosen_device(device), on_progress=show)
+        scores = evaluate_runs(
+            runs,
+            split=split,
+            prepared=prepared,
+            name=name,
+            question_types=question_types,
+            device=chosen_device(device),
+            on_progress=show,
+        )
     if as_json:
         click.echo(json.dumps(summarise(scores)))
         return
     show_tables(scores)
+    if question_types and not any(key.startswith(TYPE) for runs in scores.values() for key in runs[0]):
+        click.echo("The prepared questions have no types; prepare them again, from annotations with question_type.")
 
 
 def show_tables(scores: dict[str, list[Scores]]) -> None:
-    """Print scores in the layout of the paper's second table, then in that of its first."""
+    """Print scores in the layout of the paper's second table, then in that of its first, then errors of counts."""
     from rich.console import Console
     from rich.table import Table
 
-    from tallybox.vqa.evaluation import COLUMNS, table_rows
+    from tallybox.vqa.evaluation import COLUMNS, TITLES, TYPE, table_rows
 
     for title, columns in (
         ("VQA accuracy, then balanced pair accuracy, in percent", COLUMNS),
         ("VQA accuracy by type of answer, in percent", BY_ANSWER_TYPE),
+        ("Accuracy in percent and errors of counts", COUNTING),
     ):
-        table = Table("Model", title=title)
+        columns = [column for column in columns if any(column[1] in run for runs in scores.values() for run in runs)]
+        table = Table("Model", title=title, padding=0)
         for name, _ in columns:
-            table.add_column(name, justify="right")
+            table.add_column(name, justify="right", min_width=CELL)
         for row in table_rows(scores, columns):
             table.add_row(*row)
+        Console().print(table)
+    types = [key for key in next(iter(scores.values()))[0] if key.startswith(TYPE)]
+    if types:
+        table = Table("Type of question, most frequent first", title="VQA accuracy by type of question, in percent")
+        for model in scores:
+            table.add_column(TITLES[model], justify="right")
+        _, *by_type = zip(*table_rows(scores, [(key, key) for key in types]), strict=True)
+        for key, cells in zip(types, by_type, strict=True):
+            table.add_row(key.removeprefix(TYPE), *cells)
         Console().print(table)

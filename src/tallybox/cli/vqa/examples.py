@@ -17,6 +17,11 @@ from tallybox.cli.terminal import echo_line
     type=click.Path(path_type=Path, dir_okay=False),
     help="A picture, .svg or .png; without it, JSON is printed.",
 )
+@click.option(
+    "--photos",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Photos to draw under the boxes, named by their ids as COCO's are.",
+)
 @click.option("--question", "question_ids", type=int, multiple=True, help="A question's id; repeat for more.")
 @click.option("--number", type=click.IntRange(min=1), help="How many of the first counting questions.  [default: 8]")
 @click.option("--split", help="Which questions.  [default: val]")
@@ -26,6 +31,7 @@ from tallybox.cli.terminal import echo_line
 def examples(
     run: Path,
     out: Path | None,
+    photos: Path | None,
     question_ids: tuple[int, ...],
     number: int | None,
     split: str | None,
@@ -40,7 +46,7 @@ def examples(
     if out is None:
         click.echo(json.dumps({"examples": found}))
         return
-    from tallybox.figures.vqa import draw_examples
+    from tallybox.figures.vqa import draw_examples, with_photos
 
-    draw_examples(found, out)
+    draw_examples(found if photos is None else with_photos(found, photos), out)
     echo_line(f"{out}: {len(found)} questions")

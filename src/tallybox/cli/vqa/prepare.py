@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import click
 from tallybox.cli.bench import format_bytes
 from tallybox.cli.progress import progress_steps
 from tallybox.cli.terminal import echo_line
-from tallybox.vqa.data.prepare import VOCABULARY, official_files, with_explicit_files
+from tallybox.vqa.data.feature_files import FeatureFile, find_feature_files
+from tallybox.vqa.data.prepare import PHOTOS, SKIPPED, VOCABULARY, official_files, with_explicit_files
 from tallybox.vqa.data.prepare import prepare as prepare_files
+from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
 
 existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
 existing = click.Path(path_type=Path, exists=True)
+SHOWN_RECORDS = 20  # that were skipped; a file lists all
 
 
 class SplitFile(click.ParamType[tuple[str, Path]]):
@@ -33,36 +37,64 @@ class SplitFile(click.ParamType[tuple[str, Path]]):
         return split, Path(path)
 
 
+class Features(click.ParamType[list[FeatureFile]]):
+    """A file or folder of features, perhaps with what to put before the ids of its photos."""
+
+    name = "[PREFIX=]PATH"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[FeatureFile]:
+        """Split at the first equals sign, unless the whole is a path."""
+        prefix, _, path = ("", "", str(value)) if Path(value).exists() else str(value).partition("=")
+        if not Path(path or prefix).exists():
+            self.fail(f"must be a file or a folder, but there is none at {path or prefix!r}", param, ctx)
+        return find_feature_files(Path(path), prefix)
+
+
 @click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
-    "--features", type=existing_file, multiple=True, required=True, help="A TSV of bottom-up features; repeat for more."
+    "--features",
+    type=Features(),
+    multiple=True,
+    required=True,
+    help="Region features: a file (.tsv, .h5, .safetensors) or a folder of them or of .npz; repeat for more. "
+    "VG=PATH for Visual Genome's numbers.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The prepared folder.")
-@click.option("--questions", type=SplitFile(), multiple=True, help="Questions of train, val or test.")
+@click.option("--questions", type=SplitFile(), multiple=True, help="Questions of train, val, test or test-dev.")
 @click.option("--annotations", type=SplitFile(), multiple=True, help="Answers of train or val.")
 @click.option("--pairs", type=SplitFile(), multiple=True, help="Complementary pairs of train or val.")
 @click.option(
     "--instances", type=existing_file, multiple=True, help="COCO instances with true boxes, to supervise attention."
 )
-@click.option("--vocabulary", type=existing, help="Of an earlier prepared folder, to prepare a test split alone.")
+@click.option("--vocabulary", type=existing, help="A prepared folder whose vocabulary to use, for a test split alone.")
+@click.option(
+    "--vocabulary-from",
+    type=click.Choice(["train", "trainval"]),
+    help="Whose words and answers; trainval for the test server.  [default: train]",
+)
 @click.option("--answers", type=click.IntRange(min=1), help="How many answers a model can give.  [default: 3000]")
+@click.option("--skip-broken", is_flag=True, help="Leave out what cannot be read, and list it with its questions.")
+@click.option("--verify", is_flag=True, help="Compare the finished store of features with its checksums.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def prepare(
     folder: Path | None,
-    features: tuple[Path, ...],
+    features: tuple[list[FeatureFile], ...],
     out: Path,
     questions: tuple[tuple[str, Path], ...],
     annotations: tuple[tuple[str, Path], ...],
     pairs: tuple[tuple[str, Path], ...],
     instances: tuple[Path, ...],
     vocabulary: Path | None,
+    vocabulary_from: str | None,
     answers: int | None,
+    skip_broken: bool,
+    verify: bool,
     as_json: bool,
 ) -> None:
     """Turn the official files in FOLDER (or named one by one) and their features into what training reads.
 
-    The same command resumes after an interruption.
+    The same command resumes after an interruption; with more --features it adds their photos.
     """
     start = time.perf_counter()
     if vocabulary is not None and vocabulary.is_dir():
@@ -72,12 +104,16 @@ def prepare(
         for role, some in (("questions", questions), ("annotations", annotations), ("pairs", pairs))
         for split, path in some
     ]
-    options: dict[str, Any] = {} if answers is None else {"answers": answers}
+    given_options = {"answers": answers, "vocabulary_from": vocabulary_from}
+    options: dict[str, Any] = {name: value for name, value in given_options.items() if value is not None}
+    options |= {"instances": instances, "skip_broken": skip_broken}
     if vocabulary is not None:
         options["vocabulary"] = Vocabulary.load(vocabulary)
     with progress_steps() as show:
         splits = with_explicit_files({} if folder is None else official_files(folder), given)
-        done = prepare_files(splits, features, out, instances=instances, on_progress=show, **options)
+        done = prepare_files(splits, [file for some in features for file in some], out, on_progress=show, **options)
+        if verify:
+            FeatureStore.open(out / PHOTOS).verify(on_progress=partial(show, "checksums"))
     seconds = round(time.perf_counter() - start, 2)
     if as_json:
         click.echo(json.dumps({**done, "seconds": seconds}))
@@ -92,4 +128,16 @@ def prepare(
     repeated = f"; {done['repeated_photos']} came again and were passed over" if done["repeated_photos"] else ""
     size = format_bytes(done["store_bytes"])
     echo_line(f"{done['photos']} photos with {done['proposals']} proposals, {size}{repeated}")
-    echo_line(f"{out}: ready, {seconds} s")
+    _show_skipped(done, out / SKIPPED)
+    echo_line(f"{out}: ready{', its checksums are right' if verify else ''}, {seconds} s")
+
+
+def _show_skipped(done: dict[str, Any], listed: Path) -> None:
+    broken = done["broken_records"]
+    for message in broken[:SHOWN_RECORDS]:
+        echo_line(f"skipped: {message}")
+    if len(broken) > SHOWN_RECORDS:
+        echo_line(f"skipped: {len(broken) - SHOWN_RECORDS} more records")
+    for split, number in done["lost_questions"].items():
+        if number:
+            echo_line(f"{split}: {number} questions lost with their photos, listed in {listed}")

@@ -32,7 +32,9 @@ INSTANCES_OPTIONS = ("split", "questions_per_photo", "seed")
 @click.option("--val-photos", type=int, help=f"[default: {DEFAULTS['val_photos']}]")
 @click.option("--test-photos", type=int, help=f"[default: {DEFAULTS['test_photos']}]")
 @click.option(
-    "--questions-per-photo", type=int, help=f"And their counterparts.  [default: {DEFAULTS['questions_per_photo']}]"
+    "--questions-per-photo",
+    type=int,
+    help=f"Each has a counterpart about another photo.  [default: {DEFAULTS['questions_per_photo']}]",
 )
 @click.option("--features", type=int, help=f"Numbers for each proposal.  [default: {DEFAULTS['features']}]")
 @click.option(
@@ -45,7 +47,9 @@ INSTANCES_OPTIONS = ("split", "questions_per_photo", "seed")
     help="COCO instances: ask about these photos instead; their features come from your detector.",
 )
 @click.option(
-    "--split", type=click.Choice(["train", "val"]), help="What the photos of --instances are.  [default: train]"
+    "--split",
+    type=click.Choice(["train", "val"]),
+    help="The split of the questions about --instances.  [default: train]",
 )
 @click.option(
     "--questions",

@@ -13,13 +13,14 @@ from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.distributed import device_of_process, joined_processes
+from tallybox.errors import InputError
 from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 
 
 @click.command()
 @click.argument("prepared", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run's folder.")
-@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A TOML file of values.")
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A TOML file of settings.")
 @click.option("--split", default="train", show_default=True, help="train, or trainval for the test server.")
 @click.option(
     "--model",
@@ -30,9 +31,14 @@ from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 )
 @click.option("--epochs", type=int, help="[default: 100]")
 @click.option("--batch", type=int, help="Questions per step, over all processes.  [default: 256]")
+@click.option(
+    "--validate-every",
+    type=click.IntRange(min=0),
+    help="Epochs between validations on val, 0 for none.  [default: 1 where there is a val that is not learned from]",
+)
 @click.option("--seed", type=int, help="[default: 0]")
-@click.option("--precision", type=click.Choice(get_args(Precision)), help="Of products.  [default: auto]")
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--precision", type=click.Choice(get_args(Precision)), help="Of matrix products.  [default: auto]")
+@click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def train(
     prepared: Path,
@@ -40,25 +46,35 @@ def train(
     config: Path | None,
     split: str,
     name: str | None,
+    validate_every: int | None,
     device: str | None,
     as_json: bool,
     **training: Any,
 ) -> None:
-    """Train a model on the PREPARED folder; the same command resumes after an interruption.
+    """Train a model on the PREPARED folder; the same command resumes after an interruption, and more --epochs go on.
 
     On several GPUs or machines: torchrun --nproc-per-node GPUS -m tallybox vqa train ...
     """
     from tallybox.vqa.batches import open_training_data
+    from tallybox.vqa.data.splits import has_split
     from tallybox.vqa.training import train as train_model
+    from tallybox.vqa.validation import open_validation_data
 
     values = read_configuration(config, model={"name": name}, training=training)
     data = open_training_data(prepared, split)
+    validation = None
+    if split == "train" and validate_every != 0 and (validate_every or has_split(prepared, "val")):
+        validation = open_validation_data(prepared, "val", validate_every or 1)
+    elif validate_every:
+        raise InputError("--validate-every needs questions that are not learned from, but val is among them")
     described = {"prepared": str(prepared.resolve()), "split": split}
     where = device_of_process(chosen_device(device))
     start = time.perf_counter()
     with joined_processes(where) as processes, progress_bar(f"training {values.model.name}") as show:
         on_progress = show if processes.is_first else lambda done, total: None
-        done = train_model(data, out, values, device=where, described=described, on_progress=on_progress)
+        done = train_model(
+            data, out, values, device=where, described=described, validation=validation, on_progress=on_progress
+        )
     if not processes.is_first:
         return
     seconds = round(time.perf_counter() - start, 2)

@@ -91,8 +91,8 @@ def weight_gradient(weight: Array, grad_rise: Array, grad_weight: Array) -> None
 def look_up(table: Array, role: int, s: Integers) -> Vector:
     """Return table[role, s]."""
     if table.shape[1] <= REGISTER_ENTRIES:
-        return look_up_in_registers(table, role, s)
-    return look_up_in_memory(table, role, s)
+        return look_up_in_registers(table, (role, 0), s)
+    return look_up_in_memory(table, (role, 0), s)
 
 
 @compiled
@@ -114,7 +114,7 @@ def value(role: int, s: Integers, fraction: Vector, f: Tables) -> Vector:
 @compiled
 def accumulate(role: int, s: Integers, fraction: Vector, grad: Vector, f: Tables, sums: Array) -> Vector:
     """Add gradients of f(x) to the sums of their segments; return the gradients of x."""
-    add_at(sums, role, s, grad, grad * fraction)
+    add_at(sums, (role, 0, 0, 0), s, grad, grad * fraction)
     return grad * look_up(f.rise, role, s) * f.rise.dtype.type(f.rise.shape[1])
 
 
@@ -159,5 +159,5 @@ def likeness_backward(x_i: Vector, x_j: Vector, product: Vector, is_real: Truths
     slope = look_up(f.rise, LIKENESS, s)
     others = product / max(look_up(f.base, LIKENESS, s) + slope * fraction, dtype(TINY))
     grad = choose(is_real, others, dtype(0))
-    add_at(sums, LIKENESS, s, grad, grad * fraction)
+    add_at(sums, (LIKENESS, 0, 0, 0), s, grad, grad * fraction)
     return signed(others * slope * dtype(f.rise.shape[1]), difference, dtype(0))

@@ -6,40 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallybox.counter.cpu.activations import (
-    STEPS_BETWEEN_FLUSHES,
-    Tables,
-    Vector,
-    accumulate,
-    empty_table,
-    flush,
-    likeness_backward,
-    locate,
-    normalise,
-    signed,
-    value,
-)
-from tallybox.counter.cpu.group import (
-    Group,
-    corners,
-    empty_group,
-    fill_matrices,
-    group_end,
-    load_proposals,
-    load_saved,
-)
-from tallybox.counter.roles import (
-    CERTAINTY_OF_ATTENTION,
-    CERTAINTY_OF_DISTANCE,
-    CONFIDENCE,
-    EDGE_OF_DISTANCE,
-    EDGE_OF_RELEVANCE,
-    LIKENESS,
-    ROW_OF_DISTANCE,
-    ROW_OF_RELEVANCE,
-)
+from tallybox.counter import roles
+from tallybox.counter.cpu import activations, group
+from tallybox.counter.cpu.activations import Tables, Vector, accumulate, locate, signed, value
+from tallybox.counter.cpu.group import Group, Saved
 from tallybox.kernels.cpu.boxes import box_iou_backward
-from tallybox.kernels.cpu.compiling import Array, compiled
+from tallybox.kernels.cpu.compiling import Array, Arrays, compiled
 from tallybox.kernels.cpu.vectors import LANES, choose, load, store
 
 
@@ -61,40 +33,29 @@ def add_to(array: Array, i: int, x: Vector) -> None:
 
 @compiled
 def result_backward(
-    first: int,
-    end: int,
-    f: Tables,
-    count: Array,
-    certainty: Array,
-    grad_features: Array,
-    grad_count: Array,
-    sums: Array,
-    scratch: Array,
+    first: int, end: int, f: Tables, saved: Saved, grad_features: Array, grad_count: Array, sums: Array, scratch: Array
 ) -> tuple[Vector, Vector]:
     """Return the gradients of the sum of C, and of the certainty; ``scratch [3, LANES]``."""
-    one, two = count.dtype.type(1), count.dtype.type(2)
-    max_objects = grad_features.shape[1] - 1
-    scratch[:] = count.dtype.type(0)
-    mean, grad_total, grad_confidence = scratch[0], scratch[1], scratch[2]
+    one, two = scratch.dtype.type(1), scratch.dtype.type(2)
+    scratch[:] = 0
+    confidence, grad_total, grad_confidence = scratch[0], scratch[1], scratch[2]
+    s, fraction = locate(load(saved.certainty, (0,)), f)
+    store(confidence, (0,), value(roles.CONFIDENCE, s, fraction, f))
     for image in range(first, end):
-        mean[image - first] = certainty[image]
-    s, fraction = locate(load(mean, (0,)), f)
-    store(grad_total, (0,), value(CONFIDENCE, s, fraction, f))
-    for image in range(first, end):
-        lane, c = image - first, count[image]
-        confidence = grad_total[lane]
+        lane = image - first
+        c = saved.c[lane]
         lower = int(c) if c == c else 0
-        upper_share = c - np.floor(c)
-        grad_lower, grad_upper = grad_features[image, lower], grad_features[image, min(lower + 1, max_objects)]
+        upper, upper_share = min(lower + 1, grad_features.shape[1] - 1), c - np.floor(c)
+        grad_lower, grad_upper = grad_features[image, lower], grad_features[image, upper]
         grad_confidence[lane] = (one - upper_share) * grad_lower + upper_share * grad_upper
-        grad_total[lane] = (confidence * (grad_upper - grad_lower) + grad_count[image]) / (two * c)
-    for lane in range(end - first, LANES):
-        grad_total[lane] = count.dtype.type(0)
-    return load(grad_total, (0,)), accumulate(CONFIDENCE, s, fraction, load(grad_confidence, (0,)), f, sums)
+        grad_total[lane] = (confidence[lane] * (grad_upper - grad_lower) + grad_count[image]) / (two * c)
+    return load(grad_total, (0,)), accumulate(roles.CONFIDENCE, s, fraction, load(grad_confidence, (0,)), f, sums)
 
 
 @compiled
-def scales_backward(n: int, f: Tables, g: Group, grad_total: Vector, grad_mean: Vector, grad: GroupGradients) -> None:
+def scales_backward(
+    n: int, f: Tables, g: Group, saved: Saved, grad_total: Vector, grad_mean: Vector, grad: GroupGradients
+) -> None:
     """Carry the gradients from C to the row sums of Sim, and to each weight on its own."""
     dtype = g.a.dtype.type
     zero, half, two = dtype(0), dtype(0.5), dtype(2)
@@ -103,22 +64,22 @@ def scales_backward(n: int, f: Tables, g: Group, grad_total: Vector, grad_mean: 
         is_real = number > dtype(i)
         inner = number * zero
         for j in range(n):
-            inner = inner + load(g.edges, (i, j, 0)) * load(g.scale, (j, 0))
-        a_i, scale_i = load(g.a, (i, 0)), load(g.scale, (i, 0))
+            inner = inner + load(g.edges, (i, j, 0)) * load(saved.scale, (j, 0))
+        a_i, scale_i = load(g.a, (i, 0)), load(saved.scale, (i, 0))
         s, fraction = locate(a_i * a_i, f)
-        grad_scale = grad_total * (value(EDGE_OF_RELEVANCE, s, fraction, f) + inner + inner)
+        grad_scale = grad_total * (value(roles.EDGE_OF_RELEVANCE, s, fraction, f) + inner + inner)
         store(grad.alike, (i, 0), -grad_scale * scale_i * scale_i)
         grad_loop = choose(is_real, grad_total * scale_i, zero)
-        grad_square = accumulate(EDGE_OF_RELEVANCE, s, fraction, grad_loop, f, grad.sums)
+        grad_square = accumulate(roles.EDGE_OF_RELEVANCE, s, fraction, grad_loop, f, grad.sums)
         s, fraction = locate(a_i, f)
-        grad_certainty = signed(grad_mean / number, value(CERTAINTY_OF_ATTENTION, s, fraction, f) - half, zero)
+        grad_certainty = signed(grad_mean / number, value(roles.CERTAINTY_OF_ATTENTION, s, fraction, f) - half, zero)
         grad_certainty = choose(is_real, grad_certainty, zero)
-        grad_a = accumulate(CERTAINTY_OF_ATTENTION, s, fraction, grad_certainty, f, grad.sums)
+        grad_a = accumulate(roles.CERTAINTY_OF_ATTENTION, s, fraction, grad_certainty, f, grad.sums)
         store(grad.a, (i, 0), grad_square * two * a_i + grad_a)
 
 
 @compiled
-def similarity_backward(n: int, f: Tables, g: Group, grad: GroupGradients) -> None:
+def similarity_backward(n: int, f: Tables, g: Group, saved: Saved, grad: GroupGradients) -> None:
     """Carry the gradients from Sim to the rows of X, and to the differences of weights."""
     dtype = g.a.dtype.type
     zero, one = dtype(0), dtype(1)
@@ -130,17 +91,17 @@ def similarity_backward(n: int, f: Tables, g: Group, grad: GroupGradients) -> No
         is_real = number > dtype(i)
         for j in range(i):
             grad_similarity = choose(is_real, load(grad.alike, (i, 0)) + load(grad.alike, (j, 0)), zero)
-            grad_likeness = grad_similarity * load(g.pairs, (j, i, 0))
+            grad_likeness = grad_similarity * load(saved.pairs, (j, i, 0))
             difference = load(g.a, (i, 0)) - load(g.a, (j, 0))
             s, fraction = locate(one - abs(difference), f)
-            product = grad_likeness * value(LIKENESS, s, fraction, f)
+            product = grad_likeness * value(roles.LIKENESS, s, fraction, f)
             for k in range(n):
-                slope = likeness_backward(
+                slope = activations.likeness_backward(
                     load(g.rows, (i, k, 0)), load(g.rows, (j, k, 0)), product, number > dtype(k), f, grad.sums
                 )
                 store(grad.rows, (i, k, 0), load(grad.rows, (i, k, 0)) - slope)
                 store(grad.rows, (j, k, 0), load(grad.rows, (j, k, 0)) + slope)
-            grad_closeness = accumulate(LIKENESS, s, fraction, grad_likeness, f, grad.sums)
+            grad_closeness = accumulate(roles.LIKENESS, s, fraction, grad_likeness, f, grad.sums)
             grad_closeness = signed(grad_closeness, difference, zero)
             add_to(grad.a, i, -grad_closeness)
             add_to(grad.a, j, grad_closeness)
@@ -148,7 +109,14 @@ def similarity_backward(n: int, f: Tables, g: Group, grad: GroupGradients) -> No
 
 @compiled
 def matrices_backward(
-    n: int, f: Tables, g: Group, grad_total: Vector, grad_mean: Vector, grad: GroupGradients, boxes_need_grad: bool
+    n: int,
+    f: Tables,
+    g: Group,
+    saved: Saved,
+    grad_total: Vector,
+    grad_mean: Vector,
+    grad: GroupGradients,
+    boxes_need_grad: bool,
 ) -> None:
     """Carry the gradients from Ã, X and the certainty to relevance and distance, and on to weights and boxes."""
     dtype = g.a.dtype.type
@@ -158,30 +126,32 @@ def matrices_backward(
     for i in range(n):
         is_real = number > dtype(i)
         a_i = load(g.a, (i, 0))
-        twice = choose(is_real, two * grad_total * load(g.scale, (i, 0)), zero)
+        twice = choose(is_real, two * grad_total * load(saved.scale, (i, 0)), zero)
         for corner in range(4):
             store(grad.b, (corner, i, 0), number * zero)
         for j in range(i):
             a_j = load(g.a, (j, 0))
             s, of_a = locate(a_i * a_j, f)
-            t, of_d = locate(load(g.pairs, (i, j, 0)), f)
-            grad_edge = twice * load(g.scale, (j, 0))
+            t, of_d = locate(load(saved.pairs, (i, j, 0)), f)
+            grad_edge = twice * load(saved.scale, (j, 0))
             grad_row = load(grad.rows, (i, j, 0)) + load(grad.rows, (j, i, 0))
-            grad_certainty = signed(grad_pair, value(CERTAINTY_OF_DISTANCE, t, of_d, f) - half, zero)
+            grad_certainty = signed(grad_pair, value(roles.CERTAINTY_OF_DISTANCE, t, of_d, f) - half, zero)
             grad_certainty = choose(is_real, grad_certainty, zero)
-            of_edge, of_row = value(EDGE_OF_DISTANCE, t, of_d, f), value(ROW_OF_DISTANCE, t, of_d, f)
-            grad_relevance = accumulate(EDGE_OF_RELEVANCE, s, of_a, grad_edge * of_edge, f, grad.sums)
-            more = accumulate(ROW_OF_RELEVANCE, s, of_a, grad_row * of_row, f, grad.sums)
+            of_edge, of_row = value(roles.EDGE_OF_DISTANCE, t, of_d, f), value(roles.ROW_OF_DISTANCE, t, of_d, f)
+            grad_relevance = accumulate(roles.EDGE_OF_RELEVANCE, s, of_a, grad_edge * of_edge, f, grad.sums)
+            more = accumulate(roles.ROW_OF_RELEVANCE, s, of_a, grad_row * of_row, f, grad.sums)
             grad_relevance = grad_relevance + more
-            of_edge, of_row = value(EDGE_OF_RELEVANCE, s, of_a, f), value(ROW_OF_RELEVANCE, s, of_a, f)
-            grad_distance = accumulate(EDGE_OF_DISTANCE, t, of_d, grad_edge * of_edge, f, grad.sums)
-            more = accumulate(ROW_OF_DISTANCE, t, of_d, grad_row * of_row, f, grad.sums)
+            of_edge, of_row = value(roles.EDGE_OF_RELEVANCE, s, of_a, f), value(roles.ROW_OF_RELEVANCE, s, of_a, f)
+            grad_distance = accumulate(roles.EDGE_OF_DISTANCE, t, of_d, grad_edge * of_edge, f, grad.sums)
+            more = accumulate(roles.ROW_OF_DISTANCE, t, of_d, grad_row * of_row, f, grad.sums)
             grad_distance = grad_distance + more
-            grad_distance = grad_distance + accumulate(CERTAINTY_OF_DISTANCE, t, of_d, grad_certainty, f, grad.sums)
+            grad_distance = grad_distance + accumulate(
+                roles.CERTAINTY_OF_DISTANCE, t, of_d, grad_certainty, f, grad.sums
+            )
             add_to(grad.a, i, grad_relevance * a_j)
             add_to(grad.a, j, grad_relevance * a_i)
             if boxes_need_grad:
-                of_i, of_j = box_iou_backward(corners(i, g), corners(j, g), -grad_distance, zero, half)
+                of_i, of_j = box_iou_backward(group.corners(i, g), group.corners(j, g), -grad_distance, zero, half)
                 for corner in range(4):
                     add_to(grad.b[corner], i, of_i[corner])
                     add_to(grad.b[corner], j, of_j[corner])
@@ -204,50 +174,40 @@ def write_gradients(
 
 @compiled
 def count_backward_kernel(
-    attention: Array,
-    boxes: Array,
-    mask: Array,
-    weight: Array,
-    count: Array,
-    certainty: Array,
-    scale: Array,
-    pairs: Array,
-    grad_features: Array,
-    grad_count: Array,
-    grad_attention: Array,
-    grad_boxes: Array,
+    inputs: Arrays,
+    state: Array,
+    grads: Arrays,
+    written: Arrays,
     grad_rise: Array,
     boxes_need_grad: bool,
-    first: int,
+    first_group: int,
     stop: int,
 ) -> None:
-    """Write the gradients of images first ... stop - 1, and add those of their counters' rises to grad_rise."""
-    images_per_counter = attention.shape[0] // weight.shape[0]
-    f = Tables(empty_table(weight.shape[2], attention), empty_table(weight.shape[2], attention))
-    g = empty_group(attention.shape[1], attention)
-    sums = np.zeros((8, weight.shape[2], LANES, 2), attention.dtype)
+    """Write the gradients of groups first_group ... stop - 1, and add those of their counters' rises to grad_rise."""
+    (attention, boxes, weight, mask), (grad_features, grad_count) = inputs, grads
+    grad_attention, grad_boxes = written
+    number, segments = attention.shape[1], weight.shape[2]
+    f = Tables(activations.empty_table(segments, attention), activations.empty_table(segments, attention))
+    g, scratch = group.empty_group(number, attention), np.empty((3, LANES), attention.dtype)
+    sums = np.zeros((8, segments, LANES, 2), attention.dtype)
     grad = GroupGradients(np.empty_like(g.a), np.empty_like(g.b), np.empty_like(g.a), np.empty_like(g.rows), sums)
-    scratch = np.empty((3, LANES), attention.dtype)
-    steps, counter = 0, -1
-    while first < stop:
-        if counter >= 0 and (first // images_per_counter != counter or steps > STEPS_BETWEEN_FLUSHES):
-            flush(sums, grad_rise[counter])
+    steps, last_counter = 0, -1
+    for index in range(first_group, stop):
+        counter, first, end = group.group_images(index, attention.shape[0] // weight.shape[0])
+        if last_counter >= 0 and (counter != last_counter or steps > activations.STEPS_BETWEEN_FLUSHES):
+            activations.flush(sums, grad_rise[last_counter])
             steps = 0
-        if first // images_per_counter != counter:
-            counter = first // images_per_counter
-            normalise(weight[counter], f)
-        end = group_end(first, stop, images_per_counter)
-        n = load_proposals(first, end, attention, boxes, mask, g)
-        load_saved(first, n, scale, pairs, g)
-        grad_total, grad_mean = result_backward(
-            first, end, f, count, certainty, grad_features, grad_count, sums, scratch
-        )
-        fill_matrices(n, f, g)
-        scales_backward(n, f, g, grad_total, grad_mean, grad)
-        similarity_backward(n, f, g, grad)
-        matrices_backward(n, f, g, grad_total, grad_mean, grad, boxes_need_grad)
+        if counter != last_counter:
+            activations.normalise(weight[counter], f)
+            last_counter = counter
+        saved = group.saved_group(state[index], number)
+        n = group.load_proposals(first, end, attention, boxes, mask, g)
+        grad_total, grad_mean = result_backward(first, end, f, saved, grad_features, grad_count, sums, scratch)
+        group.fill_matrices(n, f, g, saved)
+        scales_backward(n, f, g, saved, grad_total, grad_mean, grad)
+        similarity_backward(n, f, g, saved, grad)
+        matrices_backward(n, f, g, saved, grad_total, grad_mean, grad, boxes_need_grad)
         write_gradients(first, end, g, grad, grad_attention, grad_boxes)
         steps += LANES * n * n * n
-        first = end
-    if counter >= 0:
-        flush(sums, grad_rise[counter])
+    if last_counter >= 0:
+        activations.flush(sums, grad_rise[last_counter])

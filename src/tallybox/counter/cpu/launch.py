@@ -1,7 +1,8 @@
-"""Launchers: share the images out among threads."""
+"""Launchers: share the images out among threads, in groups of eight."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,55 +12,46 @@ from torch import Tensor
 from tallybox.counter.cpu.activations import weight_gradient
 from tallybox.counter.cpu.backward import count_backward_kernel
 from tallybox.counter.cpu.forward import count_forward_kernel
-from tallybox.counter.saved import SavedState
-from tallybox.kernels.cpu.compiling import as_array
+from tallybox.counter.cpu.group import saved_size
+from tallybox.kernels.cpu.compiling import as_array, as_arrays, as_rows
 from tallybox.kernels.cpu.vectors import LANES
+from tallybox.kernels.operators import Inputs
 from tallybox.kernels.threads import chunks_of, run_chunks
 
 
-def _chunks(attention: Tensor) -> list[tuple[int, int]]:
-    images, number = attention.shape
-    return chunks_of(images, (number + 4) ** 3, LANES)  # steps over pairs and boxes
+def _groups(inputs: Inputs) -> int:
+    counters = inputs.weight.shape[0]
+    images_per_counter = inputs.attention.shape[0] // max(counters, 1)
+    return counters * ((images_per_counter + LANES - 1) // LANES)
 
 
-def forward(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    features: Tensor,
-    count: Tensor,
-    saved: SavedState,
-) -> None:
-    """Write features and count, and what `backward` needs."""
-    arrays = [as_array(tensor) for tensor in (attention, boxes, mask, weight, features, count, *saved[:3])]
+def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
+    """Return how many numbers the forward kernel saves."""
+    return _groups(inputs) * saved_size(inputs.attention.shape[1]) if save_state else 0
+
+
+def _chunks(inputs: Inputs) -> list[tuple[int, int]]:
+    steps = LANES * (inputs.attention.shape[1] + 4) ** 3  # over pairs and boxes
+    return chunks_of(_groups(inputs), steps)
+
+
+def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor) -> None:
+    """Write features, count and, unless it is empty, the saved state."""
+    arrays = (as_arrays(*inputs), as_arrays(*results), as_rows(state, _groups(inputs)))
     kernel: Any = count_forward_kernel
-    run_chunks(_chunks(attention), lambda _, first, stop: kernel(*arrays, first, stop))
+    run_chunks(_chunks(inputs), lambda _, *groups: kernel(*arrays, *groups))
 
 
 def backward(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    count: Tensor,
-    saved: SavedState,
-    grad_features: Tensor | None,
-    grad_count: Tensor | None,
-    max_objects: int,
-    boxes_need_grad: bool,
+    inputs: Inputs, state: Tensor, grads: Sequence[Tensor], boxes_need_grad: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of attention, boxes and weight; that of boxes is 0 where nobody needs it."""
-    if grad_features is None:
-        grad_features = attention.new_zeros(len(attention), max_objects + 1)
-    if grad_count is None:
-        grad_count = torch.zeros_like(count)
-    grad_attention, grad_boxes, grad_weight = (torch.empty_like(t) for t in (attention, boxes, weight))
-    grads = (grad_features, grad_count, grad_attention, grad_boxes)
-    arrays = [as_array(tensor) for tensor in (attention, boxes, mask, weight, count, *saved[:3], *grads)]
-    chunks = _chunks(attention)
-    grad_rise = np.zeros((len(chunks), *weight.shape))
+    grad_attention, grad_boxes, grad_weight = (torch.empty_like(tensor) for tensor in inputs[:3])
+    written = as_arrays(grad_attention, grad_boxes)
+    arrays = (as_arrays(*inputs), as_rows(state, _groups(inputs)), as_arrays(*grads), written)
+    chunks = _chunks(inputs)
+    grad_rise = np.zeros((len(chunks), *inputs.weight.shape))
     kernel: Any = count_backward_kernel
-    run_chunks(chunks, lambda chunk, *ends: kernel(*arrays, grad_rise[chunk], boxes_need_grad, *ends))
-    weight_gradient(as_array(weight), grad_rise.sum(0), as_array(grad_weight))
+    run_chunks(chunks, lambda chunk, *groups: kernel(*arrays, grad_rise[chunk], boxes_need_grad, *groups))
+    weight_gradient(as_array(inputs.weight), grad_rise.sum(0), as_array(grad_weight))
     return grad_attention, grad_boxes, grad_weight

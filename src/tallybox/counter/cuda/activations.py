@@ -81,24 +81,84 @@ def nan_among(tables, FIRST: tl.constexpr, LAST: tl.constexpr, S: tl.constexpr):
 
 
 @triton.jit
-def result_gradients(
-    c, confidence, image, here, grad_features, grad_count, MAX_OBJECTS,
-    HAS_GRAD_FEATURES: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr,
+def write_results(
+    total, number, from_attention, from_distance, image, here, tables, features, count, outcome,
+    MAX_OBJECTS, S: tl.constexpr,
 ):  # fmt: skip
-    """Return the gradients of the sum of C and of the confidence, given those of features and count."""
+    """Write the features and count of images [L], and save their count and certainty.
+
+    ``total`` is the sum of C, ``number`` how many real proposals there are, the others are sums over these and over
+    their pairs.
+    """
+    # No real proposal: as certain as an image whose every weight is 0.
+    divisor = tl.maximum(number, 1.0)
+    mean = tl.where(number > 0, from_attention / divisor + from_distance / (divisor * divisor), 1.0)
+    # Products and diagonals take no NaN from an activation.
+    c = tl.sqrt(total + 1e-20 + nan_among(tables, EDGE_OF_RELEVANCE, ROW_OF_DISTANCE, S))
+    c = tl.where(c > MAX_OBJECTS, MAX_OBJECTS * 1.0, c)  # NaN stays NaN, here and in the features
+    tl.store(count + image, c, mask=here)
+    tl.store(outcome + 2 * image, c, mask=here)
+    tl.store(outcome + 2 * image + 1, mean, mask=here)
+    confidence = value(mean, tables, CONFIDENCE, S)
+    lower = tl.floor(c)
+    upper, upper_share = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0), c - lower
+    for objects in range(0, MAX_OBJECTS + 1):
+        one_hot = tl.where(lower == objects, 1.0 - upper_share, 0.0) + tl.where(upper == objects, upper_share, 0.0)
+        tl.store(features + image * (MAX_OBJECTS + 1) + objects, confidence * (one_hot + (c - c)), mask=here)
+
+
+@triton.jit
+def image_gradients(image, here, outcome, tables, grad_features, grad_count, MAX_OBJECTS, S: tl.constexpr):
+    """Return images' gradients of the sum of C, the confidence and the certainty, and the position of the certainty."""
+    c, mean = tl.load(outcome + 2 * image, mask=here, other=1.0), tl.load(outcome + 2 * image + 1, mask=here, other=0.0)
+    confidence, mean_rise, position = look_up(mean, tables, CONFIDENCE, S)
     lower = tl.where(c == c, tl.floor(c), 0.0)  # an index even if c is NaN
     upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
-    grad_c = c * 0.0
-    grad_confidence = c * 0.0
-    if HAS_GRAD_FEATURES:
-        of_image = grad_features + image * (MAX_OBJECTS + 1)
-        grad_lower = tl.load(of_image + lower.to(tl.int32), mask=here, other=0.0)
-        grad_upper = tl.load(of_image + upper.to(tl.int32), mask=here, other=0.0)
-        grad_c += confidence * (grad_upper - grad_lower)
-        grad_confidence += (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
-    if HAS_GRAD_COUNT:
-        grad_c += tl.load(grad_count + image, mask=here, other=0.0)
-    return grad_c / (2.0 * c), grad_confidence
+    of_image = grad_features + image * (MAX_OBJECTS + 1)
+    grad_lower = tl.load(of_image + lower.to(tl.int32), mask=here, other=0.0)
+    grad_upper = tl.load(of_image + upper.to(tl.int32), mask=here, other=0.0)
+    grad_c = confidence * (grad_upper - grad_lower) + tl.load(grad_count + image, mask=here, other=0.0)
+    grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
+    return grad_c / (2.0 * c), grad_confidence, grad_confidence * mean_rise * S, position
+
+
+@triton.jit
+def proposal_gradients(a, s, real, grad_total, grad_mean, number, tables, S: tl.constexpr):
+    """Return each weight's own gradient, and the positions and gradients of f1 (self-loop) and f6 (certainty)."""
+    _, loop_rise, at_loop = look_up(a * a, tables, EDGE_OF_RELEVANCE, S)
+    grad_loop = grad_total * s
+    certain, certain_rise, at_certain = look_up(a, tables, CERTAINTY_OF_ATTENTION, S)
+    grad_certain = tl.where(real, grad_mean / number * sign(certain - 0.5), 0.0)
+    grad_a = (grad_loop * loop_rise * 2.0 * a + grad_certain * certain_rise) * S
+    return grad_a, at_loop, grad_loop, at_certain, grad_certain
+
+
+@triton.jit
+def pair_gradients(
+    a_i, a_j, s_i, s_j, d, grad_row, grad_close, pair, grad_total, grad_mean, number, tables, S: tl.constexpr,
+):  # fmt: skip
+    """From the gradients of C, of X and of f3(1 - |a_i - a_j|) to those of a_i and D, and of all functions of a pair.
+
+    After these two, the positions of A, D and 1 - |a_i - a_j|, and the gradients of f1, f2, f4, f5 and f7.
+    """
+    grad_edge = tl.where(pair, 2.0 * grad_total * s_i * s_j, 0.0)
+    edge_a, edge_a_rise, at_a = look_up(a_i * a_j, tables, EDGE_OF_RELEVANCE, S)
+    edge_d, edge_d_rise, at_d = look_up(d, tables, EDGE_OF_DISTANCE, S)
+    row_a, row_a_rise, at_a = look_up(a_i * a_j, tables, ROW_OF_RELEVANCE, S)
+    row_d, row_d_rise, at_d = look_up(d, tables, ROW_OF_DISTANCE, S)
+    certain, certain_rise, at_d = look_up(d, tables, CERTAINTY_OF_DISTANCE, S)
+    grad_certain = tl.where(pair, 2.0 * grad_mean / (number * number) * sign(certain - 0.5), 0.0)
+    _, close_rise, at_close = look_up(1.0 - tl.abs(a_i - a_j), tables, LIKENESS, S)
+    of_edge_a, of_edge_d, of_row_a, of_row_d = (
+        grad_edge * edge_d,
+        grad_edge * edge_a,
+        grad_row * row_d,
+        grad_row * row_a,
+    )
+    grad_relevance = (of_edge_a * edge_a_rise + of_row_a * row_a_rise) * S
+    grad_a = grad_relevance * a_j - grad_close * close_rise * S * sign(a_i - a_j)
+    grad_d = (of_edge_d * edge_d_rise + of_row_d * row_d_rise + grad_certain * certain_rise) * S
+    return grad_a, grad_d, at_a, at_d, at_close, of_edge_a, of_edge_d, of_row_a, of_row_d, grad_certain
 
 
 @triton.jit(do_not_specialize=["BLOCKS_PER_COUNTER"])

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from triton import cdiv, next_power_of_2
 
-from tallybox.counter.cuda import lanes, tiles_forward
+from tallybox.counter.cuda import lanes, tiles_backward, tiles_forward
 from tallybox.counter.cuda.activations import weight_gradient_kernel
-from tallybox.counter.cuda.tiles_backward import (
-    pair_gradient_kernel,
-    row_gradient_kernel,
-    similarity_gradient_kernel,
-)
-from tallybox.counter.saved import SavedState
 from tallybox.kernels.cuda.launch import launch
+from tallybox.kernels.operators import Inputs
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a
 # block of threads. On an H200 lanes won from 4,096 images of 10 boxes on, not at 1,024, and not at 8,192 of 16.
@@ -40,119 +35,93 @@ def fits_lanes(images: int, number: int) -> bool:
     return number <= MAX_BOXES_IN_A_LANE and images >= MIN_IMAGES_FOR_LANES * number**3
 
 
-def launch_by_name(kernel: Any, blocks: int, arguments: dict[str, Any], num_warps: int) -> None:
-    """Launch a kernel with those of the arguments that it takes."""
-    first, *others = kernel.arg_names
-    launch(kernel, blocks, (arguments[first],), num_warps=num_warps, **{name: arguments[name] for name in others})
-
-
-def forward(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    features: Tensor,
-    count: Tensor,
-    saved: SavedState,
-) -> None:
-    """Write features and count, and what `backward` needs."""
-    if not len(attention):
-        return
-    arguments: dict[str, Any] = {
-        "attention": attention,
-        "boxes": boxes,
-        "mask": mask,
-        "weight": weight,
-        "features": features,
-        "count": count,
-        **saved._asdict(),
-        **_sizes(attention, weight, mask, features.shape[1] - 1),
+def _saved_sizes(inputs: Inputs) -> dict[str, int]:
+    """Return how many numbers are saved of each quantity: multiples of 16 bytes, which kernels are compiled for."""
+    (images, number), (counters, _, segments) = inputs.attention.shape, inputs.weight.shape
+    sizes = {
+        "outcome": images * 2,  # c and p_a + p_D
+        "scale": images * number,  # s
+        "products": images * number**2,  # row products of Sim; in `lanes` above the diagonal only, below it Ã
+        "rows": images * number**2,  # X
+        "tables": counters * 2 * 8 * segments,  # where segments start and how much they rise
     }
-    if fits_lanes(*attention.shape):
-        blocks = len(weight) * arguments["BLOCKS_PER_COUNTER"]
-        launch_by_name(lanes.count_forward_kernel, blocks, arguments, num_warps=1)
+    return {name: (size + 3) // 4 * 4 for name, size in sizes.items()}
+
+
+def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
+    """Return how many numbers are saved; the forward kernel needs them itself."""
+    return sum(_saved_sizes(inputs).values())
+
+
+def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor) -> None:
+    """Write features, count and the saved state."""
+    images, number = inputs.attention.shape
+    if not images:
+        return
+    features, count = results
+    arguments = _arguments(inputs, state, features.shape[1] - 1) | {"features": features, "count": count}
+    if fits_lanes(images, number):
+        blocks = len(inputs.weight) * arguments["BLOCKS_PER_COUNTER"]
+        launch(lanes.count_forward_kernel, blocks, arguments, num_warps=1)
     else:
-        launch_by_name(tiles_forward.count_forward_kernel, len(attention), arguments, num_warps=FORWARD_WARPS)
+        launch(tiles_forward.count_forward_kernel, images, arguments, num_warps=FORWARD_WARPS)
 
 
 def backward(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    mask: Tensor | None,
-    count: Tensor,
-    saved: SavedState,
-    grad_features: Tensor | None,
-    grad_count: Tensor | None,
-    max_objects: int,
-    boxes_need_grad: bool,
+    inputs: Inputs, state: Tensor, grads: Sequence[Tensor], boxes_need_grad: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of attention, boxes and weight; they share their work, so boxes always get theirs."""
-    grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
+    attention, weight = inputs.attention, inputs.weight
+    grad_attention, grad_boxes, grad_weight = (torch.empty_like(tensor) for tensor in inputs[:3])
     if not len(attention):
-        return grad_attention, grad_boxes, torch.zeros_like(weight)
-    arguments: dict[str, Any] = {
-        "attention": attention,
-        "boxes": boxes,
-        "mask": mask,
-        "weight": weight,
-        "count": count,
+        return grad_attention, grad_boxes, grad_weight.zero_()
+    (images, number), (counters, _, segments) = attention.shape, weight.shape
+    grad_features, grad_count = grads
+    arguments = _arguments(inputs, state, grad_features.shape[1] - 1)
+    blocks, tiles = counters * arguments["BLOCKS_PER_COUNTER"], arguments["TILES"]
+    arguments |= {
         "grad_features": grad_features,
         "grad_count": grad_count,
-        "HAS_GRAD_FEATURES": grad_features is not None,
-        "HAS_GRAD_COUNT": grad_count is not None,
         "grad_attention": grad_attention,
         "grad_boxes": grad_boxes,
-        "grad_weight": torch.empty_like(weight),
-        **saved._asdict(),
-        **_sizes(attention, weight, mask, max_objects),
-    }
-    images, number = attention.shape
-    counters, _, segments = weight.shape
-    in_lanes, tiles = fits_lanes(images, number), arguments["TILES"]
-    blocks = counters * arguments["BLOCKS_PER_COUNTER"]
-    arguments |= {
+        "grad_weight": grad_weight,
         "grad_alike": torch.empty_like(attention),  # of row sums of Sim
-        "grad_rows": torch.empty_like(saved.rows),
+        "grad_rows": attention.new_empty(images, number, number),
         "partial": attention.new_empty(blocks, 8, segments),  # of rises, summed by each block
     }
-    if not in_lanes:
-        arguments |= {
-            "grad_products": torch.empty_like(saved.products),
-            "likeness_sums": attention.new_empty(images, tiles, tiles, segments),  # of f3's rises, summed by each tile
-        }
-    if in_lanes:
-        launch_by_name(lanes.count_backward_kernel, blocks, arguments, num_warps=1)
+    if fits_lanes(images, number):
+        launch(lanes.count_backward_kernel, blocks, arguments, num_warps=1)
     else:
-        if tiles > 1:  # else the kernel for pairs takes these steps along
-            launch_by_name(similarity_gradient_kernel, images, arguments, GRADIENT_WARPS)
-            launch_by_name(row_gradient_kernel, images * tiles * tiles, arguments, GRADIENT_WARPS)
-        launch_by_name(pair_gradient_kernel, blocks, arguments, GRADIENT_WARPS)
-    launch_by_name(weight_gradient_kernel, counters * 8, arguments, GRADIENT_WARPS)
-    return grad_attention, grad_boxes, arguments["grad_weight"]
+        arguments["grad_products"] = attention.new_empty(images, number, number)
+        arguments["likeness_sums"] = attention.new_empty(images, tiles, tiles, segments)  # of f3's rises, by tile
+        launch(tiles_backward.similarity_gradient_kernel, images, arguments, num_warps=GRADIENT_WARPS)
+        launch(tiles_backward.row_gradient_kernel, images * tiles**2, arguments, num_warps=GRADIENT_WARPS)
+        launch(tiles_backward.pair_gradient_kernel, blocks, arguments, num_warps=GRADIENT_WARPS)
+    launch(weight_gradient_kernel, counters * 8, arguments, num_warps=GRADIENT_WARPS)
+    return grad_attention, grad_boxes, grad_weight
 
 
-def _sizes(attention: Tensor, weight: Tensor, mask: Tensor | None, max_objects: int) -> dict[str, int]:
-    """Return all that kernels know of a call besides tensors."""
-    images, number = attention.shape
-    counters, _, segments = weight.shape
-    images_per_block = (
-        LANES if fits_lanes(images, number) else min(max(images // BLOCKS_WANTED, 1), MAX_IMAGES_PER_BLOCK)
-    )
+def _arguments(inputs: Inputs, state: Tensor, max_objects: int) -> dict[str, Any]:
+    """Return the arguments that forward and backward kernels share, by name."""
+    (images, number), (counters, _, segments) = inputs.attention.shape, inputs.weight.shape
+    images_per_block = min(max(images // BLOCKS_WANTED, 1), MAX_IMAGES_PER_BLOCK)
+    if fits_lanes(images, number):
+        images_per_block = LANES
+    sizes = _saved_sizes(inputs)
     return {
+        **inputs._asdict(),
+        **dict(zip(sizes, state.split(list(sizes.values())), strict=True)),
         "IMAGES": images,
         "IMAGES_PER_COUNTER": images // counters,
         "IMAGES_PER_BLOCK": images_per_block,
-        "BLOCKS_PER_COUNTER": cdiv(images // counters, images_per_block),
+        "BLOCKS_PER_COUNTER": -(-(images // counters) // images_per_block),
         "MAX_OBJECTS": max_objects,
-        "CLASSES": next_power_of_2(max_objects + 1),
-        "HAS_MASK": mask is not None,
+        "HAS_MASK": inputs.mask is not None,
         "N": number,
         "S": segments,
-        "SP": next_power_of_2(segments),
+        "SP": 1 << (segments - 1).bit_length(),
         "LANES": LANES,
         "B": TILE,
-        "TILES": cdiv(number, TILE),
-        "ONE_TILE": number <= TILE,
+        "TILES": -(-number // TILE),
         "CHUNK": BLOCKS_SUMMED,
     }

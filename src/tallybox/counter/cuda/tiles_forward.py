@@ -9,20 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda.activations import (
-    CERTAINTY_OF_ATTENTION,
-    CERTAINTY_OF_DISTANCE,
-    CONFIDENCE,
-    EDGE_OF_DISTANCE,
-    EDGE_OF_RELEVANCE,
-    LIKENESS,
-    ROW_OF_DISTANCE,
-    ROW_OF_RELEVANCE,
-    nan_among,
-    normalise,
-    value,
-)
-from tallybox.kernels.cuda.boxes import TINY, corners, is_real, overlap
+from tallybox.counter.cuda import activations as f
+from tallybox.counter.cuda.activations import value
+from tallybox.kernels.cuda.boxes import TINY, box_iou, corners, load_weights
 
 
 @triton.jit
@@ -30,11 +19,11 @@ def pair_distance(boxes, index_i, index_j, real_i, real_j):
     """D of boxes i and j [B, B], exactly 0 for a box with itself."""
     ax1, ay1, ax2, ay2 = corners(boxes, index_i, real_i)
     bx1, by1, bx2, by2 = corners(boxes, index_j, real_j)
-    distance = overlap(
+    iou = box_iou(
         ax1[:, None], ay1[:, None], ax2[:, None], ay2[:, None],
         bx1[None, :], by1[None, :], bx2[None, :], by2[None, :],
     )[0]  # fmt: skip
-    return tl.where(index_i[:, None] == index_j[None, :], 0.0, distance)
+    return tl.where(index_i[:, None] == index_j[None, :], 0.0, 1.0 - iou)
 
 
 @triton.jit
@@ -45,19 +34,20 @@ def add_edges(
     """Add to boxes i [B] of a tile, so many times, their rows of Ã scaled by s_j: all boxes j that count with them."""
     for j0 in range(0, N, B):
         j = j0 + tl.arange(0, B)
-        real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
-        a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)
+        real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
         d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
-        edge = value(a_i[:, None] * a_j[None, :], tables, EDGE_OF_RELEVANCE, S) * value(d, tables, EDGE_OF_DISTANCE, S)
+        edge = value(a_i[:, None] * a_j[None, :], tables, f.EDGE_OF_RELEVANCE, S) * value(
+            d, tables, f.EDGE_OF_DISTANCE, S
+        )
         inner += times * tl.sum(edge * tl.load(scale + j, mask=real_j, other=0.0)[None, :], axis=1)
     return inner
 
 
 @triton.jit(do_not_specialize=["N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"])
 def count_forward_kernel(
-    attention, boxes, mask, weight, features, count, certainty, scale, products, rows, tables,
+    attention, boxes, mask, weight, features, count, outcome, scale, products, rows, tables,
     N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
+    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Count one image."""
     image = tl.program_id(0).to(tl.int64)
@@ -67,25 +57,25 @@ def count_forward_kernel(
     rows += of_image * N
     products += of_image * N
     tables += counter * 16 * S
-    normalise(weight + counter * 8 * S, tables, S, SP)
+    f.normalise(weight + counter * 8 * S, tables, S, SP)
     tile = tl.arange(0, B)
 
     # X = f4(A) f5(D), for all threads of this block to read, and the certainty of distances.
     from_distance = 0.0
     for i0 in range(0, N, B):
         i = i0 + tile
-        real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
-        a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)[:, None]
+        real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
         for j0 in range(0, N, B):
             j = j0 + tile
-            real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+            real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
             pair = real_i[:, None] & real_j[None, :]
-            a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)[None, :]
             d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
-            x = value(a_i * a_j, tables, ROW_OF_RELEVANCE, S) * value(d, tables, ROW_OF_DISTANCE, S)
+            x = value(a_i[:, None] * a_j[None, :], tables, f.ROW_OF_RELEVANCE, S) * value(
+                d, tables, f.ROW_OF_DISTANCE, S
+            )
             inside = (i < N)[:, None] & (j < N)[None, :]
             tl.store(rows + i[:, None] * N + j[None, :], tl.where(pair, x, 0.0), mask=inside)
-            certain = tl.abs(value(d, tables, CERTAINTY_OF_DISTANCE, S) - 0.5)
+            certain = tl.abs(value(d, tables, f.CERTAINTY_OF_DISTANCE, S) - 0.5)
             from_distance += tl.sum(tl.sum(tl.where(pair, certain, 0.0), axis=1), axis=0)
     tl.debug_barrier()
 
@@ -98,7 +88,7 @@ def count_forward_kernel(
             for k in range(0, N):
                 x_i = tl.load(rows + k * N + i, mask=i < N, other=0.0)[:, None]
                 x_j = tl.load(rows + k * N + j, mask=j < N, other=0.0)[None, :]
-                product *= tl.maximum(value(1.0 - tl.abs(x_i - x_j), tables, LIKENESS, S), TINY)
+                product *= tl.maximum(value(1.0 - tl.abs(x_i - x_j), tables, f.LIKENESS, S), TINY)
             inside = (i < N)[:, None] & (j < N)[None, :]
             tl.store(products + i[:, None] * N + j[None, :], product, mask=inside)
             tl.store(products + j[None, :] * N + i[:, None], product, mask=inside)
@@ -107,16 +97,14 @@ def count_forward_kernel(
     # s = 1 / row sums of Sim.
     for i0 in range(0, N, B):
         i = i0 + tile
-        real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
-        a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)[:, None]
+        real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
         alike = tl.zeros((B,), tl.float32)
         for j0 in range(0, N, B):
             j = j0 + tile
-            real_j = is_real(mask, of_image + j, j < N, HAS_MASK)
+            real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
             pair = real_i[:, None] & real_j[None, :]
-            a_j = tl.load(attention + of_image + j, mask=real_j, other=0.0)[None, :]
             similarity = tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
-            similarity *= value(1.0 - tl.abs(a_i - a_j), tables, LIKENESS, S)
+            similarity *= value(1.0 - tl.abs(a_i[:, None] - a_j[None, :]), tables, f.LIKENESS, S)
             alike += tl.sum(tl.where(pair & (i[:, None] == j[None, :]), 1.0, similarity), axis=1)
         tl.store(scale + i, tl.where(real_i, 1.0 / tl.where(real_i, alike, 1.0), 0.0), mask=i < N)
     tl.debug_barrier()
@@ -127,28 +115,18 @@ def count_forward_kernel(
     number = 0.0
     for i0 in range(0, N, B):
         i = i0 + tile
-        real_i = is_real(mask, of_image + i, i < N, HAS_MASK)
-        a_i = tl.load(attention + of_image + i, mask=real_i, other=0.0)
-        inner = value(a_i * a_i, tables, EDGE_OF_RELEVANCE, S)
+        real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
+        inner = value(a_i * a_i, tables, f.EDGE_OF_RELEVANCE, S)
         inner = add_edges(
             inner, 1.0, i, real_i, a_i, of_image, attention, boxes, mask, scale, tables, N, HAS_MASK, S, B
         )
         total += tl.sum(inner * tl.load(scale + i, mask=real_i, other=0.0), axis=0)
-        certain = tl.abs(value(a_i, tables, CERTAINTY_OF_ATTENTION, S) - 0.5)
+        certain = tl.abs(value(a_i, tables, f.CERTAINTY_OF_ATTENTION, S) - 0.5)
         from_attention += tl.sum(tl.where(real_i, certain, 0.0), axis=0)
         number += tl.sum(tl.where(real_i, 1.0, 0.0), axis=0)
 
-    # No real proposal: as certain as an image whose every weight is 0.
-    divisor = tl.maximum(number, 1.0)
-    mean = tl.where(number > 0, from_attention / divisor + from_distance / (divisor * divisor), 1.0)
-    # The row products take no NaN.
-    c = tl.sqrt(total + 1e-20 + nan_among(tables, EDGE_OF_RELEVANCE, ROW_OF_DISTANCE, S))
-    c = tl.where(c > MAX_OBJECTS, MAX_OBJECTS * 1.0, c)  # NaN stays NaN, here and in the features
-    confidence = value(mean, tables, CONFIDENCE, S)
-    lower = tl.floor(c)
-    upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
-    objects = tl.arange(0, CLASSES)
-    one_hot = tl.where(objects == lower, 1.0 - (c - lower), 0.0) + tl.where(objects == upper, c - lower, 0.0) + (c - c)
-    tl.store(features + image * (MAX_OBJECTS + 1) + objects, confidence * one_hot, mask=objects <= MAX_OBJECTS)
-    tl.store(count + image, c)
-    tl.store(certainty + image, mean)
+    one = tl.arange(0, 1)  # an image, as a tensor of one
+    f.write_results(
+        total + one, number, from_attention, from_distance, image + one, one == 0, tables, features, count, outcome,
+        MAX_OBJECTS, S,
+    )  # fmt: skip

@@ -7,8 +7,9 @@ const TAIL = 0.002; // bars behind the last that is more probable than this are 
 export function createBars() {
   const bars = element("div", { class: "bars", role: "img" });
 
-  function update(distribution, { low, high, asShares = true } = {}) {
-    const top = distribution.indexOf(Math.max(...distribution));
+  // The bar of the answer stands out; without one, the highest.
+  function update(distribution, { low, high, answer, asShares = true } = {}) {
+    const top = Math.min(answer ?? distribution.indexOf(Math.max(...distribution)), distribution.length - 1);
     const last = distribution.findLastIndex((share) => share > TAIL);
     const shown = Math.min(Math.max(last + 2, top + 3, 5), distribution.length);
     const largest = Math.max(...distribution, 1e-9);

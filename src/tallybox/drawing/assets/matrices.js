@@ -28,7 +28,7 @@ export function createMatrices(component, pointing, picture = null) {
       colourScale(),
       element(
         "div",
-        { class: "maps" },
+        { class: `maps maps-${maps.length + (picture ? 1 : 0)}` },
         ...(picture ? [element("figure", { class: "map" }, element("figcaption", {}, element("b", {}, "The boxes")), picture)] : []),
         ...maps.map(({ map }) => map.element),
       ),

@@ -5,6 +5,8 @@ import { objectColour } from "./colours.js";
 import { boxRoles, isPaper, scoreName } from "./objects.js";
 import { short } from "./format.js";
 
+const MAX_TAGS = 12; // more would hide the boxes; then only counted ones have tags
+const SMALL = 240; // pixels of a picture on which tags are numbers only
 const KIND_ORDER = { leftover: 0, merged: 1, counted: 2 };
 
 export function createScene(image, pointing) {
@@ -94,21 +96,24 @@ export function createScene(image, pointing) {
 
   function drawTags(boxes) {
     if (!shown) return;
-    const chosen = drawn.filter(({ role }) => (boxes.length ? boxes.includes(role.box) : role.kind === "counted"));
+    const all = shown.isEdited && drawn.length <= MAX_TAGS;
+    const chosen = drawn.filter(({ role }) => (boxes.length ? boxes.includes(role.box) : all || role.kind === "counted"));
     tags.replaceChildren(...chosen.flatMap(({ role }) => tag(role, boxes.length > 0)));
   }
 
   function tag(role, isPointed) {
+    const isSmall = svg.clientWidth < SMALL;
     const unit = size.width / (svg.clientWidth || size.width);
-    const [x1, y1] = shown.boxes[role.box];
+    const [x1, y1, , y2] = shown.boxes[role.box];
     const share = `${isPaper(shown) ? "share" : "presence"} ${short(shown.presence[role.box])}`;
     const label = shown.labels ? `${shown.labels[role.box]}  ` : "";
     const text = isPointed
       ? `${role.box + 1}  ${label}${scoreName(shown)} ${short(shown.scores[role.box])}  ${share}`
-      : `${role.box + 1} · ${short(shown.presence[role.box])}`;
+      : `${role.box + 1}${shown.isEdited && !isSmall ? ` · ${short(shown.scores[role.box])}` : ""}`;
     const [width, height] = [(text.length * 6.7 + 10) * unit, 19 * unit];
     const left = Math.max(Math.min(x1, size.width - width), 0);
-    const top = Math.max(y1 - height, 0);
+    // A box that lies on its counted one has its tag at its lower edge.
+    const top = role.kind === "counted" || isPointed ? Math.max(y1 - height, 0) : Math.min(y2, size.height - height);
     const colour = role.object === null ? "#5b636b" : objectColour(role.object);
     return [
       svgElement("rect", { class: "tag-ground", x: left, y: top, width, height, rx: 3 * unit, fill: colour }),
@@ -129,7 +134,7 @@ export function sceneLegend() {
     "p",
     { class: "legend" },
     element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 2 }), "counted"),
-    element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 1, "stroke-dasharray": "3 2" }), "another box of the same colour stood for it"),
-    element("span", {}, sample({ stroke: "#9aa1a8", "stroke-width": 1 }), "left over"),
+    element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 1, "stroke-dasharray": "3 2" }), "merged: shows the same object as the counted box of its colour"),
+    element("span", {}, sample({ stroke: "#9aa1a8", "stroke-width": 1 }), "not counted: too faint"),
   );
 }

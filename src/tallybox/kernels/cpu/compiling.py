@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Array = NDArray[Any]
+Arrays = tuple[Array, ...]
 Number = Any  # float32 or float64, as the arrays; Python's own floats would widen the arithmetic
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -69,3 +70,13 @@ def inlined(function: Function) -> Function:
 def as_array(tensor: Tensor | None) -> Array:
     """Return a CPU tensor's memory as an array; no rows for a mask that is None."""
     return np.empty((0, 0), bool) if tensor is None else tensor.detach().numpy()
+
+
+def as_arrays(*tensors: Tensor | None) -> Arrays:
+    """Return the memory of several tensors, as kernels take them."""
+    return tuple(map(as_array, tensors))
+
+
+def as_rows(tensor: Tensor, rows: int) -> Array:
+    """Return a CPU tensor's memory as an array of so many rows."""
+    return as_array(tensor).reshape(rows, tensor.numel() // max(rows, 1))

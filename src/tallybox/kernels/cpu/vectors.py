@@ -99,15 +99,16 @@ def _absolute(builder: Any, x: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(x.type, [x.type]), name), [x])
 
 
-_define(operator.add, lambda builder, x, y: builder.fadd(x, y))
-_define(operator.sub, lambda builder, x, y: builder.fsub(x, y))
-_define(operator.mul, lambda builder, x, y: builder.fmul(x, y))
-_define(operator.truediv, lambda builder, x, y: builder.fdiv(x, y))
+for _operation, _name in {
+    operator.add: "fadd",
+    operator.sub: "fsub",
+    operator.mul: "fmul",
+    operator.truediv: "fdiv",
+}.items():
+    _define(_operation, lambda builder, x, y, name=_name: getattr(builder, name)(x, y))
+for _operation, _sign in {operator.lt: "<", operator.gt: ">", operator.ge: ">=", operator.eq: "=="}.items():
+    _define(_operation, lambda builder, x, y, sign=_sign: builder.fcmp_ordered(sign, x, y), result=TRUTHS)
 _define(operator.neg, lambda builder, x: builder.fneg(x), operands=1)
-_define(operator.lt, lambda builder, x, y: builder.fcmp_ordered("<", x, y), result=TRUTHS)
-_define(operator.gt, lambda builder, x, y: builder.fcmp_ordered(">", x, y), result=TRUTHS)
-_define(operator.ge, lambda builder, x, y: builder.fcmp_ordered(">=", x, y), result=TRUTHS)
-_define(operator.eq, lambda builder, x, y: builder.fcmp_ordered("==", x, y), result=TRUTHS)
 _define(operator.and_, lambda builder, x, y: builder.and_(x, y))
 # The second where either is NaN.
 _define(min, lambda builder, x, y: builder.select(builder.fcmp_ordered("<", x, y), x, y))
@@ -122,17 +123,13 @@ def choose(_: Any, truth: Any, x: Any, y: Any) -> Any:
     return common(truth, common, common), lambda context, builder, _, given: builder.select(*given)
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index_type: Any, index: Any) -> Any:
-    """Return where array[index] lies; indices are not checked and do not wrap around."""
-    numbers = zip(cgutils.unpack_tuple(builder, index, len(index_type)), index_type, strict=True)
-    return cgutils.get_item_pointer(
-        context,
-        builder,
-        array_type,
-        context.make_array(array_type)(context, builder, array),
-        [context.cast(builder, number, kind, types.intp) for number, kind in numbers],
-        wraparound=False,
-    )
+def _address(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
+    """Return where array[index] lies, given both first; indices are not checked and do not wrap around."""
+    array_type, index_type = kinds.args[:2]
+    typed = zip(cgutils.unpack_tuple(builder, given[1], len(index_type)), index_type, strict=True)
+    numbers = [context.cast(builder, number, kind, types.intp) for number, kind in typed]
+    whole = context.make_array(array_type)(context, builder, given[0])
+    return cgutils.get_item_pointer(context, builder, array_type, whole, numbers, wraparound=False)
 
 
 def _bytes(array: Any) -> int:
@@ -145,7 +142,7 @@ def load(_: Any, array: Any, index: Any) -> Any:
     vector = Vector(array.dtype)
 
     def generate(context: Any, builder: Any, types_: Any, arguments: list[Any]) -> Any:
-        start = _pointer(context, builder, types_.args[0], arguments[0], types_.args[1], arguments[1])
+        start = _address(context, builder, types_, arguments)
         whole = context.get_value_type(vector).as_pointer()
         return builder.load(builder.bitcast(start, whole), align=_bytes(array))
 
@@ -157,7 +154,7 @@ def store(_: Any, array: Any, index: Any, value: Any) -> Any:
     """Write a vector's numbers one after another from array[index] on."""
 
     def generate(context: Any, builder: Any, types_: Any, arguments: list[Any]) -> Any:
-        start = _pointer(context, builder, types_.args[0], arguments[0], types_.args[1], arguments[1])
+        start = _address(context, builder, types_, arguments)
         builder.store(arguments[2], builder.bitcast(start, arguments[2].type.as_pointer()), align=_bytes(array))
         return context.get_dummy_value()
 
@@ -174,13 +171,6 @@ def truncate(_: Any, x: Any) -> Any:
 def as_numbers(_: Any, integers: Any, like: Any) -> Any:
     """Turn integers into numbers of the precision of another vector."""
     return like(integers, like), lambda context, builder, _, given: builder.sitofp(given[0], given[1].type)
-
-
-def _start_of_row(context: Any, builder: Any, array_type: Any, array: Any, row_type: Any, row: Any) -> Any:
-    number = context.cast(builder, row, row_type, types.intp)
-    index = [number, *[ir.Constant(INT64, 0)] * (array_type.ndim - 1)]
-    whole = context.make_array(array_type)(context, builder, array)
-    return cgutils.get_item_pointer(context, builder, array_type, whole, index, wraparound=False)
 
 
 def _gather(builder: Any, start: Any, vector: Any, entry: Any) -> Any:
@@ -204,38 +194,34 @@ def _has_avx2(context: Any) -> bool:
     return "+avx2" in context.codegen().magic_tuple()[2]  # numba keeps what it compiled under this key, too
 
 
-@instruction
-def look_up_in_memory(_: Any, table: Any, row: Any, entry: Any) -> Any:
-    """Return table[row, entry] for a vector of entries."""
-    vector = Vector(table.dtype)
+def _look_up(in_registers: bool) -> Any:
+    def define(_: Any, table: Any, start: Any, entry: Any) -> Any:
+        vector = Vector(table.dtype)
 
-    def generate(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
-        start = _start_of_row(context, builder, kinds.args[0], given[0], kinds.args[1], given[1])
-        return _gather(builder, start, context.get_value_type(vector), given[2])
+        def generate(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
+            address = _address(context, builder, kinds, given)
+            permuted = in_registers and table.dtype == types.float32 and _has_avx2(context)
+            find = _permute if permuted else _gather
+            return find(builder, address, context.get_value_type(vector), given[2])
 
-    return vector(table, row, entry), generate
+        return vector(table, start, entry), generate
+
+    return instruction(define)
 
 
-@instruction
-def look_up_in_registers(_: Any, table: Any, row: Any, entry: Any) -> Any:
-    """Do as `look_up_in_memory` for entries below REGISTER_ENTRIES; so many numbers must follow a row's start."""
-    vector = Vector(table.dtype)
-
-    def generate(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
-        start = _start_of_row(context, builder, kinds.args[0], given[0], kinds.args[1], given[1])
-        find = _permute if table.dtype == types.float32 and _has_avx2(context) else _gather
-        return find(builder, start, context.get_value_type(vector), given[2])
-
-    return vector(table, row, entry), generate
+# What follows table[start] by a vector of entries; in registers for entries below REGISTER_ENTRIES, where so many
+# numbers must follow it.
+look_up_in_memory = _look_up(in_registers=False)
+look_up_in_registers = _look_up(in_registers=True)
 
 
 @instruction
 def add_at(_: Any, sums: Any, row: Any, entry: Any, first: Any, second: Any) -> Any:
-    """Add two vectors to sums[row, entry, lane, 0] and [..., 1] of [rows, entries, LANES, 2], each lane to its own."""
+    """Add two vectors to sums[role, entry, lane, 0] and [..., 1], given row = (role, 0, 0, 0), each lane to its own."""
     vector = Vector(sums.dtype)
 
     def generate(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
-        start = _start_of_row(context, builder, kinds.args[0], given[0], kinds.args[1], given[1])
+        start = _address(context, builder, kinds, given)
         pair = ir.VectorType(context.get_value_type(vector).element, 2)
         offsets = builder.mul(given[2], _int32s([2 * LANES] * LANES))
         for lane in range(LANES):

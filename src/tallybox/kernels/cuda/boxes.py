@@ -25,6 +25,13 @@ def is_real(mask, index, inside, HAS_MASK: tl.constexpr):
 
 
 @triton.jit
+def load_weights(attention, mask, index, inside, HAS_MASK: tl.constexpr):
+    """Which proposals are real, and their weights, 0 for the others."""
+    real = is_real(mask, index, inside, HAS_MASK)
+    return real, tl.load(attention + index, mask=real, other=0.0)
+
+
+@triton.jit
 def corners(boxes, index, real):
     """The corners of boxes, 0 where there is none."""
     x1 = tl.load(boxes + index * 4, mask=real, other=0.0)
@@ -35,8 +42,17 @@ def corners(boxes, index, real):
 
 
 @triton.jit
-def overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
-    """D = 1 - IoU of boxes a and b, with the overlap's width and height, and the union."""
+def store_corners(boxes, index, inside, x1, y1, x2, y2):
+    """Write what belongs to the corners of boxes."""
+    tl.store(boxes + index * 4, x1, mask=inside)
+    tl.store(boxes + index * 4 + 1, y1, mask=inside)
+    tl.store(boxes + index * 4 + 2, x2, mask=inside)
+    tl.store(boxes + index * 4 + 3, y2, mask=inside)
+
+
+@triton.jit
+def box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
+    """IoU of boxes a and b, with the intersection's width and height, and the union."""
     width = tl.minimum(ax2, bx2) - tl.maximum(ax1, bx1)
     height = tl.minimum(ay2, by2) - tl.maximum(ay1, by1)
     shared = tl.maximum(width, 0.0) * tl.maximum(height, 0.0)
@@ -44,16 +60,16 @@ def overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
     area_b = tl.maximum(bx2 - bx1, 0.0) * tl.maximum(by2 - by1, 0.0)
     union = area_a + area_b - shared
     same = (ax1 == bx1) & (ay1 == by1) & (ax2 == bx2) & (ay2 == by2)
-    distance = tl.where(union > 0, 1.0 - shared / tl.where(union > 0, union, 1.0), tl.where(same, 0.0, 1.0))
+    iou = tl.where(union > 0, shared / tl.where(union > 0, union, 1.0), tl.where(same, 1.0, 0.0))
     extents = (ax2 - ax1) + (ay2 - ay1) + (bx2 - bx1) + (by2 - by1)
-    return tl.where(extents == extents, distance, extents), width, height, union  # minimum and maximum drop NaN
+    return tl.where(extents == extents, iou, extents), width, height, union  # minimum and maximum drop NaN
 
 
 @triton.jit
-def overlap_backward(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, grad):
-    """The gradient of box a's corners, given that of D; equal edges share theirs, as in PyTorch's maximum."""
+def box_iou_backward(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2, width, height, union, grad):
+    """The gradient of box a's corners, given that of the IoU; equal edges share theirs, as in PyTorch's maximum."""
     divisor = tl.where(union > 0, union, 1.0)
-    grad_shared = tl.where(union > 0, -grad / divisor, 0.0)
+    grad_shared = tl.where(union > 0, grad / divisor, 0.0)
     grad_area = -grad_shared * tl.maximum(width, 0.0) * tl.maximum(height, 0.0) / divisor
     grad_shared -= grad_area
     own_x = grad_area * tl.where(ax2 >= ax1, tl.maximum(ay2 - ay1, 0.0), 0.0)

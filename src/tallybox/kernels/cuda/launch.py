@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 
-def launch(kernel: Any, blocks: int, tensors: tuple[Tensor | None, ...], *, num_warps: int, **sizes: Any) -> None:
-    """Launch so many blocks of a kernel on the device of its first tensor; Triton itself uses the current device.
+def launch(kernel: Any, blocks: int, arguments: dict[str, Any], *, num_warps: int) -> None:
+    """Launch so many blocks of a kernel with those of the arguments that it takes.
 
-    ``sizes`` are its other arguments by name, constants of the compilation among them.
+    On the device of its first tensor: Triton itself uses the current device.
     """
-    first: Any = tensors[0]
-    with torch.cuda.device_of(first):
-        kernel[(blocks,)](*tensors, **sizes, num_warps=num_warps)
+    given = {name: arguments[name] for name in kernel.arg_names}
+    with torch.cuda.device_of(next(iter(given.values()))):
+        kernel[(blocks,)](**given, num_warps=num_warps)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line
 from tallybox.photos.adapters.labels import LabelCategories
 from tallybox.photos.images import Photo
+
+Found = TypeVar("Found")  # for one photo
 
 MIN_SCORE = 0.01  # low, since boxes that are left out cannot be counted
 MAX_IOU = 0.9  # where a model suppresses duplicates itself: only those that are nearly the same box
@@ -53,14 +55,17 @@ class AdaptedDetector:
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the detections of each photo; whatever the model raises is an error of these photos."""
+        return self._by_size(photos, self._detect_same_size)
+
+    def _by_size(self, photos: Sequence[Photo], of_same_size: Callable[[Sequence[Photo]], list[Found]]) -> list[Found]:
         by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
         for index, photo in enumerate(photos):
             by_size[photo.image.size].append(index)
-        detected: dict[int, Detections] = {}
+        detected: dict[int, Found] = {}
         for (width, height), indices in by_size.items():
             some = [photos[index] for index in indices]
             try:
-                found = self._detect_same_size(some)
+                found = of_same_size(some)
             except TallyboxError:
                 raise
             except Exception as error:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
@@ -15,7 +16,7 @@ from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.files import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
 from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, AdaptedDetector, to_detections
-from tallybox.photos.detector import device_or_default
+from tallybox.photos.detector import RegionProposals, device_or_default
 from tallybox.photos.images import Photo
 
 
@@ -66,9 +67,38 @@ class TorchvisionDetector(AdaptedDetector):
             for prediction, photo in zip(predictions, photos, strict=True)
         ]
 
+    def propose_regions(self, photos: Sequence[Photo]) -> list[RegionProposals] | None:
+        """Return the regions of each photo with what an R-CNN's box head sees in them; None of other models."""
+        return self._by_size(photos, self._propose_same_size) if hasattr(self.model, "roi_heads") else None
+
+    @torch.inference_mode()
+    def _propose_same_size(self, photos: Sequence[Photo]) -> list[RegionProposals]:
+        model: Any = self.model
+        images, _ = model.transform([self._tensor(photo) for photo in photos])
+        maps = model.backbone(images.tensors)
+        maps = {"0": maps} if isinstance(maps, torch.Tensor) else maps
+        proposals, _ = model.rpn(images, maps)
+        features = model.roi_heads.box_head(model.roi_heads.box_roi_pool(maps, proposals, images.image_sizes))
+        logits, deltas = model.roi_heads.box_predictor(features)
+        scores, labels = logits.softmax(-1)[:, 1:].max(-1)  # label 0 is the background
+        boxes = model.roi_heads.box_coder.decode(deltas, proposals)[torch.arange(len(labels)), labels + 1]
+        numbers = [len(some) for some in proposals]
+        found = zip(*(values.split(numbers) for values in (boxes, scores, features)), strict=True)
+        return [
+            RegionProposals(_in_photo(one[0], photo, looked_at_hw), one[1].cpu().numpy(), one[2].cpu().numpy())
+            for one, photo, looked_at_hw in zip(found, photos, images.image_sizes, strict=True)
+        ]
+
     def _tensor(self, photo: Photo) -> torch.Tensor:
         pixels = torch.from_numpy(np.array(photo.image)).permute(2, 0, 1)  # [3, H, W]
         return pixels.to(self.device).float().div_(255)
+
+
+def _in_photo(boxes_xyxy: torch.Tensor, photo: Photo, looked_at_hw: tuple[int, int]) -> NDArray[np.float32]:
+    """Scale boxes from the pixels that the model looked at to the photo's, and cut them at its edges."""
+    size = np.tile(np.array(photo.size_wh, np.float32), 2)
+    scale = size / np.tile(np.array(looked_at_hw[::-1], np.float32), 2)
+    return (boxes_xyxy.cpu().numpy() * scale).clip(0, size)
 
 
 def suppress_little(model: torch.nn.Module) -> None:

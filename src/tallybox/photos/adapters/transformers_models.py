@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.files import first_line, import_optional
 from tallybox.photos.adapters.labels import LabelCategories
 from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, AdaptedDetector, to_detections
-from tallybox.photos.detector import device_or_default
+from tallybox.photos.detector import RegionProposals, device_or_default
 from tallybox.photos.images import Photo
 
 SCORES_TOKENS = ("grounding-dino", "mm-grounding-dino")  # model types
@@ -101,6 +102,27 @@ class TransformersDetector(AdaptedDetector):
             for prediction, photo in zip(predictions, photos, strict=True)
         ]
 
+    def propose_regions(self, photos: Sequence[Photo]) -> list[RegionProposals] | None:
+        """Return the regions of each photo with the states of the model's queries; None of zero-shot models."""
+        return None if self.texts else self._by_size(photos, self._propose_same_size)
+
+    @torch.inference_mode()
+    def _propose_same_size(self, photos: Sequence[Photo]) -> list[RegionProposals]:
+        inputs = self.processor(images=[photo.image for photo in photos], return_tensors="pt").to(self.device)
+        outputs = self.model(**inputs)
+        logits = outputs.logits.float()  # [B, queries, categories], with one for "no object" in DETR and YOLOS
+        if logits.shape[-1] > self.model.config.num_labels:
+            scores = logits.softmax(-1)[..., :-1].amax(-1)
+        else:
+            scores = logits.sigmoid().amax(-1)
+        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes.float()).clamp(0, 1)  # fractions of the photo
+        states = outputs.last_hidden_state[:, -logits.shape[1] :].float()  # YOLOS has those of patches before them
+        found = zip(*(values.cpu().numpy() for values in (boxes, scores, states)), photos, strict=True)
+        return [
+            RegionProposals(own * np.tile(np.array(photo.size_wh, np.float32), 2), best, features)
+            for own, best, features, photo in found
+        ]
+
     def _predict_by_phrases(self, images: Sequence[Any], sizes_hw: Sequence[tuple[int, int]]) -> Predictions:
         """Predict with a model that scores whole phrases: OWL-ViT, OWLv2, OmDet-Turbo."""
         phrases = [list(self.texts) for _ in images]
@@ -119,10 +141,9 @@ class TransformersDetector(AdaptedDetector):
         by_token = outputs.logits.sigmoid()  # [B, queries, tokens]
         by_phrase = torch.stack([by_token[..., own].mean(-1) for own in tokens], -1)  # [B, queries, phrases]
         scores, labels = by_phrase.max(-1)
-        centres, sizes = outputs.pred_boxes.split(2, -1)  # fractions of the photo
         heights, widths = torch.tensor(sizes_hw, device=self.device).unbind(1)
         scale = torch.stack((widths, heights, widths, heights), 1)[:, None]
-        boxes = torch.cat((centres - sizes / 2, centres + sizes / 2), -1) * scale
+        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes) * scale  # from fractions of the photo
         return [_above(*one) for one in zip(boxes, scores, labels, strict=True)]
 
     def _joined_text(self) -> str:
@@ -172,6 +193,12 @@ def check_texts(texts: Sequence[str]) -> tuple[str, ...]:
         if phrase in phrases[:index]:
             raise InputError(f"phrases must differ, but {phrase!r} came twice")
     return phrases
+
+
+def box_cxcywh_to_xyxy(boxes: Tensor) -> Tensor:
+    """Turn centres and sizes into corners, ``[..., 4]`` to ``[..., 4]``."""
+    centres, sizes = boxes.split(2, -1)
+    return torch.cat((centres - sizes / 2, centres + sizes / 2), -1)
 
 
 def _label_names(model: Any) -> dict[int, str]:

@@ -7,34 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tallybox.kernels.cpu.boxes import box_iou_backward, real_proposals
-from tallybox.kernels.cpu.compiling import Array, Number, compiled, inlined
+from tallybox.kernels.cpu.compiling import Array, Arrays, Number, compiled, inlined
+from tallybox.presence import weights
+from tallybox.presence.cpu import image
 from tallybox.presence.cpu.forward import fill_prefixes
-from tallybox.presence.cpu.image import (
-    KNOTS,
-    Pairs,
-    SavedImage,
-    calibration_value,
-    comes_before,
-    corners,
-    empty_pairs,
-    factor,
-    find_pairs,
-    locate,
-    order_value,
-    saved_image,
-)
-from tallybox.presence.weights import (
-    CELLS,
-    EVIDENCE,
-    LOG_FLOOR,
-    LOGIT_BEND,
-    LOGIT_LIMIT,
-    OVERLAP,
-    SHARPNESS,
-    SHIFT,
-    SLOPE,
-    STEP,
-)
+from tallybox.presence.cpu.image import Pairs, SavedImage
 
 
 class ImageGradients(NamedTuple):
@@ -76,7 +53,7 @@ def round_backward(
     """Add the gradients of suppressions and of presences ``before``; ``weighted [N]`` are gradients times presences."""
     for pair in range(found):
         j, s = pairs.source[pair], saved.suppression[pair]
-        share = weighted[pairs.target[pair]] / factor(s, before[j])
+        share = weighted[pairs.target[pair]] / image.factor(s, before[j])
         grad.suppression[pair] -= before[j] * share
         grad_before[j] -= s * share
 
@@ -86,16 +63,16 @@ def cell_backward(
     table: Array, grad_table: Array, start: int, iou: Number, coordinate: Number, grad: Number
 ) -> tuple[Number, Number]:
     """Add to the gradients of a cell's four knots; return the gradients of both arguments."""
-    cells, one = type(grad)(CELLS), type(grad)(1)
-    e, of_row = locate(iou * cells, CELLS)
-    f, of_column = locate(coordinate * cells, CELLS)
-    k = start + e * KNOTS + f
-    low, high = table[k + 1] - table[k], table[k + KNOTS + 1] - table[k + KNOTS]
-    rise = (table[k + KNOTS] + of_column * high) - (table[k] + of_column * low)
+    cells, one = type(grad)(weights.CELLS), type(grad)(1)
+    e, of_row = image.locate(iou * cells, weights.CELLS)
+    f, of_column = image.locate(coordinate * cells, weights.CELLS)
+    k = start + e * image.KNOTS + f
+    low, high = table[k + 1] - table[k], table[k + image.KNOTS + 1] - table[k + image.KNOTS]
+    rise = (table[k + image.KNOTS] + of_column * high) - (table[k] + of_column * low)
     grad_table[k] += grad * (one - of_row) * (one - of_column)
     grad_table[k + 1] += grad * (one - of_row) * of_column
-    grad_table[k + KNOTS] += grad * of_row * (one - of_column)
-    grad_table[k + KNOTS + 1] += grad * of_row * of_column
+    grad_table[k + image.KNOTS] += grad * of_row * (one - of_column)
+    grad_table[k + image.KNOTS + 1] += grad * of_row * of_column
     return grad * rise * cells, grad * (low + of_row * (high - low)) * cells
 
 
@@ -106,21 +83,21 @@ def pair_backward(
     """Add a pair's gradients to those of logits, coordinates and the table; return that of its IoU."""
     one = table.dtype.type(1)
     i, j, iou = pairs.target[pair], pairs.source[pair], pairs.iou[pair]
-    by_evidence, by_score = cell_backward(table, grad_table, EVIDENCE, iou, saved.coordinate[j], grad.z[i])
+    by_evidence, by_score = cell_backward(table, grad_table, weights.EVIDENCE, iou, saved.coordinate[j], grad.z[i])
     grad.coordinate[j] += by_score
-    before = comes_before(j, i, saved.logit, b)
-    order, slope, knot, fraction = order_value(table, saved.ahead[pair], before)
+    before = image.comes_before(j, i, saved.logit, b)
+    order, slope, knot, fraction = image.order_value(table, saved.ahead[pair], before)
     grad_shared, grad_order = grad.suppression[pair] * order, grad.suppression[pair] * saved.shared[pair]
-    by_shared, by_score = cell_backward(table, grad_table, OVERLAP, iou, one - saved.coordinate[i], grad_shared)
+    by_shared, by_score = cell_backward(table, grad_table, weights.OVERLAP, iou, one - saved.coordinate[i], grad_shared)
     grad.coordinate[i] -= by_score
     if before:
-        grad_table[STEP] += grad_order
+        grad_table[weights.STEP] += grad_order
     grad_table[knot] += grad_order * (one - fraction)
     grad_table[knot + 1] += grad_order * fraction
     grad_ahead = grad_order * slope * saved.ahead[pair] * (one - saved.ahead[pair])
-    grad_table[SHARPNESS] += grad_ahead * (saved.logit[j] - saved.logit[i])
-    grad.logit[j] += grad_ahead * table[SHARPNESS]
-    grad.logit[i] -= grad_ahead * table[SHARPNESS]
+    grad_table[weights.SHARPNESS] += grad_ahead * (saved.logit[j] - saved.logit[i])
+    grad.logit[j] += grad_ahead * table[weights.SHARPNESS]
+    grad.logit[i] -= grad_ahead * table[weights.SHARPNESS]
     return by_evidence + by_shared
 
 
@@ -128,58 +105,53 @@ def pair_backward(
 def calibration_backward(i: int, saved: SavedImage, table: Array, grad: ImageGradients, grad_table: Array) -> None:
     """Turn the gradient of p⁰_i into those of z_i, L_i and the table."""
     zero, one = table.dtype.type(0), table.dtype.type(1)
-    value, slope, knot, fraction = calibration_value(table, saved.z[i], saved.sigmoid[i])
+    value, slope, knot, fraction = image.calibration_value(table, saved.z[i], saved.sigmoid[i])
     grad_value = zero if value > one or value < zero else grad.calibrated[i]
     grad_table[knot] += grad_value * (one - fraction)
     grad_table[knot + 1] += grad_value * fraction
     grad.z[i] = grad_value * slope
-    grad_table[SLOPE] += grad.z[i] * saved.logit[i]
-    grad_table[SHIFT] += grad.z[i]
-    grad.logit[i] = grad.z[i] * table[SLOPE]
+    grad_table[weights.SLOPE] += grad.z[i] * saved.logit[i]
+    grad_table[weights.SHIFT] += grad.z[i]
+    grad.logit[i] = grad.z[i] * table[weights.SLOPE]
 
 
 @compiled
 def presence_backward_kernel(
-    attention: Array,
-    boxes: Array,
-    tables: Array,
-    mask: Array,
+    inputs: Arrays,
     state: Array,
-    grad_features: Array,
-    grad_presence: Array,
-    grad_distribution: Array,
+    grads_of_results: Arrays,
+    written: Arrays,
+    grad_tables: Array,
     every_pair: bool,
     boxes_need_grad: bool,
-    grad_attention: Array,
-    grad_boxes: Array,
-    grad_tables: Array,
     first_image: int,
     stop: int,
 ) -> None:
     """Write the gradients of images first_image ... stop - 1, and add to those of their counters' tables."""
-    dtype = attention.dtype.type
-    one, bend, limit, half = dtype(1), dtype(LOGIT_BEND), dtype(LOGIT_LIMIT), dtype(0.5)
-    number, classes = attention.shape[1], grad_distribution.shape[1]
+    (logit, boxes, tables, mask), (grad_logit, grad_boxes) = inputs, written
+    grad_features, grad_presence, grad_distribution = grads_of_results
+    dtype, images_per_counter = logit.dtype.type, logit.shape[0] // tables.shape[0]
+    half, bend = dtype(0.5), dtype(weights.LOGIT_BEND)
+    number, classes = logit.shape[1], grad_distribution.shape[1]
     grads, grad_suppression = np.empty((6, number), dtype), np.empty(number * (number - 1), dtype)
     grad = ImageGradients(grads[0], grads[1], grads[2], grads[3], grads[4], grads[5], grad_suppression)
     b, grad_b, weighted = np.empty((4, number), dtype), np.empty((4, number), dtype), np.empty(number, dtype)
-    order, pairs = np.empty(number, np.int32), empty_pairs(number, attention)
+    order, pairs = np.empty(number, np.int32), image.empty_pairs(number, logit)
     prefixes, grad_classes = np.empty((number + 1, classes), dtype), np.empty(classes, dtype)
-    images_per_counter = attention.shape[0] // tables.shape[0]
-    for image in range(first_image, stop):
-        table, grad_table = tables[image // images_per_counter], grad_tables[image // images_per_counter]
-        saved = saved_image(state[image], number)
-        n = real_proposals(image, attention, boxes, mask, order, weighted, b)
-        found = find_pairs(n, b, every_pair, pairs)
+    for index in range(first_image, stop):
+        table, grad_table = tables[index // images_per_counter], grad_tables[index // images_per_counter]
+        saved = image.saved_image(state[index], number)
+        n = real_proposals(index, logit, boxes, mask, order, weighted, b)
+        found = image.find_pairs(n, b, every_pair, pairs)
         fill_prefixes(n, saved.presence_2, prefixes)
         grads[:] = 0
         grad_b[:] = 0
         grad_suppression[:found] = 0
         for i in range(n):
-            grad.presence_2[i] = grad_presence[image, order[i]] + grad_features[image, classes]
+            grad.presence_2[i] = grad_presence[index, order[i]] + grad_features[index, classes]
         for k in range(classes):
-            by_logarithm = grad_features[image, k] / (prefixes[n, k] + dtype(LOG_FLOOR))
-            grad_classes[k] = grad_distribution[image, k] + by_logarithm
+            by_logarithm = grad_features[index, k] / (prefixes[n, k] + dtype(weights.LOG_FLOOR))
+            grad_classes[k] = grad_distribution[index, k] + by_logarithm
         distribution_backward(n, saved.presence_2, prefixes, grad_classes, grad.presence_2)
 
         # Both rounds of the fixed point, last first.
@@ -199,16 +171,16 @@ def presence_backward_kernel(
             grad_iou += pair_backward(pair + 1, pairs, b, saved, table, grad, grad_table)
             if boxes_need_grad:
                 i, j = pairs.target[pair], pairs.source[pair]
-                of_i, of_j = box_iou_backward(corners(b, i), corners(b, j), grad_iou, dtype(0), half)
+                of_i, of_j = box_iou_backward(image.corners(b, i), image.corners(b, j), grad_iou, dtype(0), half)
                 for corner in range(4):
                     grad_b[corner, i] += of_i[corner]
                     grad_b[corner, j] += of_j[corner]
 
-        grad_attention[image] = 0
-        grad_boxes[image] = 0
+        grad_logit[index] = 0
+        grad_boxes[index] = 0
         for i in range(n):
             distance = abs(saved.logit[i]) + bend
-            slope = half * (one + bend / limit) * bend / (distance * distance)
-            grad_attention[image, order[i]] = (grad.logit[i] + grad.coordinate[i] * slope) * saved.logit_slope[i]
+            slope = (half + half * bend / dtype(weights.LOGIT_LIMIT)) * bend / (distance * distance)
+            grad_logit[index, order[i]] = grad.logit[i] + grad.coordinate[i] * slope
             for corner in range(4):
-                grad_boxes[image, order[i], corner] = grad_b[corner, i]
+                grad_boxes[index, order[i], corner] = grad_b[corner, i]

@@ -5,23 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tallybox.kernels.cpu.boxes import real_proposals
-from tallybox.kernels.cpu.compiling import Array, compiled
-from tallybox.presence.cpu.image import (
-    Pairs,
-    SavedImage,
-    calibration_value,
-    cell_value,
-    comes_before,
-    coordinate_of,
-    empty_pairs,
-    factor,
-    find_pairs,
-    logistic,
-    logit_of,
-    order_value,
-    saved_image,
-    saved_size,
-)
+from tallybox.kernels.cpu.compiling import Array, Arrays, compiled
+from tallybox.presence.cpu import image
+from tallybox.presence.cpu.image import Pairs, SavedImage, logistic
 from tallybox.presence.weights import EVIDENCE, LOG_FLOOR, OVERLAP, SHARPNESS, SHIFT, SLOPE
 
 
@@ -31,7 +17,7 @@ def one_round(found: int, n: int, pairs: Pairs, saved: SavedImage, before: Array
     for i in range(n):
         survival[i] = 1
     for pair in range(found):
-        survival[pairs.target[pair]] *= factor(saved.suppression[pair], before[pairs.source[pair]])
+        survival[pairs.target[pair]] *= image.factor(saved.suppression[pair], before[pairs.source[pair]])
     for i in range(n):
         out[i] = saved.calibrated[i] * survival[i]
 
@@ -41,18 +27,18 @@ def fill_presence(n: int, b: Array, table: Array, found: int, pairs: Pairs, save
     """Compute an image's presences from its logits and pairs."""
     zero, one = table.dtype.type(0), table.dtype.type(1)
     for i in range(n):
-        saved.coordinate[i] = coordinate_of(saved.logit[i])
+        saved.coordinate[i] = image.coordinate_of(saved.logit[i])
         saved.z[i] = table[SLOPE] * saved.logit[i] + table[SHIFT]
     for pair in range(found):
         i, j, iou = pairs.target[pair], pairs.source[pair], pairs.iou[pair]
-        saved.z[i] += cell_value(table, EVIDENCE, iou, saved.coordinate[j])
-        shared = cell_value(table, OVERLAP, iou, one - saved.coordinate[i])
+        saved.z[i] += image.cell_value(table, EVIDENCE, iou, saved.coordinate[j])
+        shared = image.cell_value(table, OVERLAP, iou, one - saved.coordinate[i])
         ahead = logistic(table[SHARPNESS] * (saved.logit[j] - saved.logit[i]))
-        order = order_value(table, ahead, comes_before(j, i, saved.logit, b))[0]
+        order = image.order_value(table, ahead, image.comes_before(j, i, saved.logit, b))[0]
         saved.suppression[pair], saved.ahead[pair], saved.shared[pair] = shared * order, ahead, shared
     for i in range(n):
         saved.sigmoid[i] = logistic(saved.z[i])
-        value = calibration_value(table, saved.z[i], saved.sigmoid[i])[0]
+        value = image.calibration_value(table, saved.z[i], saved.sigmoid[i])[0]
         saved.calibrated[i] = one if value > one else (zero if value < zero else value)
     one_round(found, n, pairs, saved, saved.calibrated, saved.survival_1, saved.presence_1)
     one_round(found, n, pairs, saved, saved.presence_1, saved.survival_2, saved.presence_2)
@@ -75,40 +61,27 @@ def fill_prefixes(n: int, presence: Array, prefixes: Array) -> None:
 
 @compiled
 def presence_forward_kernel(
-    attention: Array,
-    boxes: Array,
-    tables: Array,
-    mask: Array,
-    logits: bool,
-    every_pair: bool,
-    features: Array,
-    presence: Array,
-    distribution: Array,
-    state: Array,
-    first_image: int,
-    stop: int,
+    inputs: Arrays, results: Arrays, state: Array, every_pair: bool, first_image: int, stop: int
 ) -> None:
     """Write the results of images first_image ... stop - 1, and their state unless it is empty."""
-    dtype = attention.dtype.type
-    number, classes = attention.shape[1], distribution.shape[1]
-    b, order = np.empty((4, number), attention.dtype), np.empty(number, np.int32)
-    prefixes = np.empty((number + 1, classes), attention.dtype)
-    pairs, scratch = empty_pairs(number, attention), np.empty(saved_size(number), attention.dtype)
-    images_per_counter = attention.shape[0] // tables.shape[0]
-    for image in range(first_image, stop):
-        saved = saved_image(state[image] if state.shape[1] else scratch, number)
-        n = real_proposals(image, attention, boxes, mask, order, saved.logit, b)
-        for i in range(n):
-            saved.logit[i], saved.logit_slope[i] = logit_of(saved.logit[i], logits)
-        found = find_pairs(n, b, every_pair, pairs)
-        fill_presence(n, b, tables[image // images_per_counter], found, pairs, saved)
+    (logit, boxes, tables, mask), (features, presence, distribution) = inputs, results
+    dtype, images_per_counter = logit.dtype.type, logit.shape[0] // tables.shape[0]
+    number, classes = logit.shape[1], distribution.shape[1]
+    b, order = np.empty((4, number), logit.dtype), np.empty(number, np.int32)
+    prefixes = np.empty((number + 1, classes), logit.dtype)
+    pairs, scratch = image.empty_pairs(number, logit), np.empty(image.saved_size(number), logit.dtype)
+    for index in range(first_image, stop):
+        saved = image.saved_image(state[index] if state.shape[1] else scratch, number)
+        n = real_proposals(index, logit, boxes, mask, order, saved.logit, b)
+        found = image.find_pairs(n, b, every_pair, pairs)
+        fill_presence(n, b, tables[index // images_per_counter], found, pairs, saved)
         fill_prefixes(n, saved.presence_2, prefixes)
-        presence[image] = 0
+        presence[index] = 0
         expected = dtype(0)
         for i in range(n):
-            presence[image, order[i]] = saved.presence_2[i]
+            presence[index, order[i]] = saved.presence_2[i]
             expected += saved.presence_2[i]
         for k in range(classes):
-            distribution[image, k] = prefixes[n, k]
-            features[image, k] = np.log(prefixes[n, k] + dtype(LOG_FLOOR))
-        features[image, classes] = expected
+            distribution[index, k] = prefixes[n, k]
+            features[index, k] = np.log(prefixes[n, k] + dtype(LOG_FLOOR))
+        features[index, classes] = expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numba.extending
@@ -13,14 +12,12 @@ from tallybox.kernels.cpu.compiling import TINY, Array, Number, compiled, inline
 from tallybox.presence.weights import CALIBRATION, CELLS, LOGIT_BEND, LOGIT_LIMIT, STEP
 
 KNOTS = CELLS + 1
-MIN_SCORE = 1 / (1 + math.exp(LOGIT_LIMIT + 1))
 
 
 class SavedImage(NamedTuple):
     """What the forward kernel saves of an image, real proposals first."""
 
     logit: Array  # [N]
-    logit_slope: Array  # [N] along the score
     coordinate: Array  # [N]
     z: Array  # [N]
     sigmoid: Array  # σ(z) [N]
@@ -45,15 +42,15 @@ class Pairs(NamedTuple):
 @numba.extending.register_jitable
 def saved_size(number: int) -> int:
     """Return how many numbers are saved of an image."""
-    return 10 * number + 3 * number * (number - 1)
+    return 9 * number + 3 * number * (number - 1)
 
 
 @inlined
 def saved_image(state: Array, number: int) -> SavedImage:
     """Return views of an image's row of the saved state."""
-    p = state[: 10 * number].reshape(10, number)
-    q = state[10 * number :].reshape(3, number * (number - 1))
-    return SavedImage(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], q[0], q[1], q[2])
+    p = state[: 9 * number].reshape(9, number)
+    q = state[9 * number :].reshape(3, number * (number - 1))
+    return SavedImage(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], q[0], q[1], q[2])
 
 
 @inlined
@@ -97,23 +94,6 @@ def logistic(x: Number) -> Number:
     """σ(x)."""
     one = type(x)(1)
     return one / (one + np.exp(-x))
-
-
-@inlined
-def logit_of(score: Number, is_logit: bool) -> tuple[Number, Number]:
-    """Return a score's logit within its limits, as `score_logit`, and its slope."""
-    dtype = type(score)
-    one, limit, slope = dtype(1), dtype(LOGIT_LIMIT), dtype(1)
-    logit = score
-    if not is_logit:
-        smallest = dtype(MIN_SCORE)
-        score = min(max(score, smallest), one - smallest)
-        logit, slope = np.log(score / (one - score)), one / (score * (one - score))
-    if logit > limit:
-        return limit, dtype(0)
-    if logit < -limit:
-        return -limit, dtype(0)
-    return logit, slope
 
 
 @inlined

@@ -1,28 +1,13 @@
-"""The forward kernel."""
+"""The forward kernels: one program for each tile of an image's proposals, then one for each image."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from tallybox.presence.cuda.image import (
-    EVIDENCE,
-    FLOOR,
-    OVERLAP,
-    SHIFT,
-    SLOPE,
-    calibrate,
-    cell,
-    comes_before,
-    coordinate_of,
-    factor,
-    load,
-    multiply,
-    order,
-    pair_iou,
-    proposals,
-    saved_image,
-)
+from tallybox.kernels.cuda.boxes import box_iou
+from tallybox.presence.cuda import image as shared
+from tallybox.presence.cuda.image import load
 
 
 @triton.jit
@@ -37,45 +22,49 @@ def one_round(suppression, calibrated, earlier, survival, N, HAS_EARLIER: tl.con
             if HAS_EARLIER:
                 p *= load(earlier, j, N)
             s = tl.load(suppression + i * N + j, mask=(i < N) & (j < N), other=0.0)
-            product *= tl.reduce(factor(s, p), 1, multiply)
+            product *= tl.reduce(shared.factor(s, p), 1, shared.multiply)
         tl.store(survival + i, product[:, None], mask=i < N)
     tl.debug_barrier()
 
 
-@triton.jit(do_not_specialize=["N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "STATE_SIZE", "TABLE_SIZE"])
-def presence_forward_kernel(
-    attention, boxes, mask, tables, features, presence, distribution, state,
-    N, MAX_OBJECTS, IMAGES_PER_COUNTER, STATE_SIZE, TABLE_SIZE,
-    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, B: tl.constexpr, CLASSES: tl.constexpr,
+@triton.jit(do_not_specialize=["N", "IMAGES_PER_COUNTER", "STATE_SIZE", "TABLE_SIZE"])
+def pairs_forward_kernel(
+    logit, boxes, mask, tables, state,
+    N, IMAGES_PER_COUNTER, STATE_SIZE, TABLE_SIZE, TILES,
+    HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Features, presence and distribution of one image."""
-    image = tl.program_id(0).to(tl.int64)
+    """z, p⁰ and the rows of s of some proposals, the tile i [B, 1] of an image."""
+    image = (tl.program_id(0) // TILES).to(tl.int64)
+    i = tl.program_id(0) % TILES * B + tl.arange(0, B)[:, None]
     table = tables + image // IMAGES_PER_COUNTER * TABLE_SIZE
     first = image * N
-    suppression, zs, calibrated, survival_1, survival_2, prefixes = saved_image(state + image * STATE_SIZE, N)
-    slope, shift = tl.load(table + SLOPE), tl.load(table + SHIFT)
+    suppression, zs, calibrated, _survival_1, _survival_2, _prefixes = shared.saved_image(state + image * STATE_SIZE, N)
+    real_i, l_i, ax1, ay1, ax2, ay2 = shared.proposals(logit, boxes, mask, first + i, i < N, HAS_MASK)
+    t_i = shared.coordinate_of(l_i)
+    z = tl.load(table + shared.SLOPE) * l_i + tl.load(table + shared.SHIFT)
+    for j0 in range(0, N, B):
+        j = j0 + tl.arange(0, B)[None, :]
+        real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(logit, boxes, mask, first + j, j < N, HAS_MASK)
+        pair = real_i & real_j & (i != j)
+        iou = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
+        before = shared.comes_before(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
+        evidence = shared.cell(table + shared.EVIDENCE, iou, shared.coordinate_of(l_j))[0]
+        z += tl.sum(tl.where(pair, evidence, 0.0), axis=1, keep_dims=True)
+        s = shared.cell(table + shared.OVERLAP, iou, 1.0 - t_i)[0] * shared.order(table, l_j - l_i, before, S)[0]
+        tl.store(suppression + i * N + j, tl.where(pair, s, 0.0), mask=(i < N) & (j < N))
+    tl.store(zs + i, z, mask=i < N)
+    tl.store(calibrated + i, tl.where(real_i, shared.calibrate(table, z, S)[0], 0.0), mask=i < N)
 
-    for i0 in range(0, N, B):
-        i = i0 + tl.arange(0, B)[:, None]
-        real_i, l_i, ax1, ay1, ax2, ay2 = proposals(attention, boxes, mask, first + i, i < N, HAS_MASK, LOGITS)
-        t_i = coordinate_of(l_i)
-        z = slope * l_i + shift
-        for j0 in range(0, N, B):
-            j = j0 + tl.arange(0, B)[None, :]
-            real_j, l_j, bx1, by1, bx2, by2 = proposals(attention, boxes, mask, first + j, j < N, HAS_MASK, LOGITS)
-            pair = real_i & real_j & (i != j)
-            iou = pair_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
-            before = comes_before(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
-            evidence = cell(table + EVIDENCE, iou, coordinate_of(l_j))[0]
-            z += tl.sum(tl.where(pair, evidence, 0.0), axis=1, keep_dims=True)
-            s = cell(table + OVERLAP, iou, 1.0 - t_i)[0] * order(table, l_j - l_i, before, S)[0]
-            tl.store(suppression + i * N + j, tl.where(pair, s, 0.0), mask=(i < N) & (j < N))
-        tl.store(zs + i, z, mask=i < N)
-        tl.store(calibrated + i, tl.where(real_i, calibrate(table, z, S)[0], 0.0), mask=i < N)
-    tl.debug_barrier()
 
-    one_round(suppression, calibrated, calibrated, survival_1, N, False, B)
-    one_round(suppression, calibrated, survival_1, survival_2, N, True, B)
+@triton.jit(do_not_specialize=["N", "MAX_OBJECTS", "STATE_SIZE"])
+def presence_forward_kernel(
+    features, presence, distribution, state, N, MAX_OBJECTS, STATE_SIZE, CLASSES: tl.constexpr, ROUND_B: tl.constexpr,
+):  # fmt: skip
+    """Features, presence and distribution of one image, from z, p⁰ and s."""
+    image = tl.program_id(0).to(tl.int64)
+    suppression, _zs, calibrated, survival_1, survival_2, prefixes = shared.saved_image(state + image * STATE_SIZE, N)
+    one_round(suppression, calibrated, calibrated, survival_1, N, False, ROUND_B)
+    one_round(suppression, calibrated, survival_1, survival_2, N, True, ROUND_B)
 
     k = tl.arange(0, CLASSES)
     known = k <= MAX_OBJECTS
@@ -83,15 +72,13 @@ def presence_forward_kernel(
     expected = 0.0
     tl.store(prefixes + k, so_far, mask=known)
     for n in range(0, N):
-        tl.debug_barrier()  # the shift by one is read from memory
         here = tl.load(calibrated + n) * tl.load(survival_2 + n)
-        tl.store(presence + first + n, here)
+        tl.store(presence + image * N + n, here)
         expected += here
-        prefix = prefixes + n * (MAX_OBJECTS + 1) + k
-        one_less = tl.load(prefix - 1, mask=known & (k > 0), other=0.0)
+        one_less = shared.neighbour(so_far, -1, CLASSES)
         so_far = so_far * tl.where(k == MAX_OBJECTS, 1.0, 1.0 - here) + one_less * here
-        tl.store(prefix + MAX_OBJECTS + 1, so_far, mask=known)
+        tl.store(prefixes + (n + 1) * (MAX_OBJECTS + 1) + k, so_far, mask=known)
     tl.store(distribution + image * (MAX_OBJECTS + 1) + k, so_far, mask=known)
     feature = features + image * (MAX_OBJECTS + 2)
-    tl.store(feature + k, tl.log(so_far + FLOOR), mask=known)
+    tl.store(feature + k, tl.log(so_far + shared.FLOOR), mask=known)
     tl.store(feature + MAX_OBJECTS + 1, expected)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import triton
 import triton.language as tl
 
-from tallybox.kernels.cuda.boxes import TINY, corners, is_real, overlap
+from tallybox.kernels.cuda.boxes import TINY, corners, load_weights
 from tallybox.presence import weights
 
 E = tl.constexpr(weights.CELLS)
@@ -15,7 +13,6 @@ KNOTS = tl.constexpr(weights.CELLS + 1)
 BEND = tl.constexpr(weights.LOGIT_BEND)
 LIMIT = tl.constexpr(weights.LOGIT_LIMIT)
 FLOOR = tl.constexpr(weights.LOG_FLOOR)
-MIN_SCORE = tl.constexpr(1 / (1 + math.exp(weights.LOGIT_LIMIT + 1)))
 BEND_SCALE = tl.constexpr(0.5 * (1 + weights.LOGIT_BEND / weights.LOGIT_LIMIT))
 
 # Offsets in a table.
@@ -39,15 +36,15 @@ def saved_image(state, N):
     return state, z, z + N, z + 2 * N, z + 3 * N, z + 4 * N
 
 
-def scratch_size(number: int, max_objects: int) -> int:
+def scratch_size(number: int) -> int:
     """Return how many numbers the backward kernel notes of an image, see `image_gradients`."""
-    return 4 * number + 2 * (max_objects + 1)
+    return 4 * number
 
 
 @triton.jit
 def image_gradients(scratch, N):
-    """The gradients of z and p⁰, gradients times presences of both rounds, all [N], and two rows [K + 1] for shifts."""
-    return scratch, scratch + N, scratch + 2 * N, scratch + 3 * N, scratch + 4 * N
+    """The gradients of z and p⁰, and gradients times presences of both rounds, all [N]."""
+    return scratch, scratch + N, scratch + 2 * N, scratch + 3 * N
 
 
 @triton.jit
@@ -60,6 +57,13 @@ def load(row, index, N):
 def multiply(a, b):
     """For a product over an axis."""
     return a * b
+
+
+@triton.jit
+def neighbour(values, OFFSET: tl.constexpr, SIZE: tl.constexpr):
+    """values[k + OFFSET] of values [SIZE], 0 outside; in registers, which is faster than through memory."""
+    k = tl.arange(0, SIZE)
+    return tl.sum(tl.where(k[:, None] + OFFSET == k[None, :], values[None, :], 0.0), axis=1)
 
 
 @triton.jit
@@ -136,32 +140,11 @@ def calibrate(table, z, S: tl.constexpr):
 
 
 @triton.jit
-def logit_of(score, LOGITS: tl.constexpr):
-    """A score's logit within its limits, as `score_logit`, and its slope."""
-    logit, slope = score, tl.full(score.shape, 1.0, tl.float32)
-    if not LOGITS:
-        score = clamp(score, MIN_SCORE, 1.0 - MIN_SCORE)
-        logit, slope = tl.log(score / (1.0 - score)), 1.0 / (score * (1.0 - score))
-    return clamp(logit, -LIMIT, LIMIT), tl.where(tl.abs(logit) > LIMIT, 0.0, slope)
-
-
-@triton.jit
-def proposals(attention, boxes, mask, index, inside, HAS_MASK: tl.constexpr, LOGITS: tl.constexpr):
+def proposals(logit, boxes, mask, index, inside, HAS_MASK: tl.constexpr):
     """Whether proposals are real, their logits and corners."""
-    real = is_real(mask, index, inside, HAS_MASK)
+    real, score = load_weights(logit, mask, index, inside, HAS_MASK)
     x1, y1, x2, y2 = corners(boxes, index, real)
-    score = tl.load(attention + index, mask=real, other=0.0)
-    return real, logit_of(score, LOGITS)[0], x1, y1, x2, y2
-
-
-@triton.jit
-def pair_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2):
-    """IoU of boxes a and b, with the overlap's width and height, and the union."""
-    distance, width, height, union = overlap(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
-    shared = tl.maximum(width, 0.0) * tl.maximum(height, 0.0)
-    iou = tl.where(union > 0, shared / tl.where(union > 0, union, 1.0), 1.0 - distance)
-    corner_sum = ax1 + ay1 + ax2 + ay2 + bx1 + by1 + bx2 + by2
-    return tl.where(corner_sum == corner_sum, iou, corner_sum), width, height, union  # minima and maxima drop NaN
+    return real, score, x1, y1, x2, y2
 
 
 @triton.jit

@@ -1,107 +1,98 @@
-"""Launchers: allocate, and launch one program for each image."""
+"""Launchers: allocate, and launch programs for images and for tiles of their pairs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
-import triton
 from torch import Tensor
 
 from tallybox.kernels.cuda.launch import launch
-from tallybox.presence.cuda.backward import presence_backward_kernel
-from tallybox.presence.cuda.forward import presence_forward_kernel
+from tallybox.kernels.operators import Inputs
+from tallybox.presence.cuda.backward import pairs_backward_kernel, presence_backward_kernel
+from tallybox.presence.cuda.forward import pairs_forward_kernel, presence_forward_kernel
 from tallybox.presence.cuda.image import saved_size, scratch_size
 from tallybox.presence.cuda.table_gradients import table_gradients_kernel
 from tallybox.presence.weights import CALIBRATION
 
-TILE = 16  # the side of a tile, one warp's: at 100 boxes 1.2 times as fast as 32 with four warps, H200
+TILE = 16  # the side of a tile of pairs, one warp's
 
-# A lane of a warp for each proposal, and enough warps to fill a GPU; each lane has a table of sums of its own.
+# A lane of a warp for each proposal, and enough warps to fill a GPU; each lane has a table of sums of its own, so that
+# a warp takes four times 32 x 32 pairs at least, where that leaves enough warps.
 LANES = 32
-MAX_WARPS = 4096
+MIN_WARPS, MAX_WARPS = 512, 4096
 
 
-def forward(
-    attention: Tensor,
-    boxes: Tensor,
-    tables: Tensor,
-    mask: Tensor | None,
-    features: Tensor,
-    presence: Tensor,
-    distribution: Tensor,
-    state: Tensor,
-    logits: bool,
-) -> None:
+def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
+    """Return how many numbers are saved; the forward kernel needs them itself."""
+    images, number = inputs.attention.shape
+    return images * saved_size(number, max_objects)
+
+
+def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor) -> None:
     """Write features, presence, distribution and the saved state."""
-    if len(attention):
-        launch(
-            presence_forward_kernel,
-            len(attention),
-            (attention, boxes, mask, tables, features, presence, distribution, state),
-            num_warps=1,
-            **_sizes(attention, tables, mask, state, logits),
-            **_class_sizes(distribution.shape[1]),
-        )
+    images = len(inputs.attention)
+    if images:
+        arguments = _arguments(inputs, state, results[-1].shape[1])
+        arguments |= dict(zip(("features", "presence", "distribution"), results, strict=True))
+        launch(pairs_forward_kernel, images * arguments["TILES"], arguments, num_warps=1)
+        launch(presence_forward_kernel, images, arguments, num_warps=_round_warps(inputs))
 
 
 def backward(
-    attention: Tensor,
-    boxes: Tensor,
-    tables: Tensor,
-    mask: Tensor | None,
-    state: Tensor,
-    grad_features: Tensor,
-    grad_presence: Tensor,
-    grad_distribution: Tensor,
-    logits: bool,
-    boxes_need_grad: bool,
+    inputs: Inputs, state: Tensor, grads: Sequence[Tensor], boxes_need_grad: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of attention, boxes and tables; boxes get theirs whether or not they need it."""
-    (images, number), (counters, size) = attention.shape, tables.shape
-    grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
+    """Return the gradients of logits, boxes and tables; boxes get theirs whether or not they need it."""
+    logit, boxes, tables, _ = inputs
+    (images, number), (counters, size) = logit.shape, tables.shape
+    grad_logit, grad_boxes = torch.empty_like(logit), torch.empty_like(boxes)
     if not images:
-        return grad_attention, grad_boxes, torch.zeros_like(tables)
-    scratch = attention.new_empty(images, scratch_size(number, grad_distribution.shape[1] - 1))
-    inputs = (attention, boxes, mask, tables, state)
-    sizes = _sizes(attention, tables, mask, state, logits) | {"SCRATCH_SIZE": scratch.shape[1]}
-    launch(
-        presence_backward_kernel,
-        images,
-        (*inputs, grad_features, grad_presence, grad_distribution, grad_attention, grad_boxes, scratch),
-        num_warps=1,
-        **sizes,
-        **_class_sizes(grad_distribution.shape[1]),
-    )
-    blocks = min(max(MAX_WARPS // counters, 1), images // counters)
+        return grad_logit, grad_boxes, torch.zeros_like(tables)
+    items = images // counters * (-(-number // LANES)) ** 2
+    blocks = max(1, min(MAX_WARPS // counters, items, max(items // 4, MIN_WARPS // counters)))
+    classes = grads[-1].shape[1]
+    scratch = logit.new_empty(images, scratch_size(number))
     sums = tables.new_empty(counters, blocks, size, LANES)
-    launch(
-        table_gradients_kernel,
-        counters * blocks,
-        (*inputs, scratch, sums),
-        num_warps=1,
-        **sizes,
-        BLOCKS_PER_COUNTER=blocks,
-        LANES=LANES,
-    )
-    return grad_attention, grad_boxes, sums.sum((1, 3))
+    arguments = _arguments(inputs, state, classes) | {
+        **dict(zip(("grad_features", "grad_presence", "grad_distribution"), grads, strict=True)),
+        "grad_logit": grad_logit,
+        "grad_boxes": grad_boxes,
+        "scratch": scratch,
+        "SCRATCH_SIZE": scratch.shape[1],
+        "sums": sums,
+        "BLOCKS_PER_COUNTER": blocks,
+    }
+    launch(presence_backward_kernel, images, arguments, num_warps=_round_warps(inputs))
+    launch(pairs_backward_kernel, images * arguments["TILES"], arguments, num_warps=1)
+    launch(table_gradients_kernel, counters * blocks, arguments, num_warps=1)
+    return grad_logit, grad_boxes, sums.sum((1, 3))
 
 
-def _sizes(attention: Tensor, tables: Tensor, mask: Tensor | None, state: Tensor, logits: bool) -> dict[str, int]:
-    """Return the arguments that all kernels take."""
+def _arguments(inputs: Inputs, state: Tensor, classes: int) -> dict[str, Any]:
+    """Return the arguments that forward and backward kernels share, by name."""
+    logit, boxes, tables, mask = inputs
     return {
-        "N": attention.shape[1],
-        "IMAGES_PER_COUNTER": len(attention) // len(tables),
-        "STATE_SIZE": state.shape[1],
+        "logit": logit,
+        "boxes": boxes,
+        "tables": tables,
+        "mask": mask,
+        "state": state,
+        "N": logit.shape[1],
+        "IMAGES_PER_COUNTER": len(logit) // len(tables),
+        "STATE_SIZE": len(state) // len(logit),
         "TABLE_SIZE": tables.shape[1],
         "HAS_MASK": mask is not None,
-        "LOGITS": logits,
         "S": (tables.shape[1] - CALIBRATION) // 3 - 1,
+        "MAX_OBJECTS": classes - 1,
+        "CLASSES": 1 << (classes - 1).bit_length(),
+        "B": TILE,
+        "TILES": -(-logit.shape[1] // TILE),
+        "ROUND_B": TILE * (1 if logit.shape[1] <= TILE else 2),
+        "LANES": LANES,
     }
 
 
-def _class_sizes(classes: int) -> dict[str, int]:
-    return {"MAX_OBJECTS": classes - 1, "CLASSES": triton.next_power_of_2(classes), "B": TILE}
-
-
-def state_size(number: int, max_objects: int, save_state: bool) -> int:
-    """Return how many numbers are saved of an image; the forward kernel needs them itself."""
-    return saved_size(number, max_objects)
+def _round_warps(inputs: Inputs) -> int:
+    """Return how many warps go through the rounds of an image together."""
+    return 1 if inputs.attention.shape[1] <= TILE else 4

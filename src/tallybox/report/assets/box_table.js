@@ -1,10 +1,10 @@
-// Every box in a table: score, presence, and who stood for it.
+// Every box in a table: score, presence, and what became of it.
 import { element } from "./element.js";
 import { objectColour } from "./colours.js";
 import { boxRoles, isPaper, scoreName } from "./objects.js";
 import { short } from "./format.js";
 
-const OUTCOMES = { counted: "counted", leftover: "left over" };
+const OUTCOMES = { counted: "counted", leftover: "too faint, not counted" };
 
 export function createBoxTable(pointing) {
   const body = element("tbody");
@@ -26,7 +26,7 @@ export function createBoxTable(pointing) {
         const swatch = element("span", { class: "swatch" });
         swatch.style.background = roles[box].object === null ? "transparent" : objectColour(roles[box].object);
         const into = counting.merged_into[box];
-        const outcome = roles[box].kind === "merged" ? `box ${into + 1} stood for it` : OUTCOMES[roles[box].kind];
+        const outcome = roles[box].kind === "merged" ? `merged into box ${into + 1}` : OUTCOMES[roles[box].kind];
         return element(
           "tr",
           { "data-box": box, pointerenter: () => pointing.at(box), pointerleave: () => pointing.at() },

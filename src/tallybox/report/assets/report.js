@@ -10,30 +10,10 @@ import { createMatrices } from "./matrices.js";
 import { createFunctions } from "./functions.js";
 import { createAnswers } from "./answers.js";
 import { createAttentionMap } from "./attention_map.js";
-import { percent, short } from "./format.js";
-import { isPaper, scoreName } from "./objects.js";
+import { scoreName } from "./objects.js";
 
 function card(title, ...children) {
   return element("section", { class: "card" }, element("h2", {}, title), ...children);
-}
-
-// The count or answer, and a sentence about it.
-function result(counting) {
-  const { answers, prediction, confidence } = counting;
-  if (answers) {
-    const [[answer, probability]] = answers;
-    const unknown = counting.unknown_words.map((word) => `“${word}”`).join(", ");
-    return [answer, `${percent(probability)} probable, says the model.${unknown && ` It does not know: ${unknown}.`}`];
-  }
-  if (!prediction) {
-    const kind = isPaper(counting) ? `count, with a confidence of ${short(confidence)}` : "expected count";
-    return [short(counting.count), `${kind}; ${counting.boxes.length} boxes`];
-  }
-  const { count, most_probable, probability, low, high, expected } = prediction;
-  const isMedian = most_probable === count;
-  const probable = isMedian ? ", and the most probable count" : `; the most probable count is ${most_probable}`;
-  const interval = low === high ? "" : ` The 90 % interval is ${low} to ${high}.`;
-  return [`${prediction.at_least ? "about " : ""}${count}`, `The median${probable} (${percent(probability)}).${interval} The mean is ${short(expected)}.`];
 }
 
 // Of a VQA answer: the answers, and the attention that they come from.
@@ -75,36 +55,38 @@ function show(data, counting) {
     functions.update(head.functions);
   }
 
-  const [count, summary] = result(counting);
+  const { headline, certainty, interval, reasons } = counting.summary;
   const areFeatures = component === "paper" && !counting.prediction;
+  const distribution = card(distributionTitle(counting, areFeatures), bars.element);
+  const how = card(counting.answers ? "How the answer came about" : "How the count came about", steps.element);
+  const why = counting.answers ? how : card("Which boxes, and why", element("ul", { class: "reasons" }, ...reasons.map((reason) => element("li", {}, reason))));
   const page = [
-    element("div", { class: "answer" }, element("span", { class: "count" }, count), element("span", { class: "summary" }, summary)),
+    element("div", { class: "answer" }, element("span", { class: "count" }, headline), element("span", { class: "summary" }, `${certainty}. ${interval}`)),
     element(
       "div",
       { class: "columns" },
-      element(
-        "div",
-        {},
-        ...attentionCard(data, counting, pointing),
-        card("The boxes", scene.element, sceneLegend()),
-        card(distributionTitle(counting, areFeatures), bars.element),
-        card("What simpler ways would say", compare.element),
-      ),
-      element("div", {}, ...answersCard(counting), card(counting.answers ? "How the answer came about" : "How the count came about", steps.element), card("Box by box", table.element)),
+      element("div", {}, ...attentionCard(data, counting, pointing), card("The boxes", scene.element, sceneLegend())),
+      element("div", {}, ...answersCard(counting), why, ...(counting.answers ? [] : [distribution]), card("What simpler ways would say", compare.element)),
     ),
     element(
-      "div",
-      { class: "wide card" },
-      element("h2", {}, "Pair by pair"),
-      ...(heads.length > 1 ? [headPicker()] : []),
-      matrices.element,
+      "details",
+      { class: "wide mathematics" },
+      element("summary", {}, "The mathematics: steps, every box, matrices and functions"),
+      element("div", { class: "columns wide" }, element("div", {}, counting.answers ? distribution : how), element("div", {}, card("Box by box", table.element))),
+      element(
+        "div",
+        { class: "wide card" },
+        element("h2", {}, "Pair by pair"),
+        ...(heads.length > 1 ? [element("p", { class: "quiet small" }, `An estimator joins ${heads.length} heads of several models. Matrices and functions are those of the chosen one; steps, presences and colours are the mean of all.`), headPicker()] : []),
+        matrices.element,
+      ),
+      element("div", { class: "wide card" }, element("h2", {}, component === "paper" ? "The eight activations" : "The learned functions"), functions.element),
     ),
-    element("div", { class: "wide card" }, element("h2", {}, component === "paper" ? "The eight activations" : "The learned functions"), functions.element),
   ];
   scene.update(counting);
   small.update(counting);
-  const { low, high } = counting.prediction ?? {};
-  bars.update(counting.distribution, { low, high, asShares: !areFeatures });
+  const { low, high, count: answer } = counting.prediction ?? {};
+  bars.update(counting.distribution, { low, high, answer, asShares: !areFeatures });
   steps.update(counting.steps);
   compare.update(counting.baselines, scoreName(counting));
   table.update(counting);
@@ -119,7 +101,7 @@ function start() {
   const categories = element(
     "select",
     { id: "category", change: () => choose(categories.selectedIndex) },
-    ...data.countings.map(({ name }) => element("option", {}, name)),
+    ...data.countings.map(({ summary }) => element("option", {}, summary.headline)),
   );
   const picker = data.countings.length > 1 ? [element("div", {}, element("label", { for: "category" }, "Category "), categories)] : [];
   document.getElementById("report").append(

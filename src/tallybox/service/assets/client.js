@@ -6,13 +6,20 @@ export function setToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
-export async function fetchJson(path, options = {}) {
+export async function fetchJson(path, options) {
+  return (await ask(path, options)).json();
+}
+
+export async function fetchBlob(path, options) {
+  return (await ask(path, options)).blob();
+}
+
+async function ask(path, options = {}) {
   const token = sessionStorage.getItem(TOKEN);
   const headers = { ...options.headers, ...(token ? { authorization: `Bearer ${token}` } : {}) };
   const response = await fetch(path, { ...options, headers });
-  const content = await response.json();
-  if (!response.ok) throw Object.assign(new Error(content.error), { status: response.status });
-  return content;
+  if (!response.ok) throw Object.assign(new Error((await response.json()).error), { status: response.status });
+  return response;
 }
 
 // Sends only the latest request: one at a time, at most one for each frame, and none that a newer one has replaced.

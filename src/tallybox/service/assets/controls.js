@@ -3,9 +3,8 @@ import { element } from "./element.js";
 import { fetchJson } from "./client.js";
 import { download, scenePicture } from "./downloads.js";
 import { pythonCode } from "./python_code.js";
-import { readPhoto } from "./photo.js";
 
-export function createControls({ scenes, weightSets, state, answer, counting, photo, change, showScene, showPhoto, addBox, problem }) {
+export function createControls({ scenes, weightSets, state, answer, counting, photo, change, showScene, addBox, problem }) {
   const sceneList = element(
     "select",
     { id: "scene", "aria-label": "Scene", change: () => chooseScene(sceneList.value) },
@@ -50,21 +49,6 @@ export function createControls({ scenes, weightSets, state, answer, counting, ph
     button: element("button", { type: "button", "data-component": name, click: () => change({ component: name, weights: "untrained", activations: null }) }, label),
   }));
   const weightList = element("select", { id: "weights", change: () => change({ weights: weightList.value, activations: null }) });
-  const photoField = element("input", {
-    type: "file",
-    accept: "image/*",
-    id: "photo",
-    change: async () => {
-      try {
-        sceneList.value = "";
-        toyBar.hidden = true;
-        showPhoto(...(await readPhoto(photoField.files[0], problem)));
-      } catch (failed) {
-        problem(failed.message);
-      }
-      photoField.value = "";
-    },
-  });
 
   const copied = element("span", { class: "small quiet", role: "status" });
   async function copyLink() {
@@ -96,11 +80,14 @@ export function createControls({ scenes, weightSets, state, answer, counting, ph
 
   return {
     update,
-    nameScene: (name) => (sceneList.value = name),
+    nameScene(name) {
+      sceneList.value = name;
+      toyBar.hidden = true;
+    },
     sceneBar: element(
       "div",
       {},
-      element("div", { class: "toolbar" }, sceneList, element("span", { class: "gap" }), element("button", { type: "button", id: "add", click: addBox }, "Add a box"), element("label", { class: "file" }, "Photo …", photoField)),
+      element("div", { class: "toolbar" }, sceneList, element("span", { class: "gap" }), element("button", { type: "button", id: "add", click: addBox }, "Add a box")),
       toyBar,
     ),
     componentBar: element(

@@ -4,7 +4,9 @@ import { element } from "./element.js";
 const EXAMPLES = {
   "/v1/count": `curl ORIGIN/v1/count -H 'content-type: application/json' -d '
   {"images": [{"image": 1, "boxes": [[10, 10, 50, 90], [12, 11, 52, 88]], "scores": [0.9, 0.6], "category_ids": [18, 18]}]}'`,
-  "/v1/count/photo": `curl 'ORIGIN/v1/count/photo?category=person' -H 'content-type: image/jpeg' --data-binary @photo.jpg`,
+  "/v1/count/photo": `curl 'ORIGIN/v1/count/photo?category=person' -H 'content-type: image/jpeg' --data-binary @photo.jpg
+curl ORIGIN/v1/count/photo -F photo=@one.jpg -F photo=@two.jpg -F category=person`,
+  "/v1/outline": `curl ORIGIN/v1/outline -F photo=@photo.jpg -o outlined.jpg`,
   "/v1/explain": `curl ORIGIN/v1/explain -H 'content-type: application/json' -d '
   {"component": "paper", "boxes": [[10, 10, 50, 90], [12, 11, 52, 88]], "attention": [0.9, 0.6]}'`,
 };
@@ -49,7 +51,7 @@ function fields(schema, schemas, seen = new Set()) {
 
 function route(path, method, { description, parameters = [], requestBody, responses }, schemas) {
   const body = requestBody ? Object.entries(requestBody.content) : [];
-  const answer = responses["200"]?.content?.["application/json"]?.schema;
+  const [[answerType, { schema: answer }]] = Object.entries(responses["200"].content);
   const section = (title, ...children) => (children.flat().length ? [element("details", {}, element("summary", {}, title), ...children.flat())] : []);
   return element(
     "section",
@@ -62,7 +64,7 @@ function route(path, method, { description, parameters = [], requestBody, respon
       parameters.map(({ name, schema, description: text }) => element("p", {}, element("code", {}, name), ` ${kindOf(schema)}`, element("span", { class: "quiet" }, ` ${text ?? ""} ${bounds(schema)}`))),
     ),
     ...section(`Body: ${body.map(([kind]) => kind).join(" or ")}`, body.flatMap(([, { schema }]) => fields(schema, schemas))),
-    ...section(`Answer: ${kindOf(answer)}`, fields(answer?.items ?? answer, schemas)),
+    ...section(`Answer: ${answer ? kindOf(answer) : answerType}`, answer ? fields(answer.items ?? answer, schemas) : element("p", {}, "A picture.")),
     ...section(
       "Problems",
       element("table", {}, element("tbody", {}, ...Object.entries(responses).filter(([status]) => status !== "200").map(([status, { description: text }]) => element("tr", {}, element("td", {}, status), element("td", {}, text))))),

@@ -6,10 +6,12 @@ import { createEditor } from "./editor.js";
 import { createSliders } from "./sliders.js";
 import { createPanels } from "./panels.js";
 import { createControls } from "./controls.js";
+import { createPhotos } from "./photos.js";
+import { createTour } from "./tour.js";
 import { createExplainer, fetchJson, setToken } from "./client.js";
 import { emptyState, fromHash, request, sceneState, toHash } from "./state.js";
 
-function start(scenes, weightSets) {
+function start(scenes, weightSets, photoNames) {
   const pointing = createPointing();
   const linked = fromHash(location.hash.slice(1));
   let state = linked ?? sceneState(emptyState(), scenes[0]);
@@ -30,10 +32,26 @@ function start(scenes, weightSets) {
     photo: () => photo,
     change,
     showScene,
-    showPhoto,
     addBox: editor.addInTheMiddle,
     problem: panels.problem,
   });
+  const photos = createPhotos(photoNames, { onCategory: showCategory });
+  const origin = element("p", { class: "origin", id: "origin" }); // where the boxes come from
+  const boxesCard = element(
+    "section",
+    { class: "card", id: "boxes" },
+    element("h2", {}, "How it counts: boxes and weights"),
+    controls.sceneBar,
+    scene.element,
+    origin,
+    sceneLegend(),
+    element("p", { class: "quiet small hint" }, "Drag on empty canvas to draw a box. Drag a box to move it, a corner to resize it. With the keyboard: Tab to a box, arrow keys move it, Shift and arrow keys resize it, Delete removes it."),
+  );
+  const tour = createTour([
+    { part: () => photos.element, text: "Choose a photo, or take one of yours. A detector finds boxes, often several for one object; tallybox says how many objects there are, with a range. “How?” takes the boxes of one category to the next part." },
+    { part: () => boxesCard, text: "Every box has a weight: how sure the detector is. Drag a box over another until both show one object, and the count falls by one. Adding up weights, or throwing boxes away (NMS), is shown beside it." },
+    { part: showActivations, text: "The paper's component learns eight functions. Bend one by dragging its knots: the count stays in view and follows, which is what training uses. “Straighten” undoes it." },
+  ]);
   const root = document.getElementById("explorer");
   const explain = createExplainer({
     onAnswer(received) {
@@ -69,16 +87,28 @@ function start(scenes, weightSets) {
     change({ activations: current.map((row, index) => (index === number ? rounded : row)), weights: "untrained" });
   }
 
+  function showActivations() {
+    if (state.component !== "paper") change({ component: "paper", weights: "untrained", activations: null });
+    return panels.activations;
+  }
+
   function showScene(shown) {
     photo = null;
+    origin.textContent = "";
     selected = null;
     change(sceneState(state, shown));
   }
 
-  function showPhoto(href, width, height, found) {
+  // The boxes of a category in a photo, counted by one of the components that the estimator joins.
+  function showCategory(name, { count, low, high }, href, found) {
     photo = href;
     selected = null;
-    change({ width, height, ...found });
+    controls.nameScene("");
+    const fitted = weightSets.presence.find((set) => set.name.startsWith("photo"));
+    change({ ...found, activations: null, ...(fitted ? { component: "presence", weights: fitted.name } : {}) });
+    const said = low === high ? `${count}` : `${count} (${low} to ${high})`;
+    origin.textContent = `${name}: the estimator counts ${said}. It joins several trained components. Here one of them counts the same boxes alone, so its number may differ.`;
+    boxesCard.scrollIntoView({ block: "start" });
   }
 
   // The answer of the service, with the boxes as they are now; before it arrives, all boxes are left over.
@@ -86,7 +116,7 @@ function start(scenes, weightSets) {
     const { component, boxes, attention: scores } = state;
     const fits = answer?.component === component && answer.presence.length === boxes.length;
     const known = fits ? answer : { component, presence: boxes.map(() => 0), merged_into: boxes.map(() => -1) };
-    return { ...known, boxes, scores, isComplete: fits };
+    return { ...known, boxes, scores, isComplete: fits, isEdited: true };
   }
 
   function draw() {
@@ -109,32 +139,29 @@ function start(scenes, weightSets) {
     element(
       "header",
       { class: "head" },
-      element("div", {}, element("h1", {}, "See it count"), element("p", { class: "quiet small" }, "Move boxes and weights; every number comes from the library.")),
+      element("div", {}, element("h1", {}, "See it count"), element("p", { class: "quiet small" }, "How many objects are in a photo, and how the number comes about. ", element("button", { type: "button", class: "link", id: "tour", click: tour.start }, "Take the tour"))),
       controls.shareBar,
     ),
+    photos.element,
     element(
       "div",
       { class: "columns" },
       element(
         "div",
         {},
-        element(
-          "section",
-          { class: "card" },
-          controls.sceneBar,
-          scene.element,
-          panels.live,
-          sceneLegend(),
-          element("p", { class: "quiet small hint" }, "Drag on empty canvas to draw a box. Drag a box to move it, a corner to resize it. With the keyboard: Tab to a box, arrow keys move it, Shift and arrow keys resize it, Delete removes it."),
-        ),
+        boxesCard,
         element("section", { class: "card" }, element("h2", {}, "Weights"), sliders.element),
       ),
       element("div", {}, element("section", { class: "card" }, controls.componentBar, panels.result), ...panels.side),
     ),
     ...panels.wide,
+    panels.live,
   );
   if (!linked) controls.nameScene(scenes[0].name);
   change({});
+  if (linked) boxesCard.scrollIntoView({ block: "start" });
+  photos.showFirst();
+  tour.startOnFirstVisit();
 }
 
 function askForToken(retry) {
@@ -151,7 +178,7 @@ function askForToken(retry) {
 
 async function load() {
   try {
-    start(...(await Promise.all([fetchJson("/v1/scenes"), fetchJson("/v1/weights")])));
+    start(...(await Promise.all([fetchJson("/v1/scenes"), fetchJson("/v1/weights"), fetchJson("/photos")])));
   } catch (problem) {
     if (problem.status === 401) askForToken(load);
     else throw problem;

@@ -14,7 +14,7 @@ function panel(title, ...children) {
 
 export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
   const count = element("span", { class: "count", "aria-live": "polite" });
-  const live = element("p", { class: "live", "aria-hidden": "true" }); // beside the canvas where the count is out of sight
+  const live = element("p", { class: "live", "aria-hidden": "true", hidden: "" }); // over the page where the count is above it
   const summary = element("p", { class: "quiet" });
   const problem = element("p", { class: "problem", role: "alert" });
   const [bars, compare, steps] = [createBars(), createCompare(), createSteps()];
@@ -37,7 +37,7 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
   function update(counting, state, photo) {
     count.textContent = short(counting.count);
     count.dataset.value = counting.count;
-    live.textContent = `count ${short(counting.count)}`;
+    live.textContent = `count ${short(counting.count, 3)}`;
     const isPaper = counting.component === "paper";
     summary.textContent = isPaper ? `count; confidence ${short(counting.confidence)}` : "expected count";
     summary.dataset.confidence = counting.confidence ?? "";
@@ -58,8 +58,11 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
     }
   }
 
+  const result = element("div", { class: "result" }, count, summary);
+  // The margin makes everything below the window count as seen: only a count above it is out of sight.
+  new IntersectionObserver(([{ isIntersecting }]) => (live.hidden = isIntersecting), { rootMargin: "0px 0px 100000px" }).observe(result);
   return {
-    result: element("div", {}, element("div", { class: "result" }, count, summary), problem),
+    result: element("div", {}, result, problem),
     side: [
       element("section", { class: "card" }, barsTitle, bars.element),
       panel("Beside it, simpler ways", compare.element, thresholds.element),
@@ -71,6 +74,7 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
       ...Object.values(parts).map(({ cards }) => cards[1]),
     ],
     update,
+    activations: parts.paper.cards[1],
     problem: (text) => (problem.textContent = text),
   };
 }
@@ -78,7 +82,7 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
 function createThresholds(onThresholds) {
   const sliders = ["IoU", "score"].map((name, index) => {
     const output = element("output", { class: "small number" });
-    const slider = element("input", { type: "range", min: 0, max: 1, step: 0.05, id: `nms-${index}`, input: () => onThresholds(sliders.map((one) => Number(one.slider.value))) });
+    const slider = element("input", { type: "range", min: 0, max: 1, step: 0.01, id: `nms-${index}`, input: () => onThresholds(sliders.map((one) => Number(one.slider.value))) });
     return { name, slider, output };
   });
   return {

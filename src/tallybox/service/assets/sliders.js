@@ -42,7 +42,7 @@ export function createSliders(pointing, { onWeight, onRemove }) {
       if (Number(slider.value) !== counting.scores[box]) slider.value = counting.scores[box];
       output.textContent = short(counting.scores[box]);
       swatch.style.background = role.object === null ? "transparent" : objectColour(role.object);
-      became.textContent = { counted: "counted", merged: `in box ${counting.merged_into[box] + 1}`, leftover: "left over" }[role.kind];
+      became.textContent = { counted: "counted", merged: `in box ${counting.merged_into[box] + 1}`, leftover: "not counted" }[role.kind];
     });
   }
 

@@ -8,7 +8,7 @@ export function roundedCorner(value) {
 }
 
 export function roundedWeight(value) {
-  return Math.round(Math.min(Math.max(value, 0), 1) * 1000) / 1000;
+  return Math.round(Math.min(Math.max(value, 0), 1) * 100) / 100;
 }
 
 export function emptyState() {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tallybox.detections.category_words import SYNONYMS, spellings
@@ -58,19 +58,23 @@ class CategoryWords:
 
     def named(self, question: str) -> frozenset[int] | None:
         """Return the category that a question names, or the several of one word; None where it names none, or two."""
-        words = question_words(question)
-        found: set[frozenset[int]] = set()
+        found = {categories for categories, _, _ in self.spans(question_words(question))}
+        return found.pop() if len(found) == 1 else None
+
+    def spans(self, words: Sequence[str]) -> list[tuple[frozenset[int], int, int]]:
+        """Return the categories that the words of a question name, each with where its words start and stop."""
+        found = []
         index = 0
         while index < len(words):
             for length in range(self.longest, 0, -1):  # a hot dog is no dog
                 categories = self.categories.get(tuple(words[index : index + length]))
                 if categories is not None and index + length <= len(words):
-                    found.add(categories)
+                    found.append((categories, index, index + length))
                     index += length
                     break
             else:
                 index += 1
-        return found.pop() if len(found) == 1 else None
+        return found
 
 
 def _spelled(name: str) -> Iterator[tuple[str, ...]]:

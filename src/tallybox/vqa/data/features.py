@@ -1,7 +1,8 @@
 """Bottom-up features: a TSV file with one photo per line, its boxes and features in base64, plain or gzipped.
 
 The columns are image_id, image_w, image_h, num_boxes, boxes (`[N, 4]` float32, x1 y1 x2 y2 in pixels) and features
-(`[N, F]` float32). N is 36 for every photo, or between 10 and 100.
+(`[N, F]` float32), or LXMERT's ten, which name objects and attributes, too. N is 36 for every photo, or between 10 and
+100.
 """
 
 from __future__ import annotations
@@ -10,17 +11,25 @@ import base64
 import binascii
 import gzip
 import io
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, open_binary
+from tallybox.vqa.data.photo_ids import photo_id
 
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
+LXMERT_COLUMNS = (
+    *("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf"),
+    *("num_boxes", "boxes", "features"),
+)
+USED_LXMERT_COLUMNS = ("img_id", "img_w", "img_h", "num_boxes", "boxes", "features")
 FLOAT32 = np.dtype("<f4")
 READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
 
@@ -28,10 +37,10 @@ READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
 class PhotoFeatures(NamedTuple):
     """The N proposals of one photo with F features each."""
 
-    image_id: int
+    image_id: str  # as `photo_id` writes it
     size_wh: tuple[float, float]
     boxes_xyxy: NDArray[np.float32]  # [N, 4] pixels
-    features: NDArray[np.float32]  # [N, F]
+    features: NDArray[np.floating]  # [N, F]
 
 
 class FilePosition(NamedTuple):
@@ -42,20 +51,37 @@ class FilePosition(NamedTuple):
     bytes_read: int = 0  # of the file on the disk, for progress
 
 
-def read_tsv(path: Path, start: FilePosition | None = None) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
+OnBroken = Callable[[InputError], None]  # is called for a record that cannot be read, which is then passed over
+
+
+def raise_broken(error: InputError) -> None:
+    """Raise the error of a broken record."""
+    raise error
+
+
+def read_tsv(
+    path: Path, start: FilePosition | None = None, on_broken: OnBroken = raise_broken
+) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
     """Yield the photos of a file from a position on, each with the position after it."""
     position = start or FilePosition()
-    with open_binary(path) as file:
-        packed: Any = getattr(file, "fileobj", file)
-        file.seek(position.offset)
-        lines = io.BufferedReader(cast(Any, file), READ_BYTES)
-        try:
-            for line in lines:
-                photo = _parse_line(f"{path}, record {position.record}", line)
-                position = FilePosition(position.record + 1, position.offset + len(line), packed.tell())
-                yield photo, position
-        finally:
-            lines.detach()  # `open_binary` closes the file
+    with _lines(path, position.offset) as (lines, packed):
+        while line := _next_line(path, lines, on_broken):
+            where = f"{path}, record {position.record}"
+            position = FilePosition(position.record + 1, position.offset + len(line), packed.tell())
+            try:
+                photo = _parse_line(where, line)
+            except InputError as error:
+                on_broken(error)
+                continue
+            yield photo, position
+
+
+def tsv_ids(path: Path) -> Iterator[str]:
+    """Yield the ids of a file's photos, the first column, without decoding the others."""
+    with _lines(path, 0) as (lines, _):
+        while line := _next_line(path, lines, lambda error: None):  # reading the photos reports it
+            if (end := line.find(b"\t")) > 0:
+                yield photo_id(line[:end].decode("utf-8", "replace"))
 
 
 def write_tsv(path: Path, photos: Iterable[PhotoFeatures]) -> None:
@@ -73,28 +99,66 @@ def write_tsv(path: Path, photos: Iterable[PhotoFeatures]) -> None:
             packed.close()
 
 
-def _parse_line(where: str, line: bytes) -> PhotoFeatures:
-    values = line.rstrip(b"\r\n").split(b"\t")
-    if len(values) != len(COLUMNS):
+def checked_photo(
+    where: str, image_id: int | str, size_wh: tuple[float, float], boxes: NDArray[Any], features: NDArray[Any]
+) -> PhotoFeatures:
+    """Return a photo of ``boxes [N, 4]`` and ``features [N, F]``, or raise what is wrong with it."""
+    if not str(image_id).strip():
+        raise InputError(f"{where}: image_id must be a number or a name, but it is empty")
+    if boxes.ndim != 2 or boxes.shape[1] != 4 or not len(boxes):
+        raise InputError(f"{where}: boxes must be 4 numbers for each of at least one, but got {list(boxes.shape)}")
+    if features.ndim != 2 or len(features) != len(boxes) or not features.shape[1]:
         raise InputError(
-            f"{where}: must have the {len(COLUMNS)} columns {', '.join(COLUMNS)}, but got {len(values)}; "
-            "is the file cut short, or no TSV of bottom-up features?"
+            f"{where}: features must be some numbers for each of {len(boxes)} boxes, but got {list(features.shape)}"
         )
-    image_id, width, height, number = (_number(where, *named) for named in zip(COLUMNS[:4], values[:4], strict=True))
-    proposals = int(number)
-    if proposals < 1:
-        raise InputError(f"{where}: num_boxes must be at least 1, but got {proposals}")
-    boxes = _array(where, "boxes", values[4], proposals)
-    if boxes.shape[1] != 4:
-        raise InputError(f"{where}: boxes must be 4 numbers for each of {proposals}, but got {boxes.shape[1]}")
+    for name, array in (("boxes", boxes), ("features", features), ("size", np.array(size_wh))):
+        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise InputError(f"{where}: {name} must be finite numbers, but some are not")
     ordered = (boxes[:, 2:] >= boxes[:, :2]).all(1)
     if not ordered.all():
         wrong = boxes[int(np.argmin(ordered))].tolist()
         raise InputError(f"{where}: boxes must be x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {wrong}")
-    features = _array(where, "features", values[5], proposals)
-    if features.shape[1] == 0:
-        raise InputError(f"{where}: features must be some numbers for each proposal, but got none")
-    return PhotoFeatures(int(image_id), (width, height), boxes, features)
+    width, height = size_wh
+    return PhotoFeatures(photo_id(image_id), (float(width), float(height)), boxes.astype(FLOAT32, copy=False), features)
+
+
+@contextmanager
+def _lines(path: Path, offset: int) -> Iterator[tuple[io.BufferedReader, BinaryIO]]:
+    """Open a file's lines from an offset on, and the file on the disk, whose position is for progress."""
+    with open_binary(path) as file:
+        file.seek(offset)
+        lines = io.BufferedReader(cast(Any, file), READ_BYTES)
+        try:
+            yield lines, getattr(file, "fileobj", file)
+        finally:
+            lines.detach()  # `open_binary` closes the file
+
+
+def _next_line(path: Path, lines: io.BufferedReader, on_broken: OnBroken) -> bytes:
+    """Return the next line; none where the rest of a gzip file cannot be unpacked."""
+    try:
+        return lines.readline()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        on_broken(InputError(f"{path} must be a whole gzip file, but it is cut short or damaged: {error}"))
+        return b""
+
+
+def _parse_line(where: str, line: bytes) -> PhotoFeatures:
+    values = line.rstrip(b"\r\n").split(b"\t")
+    names = {len(COLUMNS): COLUMNS, len(LXMERT_COLUMNS): LXMERT_COLUMNS}.get(len(values))
+    if names is None:
+        raise InputError(
+            f"{where}: must have the {len(COLUMNS)} columns {', '.join(COLUMNS)} or LXMERT's {len(LXMERT_COLUMNS)}, "
+            f"but got {len(values)}; is the file cut short, or no TSV of bottom-up features?"
+        )
+    by_name = dict(zip(names, values, strict=True))
+    image_id, *texts = (by_name[name] for name in (COLUMNS if names is COLUMNS else USED_LXMERT_COLUMNS))
+    width, height, number = (_number(where, *named) for named in zip(COLUMNS[1:4], texts[:3], strict=True))
+    proposals = int(number)
+    if proposals < 1:
+        raise InputError(f"{where}: num_boxes must be at least 1, but got {proposals}")
+    boxes, features = (_array(where, name, text, proposals) for name, text in zip(COLUMNS[4:], texts[3:], strict=True))
+    return checked_photo(where, image_id.decode("utf-8", "replace"), (width, height), boxes, features)
 
 
 def _number(where: str, name: str, text: bytes) -> float:
@@ -102,7 +166,7 @@ def _number(where: str, name: str, text: bytes) -> float:
         value = float(text)
     except ValueError:
         raise InputError(f"{where}: {name} must be a number, but got {text[:40].decode('latin-1')!r}") from None
-    whole = name in ("image_id", "num_boxes")
+    whole = name == "num_boxes"
     if not np.isfinite(value) or (whole and value != int(value)):
         raise InputError(f"{where}: {name} must be a {'whole' if whole else 'finite'} number, but got {value}")
     return value
@@ -119,7 +183,4 @@ def _array(where: str, name: str, text: bytes, proposals: int) -> NDArray[np.flo
             f"{where}: {name} must be float32 numbers, equally many for each of {proposals} proposals, "
             f"but got {len(content)} bytes; is the line cut short?"
         )
-    array = np.frombuffer(content, FLOAT32).reshape(proposals, -1)
-    if not np.isfinite(array).all():
-        raise InputError(f"{where}: {name} must be finite, but some are not")
-    return array
+    return np.frombuffer(content, FLOAT32).reshape(proposals, -1)

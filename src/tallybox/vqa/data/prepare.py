@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +16,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
+from tallybox.files import write_text
 from tallybox.runs import RunFolder
-from tallybox.vqa.data.features import FilePosition, read_tsv
+from tallybox.vqa.data.benchmarks import HowManyFiles, is_tallyqa, read_howmany, read_tallyqa
+from tallybox.vqa.data.feature_files import FeatureFile, file_sample, find_feature_files
+from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prepare_store
 from tallybox.vqa.data.questions import QuestionRecord, check_pairs, read_pairs, read_records
 from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
-from tallybox.vqa.data.splits import SPLITS, EncodedQuestions, has_split, open_questions, write_split
-from tallybox.vqa.data.store import FeatureStore, StoreWriter, complete_store
+from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, EncodedQuestions, open_questions, split_size, write_split
+from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import ANSWERS, Vocabulary
 
-PHOTOS, VOCABULARY = "photos", "vocabulary.json"
+PHOTOS, VOCABULARY, SKIPPED = "photos", "vocabulary.json", "skipped.json"
+FORMAT = 2  # of a prepared folder
 # The official names, with or without the version: v2_OpenEnded_mscoco_train2014_questions.json, gzipped or not.
 OFFICIAL_NAME = re.compile(
-    r"(?:v\d_)?(?:OpenEnded_)?(?:mscoco|abstract_v\d+)_(?P<split>train|val|test)\d{4}_"
+    r"(?:v\d_)?(?:OpenEnded_)?(?:mscoco|abstract_v\d+)_(?P<split>train|val|test-dev|test)\d{4}_"
     r"(?:complementary_(?=pairs))?(?P<role>questions|annotations|pairs)\.json(?:\.gz)?"
 )
-SAMPLE_BYTES = 1 << 20  # of each end of a file, to recognise it
-
-OnProgress = Callable[[str, int, int], None]  # the step, how much of it is done, of how much
 
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """The official files of one split; a test split has questions only."""
+    """The official files of one split; a test split has questions only. TallyQA's have their answers in them."""
 
     questions: Path
     annotations: Path | None = None
     pairs: Path | None = None
+    ids: Path | None = None  # HowMany-QA's list of questions, and Visual Genome's files for its training part
+    genome: Path | None = None
+    genome_photos: Path | None = None
+
+    def read(self, split: str) -> list[QuestionRecord]:
+        """Read the questions."""
+        if self.ids is not None and self.annotations is not None:
+            files = HowManyFiles(self.ids, self.genome, self.genome_photos)
+            return read_howmany(split, self.questions, self.annotations, files)
+        if self.annotations is None and is_tallyqa(self.questions):
+            return read_tallyqa(self.questions)
+        return read_records(self.questions, self.annotations)
 
 
 def official_files(folder: Path) -> dict[str, SplitFiles]:
-    """Find the official files in a folder by their names."""
+    """Find the official files of VQA v2, TallyQA or HowMany-QA in a folder by their names."""
     if not folder.is_dir():
         raise InputError(f"{folder} must be a folder with the official files, but it is none; check the path")
     found: dict[str, dict[str, Path]] = {}
@@ -57,10 +72,15 @@ def official_files(folder: Path) -> dict[str, SplitFiles]:
                 )
             roles[role] = path
     if not found:
+        tallyqa = {split: _beside(folder, f"{split}.json") for split in SPLITS}
+        if any(tallyqa.values()):
+            return {split: _split_files(split, {"questions": path}) for split, path in tallyqa.items() if path}
         raise InputError(
-            f"{folder} must have files like v2_OpenEnded_mscoco_train2014_questions.json (or .json.gz), but has none; "
-            "name files of your own with --questions SPLIT=FILE"
+            f"{folder} must have files like v2_OpenEnded_mscoco_train2014_questions.json (or .json.gz), or TallyQA's "
+            "train.json and test.json, but has none; name files of your own with --questions SPLIT=FILE"
         )
+    if (ids := _beside(folder, "question_ids.json")) is not None:
+        return _howmany_files(folder, ids, found)
     return {split: _split_files(split, found[split]) for split in SPLITS if split in found}
 
 
@@ -79,9 +99,30 @@ def with_explicit_files(
 def _split_files(split: str, roles: Mapping[str, Path]) -> SplitFiles:
     if "questions" not in roles:
         raise InputError(f"split {split} must have a file of questions, but has only {', '.join(roles)}")
-    if split != "test" and "annotations" not in roles:
+    has_answers = "annotations" in roles or (roles["questions"].is_file() and is_tallyqa(roles["questions"]))
+    if not split.startswith("test") and not has_answers:
         raise InputError(f"split {split} must have a file of annotations beside {roles['questions']}, but has none")
     return SplitFiles(**roles)
+
+
+def _howmany_files(folder: Path, ids: Path, found: Mapping[str, Mapping[str, Path]]) -> dict[str, SplitFiles]:
+    """Return the files of HowMany-QA, whose training part is of VQA's training part and the others of validation."""
+    splits = {}
+    for split, source in (("train", "train"), ("val", "val"), ("test", "val")):
+        roles = {role: path for role, path in found.get(source, {}).items() if role != "pairs"}
+        if "questions" not in roles or "annotations" not in roles:
+            raise InputError(f"{folder} must have VQA v2's questions and annotations of {source} for {ids.name}")
+        splits[split] = SplitFiles(**roles, ids=ids)
+    genome, photos = (
+        _beside(folder, name) or _beside(folder, f"visual_genome_{name}")
+        for name in ("question_answers.json", "image_data.json")
+    )
+    return splits | {"train": replace(splits["train"], genome=genome, genome_photos=photos)}
+
+
+def _beside(folder: Path, name: str) -> Path | None:
+    """Return the file of that name, gzipped or not, or None."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def _roles(files: SplitFiles) -> dict[str, Path]:
@@ -90,44 +131,69 @@ def _roles(files: SplitFiles) -> dict[str, Path]:
 
 def prepare(
     splits: Mapping[str, SplitFiles],
-    features: Sequence[Path],
+    features: Sequence[Path | FeatureFile],
     out: Path,
     *,
     instances: Sequence[Path] = (),
     vocabulary: Vocabulary | None = None,
+    vocabulary_from: str = "train",
     answers: int = ANSWERS,
+    skip_broken: bool = False,
     on_progress: OnProgress = lambda step, done, total: None,
 ) -> dict[str, Any]:
     """Write vocabulary, feature store and questions to ``out``, and return their numbers, ready for JSON.
 
-    The same call resumes after an interruption. Words and answers are those of the training split, unless a vocabulary
-    is given. Photos are stored in the order of the files; of several with one id, the first is kept. With the true
-    boxes of COCO ``instances`` files, the questions are written with the proposals that show what they name.
+    The same call resumes after an interruption, and a call with more ``features`` adds their photos. Words and answers
+    are those of the split ``vocabulary_from``, train or trainval, unless a vocabulary is given. Photos are stored in
+    the order of the files; of several with one id, the first is kept. A question whose photo is in no file, and a
+    record of a file that cannot be read, are errors; with ``skip_broken`` both are left out and listed in
+    ``skipped.json``. With the true boxes of COCO ``instances`` files, the questions are written with the proposals that
+    show what they name.
     """
-    if not features:
-        raise InputError("features must be at least one TSV file, but there is none")
-    if vocabulary is None and "train" not in splits:
+    files = [
+        file
+        for given in features
+        for file in ([given] if isinstance(given, FeatureFile) else find_feature_files(given))
+    ]
+    if not files:
+        raise InputError("features must be at least one file, but there is none")
+    sources = JOINED_SPLITS.get(vocabulary_from, (vocabulary_from,))
+    missing = [split for split in sources if split not in splits]
+    if vocabulary is None and missing:
         raise InputError(
-            "splits must include train to make a vocabulary from, but got "
+            f"splits must include {missing[0]} to make a vocabulary from, but got "
             f"{', '.join(splits) or 'none'}; or give the vocabulary of an earlier folder"
         )
-    RunFolder(out, _config(splits, features, instances, vocabulary, answers))
+    described = _config(splits, instances, vocabulary, answers)
+    RunFolder(out, described if sources == ("train",) else described | {"vocabulary_from": vocabulary_from})
     records, pairs = _read_splits(splits, on_progress)
-    known = vocabulary or Vocabulary.of(records["train"], answers)
+    known = vocabulary or Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers)
     known.save(out / VOCABULARY)
-    store = _prepare_photos(features, out / PHOTOS, on_progress)
+    inputs = list_inputs(files, out, out / PHOTOS, on_progress)
+    for split in () if skip_broken else splits:
+        check_photos(splits[split].questions, records[split], inputs, split=split)
+    store = prepare_store(files, inputs, out / PHOTOS, on_progress, skip_broken=skip_broken)
     true_boxes = TrueBoxes.read(instances) if instances else None
-    for split, files in splits.items():
-        _check_photos(files.questions, records[split], store)
-        if not has_split(out, split):
+    lost: dict[str, list[int]] = {}
+    for split in splits:
+        answerable, lost[split] = _with_photos(records[split], store)
+        if not answerable:
+            raise InputError(f"questions of {split} must be about photos that can be read, but none is")
+        if split_size(out, split) != len(answerable):
             relevance = None
             if true_boxes is not None:
                 report = partial(on_progress, f"{split} true boxes")
-                relevance = relevance_of(records[split], store, true_boxes, report)
+                relevance = relevance_of(answerable, store, true_boxes, report)
             report = partial(on_progress, f"{split} questions")
-            write_split(out, split, records[split], pairs[split], known, store, report, relevance=relevance)
+            own = pairs[split][~np.isin(pairs[split], lost[split]).any(1)]
+            write_split(out, split, answerable, own, known, store, report, relevance=relevance)
+    broken = store.header.get("broken", [])
+    if broken or any(lost.values()):
+        write_text(out / SKIPPED, json.dumps({"records": broken, "questions": lost}, indent=1) + "\n")
+    else:
+        (out / SKIPPED).unlink(missing_ok=True)
     return {
-        "questions": {split: len(some) for split, some in records.items()},
+        "questions": {split: len(some) - len(lost[split]) for split, some in records.items()},
         # No answer is in the vocabulary: not trained on.
         "unanswerable": {split: sum(_unanswerable(record, known) for record in records[split]) for split in splits},
         # The relevant proposals are known.
@@ -135,6 +201,8 @@ def prepare(
         "photos": len(store),
         "proposals": int(store.offsets[-1]),
         "repeated_photos": store.header["repeated"],  # with the id of an earlier one, which was kept
+        "broken_records": broken,
+        "lost_questions": {split: len(some) for split, some in lost.items()},  # their photos are missing or broken
         "words": len(known.words),
         "answers": len(known.answers),
         "store_bytes": sum(path.stat().st_size for path in (out / PHOTOS).iterdir()),
@@ -148,7 +216,7 @@ def _read_splits(
     pairs: dict[str, NDArray[np.int64]] = {}
     for number, (split, files) in enumerate(splits.items()):
         on_progress("reading questions", number, len(splits))
-        records[split] = read_records(files.questions, files.annotations)
+        records[split] = files.read(split)
         if not records[split]:
             raise InputError(f"{files.questions} must hold at least one question, but there is none")
         pairs[split] = np.empty((0, 2), np.int64)
@@ -159,33 +227,11 @@ def _read_splits(
     return records, pairs
 
 
-def _prepare_photos(features: Sequence[Path], folder: Path, on_progress: OnProgress) -> FeatureStore:
-    if complete_store(folder):
-        return FeatureStore.open(folder)
-    sizes = [path.stat().st_size for path in features]
-    writer = StoreWriter(folder)
-    source, position = writer.source, writer.position
-    for source in range(writer.source, len(features)):
-        position = writer.position if source == writer.source else FilePosition()
-        for photo, after in read_tsv(features[source], position):
-            writer.add(photo, source, after, f"{features[source]}, record {after.record - 1}")
-            position = after
-            on_progress("photos", sum(sizes[:source]) + after.bytes_read, sum(sizes))
-    writer.finish(source, position)
-    return FeatureStore.open(folder)
-
-
-def _check_photos(questions: Path, records: Sequence[QuestionRecord], store: FeatureStore) -> None:
+def _with_photos(records: Sequence[QuestionRecord], store: FeatureStore) -> tuple[list[QuestionRecord], list[int]]:
+    """Return the questions whose photos are in the store, and the ids of the others."""
     known = set(store.image_ids.tolist())
-    missing = [number for number, record in enumerate(records) if record.image_id not in known]
-    if missing:
-        first = records[missing[0]]
-        photos = len({records[number].image_id for number in missing})
-        raise InputError(
-            f"{questions}, record {missing[0]}: photo {first.image_id} must be in the files of features, but is not, "
-            f"nor are those of {len(missing)} questions about {photos} photos in all; name all TSV files, "
-            "into a new folder"
-        )
+    there = [record for record in records if record.image_id in known]
+    return there, [record.question_id for record in records if record.image_id not in known]
 
 
 def _unanswerable(record: QuestionRecord, vocabulary: Vocabulary) -> bool:
@@ -197,14 +243,10 @@ def _supervised(questions: EncodedQuestions) -> int:
 
 
 def _config(
-    splits: Mapping[str, SplitFiles],
-    features: Sequence[Path],
-    instances: Sequence[Path],
-    vocabulary: Vocabulary | None,
-    answers: int,
+    splits: Mapping[str, SplitFiles], instances: Sequence[Path], vocabulary: Vocabulary | None, answers: int
 ) -> dict[str, Any]:
     """Describe the input by name, size and a sample of each file's content, so that a changed one is noticed."""
-    described: dict[str, Any] = {"features": [_described(path) for path in features]}
+    described: dict[str, Any] = {"format": FORMAT}
     if instances:
         described["instances"] = [_described(path) for path in instances]
     for split, files in splits.items():
@@ -216,14 +258,5 @@ def _config(
 
 
 def _described(path: Path) -> dict[str, Any]:
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            sample = file.read(SAMPLE_BYTES)
-            file.seek(max(0, size - SAMPLE_BYTES))
-            sample += file.read()
-    except FileNotFoundError:
-        raise InputError(f"{path} must be a file, but there is none; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} must be a file, but it is a folder") from None
+    size, sample = file_sample(path)
     return {"name": path.name, "bytes": size, "sample": hashlib.sha256(sample).hexdigest()[:16]}

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.vqa.data.photo_ids import photo_id
 
 QUESTIONS = "a file of VQA questions"
 ANNOTATIONS = "a file of VQA annotations"
 PAIRS = "a file of complementary pairs, a JSON array of pairs of question ids"
-ANSWERS_PER_QUESTION = 10
+ANSWERS_PER_QUESTION = 10  # in VQA v2
 COUNTING_WORDS = "how many"
 
 
@@ -23,7 +24,7 @@ class OfficialQuestion(JsonRecord):
     """One record of a questions file."""
 
     question_id: Int64
-    image_id: Int64
+    image_id: Int64 | str
     question: str
 
 
@@ -37,9 +38,10 @@ class OfficialAnnotation(JsonRecord):
     """One record of an annotations file."""
 
     question_id: Int64
-    image_id: Int64
+    image_id: Int64 | str
     answer_type: str
     answers: list[OfficialAnswer]
+    question_type: str | None = None  # how it begins, as the official files sort questions
 
 
 class _QuestionsFile(JsonRecord):
@@ -54,26 +56,28 @@ class QuestionRecord(NamedTuple):
     """A question with everything that scoring needs; a test split has neither answers nor answer types."""
 
     question_id: int
-    image_id: int
+    image_id: str  # as `photo_id` writes it
     text: str
     answers: tuple[str, ...] | None
     answer_type: str | None
+    question_type: str | None = None
+    group: str | None = None  # "simple" or "complex" in TallyQA, whose questions are scored apart
 
     @property
     def counts(self) -> bool:
-        """Whether this is a counting question: one that starts with "how many".
+        """Whether this is a counting question: one that starts with "how many", and all of TallyQA.
 
-        >>> QuestionRecord(1, 1, "How many dogs?", None, None).counts
+        >>> QuestionRecord(1, "1", "How many dogs?", None, None).counts
         True
         """
-        return self.text.lower().startswith(COUNTING_WORDS)
+        return self.group is not None or self.text.lower().startswith(COUNTING_WORDS)
 
 
 def read_records(questions: Path, annotations: Path | None = None) -> list[QuestionRecord]:
-    """Return the questions of a split in the order of their file, with the ten answers where there are annotations."""
+    """Return the questions of a split in the order of their file, with people's answers where there are annotations."""
     official = read_questions(questions)
     if annotations is None:
-        return [QuestionRecord(one.question_id, one.image_id, one.question, None, None) for one in official]
+        return [QuestionRecord(one.question_id, photo_id(one.image_id), one.question, None, None) for one in official]
     annotated = {one.question_id: one for one in read_annotations(annotations)}
     records = []
     for number, one in enumerate(official):
@@ -81,13 +85,15 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
         annotation = annotated.pop(one.question_id, None)
         if annotation is None:
             raise InputError(f"{where} must have its answers in {annotations}, but has none there")
-        if annotation.image_id != one.image_id:
+        image_id = photo_id(one.image_id)
+        if photo_id(annotation.image_id) != image_id:
             raise InputError(
                 f"{where} must be about the same photo as in {annotations}, "
                 f"but got {one.image_id} here and {annotation.image_id} there"
             )
         answers = tuple(given.answer for given in annotation.answers)
-        records.append(QuestionRecord(one.question_id, one.image_id, one.question, answers, annotation.answer_type))
+        types = annotation.answer_type, annotation.question_type
+        records.append(QuestionRecord(one.question_id, image_id, one.question, answers, *types))
     if annotated:
         raise InputError(
             f"{annotations} must answer the questions of {questions} and no others, "
@@ -106,14 +112,11 @@ def read_questions(path: Path) -> list[OfficialQuestion]:
 
 
 def read_annotations(path: Path) -> list[OfficialAnnotation]:
-    """Return the records of an annotations file; ids must differ, and each has the answers of ten people."""
+    """Return the records of an annotations file; ids must differ, and each has an answer, VQA v2's ten."""
     found: list[OfficialAnnotation] = _read_unique(path, ANNOTATIONS, "annotations", _AnnotationsFile)
     for number, one in enumerate(found):
-        if len(one.answers) != ANSWERS_PER_QUESTION:
-            raise InputError(
-                f"{path}, record {number}: answers must be those of {ANSWERS_PER_QUESTION} people, "
-                f"but got {len(one.answers)}"
-            )
+        if not one.answers:
+            raise InputError(f"{path}, record {number}: answers must be those of at least one person, but got none")
     return found
 
 

@@ -16,6 +16,7 @@ from tallybox.detections.coco import INSTANCES, read_coco_instances
 from tallybox.errors import InputError
 from tallybox.json_files import Int64, JsonRecord, read_json
 from tallybox.vqa.data.category_words import CategoryWords
+from tallybox.vqa.data.photo_ids import photo_id
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE
 from tallybox.vqa.data.store import FeatureStore
@@ -40,15 +41,15 @@ class TrueBoxes:
     """The true objects of photos, by category."""
 
     categories: dict[int, str]
-    boxes_xyxy: dict[int, dict[int, Boxes]]  # by photo and category; a photo without objects is there too
-    unknown: frozenset[tuple[int, int]]  # (photo, category) with a crowd, which has no box for each object
+    boxes_xyxy: dict[str, dict[int, Boxes]]  # by photo and category; a photo without objects is there too
+    unknown: frozenset[tuple[str, int]]  # (photo, category) with a crowd, which has no box for each object
 
     @classmethod
     def read(cls, paths: Sequence[Path]) -> TrueBoxes:
         """Read COCO instances files, which must number categories alike."""
         categories: dict[int, str] = {}
-        found: dict[int, dict[int, Boxes]] = {}
-        unknown: set[tuple[int, int]] = set()
+        found: dict[str, dict[int, Boxes]] = {}
+        unknown: set[tuple[str, int]] = set()
         for path in paths:
             labels = read_coco_instances(path)  # which checks the file
             for category_id, name in labels.categories.items():
@@ -57,14 +58,13 @@ class TrueBoxes:
                         f"{path} must number categories as the files before it, "
                         f"but calls {category_id} {name!r}, which is {categories[category_id]!r} there"
                     )
-            found |= {image_id: {} for image_id in labels.counts if isinstance(image_id, int)}
+            found |= {photo_id(image_id): {} for image_id in labels.counts}
             for (image_id, category_id), boxes in _read_boxes(path).items():
-                if isinstance(image_id, int):
-                    found[image_id][category_id] = boxes
-            unknown |= {(image_id, one) for image_id, one in labels.unknown if isinstance(image_id, int)}
+                found[photo_id(image_id)][category_id] = boxes
+            unknown |= {(photo_id(image_id), one) for image_id, one in labels.unknown}
         return cls(categories, found, frozenset(unknown))
 
-    def of(self, image_id: int, category_ids: frozenset[int]) -> Boxes | None:
+    def of(self, image_id: str, category_ids: frozenset[int]) -> Boxes | None:
         """Return a photo's boxes of some categories, or None where they are unknown."""
         if image_id not in self.boxes_xyxy or any((image_id, one) in self.unknown for one in category_ids):
             return None
@@ -87,7 +87,7 @@ def relevance_of(
     rows = store.rows_of([record.image_id for record in records])
     numbers = np.diff(store.offsets)[rows]
     relevance = np.full((len(records), int(numbers.max(initial=1))), UNKNOWN_RELEVANCE, np.int8)
-    known: dict[tuple[int, frozenset[int]], NDArray[np.bool_] | None] = {}  # questions repeat
+    known: dict[tuple[str, frozenset[int]], NDArray[np.bool_] | None] = {}  # questions repeat
     for index, (record, row, number) in enumerate(zip(records, rows, numbers, strict=True)):
         named = words.named(record.text)
         if named is None:

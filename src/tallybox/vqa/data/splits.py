@@ -1,4 +1,4 @@
-"""The encoded questions of a prepared folder, by split: train, val, test, or trainval for the first two."""
+"""The encoded questions of a prepared folder, by split: train, val, test, test-dev, or trainval for the first two."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, write_text
-from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
 
-SPLITS = ("train", "val", "test")
+SPLITS = ("train", "val", "test", "test-dev")
 JOINED_SPLITS = {"trainval": ("train", "val")}
 RECORDS, CHECKSUMS = "records.jsonl", "checksums.json"
 REPORT_EVERY = 1 << 14  # questions
@@ -61,7 +61,10 @@ def write_split(
     *,
     relevance: NDArray[np.int8] | None = None,
 ) -> None:
-    """Write a split's questions as numbers beside their records; its folder appears when it is complete."""
+    """Write a split's questions as numbers beside their records; its folder appears when it is complete.
+
+    It replaces an earlier one.
+    """
     unfinished = folder / f"{split}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     with atomic_writing(unfinished / RECORDS) as file:
@@ -78,7 +81,7 @@ def write_split(
         "pairs": pairs,
     }
     if all(record.answers is not None for record in records):
-        encoded = [vocabulary.encode_answers(record.answers or ()) for record in records]
+        encoded = [vocabulary.encode_answers(ten_answers(record.answers or ())) for record in records]
         arrays["answers"] = np.array(encoded, np.int16 if len(vocabulary.answers) < 1 << 15 else np.int32)
     if relevance is not None:
         arrays["relevance"] = relevance
@@ -87,8 +90,21 @@ def write_split(
             np.save(file, array)
     sums = {path.name: _sha256(path.read_bytes()) for path in sorted(unfinished.iterdir())}
     write_text(unfinished / CHECKSUMS, json.dumps(sums, indent=1) + "\n")
+    shutil.rmtree(folder / split, ignore_errors=True)
     unfinished.rename(folder / split)
     on_progress(len(records), len(records))
+
+
+def ten_answers(answers: Sequence[str]) -> Sequence[str]:
+    """Return ten answers in the proportions of any number of them: training learns from ten.
+
+    >>> ten_answers(["2"]) == ["2"] * 10, ten_answers(["3", "2", "3"])
+    (True, ['3', '3', '3', '3', '3', '3', '3', '2', '2', '2'])
+    """
+    if len(answers) == ANSWERS_PER_QUESTION:
+        return answers
+    grouped = sorted(answers, key=answers.index)
+    return [grouped[place * len(grouped) // ANSWERS_PER_QUESTION] for place in range(ANSWERS_PER_QUESTION)]
 
 
 def encode_words(
@@ -132,7 +148,12 @@ def open_records(folder: Path, split: str) -> list[QuestionRecord]:
     records: list[QuestionRecord] = []
     decoder = msgspec.json.Decoder(QuestionRecord)
     for part in _parts(folder, split):
-        records.extend(decoder.decode_lines(_checked(folder / part / RECORDS)))
+        try:
+            records.extend(decoder.decode_lines(_checked(folder / part / RECORDS)))
+        except msgspec.ValidationError:  # ids of photos were numbers in tallybox 0.1
+            raise InputError(
+                f"{folder} must be prepared by this version of tallybox, but is not; prepare it again"
+            ) from None
     return records
 
 
@@ -145,6 +166,11 @@ def open_pairs(folder: Path, split: str) -> NDArray[np.int64]:
 def has_split(folder: Path, split: str) -> bool:
     """Return whether a prepared folder has a complete split."""
     return all((folder / part / CHECKSUMS).exists() for part in JOINED_SPLITS.get(split, (split,)))
+
+
+def split_size(folder: Path, split: str) -> int | None:
+    """Return how many questions a complete split has, or None where there is none."""
+    return len(_arrays(folder / split, "question_ids")["question_ids"]) if has_split(folder, split) else None
 
 
 def _parts(folder: Path, split: str) -> tuple[str, ...]:

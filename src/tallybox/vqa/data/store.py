@@ -1,9 +1,9 @@
 """The feature store: the proposals of all photos in one memory-mapped file, in half precision, without padding.
 
 A folder with ``features.f16`` (`[P, F]`), ``boxes.f32`` (`[P, 4]`), ``image_ids.npy``, ``sizes_wh.npy``,
-``offsets.npy`` and ``header.json``, which has a checksum for every 256 photos. While it is written, the folder's name
-ends in ``.unfinished`` and a journal lists the blocks that are safely on the disk, so that an interrupted write can be
-resumed.
+``offsets.npy``, ``header.json`` and ``journal.jsonl``, which lists the blocks of up to 256 photos with their checksums.
+While it is written, the folder's name ends in ``.unfinished``; blocks in the journal are safely on the disk, so that an
+interrupted write can be resumed, and a finished store can be extended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ INDEX = ("image_ids", "sizes_wh", "offsets")
 FLOAT16, FLOAT32 = np.dtype("<f2"), np.dtype("<f4")
 MAX_FEATURE = float(np.finfo(FLOAT16).max)
 PHOTOS_IN_BLOCK = 256  # photos that share a write, an fsync and a checksum
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class FeatureStore:
 
     folder: Path
     header: dict[str, Any]
-    image_ids: NDArray[np.int64]  # [I]
+    image_ids: NDArray[np.str_]  # [I]
     sizes_wh: NDArray[np.float32]  # [I, 2] pixels
     offsets: NDArray[np.int64]  # [I + 1] where each photo's proposals begin
     features: NDArray[np.float16]  # [P, F]
@@ -59,6 +59,7 @@ class FeatureStore:
         try:
             header = json.loads((folder / HEADER).read_text())
             index = [np.load(folder / f"{name}.npy") for name in INDEX]
+            index[0] = index[0].astype(str)  # numbers in stores of tallybox 0.1
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{folder} must be a feature store, but it is none; run tallybox vqa prepare") from None
         arrays: list[NDArray[Any]] = []
@@ -75,12 +76,12 @@ class FeatureStore:
         """Return the number of photos."""
         return len(self.image_ids)
 
-    def rows_of(self, image_ids: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    def rows_of(self, image_ids: Sequence[str]) -> NDArray[np.int64]:
         """Return the rows of photos, `[B]`."""
         row_of = {image_id: row for row, image_id in enumerate(self.image_ids.tolist())}
-        rows = np.fromiter((row_of.get(int(image_id), -1) for image_id in image_ids), np.int64, len(image_ids))
+        rows = np.fromiter((row_of.get(image_id, -1) for image_id in image_ids), np.int64, len(image_ids))
         if (rows < 0).any():
-            missing = sorted({int(image_ids[index]) for index in np.flatnonzero(rows < 0).tolist()})
+            missing = sorted({image_ids[index] for index in np.flatnonzero(rows < 0).tolist()})
             raise InputError(
                 f"photos must be among the {len(self)} of {self.folder}, but {len(missing)} are not, "
                 f"among them {missing[0]}"
@@ -90,37 +91,53 @@ class FeatureStore:
     def read(self, rows: Sequence[int] | NDArray[np.int64]) -> PaddedProposals:
         """Return the proposals of some photos, padded with zeros to the longest of them."""
         rows = np.asarray(rows, np.int64)
-        starts, numbers = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
-        longest = int(numbers.max(initial=0))
-        features = np.zeros((len(rows), longest, self.features.shape[1]), FLOAT16)
-        boxes = np.zeros((len(rows), longest, 4), FLOAT32)
-        for index, (start, number) in enumerate(zip(starts.tolist(), numbers.tolist(), strict=True)):
-            features[index, :number] = self.features[start : start + number]
-            boxes[index, :number] = self.boxes_xyxy[start : start + number]
-        return PaddedProposals(features, boxes, np.arange(longest) < numbers[:, None])
+        longest = int(np.diff(self.offsets)[rows].max(initial=0))
+        features = np.empty((len(rows), longest, self.features.shape[1]), FLOAT16)
+        boxes = np.empty((len(rows), longest, 4), FLOAT32)
+        return PaddedProposals(features, boxes, self.read_into(rows, features, boxes))
 
-    def verify(self) -> None:
-        """Raise unless every checksum is right."""
+    def read_into(
+        self, rows: NDArray[np.int64], features: NDArray[np.float16], boxes_xyxy: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
+        """Fill ``features [B, N, F]`` and ``boxes_xyxy [B, N, 4]`` as `read` does; return the mask ``[B, N]``."""
+        column = np.arange(features.shape[1])
+        mask: NDArray[np.bool_] = column < np.diff(self.offsets)[rows, None]
+        index = (self.offsets[rows, None] + column).ravel()
+        # One call for all photos, in which other threads can run; "clip" because "raise" makes a copy first.
+        for source, target in ((self.features, features), (self.boxes_xyxy, boxes_xyxy)):
+            np.take(source, index, 0, out=target.reshape(len(index), source.shape[1]), mode="clip")
+            target[~mask] = 0
+        return mask
+
+    def verify(
+        self, *, index_only: bool = False, on_progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> None:
+        """Raise unless every checksum is right, or those of the index."""
         for name in INDEX:
             if _sha256((self.folder / f"{name}.npy").read_bytes()) != self.header["sha256"][name]:
                 raise _damaged(self.folder / f"{name}.npy")
-        for number, sums in enumerate(self.header["blocks"]):
-            photos = slice(number * PHOTOS_IN_BLOCK, min((number + 1) * PHOTOS_IN_BLOCK, len(self)))
+        stop = 0
+        for number, *sums in [] if index_only else self.header["blocks"]:
+            photos = slice(stop, stop := stop + number)
             start, end = int(self.offsets[photos.start]), int(self.offsets[photos.stop])
             parts = {FEATURES: self.features[start:end].data, BOXES: self.boxes_xyxy[start:end].data}
             for (name, part), expected in zip(parts.items(), sums, strict=True):
                 if _sha256(part) != expected:
                     raise _damaged(self.folder / name, f" in photos {photos.start} to {photos.stop - 1}")
+            on_progress(stop, len(self))
 
 
 class StoreWriter:
-    """Writes a store block by block; a new writer on the same folder resumes after the last block.
+    """Writes a store block by block; a new writer on the same folder resumes after the last block, or extends a store.
 
     ``source`` and ``position`` say where in the input the first missing photo begins.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._unfinished = folder, folder.with_name(folder.name + ".unfinished")
+        if complete_store(folder):
+            folder.rename(self._unfinished)
+            (self._unfinished / HEADER).unlink()
         self._unfinished.mkdir(parents=True, exist_ok=True)
         self._journal = self._complete_blocks()
         last = self._journal[-1] if self._journal else {}
@@ -128,6 +145,7 @@ class StoreWriter:
         self.position = FilePosition(*last.get("place", ()))
         self.repeated: int = last.get("repeated", 0)  # photos with the id of an earlier one
         self._seen = {image_id for block in self._journal for image_id in block["image_ids"]}
+        self.broken = [message for block in self._journal for message in block["broken"]]  # records passed over
         self._width: int | None = last.get("features")
         self._block: list[PhotoFeatures] = []
 
@@ -152,13 +170,14 @@ class StoreWriter:
 
     def finish(self, source: int, position: FilePosition) -> None:
         """Write the last block, the index and the header, and rename the folder."""
-        if self._block:
-            self._write_block(source, position)
-        if not self._journal:
+        if self._width is None:
             raise InputError("files of features must hold at least one photo, but there is none")
+        last = self._journal[-1] if self._journal else {}
+        if self._block or [source, *position[:2]] != [last.get("source"), *last.get("place", ())]:
+            self._write_block(source, position)
         numbers = [number for block in self._journal for number in block["proposals"]]
         index: dict[str, NDArray[Any]] = {
-            "image_ids": np.array([one for block in self._journal for one in block["image_ids"]], np.int64),
+            "image_ids": np.array([one for block in self._journal for one in block["image_ids"]], np.str_),
             "sizes_wh": np.array([one for block in self._journal for one in block["sizes_wh"]], np.float32),
             "offsets": np.concatenate(([0], np.cumsum(numbers, dtype=np.int64))),
         }
@@ -171,19 +190,26 @@ class StoreWriter:
             "proposals": sum(numbers),
             "features": self._width,
             "repeated": self.repeated,
+            "broken": self.broken,
+            "sources": source + 1,
             "sha256": {name: _sha256((self._unfinished / f"{name}.npy").read_bytes()) for name in index},
-            "blocks": [block["sha256"] for block in self._journal],
+            "blocks": [[len(block["image_ids"]), *block["sha256"]] for block in self._journal],
         }
         write_text(self._unfinished / HEADER, json.dumps(header, indent=1) + "\n")
         complete_store(self.folder)
 
     def _write_block(self, source: int, position: FilePosition) -> None:
-        features = np.concatenate([photo.features for photo in self._block]).astype(FLOAT16)
-        boxes = np.concatenate([photo.boxes_xyxy for photo in self._block]).astype(FLOAT32)
+        empty = [
+            np.empty((0, self._width or 0), FLOAT16),
+            np.empty((0, 4), FLOAT32),
+        ]  # at the end, what was passed over may remain
+        features = np.concatenate([empty[0], *(photo.features for photo in self._block)]).astype(FLOAT16)
+        boxes = np.concatenate([empty[1], *(photo.boxes_xyxy for photo in self._block)]).astype(FLOAT32)
         block = {
             "source": source,
-            "place": list(position),
+            "place": position[:2],  # how much was read of the file depends on where reading began
             "repeated": self.repeated,
+            "broken": self.broken[sum(len(block["broken"]) for block in self._journal) :],
             "features": self._width,
             "image_ids": [photo.image_id for photo in self._block],
             "sizes_wh": [photo.size_wh for photo in self._block],
@@ -217,9 +243,16 @@ def complete_store(folder: Path) -> bool:
     """Rename a store that was written to its end, and return whether the folder holds one now."""
     unfinished = folder.with_name(folder.name + ".unfinished")
     if (unfinished / HEADER).exists():
-        (unfinished / JOURNAL).unlink(missing_ok=True)
         unfinished.rename(folder)
     return (folder / HEADER).exists()
+
+
+def begun_sources(folder: Path) -> int:
+    """Return how many sources a store has photos of, complete or not."""
+    if complete_store(folder):
+        return int(FeatureStore.open(folder).header["sources"])
+    journal = read_results(folder.with_name(folder.name + ".unfinished") / JOURNAL)
+    return int(journal[-1]["source"]) + 1 if journal else 0
 
 
 def _journal_line(block: dict[str, Any]) -> bytes:
@@ -236,4 +269,7 @@ def _sha256(content: Any) -> str:
 
 
 def _damaged(path: Path, where: str = "") -> InputError:
-    return InputError(f"{path} must be as it was written, but its checksum differs{where}; prepare it again")
+    return InputError(
+        f"{path} must be as it was written, but its checksum differs{where}: it is damaged; "
+        f"delete {path.parent} and repeat tallybox vqa prepare"
+    )

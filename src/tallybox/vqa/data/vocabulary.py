@@ -19,20 +19,30 @@ UNKNOWN_ANSWER = -1
 NEITHER_LETTER_NOR_DIGIT = re.compile(r"[^a-z0-9 ]")
 
 
+def question_tokens(text: str) -> list[str]:
+    """Return a question's words as the published code splits them: a second space gives an empty word.
+
+    >>> question_tokens("Is this  man's T-shirt red?")
+    ['is', 'this', '', 'mans', 'tshirt', 'red']
+    """
+    text = text.lower() if text[-1:].isalnum() else text.lower()[:-1]  # without the question mark
+    return NEITHER_LETTER_NOR_DIGIT.sub("", text).split(" ")
+
+
 def question_words(text: str) -> list[str]:
     """Return a question's words: lower case, nothing but letters and digits.
 
-    >>> question_words("Is this man's T-shirt red?")
+    >>> question_words("Is this  man's T-shirt red?")
     ['is', 'this', 'mans', 'tshirt', 'red']
     """
-    return NEITHER_LETTER_NOR_DIGIT.sub("", text.lower()).split()
+    return [word for word in question_tokens(text) if word]
 
 
 @dataclass(frozen=True)
 class Vocabulary:
     """The words and answers of a model. Indices of words begin at 1 (0 is an unknown word), those of answers at 0.
 
-    >>> records = [QuestionRecord(1, 7, "How many dogs?", ("2",) * 9 + ("Two",), "number")]
+    >>> records = [QuestionRecord(1, "7", "How many dogs?", ("2",) * 9 + ("Two",), "number")]
     >>> vocabulary = Vocabulary.of(records)
     >>> vocabulary.answers, vocabulary.encode_question("How many cats?"), vocabulary.encode_answers(["two", "3"])
     (('2',), [2, 3, 0], [0, -1])
@@ -53,7 +63,7 @@ class Vocabulary:
         words: Counter[str] = Counter()
         given: Counter[str] = Counter()
         for record in records:
-            words.update(question_words(record.text))
+            words.update(question_tokens(record.text))
             given.update(normalise(answer) for answer in record.answers or ())
         return cls(tuple(_by_frequency(words)), tuple(_by_frequency(given)[:answers]))
 
@@ -76,8 +86,9 @@ class Vocabulary:
         write_text(path, json.dumps(content, ensure_ascii=True, indent=0) + "\n")
 
     def encode_question(self, text: str) -> list[int]:
-        """Return the indices of a question's words, at least one."""
-        return [self._word_indices.get(word, 0) for word in question_words(text)] or [0]
+        """Return the indices of a question's words, at least one; empty words only where some were learned from."""
+        words = question_tokens(text) if "" in self._word_indices else question_words(text)
+        return [self._word_indices.get(word, 0) for word in words] or [0]
 
     def encode_answers(self, answers: Sequence[str]) -> list[int]:
         """Return the indices of answers, -1 for unknown ones."""

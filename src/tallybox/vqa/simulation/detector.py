@@ -43,7 +43,7 @@ class SimulatedDetector:
         noise = self._noise(self._world.noise, random, len(order))
         boxes, features = (np.stack(arrays)[order] for arrays in zip(*found, strict=True))
         return PhotoFeatures(
-            scene.image_id,
+            str(scene.image_id),
             SIZE_WH,
             np.clip(boxes, 0, (*SIZE_WH, *SIZE_WH)).astype(np.float32),
             (features + noise).astype(np.float32),

@@ -11,6 +11,7 @@ import numpy as np
 from tallybox.errors import InputError
 from tallybox.files import open_text
 from tallybox.vqa.data.features import PhotoFeatures, write_tsv
+from tallybox.vqa.data.photo_ids import photo_id
 from tallybox.vqa.data.questions import read_questions
 from tallybox.vqa.simulation.detector import SimulatedDetector
 from tallybox.vqa.simulation.files import FEATURES
@@ -36,7 +37,12 @@ def simulate_from_inventory(
     """
     world = world or World()
     counts = read_inventory(inventory)
-    image_ids = sorted({one.image_id for path in questions for one in read_questions(path)})
+    names = {photo_id(one.image_id) for path in questions for one in read_questions(path)}
+    if named := sorted(name for name in names if not name.isdigit()):
+        raise InputError(
+            f"photos of the questions must have numbers as ids, as the inventory has, but got {named[0]!r}"
+        )
+    image_ids = sorted(map(int, names))
     if not counts.keys() & set(image_ids):
         raise InputError(f"{inventory} must be about the photos of the questions, but names none of {len(image_ids)}")
 

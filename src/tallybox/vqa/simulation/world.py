@@ -65,7 +65,7 @@ class World:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, but got {getattr(self, name)}")
 
-    # The effects of difficulty; docs/vqa_data.md has the same table.
+    # The effects of difficulty; docs/reference/vqa-data.md has the same table.
     min_iou = property(lambda self: 0.8 - 0.4 * self.difficulty)  # of a duplicate with its object
     max_overlap = property(lambda self: 0.05 + 0.3 * self.difficulty)  # IoU of two different objects
     share_of_parts = property(lambda self: 0.2 * self.difficulty)  # of the proposals after an object's first

@@ -1,0 +1,176 @@
+"""Questions that a count answers: how many there are of a category, whether there are any, and what presumes some.
+
+They are answered from the distribution that `tallybox count` shows, with larger odds that there are any: people ask
+about what they see. What `count` counts at least once is there, with that number, however it is asked for. Where it
+counts none, "how many" is left to the model: that question presumes that there are some, which a count does not know.
+Legend: K + 1 counts, the last of which is "K or more".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.category_words import plural
+from tallybox.estimator.prediction import CountPrediction, medians_of
+from tallybox.vqa.data.category_words import KINDS, CategoryWords
+from tallybox.vqa.data.vocabulary import question_words
+
+# The odds that there are any where somebody asks, to those where nobody does: by the likelihood of the answers to
+# questions about held-out training photos (research/ask_category_questions.py).
+ASKED_ODDS = 33.0
+
+# Words that leave open no other question than how many there are, or whether there are any.
+EMPTY_WORDS = frozenset(
+    question_words(
+        "a all altogether an any are at be can contain contains could do does exactly have has here how i image in is "
+        "just many of on only pair pairs photo picture scene see seen shot show showing shown shows some that the "
+        "there this total visible we you"
+    )
+)
+EXISTENCE_WORDS = frozenset(
+    ("any", "contain", "contains", "has", "have", "see", "seen", "show", "shows", "there", "visible")
+)
+YES_NO_WORDS = ("any", "are", "can", "do", "does", "is")
+NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+# Words before a number, and what they ask of a count.
+COMPARISONS: dict[tuple[str, ...], Callable[[NDArray[np.int64], int], NDArray[np.bool_]]] = {
+    ("more", "than"): lambda counts, number: counts > number,
+    ("over",): lambda counts, number: counts > number,
+    ("fewer", "than"): lambda counts, number: counts < number,
+    ("less", "than"): lambda counts, number: counts < number,
+    ("at", "least"): lambda counts, number: counts >= number,
+    ("at", "most"): lambda counts, number: counts <= number,
+    (): lambda counts, number: counts == number,
+}
+
+
+class CategoryQuestion(NamedTuple):
+    """A question that names one category, or several by one word."""
+
+    kind: Literal["how many", "how many of them", "whether", "about"]
+    category_ids: frozenset[int]
+    word: str  # for the category, as the question has it
+    holds: NDArray[np.bool_] | None = None  # of "whether": which counts make the answer yes, by count
+
+    @property
+    def kept_together(self) -> str | None:
+        """What all things of the category are called, where the question names a kind that a detector does not know.
+
+        >>> read_category_question("How many men are there?", 14).kept_together
+        'people'
+        """
+        for category, kinds in KINDS.items():
+            if self.word in {*kinds, *map(plural, kinds)}:
+                return plural(category)
+        return None
+
+
+class CountedAnswer(NamedTuple):
+    """Answers that come from a distribution of counts, the answer first; none where the model is to answer."""
+
+    question: CategoryQuestion
+    answers: tuple[tuple[str, float], ...]
+    none: float  # how probable it is that there is none
+    predictions: tuple[CountPrediction, ...]  # what `tallybox count` shows of the question's categories
+
+
+@cache
+def _words() -> CategoryWords:
+    return CategoryWords.of(COCO_CATEGORIES)
+
+
+def read_category_question(text: str, last: int) -> CategoryQuestion | None:
+    """Return what a question wants to know of a category's count from 0 to ``last``; None where it names none, or two.
+
+    >>> [read_category_question(text, 14).kind for text in ("How many men are there?", "Are there any cars here?")]
+    ['how many', 'whether']
+    >>> [read_category_question(text, 14).kind for text in ("How many men wear hats?", "What is the man doing?")]
+    ['how many of them', 'about']
+    >>> read_category_question("Are there more than two dogs?", 4).holds.tolist()
+    [False, False, False, True, True]
+    """
+    words = question_words(text)
+    found = _words().spans(words)
+    if len({categories for categories, _, _ in found}) != 1:
+        return None
+    categories, start, stop = found[0]
+    word = " ".join(words[start:stop])
+    others = [*words[:start], *words[stop:]] if len(found) == 1 else words
+    if others[:2] == ["how", "many"]:
+        return CategoryQuestion("how many" if EMPTY_WORDS.issuperset(others) else "how many of them", categories, word)
+    if others[:1] and others[0] in YES_NO_WORDS and EXISTENCE_WORDS.intersection(others):
+        holds = _wanted_counts(others, np.arange(last + 1))
+        if holds is not None:
+            return CategoryQuestion("whether", categories, word, holds)
+    return CategoryQuestion("about", categories, word)
+
+
+def answer_from_counts(question: CategoryQuestion, predictions: Sequence[CountPrediction]) -> CountedAnswer:
+    """Answer a question from the predictions of its categories."""
+    usual = sum_distribution([one.probabilities for one in predictions])
+    probabilities = asked_distribution(usual)
+    none = float(probabilities[0])
+    count = predictions[0].count if len(predictions) == 1 else int(medians_of(usual[None])[0])
+    answers: tuple[tuple[str, float], ...] = ()
+    if question.kind == "how many" and count:
+        answers = _numbers(probabilities, count)
+    elif question.holds is not None:
+        yes = float(probabilities[question.holds].sum())
+        answers = (("yes", yes), ("no", 1 - yes)) if yes > 0.5 else (("no", 1 - yes), ("yes", yes))
+    elif question.kind in ("about", "how many of them") and none >= 0.5:
+        answers = (("0" if question.kind == "how many of them" else f"no {question.word}", none),)
+    return CountedAnswer(question, answers, none, tuple(predictions))
+
+
+def asked_distribution(usual: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the distribution ``[K + 1]`` where somebody asks: `ASKED_ODDS` as large odds that there are any.
+
+    >>> asked_distribution(np.array([0.97, 0.02, 0.01])).round(2).tolist()
+    [0.49, 0.34, 0.17]
+    """
+    asked: NDArray[np.float64] = usual * np.append(1, np.full(len(usual) - 1, ASKED_ODDS))
+    return asked / float(asked.sum())
+
+
+def sum_distribution(distributions: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the distribution ``[K + 1]`` of a sum of independent counts; the last is "K or more".
+
+    >>> sum_distribution([np.array([0.5, 0.5, 0.0]), np.array([0.0, 1.0, 0.0])]).tolist()
+    [0.0, 0.5, 0.5]
+    """
+    total = distributions[0]
+    for one in distributions[1:]:
+        last = len(total) - 1
+        whole = np.convolve(total, one)
+        total = np.append(whole[:last], whole[last:].sum())
+    return total
+
+
+def _numbers(probabilities: NDArray[np.float64], count: int) -> tuple[tuple[str, float], ...]:
+    """Return the counts with their probabilities: the answer first, then by probability."""
+    last = len(probabilities) - 1
+    shown = min(count, last)
+    order = [shown, *(one for one in np.argsort(-probabilities, kind="stable").tolist() if one != shown)]
+    names = {one: str(one) for one in range(last)} | {last: str(count) if shown == last else f"{last} or more"}
+    return tuple((names[one], float(probabilities[one])) for one in order)
+
+
+def _wanted_counts(words: Sequence[str], counts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Return which counts make the answer yes, from the words besides the category's; None where they ask more."""
+    numbers = [index for index, word in enumerate(words) if word in NUMBERS or word.isdecimal()]
+    if not numbers:
+        return counts > 0 if EMPTY_WORDS.issuperset(words) else None
+    index = numbers[0]
+    comparison = next(one for one in COMPARISONS if tuple(words[index - len(one) : index]) == one)
+    others = [*words[: index - len(comparison)], *words[index + 1 :]]
+    number = NUMBERS[words[index]] if words[index] in NUMBERS else int(words[index][:6])
+    # Counts from the last on are not told apart.
+    if len(numbers) > 1 or number >= counts[-1] or not EMPTY_WORDS.issuperset(others):
+        return None
+    return COMPARISONS[comparison](counts, number)

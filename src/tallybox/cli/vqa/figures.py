@@ -1,0 +1,37 @@
+"""`tallybox vqa figures`: the paper's figures from a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tallybox.cli.device import chosen_device
+
+folder = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path, exists=True))
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Where to.  [default: RUN/figures]")
+@click.option("--toy", type=folder, help="A folder of tallybox toy sweep, whose activations are drawn beside.")
+@click.option("--photos", type=folder, help="Photos to draw under the boxes, named by their ids as COCO's are.")
+@click.option("--split", default="val", show_default=True, help="Which questions.")
+@click.option("--prepared", type=folder, help="Another prepared folder than the run's own.")
+@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+def figures(
+    run: Path,
+    out: Path | None,
+    toy: Path | None,
+    photos: Path | None,
+    split: str,
+    prepared: Path | None,
+    device: str | None,
+) -> None:
+    """Draw a RUN's learning curves, accuracy by true count and, of the counter model, activations and examples."""
+    from tallybox.figures.vqa import draw_run_figures
+
+    out = out or (run if run.is_dir() else run.parent) / "figures"
+    where = chosen_device(device)
+    written = draw_run_figures(run, out, device=where, toy=toy, photos=photos, split=split, prepared=prepared)
+    click.echo(f"{out}: {', '.join(sorted({path.stem for path in written}))}, each as SVG and PNG")

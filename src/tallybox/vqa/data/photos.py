@@ -1,0 +1,116 @@
+"""From files of features to the feature store: which photos there are, then their proposals, in steps that resume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tallybox.errors import InputError
+from tallybox.files import write_text
+from tallybox.runs import append_results, read_results
+from tallybox.vqa.data.feature_files import FeatureFile
+from tallybox.vqa.data.features import FilePosition
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.store import FeatureStore, StoreWriter, begun_sources, complete_store
+
+INPUTS = "feature_files.jsonl"  # the files of a store in their order, with the ids of their photos
+
+OnProgress = Callable[[str, int, int], None]  # the step, how much of it is done, of how much
+
+
+def list_inputs(
+    files: Sequence[FeatureFile], folder: Path, store: Path, on_progress: OnProgress
+) -> list[dict[str, Any]]:
+    """Return the description and the ids of the files that a store was begun with, and of those that are named now.
+
+    A file is read for its ids once. A file of the store that changed since is an error.
+    """
+    listed = read_results(folder / INPUTS)
+    cached = {_key(one["file"]): one for one in listed}
+    inputs = listed[: begun_sources(store)]
+    for number, file in enumerate(files):
+        on_progress("photos' ids", number, len(files))
+        described = file.described()
+        key, name = _key(described), (described["name"], described.get("prefix"))
+        if any(key == _key(one["file"]) for one in inputs):
+            continue
+        if any(name == (one["file"]["name"], one["file"].get("prefix")) for one in inputs):
+            raise InputError(
+                f"{file.path} must be as it was when {folder} was begun, but its content differs; name a new folder"
+            )
+        if key not in cached:
+            cached[key] = {"file": described, "image_ids": file.image_ids()}
+            append_results(folder / INPUTS, [cached[key]])
+        inputs.append(cached[key])
+    if inputs != read_results(folder / INPUTS):  # without files that were named before and are not needed
+        write_text(folder / INPUTS, "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in inputs))
+    on_progress("photos' ids", len(files), len(files))
+    return inputs
+
+
+def check_photos(
+    questions: Path, records: Sequence[QuestionRecord], inputs: Sequence[Mapping[str, Any]], *, split: str
+) -> None:
+    """Raise where a question's photo is in none of the files."""
+    known = {image_id for one in inputs for image_id in one["image_ids"]}
+    missing = [number for number, record in enumerate(records) if record.image_id not in known]
+    if missing:
+        first = records[missing[0]]
+        photos = len({records[number].image_id for number in missing})
+        raise InputError(
+            f"{questions}, record {missing[0]}: photo {first.image_id} must be in the files of features, but is not, "
+            f"nor are those of {len(missing)} questions of {split} about {photos} photos in all; repeat the command "
+            "with more --features, or with --skip-broken to leave these questions out"
+        )
+
+
+def prepare_store(
+    files: Sequence[FeatureFile],
+    inputs: Sequence[Mapping[str, Any]],
+    folder: Path,
+    on_progress: OnProgress,
+    *,
+    skip_broken: bool = False,
+) -> FeatureStore:
+    """Write the photos of all files to a store, or add those of new files to it.
+
+    ``inputs`` are the files in the order in which they were first named, which is that of the store. A record that
+    cannot be read is an error, or with ``skip_broken`` it is passed over and listed in the store's header.
+    """
+    done = 0
+    if complete_store(folder):
+        store = FeatureStore.open(folder)
+        done = store.header["sources"]
+        if done == len(inputs):
+            return store
+    by_key = {_key(file.described()): file for file in files}
+    sizes = [int(one["file"]["bytes"]) for one in inputs]
+    writer = StoreWriter(folder)
+
+    def on_broken(error: InputError) -> None:
+        if not skip_broken:
+            raise InputError(f"{error}; with --skip-broken it is left out")
+        writer.broken.append(str(error))
+
+    source, position = writer.source, writer.position
+    for source in range(max(writer.source, done), len(inputs)):
+        position = writer.position if source == writer.source else FilePosition()
+        file = by_key.get(_key(inputs[source]["file"]))
+        if file is None:
+            raise InputError(f"{inputs[source]['file']['name']} was not read to its end; name it again with --features")
+        for photo, after in file.photos(position, on_broken):
+            try:
+                writer.add(photo, source, after, f"{file.path}, record {after.record - 1}")
+            except InputError as error:
+                on_broken(error)
+            position = after
+            on_progress("photos", sum(sizes[:source]) + after.bytes_read, sum(sizes))
+    writer.finish(source, position)
+    return FeatureStore.open(folder)
+
+
+def _key(described: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what identifies a file, wherever it lies."""
+    return described["bytes"], described["sample"], described.get("prefix")

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallybox import PhotoCounter
+from tallybox.ask import SHIPPED_MODEL, Answerer
+from tallybox.ask.category_questions import answer_from_counts, read_category_question, sum_distribution
+from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.category_words import plural
+from tallybox.estimator.prediction import IntervalLevels, summarise
+from tests.support.ask import BUSES, RIDERS, asking_detector, buses, riders, shipped_answerer
+
+LEVELS = IntervalLevels(0.55, 0.55, 0.55, 0.55)
+
+
+def predicted(*probabilities: float):
+    return summarise(np.array([probabilities]), np.array([0.5]), LEVELS).each()[0]
+
+
+def asked(text: str, *probabilities: float) -> dict[str, float]:
+    """Answers with their probabilities, the answer first; empty where counts do not answer."""
+    question = read_category_question(text, len(probabilities) - 1)
+    found = answer_from_counts(question, [predicted(*probabilities)])
+    return dict(found.answers)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "ids"),
+    [
+        ("How many dogs are there?", "how many", {18}),
+        ("how many people does the photo show", "how many", {1}),
+        ("How many pairs of skis can you see?", "how many", {35}),
+        ("How many men wear hats?", "how many of them", {1}),
+        ("How many people are there behind the fence?", "how many of them", {1}),
+        ("Are there any cars?", "whether", {3}),
+        ("Is there a hot dog in the picture?", "whether", {58}),
+        ("Can you see a dog here?", "whether", {18}),
+        ("Does the photo show a TV?", "whether", {72}),
+        ("Are there at least three dogs?", "whether", {18}),
+        ("Is there a red car?", "about", {3}),
+        ("Is the dog asleep?", "about", {18}),
+        ("What is the man doing?", "about", {1}),
+    ],
+)
+def test_questions_about_a_category_are_read(text, kind, ids):
+    question = read_category_question(text, 14)
+    assert (question.kind, question.category_ids) == (kind, ids)
+
+
+@pytest.mark.parametrize(
+    "text", ["Is the dog on the couch?", "What color is the sky?", "", "How many wheels are there?"]
+)
+def test_questions_about_none_or_two_are_left_to_the_model(text):
+    assert read_category_question(text, 14) is None
+
+
+@pytest.mark.parametrize("name", COCO_CATEGORIES.values())
+def test_every_category_can_be_asked_for(name):
+    for text, kind in ((f"How many {plural(name)} are there?", "how many"), (f"Is there a {name}?", "whether")):
+        question = read_category_question(text, 14)
+        assert question.kind == kind
+        assert COCO_CATEGORIES[min(question.category_ids)] == name
+
+
+@given(
+    st.lists(st.floats(0.001, 1), min_size=3, max_size=12),
+    st.floats(0, 1),
+    st.integers(0, 8),
+)
+def test_how_many_and_whether_never_contradict_each_other_nor_count(weights, none, number):
+    shares = [none, *((1 - none) * np.array(weights) / sum(weights))]
+    counts = asked("How many dogs are there?", *shares)
+    prediction = predicted(*shares)
+    any_ = asked("Are there any dogs?", *shares)
+    if prediction.count > 0:
+        assert next(iter(counts)) == str(prediction.count)
+        assert next(iter(any_)) == "yes"
+        assert sum(counts.values()) == pytest.approx(1)
+        assert any_["no"] == pytest.approx(counts["0"], abs=1e-9)
+    else:
+        assert counts == {}  # the model answers
+    if number >= len(shares) - 1:
+        return  # counts from the last on are not told apart
+    more, at_most = (asked(f"Are there {words} {number} dogs?", *shares) for words in ("more than", "at most"))
+    assert more["yes"] == pytest.approx(at_most["no"], abs=1e-9)
+    fewer, least = (asked(f"Are there {words} {number} dogs?", *shares) for words in ("fewer than", "at least"))
+    assert fewer["yes"] == pytest.approx(least["no"], abs=1e-9)
+
+
+def test_what_presumes_something_that_is_not_there_has_no_answer():
+    no = asked("Is there a man?", 0.999, 0.001, 0)["no"]
+    assert no > 0.5
+    assert asked("What is the man doing?", 0.999, 0.001, 0) == {"no man": no}
+    assert asked("How many men wear hats?", 0.999, 0.001, 0) == {"0": no}
+    assert asked("What is the man doing?", 0.6, 0.3, 0.1) == {}
+
+
+@given(st.lists(st.lists(st.floats(0.001, 1), min_size=6, max_size=6), min_size=1, max_size=4))
+def test_a_sum_of_counts_is_what_drawing_gives(weights):
+    distributions = [np.array(one) / sum(one) for one in weights]
+    total = sum_distribution(distributions)
+    expected = np.zeros(6)
+    for counts in np.ndindex(*(6,) * len(distributions)):
+        share = np.prod([one[count] for one, count in zip(distributions, counts, strict=True)])
+        expected[min(sum(counts), 5)] += share
+    assert total == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("photo", "path"), [(buses, BUSES), (riders, RIDERS)])
+def test_ask_agrees_with_count_and_with_itself(photo, path):
+    answerer = shipped_answerer()
+    seen = answerer.look(photo())
+    counts = PhotoCounter(asking_detector()).count(path, [*COCO_CATEGORIES])
+    may_be_there = {name: one for name, one in counts.items() if one.probability_of_any > 0.05}
+    for name, prediction in [*may_be_there.items(), ("zebra", counts["zebra"])]:
+        said = answerer.ask(seen, f"How many {plural(name)} are there?")
+        there = answerer.ask(seen, f"Is there a {name} in the photo?")
+        if prediction.count > 0:
+            assert said.answer == str(prediction.count)
+            assert there.answer == "yes"
+        elif there.answer == "no" and said.answer != "0":
+            assert "boxes alone say that there are none" in said.remarks[-1]
+        elif there.answer == "yes":
+            assert "`tallybox count`, which nobody asks, says 0." in there.remarks[-1]
+
+
+def test_what_is_not_in_the_photo_is_said_so():
+    said = shipped_answerer().ask(riders(), "What is the dog doing?")
+    assert said.answer == "no dog"
+    assert said.to_dict()["has_answer"] is False
+    assert said.remarks == ("As far as can be seen there is no 'dog' in the photo: the question has no answer.",)
+    assert 0.5 <= said.probability <= sum(probability for _, probability in said.answers) <= 1 + 1e-6
+    assert "has_answer" not in shipped_answerer().ask(riders(), "What is the man doing?").to_dict()
+
+
+def test_kinds_that_the_detector_does_not_know_are_remarked_on():
+    said = shipped_answerer().ask(riders(), "How many women are there?")
+    assert said.remarks == ("The detector does not tell 'women' from other people: all of them are counted.",)
+
+
+def test_a_model_of_ones_own_answers_everything_itself():
+    own = Answerer(SHIPPED_MODEL, detector=asking_detector())
+    assert own.estimator is None
+    assert own.ask(riders(), "Are there any horses?").counted is None

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from research.vqa_scores import difference
+
+from tests.support.shared_data import data_folder
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(script: str, *arguments: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "research" / script, *arguments], check=True, cwd=ROOT)
+
+
+@pytest.mark.slow
+def test_the_page_is_made_again_byte_for_byte_from_the_committed_answers(tmp_path):
+    questions = data_folder("vqa2-subset")
+    committed = ROOT / "docs" / "results" / "vqa"
+    page = shutil.copytree(committed, tmp_path / "vqa")
+    text = (page / "README.md").read_text()
+    assert "+ presence counter" in text
+    (page / "README.md").write_text(text.replace("| + presence counter | 57.", "| + presence counter | 99."))
+    run("vqa_photos.py", questions.parent, tmp_path / "photos")
+    toy = ROOT / "docs" / "results" / "toy" / "hard"
+    run("vqa_evidence_page.py", page, toy, tmp_path / "photos", questions)
+    assert (page / "README.md").read_bytes() == (committed / "README.md").read_bytes()
+
+
+def test_the_error_of_a_difference_is_that_of_questions_and_seeds():
+    random = np.random.default_rng(1)
+    one, other = 100.0 * (random.random((2, 1, 900)) < np.array([0.6, 0.5])[:, None, None])
+    ahead, error = difference(one, other)
+    assert ahead == pytest.approx(one.mean() - other.mean())
+    assert error == pytest.approx((one - other).std() / np.sqrt(900), rel=0.1)
+    # Questions that both models have alike do not add to the error.
+    assert difference(one, one)[1] == 0
+    # With one question, what is left is the spread of the seeds.
+    seeds = random.normal(50, 3, (8, 1))
+    assert difference(seeds, seeds[::-1] - 5)[1] == pytest.approx(np.sqrt(2 * seeds.var() / 8), rel=0.1)

@@ -1,0 +1,177 @@
+"""Files of features that are missing, broken, or come later."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from tallybox.errors import InputError
+from tallybox.vqa.data import store as store_module
+from tallybox.vqa.data.features import write_tsv
+from tallybox.vqa.data.prepare import official_files, prepare
+from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
+from tallybox.vqa.data.store import FeatureStore
+from tests.support.vqa_feature_files import write_lxmert
+from tests.support.vqa_files import annotation, annotations_file, question, questions_file, small_photos, small_set
+
+
+@pytest.fixture
+def official(tmp_path):
+    return small_set(tmp_path / "official")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(store_module, "PHOTOS_IN_BLOCK", 8)
+
+
+@contextmanager
+def interrupted_at(image_id, monkeypatch):
+    add = store_module.StoreWriter.add
+
+    def interrupted(self, photo, source, position, where):
+        if photo.image_id == image_id:
+            raise KeyboardInterrupt
+        add(self, photo, source, position, where)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store_module.StoreWriter, "add", interrupted)
+        yield
+
+
+def break_records(path, *records):
+    lines = path.read_bytes().split(b"\n")
+    for record in records:
+        lines[record] = lines[record][:-9]
+    path.write_bytes(b"\n".join(lines))
+
+
+def test_missing_photos_are_reported_before_anything_is_stored(tmp_path, official):
+    write_tsv(official / "features.tsv", small_photos(30))
+    with pytest.raises(InputError, match=r"photo 31 .* 18 questions of val about 9 photos in all; repeat the command"):
+        prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
+    assert not list((tmp_path / "prepared").glob("photos*"))
+
+
+def test_the_same_command_with_more_files_goes_on(tmp_path, official):
+    photos, folder = small_photos(40), tmp_path / "prepared"
+    write_tsv(tmp_path / "one.tsv", photos[:30])
+    write_lxmert(tmp_path / "two.tsv", photos[30:])
+    splits = official_files(official)
+    with pytest.raises(InputError, match="repeat the command with more --features"):
+        prepare(splits, [tmp_path / "one.tsv"], folder)
+    prepare(splits, [tmp_path / "one.tsv", tmp_path / "two.tsv"], folder)
+    prepare(splits, [tmp_path / "one.tsv", tmp_path / "two.tsv"], tmp_path / "at_once")
+    store, at_once = (FeatureStore.open(one / "photos") for one in (folder, tmp_path / "at_once"))
+    np.testing.assert_array_equal(store.features, at_once.features)
+    assert store.image_ids.tolist() == [photo.image_id for photo in photos]
+
+
+@pytest.mark.parametrize("named_again", [True, False])
+def test_more_files_extend_a_finished_store_and_bring_their_questions(tmp_path, official, named_again):
+    photos, folder = small_photos(40), tmp_path / "prepared"
+    write_tsv(tmp_path / "one.tsv", photos[:30])
+    write_tsv(tmp_path / "two.tsv", photos[25:])
+    splits = official_files(official)
+    first = prepare(splits | {"test": splits["val"]}, [tmp_path / "one.tsv"], folder, skip_broken=True)
+    assert first["lost_questions"] == {"train": 0, "val": 18, "test": 18}
+    assert json.loads((folder / "skipped.json").read_text())["questions"]["val"][0] == 310
+    rows = open_questions(folder, "train").images
+    files = [tmp_path / "one.tsv"] * named_again + [tmp_path / "two.tsv"]
+    done = prepare(splits | {"test": splits["val"]}, files, folder)
+    assert (done["photos"], done["repeated_photos"], done["questions"]["val"]) == (40, 5, 40)
+    assert done["lost_questions"] == {"train": 0, "val": 0, "test": 0}
+    assert not (folder / "skipped.json").exists()
+    store = FeatureStore.open(folder / "photos")
+    store.verify()
+    np.testing.assert_array_equal(store.features, np.concatenate([photo.features for photo in photos]).astype("f2"))
+    np.testing.assert_array_equal(open_questions(folder, "train").images, rows)
+    assert [store.image_ids[row] for row in open_questions(folder, "val").images] == [
+        record.image_id for record in open_records(folder, "val")
+    ]
+
+
+def test_broken_records_are_skipped_on_request_and_listed_with_their_questions(tmp_path, official):
+    break_records(official / "features.tsv", 3, 19, 38)
+    splits = official_files(official)
+    with pytest.raises(InputError, match=r"record 3: features must be .*; with --skip-broken it is left out"):
+        prepare(splits, [official / "features.tsv"], tmp_path / "strict")
+    done = prepare(splits, [official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
+    assert [message.split(": ")[0].rpartition(", ")[2] for message in done["broken_records"]] == [
+        "record 3",
+        "record 19",
+        "record 38",
+    ]
+    assert done["lost_questions"] == {"train": 2, "val": 4, "test": 0}
+    listed = json.loads((tmp_path / "prepared" / "skipped.json").read_text())
+    assert listed == {
+        "records": done["broken_records"],
+        "questions": {"train": [40, 41], "val": [200, 201, 390, 391], "test": []},
+    }
+    assert len(open_questions(tmp_path / "prepared", "val")) == 36
+    assert open_pairs(tmp_path / "prepared", "val").tolist() == []  # one of its questions is lost
+    again = prepare(splits, [official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
+    assert again == done
+
+
+def test_interrupted_it_lists_every_broken_record_once(tmp_path, official, monkeypatch):
+    break_records(official / "features.tsv", 3, 12, 20, 39)
+    splits = {split: files for split, files in official_files(official).items() if split != "test"}
+    whole = prepare(splits, [official / "features.tsv"], tmp_path / "whole", skip_broken=True)
+    with interrupted_at("22", monkeypatch), pytest.raises(KeyboardInterrupt):
+        prepare(splits, [official / "features.tsv"], tmp_path / "again", skip_broken=True)
+    assert prepare(splits, [official / "features.tsv"], tmp_path / "again", skip_broken=True) == whole
+    for path in (tmp_path / "whole" / "photos").iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / "photos" / path.name).read_bytes(), path.name
+
+
+def test_a_file_that_must_be_named_again(tmp_path, official, monkeypatch):
+    photos = small_photos(40)
+    write_tsv(tmp_path / "one.tsv", photos[:30])
+    write_tsv(tmp_path / "two.tsv", photos[30:])
+    splits = official_files(official)
+    with interrupted_at("22", monkeypatch), pytest.raises(KeyboardInterrupt):
+        prepare(splits, [tmp_path / "one.tsv", tmp_path / "two.tsv"], tmp_path / "prepared")
+    with pytest.raises(InputError, match=r"one.tsv was not read to its end; name it again with --features"):
+        prepare(splits, [tmp_path / "two.tsv"], tmp_path / "prepared")
+
+
+def test_a_file_named_by_mistake_need_not_be_named_again(tmp_path, official):
+    photos, folder = small_photos(40), tmp_path / "prepared"
+    write_tsv(tmp_path / "wrong.tsv", small_photos(3, first_id=900))
+    write_tsv(tmp_path / "one.tsv", photos[:30])
+    write_tsv(tmp_path / "two.tsv", photos[30:])
+    splits = official_files(official)
+    for wrong in ([tmp_path / "wrong.tsv"], [tmp_path / "one.tsv", tmp_path / "wrong.tsv"]):
+        with pytest.raises(InputError, match="repeat the command with more --features"):
+            prepare(splits, wrong, folder)
+    done = prepare(splits, [tmp_path / "one.tsv", tmp_path / "two.tsv"], folder)
+    assert done["photos"] == 40
+    assert len((folder / "feature_files.jsonl").read_text().splitlines()) == 2
+
+
+def test_nothing_but_broken_records(tmp_path, official):
+    (official / "features.tsv").write_text("no features\n")
+    with pytest.raises(InputError, match="files of features must hold at least one photo, but there is none"):
+        prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
+
+
+def test_ids_are_text_from_end_to_end(tmp_path):
+    photos = [
+        photo._replace(image_id=name)
+        for photo, name in zip(small_photos(3), ("kitchen/a.jpg", "b", "COCO_val2014_000000000042"), strict=True)
+    ]
+    write_tsv(tmp_path / "features.tsv", photos)
+    names = ("kitchen/a", "b.png", 42)
+    questions_file(
+        tmp_path / "v2_OpenEnded_mscoco_train2014_questions.json", [question(n, name) for n, name in enumerate(names)]
+    )
+    answers = [annotation(n, ["2"] * 10, name) for n, name in enumerate(names)]
+    annotations_file(tmp_path / "v2_mscoco_train2014_annotations.json", answers)
+    prepare(official_files(tmp_path), [tmp_path / "features.tsv"], tmp_path / "prepared")
+    store = FeatureStore.open(tmp_path / "prepared" / "photos")
+    assert store.image_ids.tolist() == ["kitchen/a", "b", "42"]
+    assert open_questions(tmp_path / "prepared", "train").images.tolist() == [0, 1, 2]

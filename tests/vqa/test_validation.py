@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tallybox.runs import read_results
+from tallybox.vqa.checkpoints import BEST, FILE, load_model, read_checkpoint
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.prediction import predict
+from tallybox.vqa.scoring import all_scores
+from tallybox.vqa.training import train
+from tallybox.vqa.validation import ValidationData
+from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
+
+EPOCHS = 6
+
+
+def validation_data(every: int = 1) -> ValidationData:
+    data = tiny_data(seed=1)
+    records = [
+        QuestionRecord(
+            int(key), int(image), "How many?", tuple(data.answers[k] if k >= 0 else "other" for k in given), "number"
+        )
+        for key, image, given in zip(
+            data.questions.question_ids, data.questions.images, data.questions.answers, strict=True
+        )
+    ]
+    return ValidationData(data.questions, records, [(100, 101)], data.store, every)
+
+
+@pytest.fixture(scope="module")
+def validated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("validated") / "run"
+    train(tiny_data(), folder, tiny_config(epochs=EPOCHS), device=CPU, validation=validation_data())
+    return folder
+
+
+def test_a_line_an_epoch_with_the_official_scores(validated):
+    lines = read_results(validated / "validation.jsonl")
+    assert [(line["epoch"], line["step"]) for line in lines] == [(epoch, 5 * epoch) for epoch in range(1, EPOCHS + 1)]
+    model, checkpoint = load_model(validated)
+    data = validation_data()
+    answers = predict(model, checkpoint, data.questions, data.store, device=CPU)
+    expected = all_scores(answers, data.records, data.pairs)
+    assert {name: lines[-1][name] for name in expected} == expected
+
+
+def test_the_best_weights_are_kept_beside_the_last(validated):
+    lines = read_results(validated / "validation.jsonl")
+    best = max(lines, key=lambda line: line["all"])  # the first of equals
+    checkpoint, _ = read_checkpoint(validated / BEST)
+    assert checkpoint.epoch == best["epoch"]
+    assert read_checkpoint(validated / FILE)[0].epoch == EPOCHS
+    model, _ = load_model(validated / BEST)
+    data = validation_data()
+    answers = predict(model, checkpoint, data.questions, data.store, device=CPU)
+    assert all_scores(answers, data.records, data.pairs)["all"] == best["all"]
+
+
+def test_validation_is_as_rare_as_wanted_comes_at_the_end_and_changes_no_training(tmp_path):
+    train(tiny_data(), tmp_path / "seen", tiny_config(), device=CPU, validation=validation_data(every=2))
+    assert [line["epoch"] for line in read_results(tmp_path / "seen" / "validation.jsonl")] == [2, 3]
+    train(tiny_data(), tmp_path / "alone", tiny_config(), device=CPU)
+    tensors, expected = (read_checkpoint(tmp_path / name)[1] for name in ("seen", "alone"))
+    assert all(torch.equal(tensors[name], value) for name, value in expected.items())
+    assert not (tmp_path / "alone" / "validation.jsonl").exists()
+
+
+@pytest.mark.parametrize("stop_at", [8, 18])
+def test_interrupted_and_resumed_it_has_the_same_lines_and_the_same_best(tmp_path, validated, stop_at):
+    class StoppedError(Exception):
+        pass
+
+    def stop(done: int, total: int) -> None:
+        if done == stop_at:
+            raise StoppedError
+
+    config, data = tiny_config(epochs=EPOCHS), validation_data()
+    with pytest.raises(StoppedError):
+        train(tiny_data(), tmp_path, config, device=CPU, validation=data, checkpoint_epochs=2, on_progress=stop)
+    train(tiny_data(), tmp_path, config, device=CPU, validation=data)
+    for name in ("validation.jsonl", BEST):
+        assert (tmp_path / name).read_bytes() == (validated / name).read_bytes()
+
+
+def test_curves_of_training_and_validation_are_in_tensorboard(validated):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    shown = events.EventAccumulator(str(validated / "tensorboard"))
+    shown.Reload()
+    assert {"train/loss", "train/accuracy", "validation/all", "validation/count"} <= set(shown.Tags()["scalars"])
+    lines = read_results(validated / "validation.jsonl")
+    assert [event.value for event in shown.Scalars("validation/all")] == pytest.approx([line["all"] for line in lines])
