@@ -21,7 +21,7 @@ START, END = "<!-- made by: python benchmarks/table.py -->\n", "<!-- end -->"
 FEW = (
     ("`Counter`, 256 images × 36 boxes", "counter--cpu--2-cores", "cpu forward+backward 256x36"),
     ("`PresenceCounter`, 256 × 36", "counter--cpu--2-cores", "presence cpu forward+backward 256x36"),
-    ("`Counter`, 256 × 36", "counter--cuda--nvidia-h200", "triton forward+backward 256x36"),
+    ("`Counter`, 256 × 100", "counter--cuda--nvidia-h200", "triton forward+backward 256x100"),
     ("`PresenceCounter`, 4,096 × 36", "counter--cuda--nvidia-h200", "presence triton forward+backward 4096x36"),
     ("A photo of 640 × 480 to counts", "photos--cpu--2-cores", "end to end, a photo of 640 x 480 at 640 px"),
 )

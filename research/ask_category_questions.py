@@ -1,37 +1,46 @@
-"""How well counts answer the questions of `tallybox ask` that are about one category, beside the model alone.
+"""How well `tallybox ask` answers questions that a count answers, beside the model alone.
 
     python research/ask_category_questions.py PREPARED ../shared/data/coco-count                  # validation photos
     python research/ask_category_questions.py PREPARED ../shared/data/coco-count --held-out RUN   # to choose by
 
-With ``--held-out`` a fifth of the training photos is scored: the model is that of
-`research/vqa_evidence.py photos PREPARED RUN --on held-out --models presence --seeds 0`, and an estimator is fitted to
-the other four fifths (three minutes on a core).
+With ``--held-out`` a fifth of the training photos is scored, which `ASKED_ODDS` was chosen by. The model is that of
+`research/vqa_evidence.py photos PREPARED RUN --on held-out --models presence --seeds 0`; an estimator
+is fitted to the other four fifths (three minutes on a core).
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from ask_confidence import model_logits
 from calibration import calibration_error
+from numpy.typing import NDArray
 from vqa_evidence import FOLDS
 from written_questions import WRITTEN_FROM
 
 import tallybox.ask.category_questions as category_questions
 from tallybox import CountEstimator, read_counts, read_detections
 from tallybox.ask import SHIPPED_MODEL
-from tallybox.ask.category_questions import answer_from_counts, read_category_question
+from tallybox.ask.category_questions import (
+    CategoryQuestion,
+    answer_from_counts,
+    read_category_question,
+    sum_distribution,
+)
+from tallybox.estimator.inference import predict_arrays
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.shipped import shipped_estimator
+from tallybox.vqa.batches import load_examples
 from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.data.prepare import PHOTOS
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.data.splits import open_questions, open_records
+from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_records
 from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.vocabulary import Vocabulary
 from tallybox.vqa.scoring import all_scores
 
 FIGURES = ("yes/no", "other", "all", "count", "count_mae")
@@ -39,17 +48,48 @@ AGREEING = 3  # people, for an answer to be right
 Answers = list[tuple[str, float]]  # with its probability, for each question
 
 
+class Asker:
+    """A model of the photos of a store."""
+
+    def __init__(self, path: Path, prepared: Path) -> None:
+        self.model, self.checkpoint = load_model(path)
+        self.temperature = load_model(SHIPPED_MODEL)[1].temperature
+        self.store = FeatureStore.open(prepared / PHOTOS)
+        self.vocabulary = Vocabulary(self.checkpoint.words, self.checkpoint.answers)
+
+    def probabilities(self, records: list[QuestionRecord]) -> NDArray[np.float32]:
+        """Return the probabilities of all answers, ``[Q, A]``."""
+        words, lengths = encode_words(self.vocabulary, records)
+        ids = np.arange(len(records))
+        questions = EncodedQuestions(
+            ids, self.store.rows_of([record.image_id for record in records]), words, lengths, None
+        )
+        length = self.checkpoint.config.model.feature_length
+        examples = load_examples(questions, self.store, torch.device("cpu"), torch.float32, length)
+        with torch.inference_mode():
+            logits = torch.cat(
+                [self.model(one.batch)[0] for one in examples.batches(np.array_split(ids, -(-len(ids) // 512)))]
+            )
+        return (logits / self.temperature).softmax(-1).numpy()
+
+
 @dataclass(frozen=True)
 class Asked:
-    """Questions with what the model alone answers, and an estimator that learned from none of their photos."""
+    """A question with what the model alone answers, and what is counted."""
 
-    records: list[QuestionRecord]
-    by_model: Answers
-    estimator: CountEstimator
+    record: QuestionRecord
+    by_model: tuple[str, float]
+    question: CategoryQuestion | None
+    predictions: list[CountPrediction]
+
+    def answer(self) -> tuple[str, float]:
+        """Return the answer with its probability."""
+        counted = answer_from_counts(self.question, self.predictions).answers if self.question else ()
+        return counted[0] if counted else self.by_model
 
 
 def main() -> None:
-    """Print the scores of the model alone, and of counts where they answer."""
+    """Print the scores of the model alone and of `ask`; on held-out photos, after fitting the weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prepared", type=Path)
     parser.add_argument("data", type=Path, help="detections_picodet_*.json.gz and instances_train.json.gz")
@@ -57,103 +97,91 @@ def main() -> None:
     parser.add_argument("--estimator", type=Path, help="fitted to the four fifths before; else it is fitted now")
     given = parser.parse_args()
     split = "val" if given.held_out is None else "train"
-    asked = validation(given.prepared) if given.held_out is None else held_out(given)
-    images = {one.image_id: one for one in read_detections(given.data / f"detections_picodet_{split}.json.gz")}
-    predictions = predicted_counts(asked, images)
-    show("model alone", asked.records, asked.by_model)
-    for from_share in (0.5, 0.8, 0.9, 0.95, 0.98, 2.0):
-        category_questions.NONE_FROM = from_share
-        show(f"counts; none from {from_share}", asked.records, answers_with_counts(asked, predictions))
-    category_questions.NONE_FROM = 2.0
-    show("counts; none never; most probable", asked.records, answers_with_counts(asked, predictions, median=False))
+    asker = Asker(given.held_out or SHIPPED_MODEL, given.prepared)
+    records = open_records(given.prepared, split)
+    estimator = shipped_estimator()
+    if given.held_out is not None:
+        held = {one for row, one in enumerate(asker.store.image_ids.tolist()) if row % FOLDS == FOLDS - 1}
+        records = [record for record in records if record.image_id in held]
+        estimator = CountEstimator.load(given.estimator) if given.estimator else fitted_without(held, given.data)
+    asked = ask_all(records, asker, estimator, given.data / f"detections_picodet_{split}.json.gz")
+    show("model alone", asked, [one.by_model for one in asked])
+    show("ask", asked, [one.answer() for one in asked])
+    for odds in (1, 7, 12, 20, 33, 55, 90) if given.held_out is not None else ():
+        category_questions.ASKED_ODDS = odds
+        print(f"odds {odds}: log-likelihood {likelihood(asked):.4f}", flush=True)
 
 
-def validation(prepared: Path) -> Asked:
-    """Return the validation questions."""
-    _, checkpoint = load_model(SHIPPED_MODEL)
-    logits = model_logits(SHIPPED_MODEL, prepared)
-    return Asked(
-        open_records(prepared, "val"),
-        best_answers(logits, checkpoint.answers, checkpoint.temperature),
-        shipped_estimator(),
-    )
+def fitted_without(held: set[int], data: Path) -> CountEstimator:
+    """Fit an estimator to the training photos that are not held out."""
+    others = (one for one in read_detections(data / "detections_picodet_train.json.gz") if one.image_id not in held)
+    return CountEstimator().fit(others, read_counts(data / "instances_train.json.gz"))
 
 
-def held_out(given: argparse.Namespace) -> Asked:
-    """Return the questions about a fifth of the training photos."""
-    store = FeatureStore.open(given.prepared / PHOTOS)
-    questions = open_questions(given.prepared, "train")
-    held = questions.images % FOLDS == FOLDS - 1
-    records = [one for one, is_held in zip(open_records(given.prepared, "train"), held, strict=True) if is_held]
-    stored = np.load(given.held_out / "logits_presence_0.npz")
-    assert stored["question_ids"].tolist() == [one.question_id for one in records]
-    _, shipped = load_model(SHIPPED_MODEL)
-    by_model = best_answers(torch.from_numpy(stored["logits"]), shipped.answers, shipped.temperature)
-    if given.estimator is not None:
-        return Asked(records, by_model, CountEstimator.load(given.estimator))
-    held_photos = {store.image_ids[row] for row in range(len(store.image_ids)) if row % FOLDS == FOLDS - 1}
-    others = (
-        one
-        for one in read_detections(given.data / "detections_picodet_train.json.gz")
-        if one.image_id not in held_photos
-    )
-    return Asked(records, by_model, CountEstimator().fit(others, read_counts(given.data / "instances_train.json.gz")))
+def ask_all(records: list[QuestionRecord], asker: Asker, estimator: CountEstimator, detections: Path) -> list[Asked]:
+    """Ask everything."""
+    last = estimator.fitted.config.max_objects
+    questions = [read_category_question(record.text, last) for record in records]
+    counted = count_all(records, questions, estimator, detections)
+    shares = asker.probabilities(records)
+    answers = asker.vocabulary.answers
+    asked = []
+    for record, question, share in zip(records, questions, shares, strict=True):
+        named = sorted(question.category_ids) if question else ()
+        by_model = (answers[share.argmax()], float(share.max()))
+        asked.append(Asked(record, by_model, question, [counted[record.image_id, one] for one in named]))
+    return asked
 
 
-def best_answers(logits: torch.Tensor, answers: tuple[str, ...], temperature: float) -> Answers:
-    """Return the most probable answer to each question."""
-    best = (logits.float() / temperature).softmax(-1).max(-1)
-    return list(zip((answers[index] for index in best.indices), best.values.tolist(), strict=True))
+def count_all(
+    records: list[QuestionRecord],
+    questions: list[CategoryQuestion | None],
+    estimator: CountEstimator,
+    detections: Path,
+) -> Mapping[tuple[int, int], CountPrediction]:
+    """Return what is predicted of every category that a question names, by photo and category."""
+    named = zip(records, questions, strict=True)
+    pairs = sorted({(record.image_id, one) for record, question in named if question for one in question.category_ids})
+    images = {one.image_id: one for one in read_detections(detections)}
+    order = sorted({image for image, _ in pairs})
+    where = {image: index for index, image in enumerate(order)}
+    index = np.array([where[image] for image, _ in pairs])
+    category_ids = np.array([category_id for _, category_id in pairs])
+    arrays = predict_arrays(estimator.fitted, [images[image] for image in order], index, category_ids, prior="every")
+    return dict(zip(pairs, arrays.each(), strict=True))
 
 
-def predicted_counts(asked: Asked, images: dict) -> list[dict[int, CountPrediction]]:
-    """Return for each question what is predicted of the categories that it names."""
-    last = asked.estimator.fitted.config.max_objects
-    wanted: dict[int, set[int]] = {}
-    for record in asked.records:
-        question = read_category_question(record.text, last)
-        wanted.setdefault(record.image_id, set()).update(question.category_ids if question else ())
-    by_image = {
-        image: asked.estimator.predict(images[image], sorted(ids)) if ids and image in images else {}
-        for image, ids in wanted.items()
-    }
-    return [dict(by_image[record.image_id]) for record in asked.records]
+def likelihood(asked: list[Asked]) -> float:
+    """Return the mean log-likelihood of the answers to how many there are and whether there are any."""
+    logs = []
+    for one in asked:
+        answer = (one.record.answers or ("",))[0]
+        if one.question is None or one.question.kind not in ("how many", "whether"):
+            continue
+        usual = sum_distribution([prediction.probabilities for prediction in one.predictions])
+        shares = category_questions.asked_distribution(usual)
+        if one.question.holds is not None and answer in ("yes", "no"):
+            yes = float(shares[one.question.holds].sum())
+            logs.append(np.log(max(yes if answer == "yes" else 1 - yes, 1e-6)))
+        elif one.question.holds is None and answer.isdecimal():
+            logs.append(np.log(max(float(shares[min(int(answer), len(shares) - 1)]), 1e-6)))
+    return float(np.mean(logs))
 
 
-def answers_with_counts(asked: Asked, predictions: list, *, median: bool = True) -> Answers:
-    """Return the answers of counts where they answer, and of the model elsewhere."""
-    answers = []
-    last = asked.estimator.fitted.config.max_objects
-    for record, predicted, by_model in zip(asked.records, predictions, asked.by_model, strict=True):
-        question = read_category_question(record.text, last)
-        counted = None
-        if question is not None and predicted:
-            counted = answer_from_counts(question, [predicted[one] for one in sorted(question.category_ids)])
-        if counted is None:
-            answers.append(by_model)
-        else:
-            answers.append(counted.answers[0] if median else max(counted.answers, key=lambda one: one[1]))
-    return answers
-
-
-def show(name: str, records: list[QuestionRecord], answers: Answers) -> None:
+def show(name: str, asked: list[Asked], answers: Answers) -> None:
     """Print the scores and the calibration error of all questions, of people and templates, and of the written ones."""
-    right = np.array(
-        [(one.answers or ()).count(said) >= AGREEING for one, (said, _) in zip(records, answers, strict=True)]
-    )
+    records = [one.record for one in asked]
+    said = [answer for answer, _ in answers]
+    right = np.array([(one.answers or ()).count(answer) >= AGREEING for one, answer in zip(records, said, strict=True)])
     probable = np.array([probability for _, probability in answers])
     written = np.array([one.question_id >= WRITTEN_FROM for one in records])
     for part, chosen in (("all", written >= 0), ("people and templates", ~written), ("written", written)):
-        some = [record for record, is_chosen in zip(records, chosen, strict=True) if is_chosen]
-        said = {
-            one.question_id: answer
-            for one, (answer, _), is_chosen in zip(records, answers, chosen, strict=True)
-            if is_chosen
-        }
-        scores = all_scores(said, some, np.zeros((0, 2), np.int64))
+        some = [records[row] for row in np.flatnonzero(chosen)]
+        answered = {records[row].question_id: said[row] for row in np.flatnonzero(chosen)}
+        scores = all_scores(answered, some, np.zeros((0, 2), np.int64))
         error = calibration_error(torch.from_numpy(probable[chosen]), torch.from_numpy(right[chosen]))
         figures = "  ".join(f"{key} {scores[key]:.2f}" for key in FIGURES if key in scores)
-        print(f"{name:36} {part:22} {len(some):5}  {figures}  calibration error {error:.4f}", flush=True)
+        print(f"{name:12} {part:21} {len(some):5}  {figures}  calibration error {error:.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@
 Each run is a line of results.jsonl when it ends; the same command again makes the runs that are missing. `photos` also
 writes the checkpoint that `tallybox ask` answers with (presence, seed 0). With `--on held-out` a fifth of the training
 photos takes the place of the validation photos, to choose by; then the logits are written too, for
-research/ask_calibration.py. research/vqa_evidence_page.py writes the page.
+research/ask_calibration.py, and a checkpoint for research/ask_category_questions.py. research/vqa_evidence_page.py
+writes the page.
 """
 
 from __future__ import annotations
@@ -123,6 +124,7 @@ class Run:
                 result["examples"] = list(examples(model, data, scored, predictions, explain=self.seed == 0))
                 if self.on == "held-out":
                     write_logits(out / f"logits_{self.model}_{self.seed}.npz", model, data, scored, device)
+                    write_checkpoint(out, state, half_precision(model))  # of several, the last to finish
                 elif (self.experiment, self.model, self.seed) == SHIPPED:
                     write_checkpoint(out, state, half_precision(model))
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from written_questions import WRITTEN_FROM
 
 from tallybox.files import open_binary
 from tallybox.vqa.data.prepare import official_files
@@ -37,8 +36,10 @@ class CountingQuestions(NamedTuple):
         ids = {one.question_id for one in records}
         pairs = [(first, second) for first, second in read_pairs(files.pairs).tolist() if {first, second} <= ids]
         with open_binary(files.annotations) as file:
-            given = {one["question_id"]: one.get("source", "human") for one in json.load(file)["annotations"]}
-        source = {one: "written" if one >= WRITTEN_FROM else given[one] for one in ids}
+            given = {one["question_id"]: one.get("source") for one in json.load(file)["annotations"]}
+        # Experiment B has people's questions alone, and says nothing; in A those that we wrote say nothing.
+        unsaid = "written" if any(given.values()) else "human"
+        source = {one: given[one] or unsaid for one in ids}
         return cls(records, pairs, source)
 
     def answers(self, run: Mapping[str, Any]) -> dict[int, str]:

@@ -55,7 +55,7 @@ def test_without_json_a_table_is_printed():
         assert text in result.stdout
 
 
-@pytest.mark.parametrize("name", ["counter", "detections", "toy", "vqa"])
+@pytest.mark.parametrize("name", ["counter", "detections", "photos", "toy", "vqa"])
 def test_every_benchmark_has_the_shared_options(name):
     result = run(name, "--help")
     assert result.exit_code == 0

@@ -29,9 +29,9 @@ def run(*arguments: object):
 
 def test_variances_of_images_and_of_members_add_up():
     sums = np.array([[10.0, 4.0, 6.0, 9.0, 11.0]])  # mean, variance, pairs, two members
-    mean, variance = joint_moments(sums, images=8, undetected=0.5)
-    assert mean == pytest.approx([10 + 2 * 0.5])
-    assert variance == pytest.approx([4 + 2 * 0.5 + (2 - 1) * 1.0])
+    mean, variance = joint_moments(sums, images=8, undetected=0.5, factors=np.array([2.0]))
+    assert mean == pytest.approx([2 * (10 + 2 * 0.5)])
+    assert variance == pytest.approx([4 * (4 + 2 * 0.5 + (2 - 1) * 1.0)])
 
 
 @pytest.mark.parametrize("mean", [0.3, 2.0, 12.0, 150.0])
@@ -55,14 +55,30 @@ def test_held_out_totals_widen_intervals_that_are_too_narrow():
     assert found.scale == pytest.approx(1 + (needed - 1) * 400 / 900, rel=0.15)  # 400 photos are few
     assert found.photos == images
     assert found.scale_for(400) == pytest.approx(found.scale * np.sqrt(2))
-    assert learn_totals(moments * 0.01, index, categories, truth, images, undetected=0.0).scale == 1  # too few objects
+    assert learn_totals(moments * 0.01, index, categories, truth // 99, images, undetected=0.0).scale == 1  # too few
 
 
-def test_the_total_is_the_sum_of_expected_counts_with_an_interval():
+def test_totals_that_are_too_low_on_held_out_photos_are_raised_by_category():
+    images = 200
+    index, categories = np.tile(np.arange(images), 3), np.repeat([1, 3, 90], images)
+    expected = np.where(categories == 90, 0.01, 5.0)
+    truth = np.where(categories == 1, 6, np.where(categories == 3, 5, 0))
+    moments = np.column_stack([expected, expected, np.ones_like(expected), expected, expected])
+    found = learn_totals(moments, index, categories, truth, images, undetected=0.0)
+    assert found.factor == pytest.approx(1.1, abs=0.01)
+    people, cars, rare, unseen = found.factors_of([1, 3, 90, 7])
+    assert people == pytest.approx(1.2, abs=0.01)
+    assert cars == pytest.approx(1.0, abs=0.01)
+    assert rare == pytest.approx(found.factor, rel=0.05), "two expected objects say little"
+    assert unseen == found.factor
+
+
+def test_the_total_is_the_corrected_sum_of_expected_counts_with_an_interval():
     estimator = small_estimator()
     (total,) = estimator.total(PHOTOS, ["people"]).values()
     each = [one["person"].expected for one in estimator.predict_many(PHOTOS, ["person"])]
-    assert total.expected == pytest.approx(sum(each), rel=1e-6)
+    (factor,) = estimator.fitted.totals.factors_of([1])
+    assert total.expected == pytest.approx(factor * sum(each), rel=1e-6)
     assert total.low < total.expected < total.high
     assert total.images == len(PHOTOS)
     assert list(estimator.total(PHOTOS, ["people"])) == ["people"]
@@ -90,9 +106,9 @@ def test_count_writes_totals_as_json_csv_and_a_table(tmp_path):
     assert said.exit_code == 0, said.output
     content = json.loads(said.stdout)
     total = content["totals"]["person"]
-    assert total["expected"] == pytest.approx(
-        sum(one["counts"]["person"]["expected"] for one in content["images"]), abs=0.05
-    )
+    (factor,) = small_estimator().fitted.totals.factors_of([1])
+    counted = sum(one["counts"]["person"]["expected"] for one in content["images"])
+    assert total["expected"] == pytest.approx(factor * counted, abs=0.05)
     assert total["images"] == len(PHOTOS)
     with table.open() as lines:
         rows = list(csv.DictReader(lines))
@@ -123,7 +139,8 @@ def coverage(fitted, images, labels, seed):
         drawn = np.isin(photo, random.choice(number, 50, replace=False))
         for category_id in np.unique(category).tolist():
             rows = drawn & (category == category_id)
-            mean, variance = joint_moments(of_pairs[rows].sum(0)[None], 50, fitted.prevalence.undetected)
+            factors = fitted.totals.factors_of([category_id])
+            mean, variance = joint_moments(of_pairs[rows].sum(0)[None], 50, fitted.prevalence.undetected, factors)
             low, high = total_intervals(mean, variance, fitted.totals.scale_for(50))
             held.append(low[0] <= np.array(truth)[rows].sum() <= high[0])
             expected.append(mean[0])

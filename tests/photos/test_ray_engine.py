@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from benchmarks.photos import made_from_samples
 
+from tallybox.bench.photo_counting import made_from_samples
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.errors import InputError
 from tallybox.estimator import ray_tasks

@@ -361,7 +361,11 @@ def test_the_tour_has_three_steps_and_is_shown_once(explorer, browser):
     assert page.locator("#photos .tour").text_content().count("1 of 3") == 1
     page.locator(".tour .next").click()
     assert page.locator("#boxes .tour").is_visible()
+    page.locator("[data-component=presence]").click()
+    settled(page)
     page.locator(".tour .next").click()
+    settled(page)
+    assert page.locator(".tour ~ .curves .knot").count() == 8 * 15
     assert "3 of 3" in page.locator(".tour").text_content()
     assert page.locator(".tour .skip").is_hidden()
     page.locator(".tour .next").click()

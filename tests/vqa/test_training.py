@@ -208,6 +208,7 @@ def test_more_epochs_go_on_with_a_finished_run_and_fewer_are_refused(tmp_path, u
     assert (tmp_path / "run" / "config.json").read_text() == (uninterrupted / "config.json").read_text()
     with pytest.raises(InputError, match=r"epochs must be at least the 3 that .* has, but got 2"):
         train(tiny_data(), tmp_path / "run", tiny_config(epochs=2), device=CPU)
+    assert (tmp_path / "run" / "config.json").read_text() == (uninterrupted / "config.json").read_text()
 
 
 def test_a_run_goes_on_whose_settings_lack_what_came_later(tmp_path, uninterrupted):

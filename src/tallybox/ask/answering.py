@@ -15,7 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tallybox.ask.category_questions import CategoryQuestion, CountedAnswer, answer_from_counts, read_category_question
+from tallybox.ask.category_questions import (
+    CountedAnswer,
+    answer_from_counts,
+    read_category_question,
+)
 from tallybox.ask.question import encode_question, quoted
 from tallybox.counter.module import Counter
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
@@ -46,7 +50,7 @@ class PhotoAnswer:
     regions: RegionFeatures
     glimpses: Tensor  # [R, G] before softmax
     relevance: Tensor  # [R] log-odds that a question is about a region: the attention that is counted
-    counted: CategoryQuestion | None = None  # what was taken from the counts of a category, where they answer
+    counted: CountedAnswer | None = None  # what counts say, where the question is about a category
 
     @property
     def answer(self) -> str:
@@ -78,19 +82,30 @@ class PhotoAnswer:
         """Sentences that a person should read beside the answer."""
         if self.counted is None:
             return ()
-        word, remarks = quoted(self.counted.word), []
+        question = self.counted.question
+        word, remarks = quoted(question.word), []
         if not self.has_answer:
             remarks.append(f"As far as can be seen there is no {word} in the photo: the question has no answer.")
-        if kept_together := self.counted.kept_together:
+        if kept_together := question.kept_together:
             remarks.append(f"The detector does not tell {word} from other {kept_together}: all of them are counted.")
-        if self.counted.kind == "how many" and self.others and self.others[0][1] > self.probability:
-            remarks.append(f"{self.answer} is the middle of what is probable, as `tallybox count` shows it.")
+        if question.kind == "how many" and self.others and self.others[0][1] > self.probability:
+            remarks.append(f"{self.answer} is the middle of what is probable.")
+        if question.kind == "how many" and self.counted.none > 0.5 and self.answer != "0":
+            remarks.append("To ask how many presumes that there are some; boxes alone say that there are none.")
+        elif question.kind in ("how many", "whether") and self._only_count == 0 and self.answer not in ("0", "no"):
+            remarks.append("People ask about what they see. `tallybox count`, which nobody asks, says 0.")
         return tuple(remarks)
+
+    @property
+    def _only_count(self) -> int | None:
+        """What `tallybox count` shows of the category; None where there are several."""
+        predictions = () if self.counted is None else self.counted.predictions
+        return predictions[0].count if len(predictions) == 1 else None
 
     @property
     def has_answer(self) -> bool:
         """False where the question is about something that is not in the photo."""
-        return self.counted is None or self.counted.kind != "about"
+        return self.counted is None or self.counted.question.kind != "about" or not self.counted.answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,20 +167,11 @@ class Answerer:
         """Answer a question about a photo, or about what `look` gave."""
         encoded = encode_question(question, self.vocabulary)
         regions = self.look(photo) if isinstance(photo, Photo) else photo
-        features = torch.from_numpy(regions.scores)  # half precision, as in the store that the model learned from
-        batch = Batch(
-            features=scale_features(features, self.model.config.feature_length).unsqueeze(0),
-            boxes=torch.from_numpy(regions.boxes_xyxy).unsqueeze(0),
-            mask=torch.ones(1, len(features), dtype=torch.bool),
-            words=torch.tensor([encoded.indices]),
-            lengths=torch.tensor([len(encoded.indices)]),
-        )
-        with torch.inference_mode():
-            logits, glimpses = self.model(batch)
-            probabilities, best = (logits[0] / self.temperature).softmax(-1).topk(min(1 + RUNNERS_UP, logits.shape[1]))
+        by_model, glimpses = self._ask_model(regions, encoded.indices)
+        probabilities, best = by_model.topk(min(1 + RUNNERS_UP, len(by_model)))
         answers = [*zip((self.vocabulary.answers[index] for index in best), probabilities.tolist(), strict=True)]
         counted = self._counted(regions, question)
-        if counted is not None:
+        if counted is not None and counted.answers:
             # Where a category is not there, what the model would answer if it were has what is left.
             rest = 1 - sum(probability for _, probability in counted.answers)
             others = [(answer, probability * rest) for answer, probability in answers if rest > ROUNDING_SLACK]
@@ -175,15 +181,15 @@ class Answerer:
         return PhotoAnswer(
             encoded.text,
             tuple(answers),
-            encoded.unknown if counted is None or counted.question.kind not in ("how many", "whether") else (),
+            () if counted is not None and counted.question.kind in ("how many", "whether") else encoded.unknown,
             regions,
             glimpses[0],
             relevance[0],
-            None if counted is None else counted.question,
+            counted,
         )
 
     def _counted(self, seen: RegionFeatures, question: str) -> CountedAnswer | None:
-        """Return what counts answer; None where they do not."""
+        """Return what counts say to a question about a category; None where it is about none."""
         if self.estimator is None or not isinstance(seen, SeenPhoto):
             return None
         asked = read_category_question(question, self.estimator.fitted.config.max_objects)
@@ -191,3 +197,17 @@ class Answerer:
             return None
         predictions = self.estimator.predict(seen.detections, sorted(asked.category_ids))
         return answer_from_counts(asked, [*predictions.values()])
+
+    def _ask_model(self, regions: RegionFeatures, words: list[int]) -> tuple[Tensor, Tensor]:
+        """Return the model's probabilities of all answers ``[A]`` and its glimpses ``[1, R, G]``."""
+        features = torch.from_numpy(regions.scores)  # half precision, as in the store that the model learned from
+        batch = Batch(
+            features=scale_features(features, self.model.config.feature_length).unsqueeze(0),
+            boxes=torch.from_numpy(regions.boxes_xyxy).unsqueeze(0),
+            mask=torch.ones(1, len(features), dtype=torch.bool),
+            words=torch.tensor([words]),
+            lengths=torch.tensor([len(words)]),
+        )
+        with torch.inference_mode():
+            logits, glimpses = self.model(batch)
+        return (logits[0] / self.temperature).softmax(-1), glimpses

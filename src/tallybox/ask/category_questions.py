@@ -1,7 +1,9 @@
 """Questions that a count answers: how many there are of a category, whether there are any, and what presumes some.
 
-All of them are answered from the distribution that `tallybox count` shows, so that answers agree with it and with each
-other. Legend: K + 1 counts, the last of which is "K or more".
+They are answered from the distribution that `tallybox count` shows, with larger odds that there are any: people ask
+about what they see. What `count` counts at least once is there, with that number, however it is asked for. Where it
+counts none, "how many" is left to the model: that question presumes that there are some, which a count does not know.
+Legend: K + 1 counts, the last of which is "K or more".
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from tallybox.estimator.prediction import CountPrediction, medians_of
 from tallybox.vqa.data.category_words import KINDS, CategoryWords
 from tallybox.vqa.data.vocabulary import question_words
 
-# From this probability that there is none on, a question about one has no answer. Chosen on held-out training photos.
-NONE_FROM = 0.95
+# The odds that there are any where somebody asks, to those where nobody does: by the likelihood of the answers to
+# questions about held-out training photos (research/ask_category_questions.py).
+ASKED_ODDS = 33.0
 
 # Words that leave open no other question than how many there are, or whether there are any.
 EMPTY_WORDS = frozenset(
@@ -69,10 +72,12 @@ class CategoryQuestion(NamedTuple):
 
 
 class CountedAnswer(NamedTuple):
-    """Answers that come from a distribution of counts, the answer first."""
+    """Answers that come from a distribution of counts, the answer first; none where the model is to answer."""
 
     question: CategoryQuestion
     answers: tuple[tuple[str, float], ...]
+    none: float  # how probable it is that there is none
+    predictions: tuple[CountPrediction, ...]  # what `tallybox count` shows of the question's categories
 
 
 @cache
@@ -106,19 +111,31 @@ def read_category_question(text: str, last: int) -> CategoryQuestion | None:
     return CategoryQuestion("about", categories, word)
 
 
-def answer_from_counts(question: CategoryQuestion, predictions: Sequence[CountPrediction]) -> CountedAnswer | None:
-    """Answer a question from the predictions of its categories; None where a count does not answer it."""
-    probabilities = sum_distribution([one.probabilities for one in predictions])
+def answer_from_counts(question: CategoryQuestion, predictions: Sequence[CountPrediction]) -> CountedAnswer:
+    """Answer a question from the predictions of its categories."""
+    usual = sum_distribution([one.probabilities for one in predictions])
+    probabilities = asked_distribution(usual)
     none = float(probabilities[0])
-    if question.kind == "how many":
-        return CountedAnswer(question, _numbers(probabilities, predictions))
-    if question.holds is not None:
+    count = predictions[0].count if len(predictions) == 1 else int(medians_of(usual[None])[0])
+    answers: tuple[tuple[str, float], ...] = ()
+    if question.kind == "how many" and count:
+        answers = _numbers(probabilities, count)
+    elif question.holds is not None:
         yes = float(probabilities[question.holds].sum())
-        return CountedAnswer(question, tuple(sorted((("yes", yes), ("no", 1 - yes)), key=lambda one: -one[1])))
-    if none < NONE_FROM:
-        return None
-    answer = "0" if question.kind == "how many of them" else f"no {question.word}"
-    return CountedAnswer(question, ((answer, none),))
+        answers = (("yes", yes), ("no", 1 - yes)) if yes > 0.5 else (("no", 1 - yes), ("yes", yes))
+    elif question.kind in ("about", "how many of them") and none >= 0.5:
+        answers = (("0" if question.kind == "how many of them" else f"no {question.word}", none),)
+    return CountedAnswer(question, answers, none, tuple(predictions))
+
+
+def asked_distribution(usual: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the distribution ``[K + 1]`` where somebody asks: `ASKED_ODDS` as large odds that there are any.
+
+    >>> asked_distribution(np.array([0.97, 0.02, 0.01])).round(2).tolist()
+    [0.49, 0.34, 0.17]
+    """
+    asked: NDArray[np.float64] = usual * np.append(1, np.full(len(usual) - 1, ASKED_ODDS))
+    return asked / float(asked.sum())
 
 
 def sum_distribution(distributions: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -135,12 +152,9 @@ def sum_distribution(distributions: Sequence[NDArray[np.float64]]) -> NDArray[np
     return total
 
 
-def _numbers(
-    probabilities: NDArray[np.float64], predictions: Sequence[CountPrediction]
-) -> tuple[tuple[str, float], ...]:
-    """Return the counts with their probabilities: what `tallybox count` shows first, then by probability."""
+def _numbers(probabilities: NDArray[np.float64], count: int) -> tuple[tuple[str, float], ...]:
+    """Return the counts with their probabilities: the answer first, then by probability."""
     last = len(probabilities) - 1
-    count = predictions[0].count if len(predictions) == 1 else int(medians_of(probabilities[None])[0])
     shown = min(count, last)
     order = [shown, *(one for one in np.argsort(-probabilities, kind="stable").tolist() if one != shown)]
     names = {one: str(one) for one in range(last)} | {last: str(count) if shown == last else f"{last} or more"}

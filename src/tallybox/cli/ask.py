@@ -51,7 +51,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         from tallybox.files import write_text
         from tallybox.report.page import report_page
 
-        if found.counted is not None and answerer.estimator is not None:
+        if found.counted is not None and found.counted.answers and answerer.estimator is not None:
             data = counted_page(found, decoded, answerer.estimator)
         else:
             data = answer_page(found, decoded, counter)

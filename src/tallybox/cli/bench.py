@@ -83,6 +83,14 @@ def toy(device: torch.device, seconds: float) -> Iterator[Row]:
 
 
 @benchmark()
+def photos(device: torch.device, seconds: float) -> Iterator[Row]:
+    """Time photos to counts: reading, detecting, counting, all; the reference takes one photo at a time."""
+    from tallybox.bench.photo_counting import bench_photos
+
+    return bench_photos(device, seconds)
+
+
+@benchmark()
 def vqa(device: torch.device, seconds: float) -> Iterator[Row]:
     """Time a training step of the VQA model, at the paper's size on a GPU and at a small one on a CPU."""
     from tallybox.bench.vqa import bench_vqa

@@ -28,8 +28,10 @@ def counted_page(answer: PhotoAnswer, photo: Photo, estimator: CountEstimator) -
     """Return the data of the report on an answer that comes from the counts of a category."""
     assert answer.counted is not None
     assert isinstance(answer.regions, SeenPhoto)
-    source = f"answered from counts: {answer.answer}, {percent(answer.probability)} sure"
-    countings = estimator_countings(estimator, answer.regions.detections, sorted(answer.counted.category_ids))
+    sure = f"{answer.answer}, {percent(answer.probability)} sure"
+    source = f"answered {sure}: from the counts below, and because people ask about what they see"
+    ids = sorted(answer.counted.question.category_ids)
+    countings = estimator_countings(estimator, answer.regions.detections, ids)
     return page_data(answer.question, source, photo.size_wh, countings, photo)
 
 

@@ -5,7 +5,7 @@ Legend: P pairs of an image and a category, K ``max_objects``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -46,17 +46,23 @@ class CurvePoint(NamedTuple):
 
 
 class TotalCalibration(NamedTuple):
-    """What intervals of totals are scaled by.
+    """What totals and their intervals are scaled by.
 
     The defaults are those of the shipped estimator, from held-out parts of the photos that it learned from.
     """
 
     scale: float = 0.95  # as needed for totals over held-out photos
     photos: int = 3000  # labelled ones: with few, the error that all images share is large
+    factor: float = 1.0  # true over expected totals on held-out photos, of all categories
+    factors: Mapping[int, float] | None = None  # likewise of each category, by its id
 
     def scale_for(self, images: int) -> float:
         """Return the scale for a total over so many images."""
         return float(self.scale * (1 + images / self.photos) ** 0.5)
+
+    def factors_of(self, category_ids: Iterable[int]) -> NDArray[np.float64]:
+        """Return the factor of each category, ``[C]``."""
+        return np.array([(self.factors or {}).get(key, self.factor) for key in category_ids])
 
 
 SHIPPED_TOTALS = TotalCalibration()

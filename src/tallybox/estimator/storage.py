@@ -114,8 +114,10 @@ def _number(name: str, stored: Any, minimum: float, maximum: float) -> float:
 
 
 def _totals(stored: Any) -> TotalCalibration:
-    totals = TotalCalibration(**stored)
-    _number("the scale of its totals", totals.scale, 1 / MAX_NUMBER, MAX_NUMBER)
+    factors = {int(key): float(factor) for key, factor in (stored.get("factors") or {}).items()}
+    totals = TotalCalibration(**{**stored, "factors": factors})
+    for factor in (totals.scale, totals.factor, *factors.values()):
+        _number("a scale of its totals", factor, 1 / MAX_NUMBER, MAX_NUMBER)
     _number("the number of photos of its totals", totals.photos, 1, MAX_NUMBER**2)
     return totals
 

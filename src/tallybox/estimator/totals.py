@@ -2,8 +2,8 @@
 
 Images are independent given the estimator, so their variances add up. What the estimator itself does not know is the
 same in all images: it is the variance of the total between members, each of which left a part of the photos out. As in
-a delete-group jackknife, it counts M - 1 times. Held-out photos say by how much intervals must be scaled, and how many
-of them there are says how well that is known.
+a delete-group jackknife, it counts M - 1 times. Held-out photos say by what factor totals are too low, by how much
+intervals must be scaled, and how many of them there are says how well that is known.
 
 Legend: P pairs of an image and a category, M members, C categories.
 """
@@ -27,6 +27,7 @@ DRAWS, PHOTOS = 200, 50  # random sets of held-out photos that intervals are cal
 MIN_EXPECTED = 5.0  # of totals that they are calibrated on; of smaller ones, whole numbers hold more than 90 %
 MIN_TOTALS = 100  # of these; with fewer, intervals are not scaled
 FEW_PHOTOS = 500  # from so many on, the scale counts more than 1 does; 200 photos gave 0.7, and then 0.72 held, not 0.9
+PRIOR_OBJECTS = 50.0
 SCALES = tuple(round(0.05 * step, 2) for step in range(12, 61))  # 0.6 to 3
 
 
@@ -34,7 +35,7 @@ SCALES = tuple(round(0.05 * step, 2) for step in range(12, 61))  # 0.6 to 3
 class TotalPrediction:
     """How many objects of one category there are in all images together."""
 
-    expected: float  # the best number for a sum; the sum of the counts is too low, for counts are medians
+    expected: float  # the best number for a sum; that of the counts, which are medians, is too low
     low: int  # nine of ten such intervals hold the true total
     high: int
     images: int
@@ -82,7 +83,8 @@ class Totals:
         chosen = sorted(self._listed)
         nothing = np.zeros(3 + len(self._fitted.members))
         sums = np.array([self._sums.get(category_id, nothing) for category_id in chosen]).reshape(-1, len(nothing))
-        mean, variance = joint_moments(sums, self._images, self._fitted.prevalence.undetected)
+        factors = self._fitted.totals.factors_of(chosen)
+        mean, variance = joint_moments(sums, self._images, self._fitted.prevalence.undetected, factors)
         lows, highs = total_intervals(mean, variance, self._fitted.totals.scale_for(self._images))
         rows = zip(chosen, mean.tolist(), lows.tolist(), highs.tolist(), strict=True)
         learned = set(self._fitted.category_ids)
@@ -92,14 +94,16 @@ class Totals:
         }
 
 
-def joint_moments(sums: Floats, images: int, undetected: float) -> tuple[Floats, Floats]:
+def joint_moments(sums: Floats, images: int, undetected: float, factors: Floats) -> tuple[Floats, Floats]:
     """Return mean and variance ``[C]`` of totals from the sums of `predict_moments` over their pairs, ``[C, 3 + M]``.
 
-    Images without a pair have no box of the category: each has one object with the probability ``undetected``.
+    Images without a pair have no box of the category: each has one object with the probability ``undetected``. Totals
+    are multiplied by ``factors [C]``.
     """
     rest = (images - sums[:, 2]) * undetected
     members = sums[:, 3:]
-    return sums[:, 0] + rest, sums[:, 1] + rest + (members.shape[1] - 1) * members.var(axis=1)
+    variance = sums[:, 1] + rest + (members.shape[1] - 1) * members.var(axis=1)
+    return factors * (sums[:, 0] + rest), factors**2 * variance
 
 
 def total_intervals(mean: Floats, variance: Floats, scale: float) -> tuple[Integers, Integers]:
@@ -121,25 +125,36 @@ def learn_totals(
     images: int,
     undetected: float,
 ) -> TotalCalibration:
-    """Learn the factor that makes 90 % intervals hold 90 % of the totals over random sets of held-out photos.
+    """Learn by what factors totals are too low, and what makes 90 % intervals hold 90 % of those over random sets.
+
+    Everything is learned from held-out photos. A category's factor is drawn towards that of all, and that towards 1, as
+    if `PRIOR_OBJECTS` more had been counted so.
 
     ``moments [P, 3 + M]`` are as `predict_moments` gives them, of every pair that was detected or is there.
     """
     random = np.random.default_rng(0)
-    _, column = np.unique(category_ids, return_inverse=True)
+    ids, column = np.unique(category_ids, return_inverse=True)
+    everything = np.zeros((len(ids), moments.shape[1]))
+    np.add.at(everything, column, moments)
+    expected, _ = joint_moments(everything, images, undetected, np.ones(len(ids)))
+    counted = np.bincount(column, true_counts, minlength=len(ids))
+    factor = float((counted.sum() + PRIOR_OBJECTS) / (expected.sum() + PRIOR_OBJECTS))
+    factors = ((counted + factor * PRIOR_OBJECTS) / (expected + PRIOR_OBJECTS)).round(4)
+    by_category = dict(zip(ids.tolist(), factors.tolist(), strict=True))
     found: list[tuple[Floats, Floats, Floats]] = []
     for _ in range(DRAWS):  # with replacement: sets of 50 of 100 photos would be too similar
         times = np.bincount(random.integers(images, size=PHOTOS), minlength=images)[image_index].astype(np.float64)
-        sums = np.zeros((int(column.max(initial=0)) + 1, moments.shape[1]))
+        sums = np.zeros_like(everything)
         np.add.at(sums, column, moments * times[:, None])
         truth = np.bincount(column, true_counts * times, minlength=len(sums))
-        found.append((*joint_moments(sums, PHOTOS, undetected), truth.astype(np.float64)))
+        found.append((*joint_moments(sums, PHOTOS, undetected, factors), truth.astype(np.float64)))
     mean, variance, truth = (np.concatenate(values) for values in zip(*found, strict=True))
     large = mean >= MIN_EXPECTED
     if large.sum() < MIN_TOTALS:
-        return TotalCalibration(1.0, images)
+        return TotalCalibration(1.0, images, round(factor, 4), by_category)
     for scale in SCALES:
         lows, highs = total_intervals(mean[large], variance[large], scale)
         if ((lows <= truth[large]) & (truth[large] <= highs)).mean() >= COVERAGE:
             break
-    return TotalCalibration(round(1 + (scale - 1) * images / (images + FEW_PHOTOS), 3), images)
+    scale = round(1 + (scale - 1) * images / (images + FEW_PHOTOS), 3)
+    return TotalCalibration(scale, images, round(factor, 4), by_category)

@@ -93,8 +93,7 @@ class VqaRun:
                 "attention_supervision must be 0 where true boxes are not known, "
                 f"but got {config.training.attention_supervision}; prepare the questions with --instances"
             )
-        if self.processes.is_first:
-            open_folder(folder, config, described)
+        settings = open_folder(folder, config, described) if self.processes.is_first else None
         torch.manual_seed(config.training.seed)
         self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), config.training, device)
         self.examples = load_examples(questions, data.store, device, self.trainer.dtype, config.model.feature_length)
@@ -110,6 +109,8 @@ class VqaRun:
             raise InputError(
                 f"epochs must be at least the {self.epoch} that {folder} has, but got {config.training.epochs}"
             )
+        if settings is not None:
+            write_text(folder / "config.json", json.dumps(settings, indent=1) + "\n")
         self.validator: Validator | None = None
         if validation is not None and self.processes.is_first:
             self.validator = Validator(validation, folder, self.checkpoint(), device)
@@ -180,18 +181,22 @@ class VqaRun:
             on_step(trainer.steps)
 
 
-def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> None:
-    """Write a run's config.json; an earlier one must be the same but for the number of epochs."""
+def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> dict[str, Any] | None:
+    """Write the config.json of a new run, or return an earlier one with the wanted number of epochs, not yet written.
+
+    Raises where anything but the number of epochs differs.
+    """
     path, wanted = folder / "config.json", config.to_dict() | described
     if path.exists():
-        content = json.loads(path.read_text())
+        content: dict[str, Any] = json.loads(path.read_text())
         tables = {name: content["config"].pop(name) for name in ("model", "training")}
         earlier = VqaConfig.from_dict(tables)  # settings that it was written without have their defaults
         extended = replace(earlier, training=replace(earlier.training, epochs=config.training.epochs))
         content["config"] |= extended.to_dict()
         if content["config"] == wanted:
-            write_text(path, json.dumps(content, indent=1) + "\n")
+            return content
     RunFolder(folder, wanted)
+    return None
 
 
 class TrainingLog:

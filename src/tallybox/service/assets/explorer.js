@@ -50,7 +50,7 @@ function start(scenes, weightSets, photoNames) {
   const tour = createTour([
     { part: () => photos.element, text: "Choose a photo, or take one of yours. A detector finds boxes, often several for one object; tallybox says how many objects there are, with a range. “How?” takes the boxes of one category to the next part." },
     { part: () => boxesCard, text: "Every box has a weight: how sure the detector is. Drag a box over another until both show one object, and the count falls by one. Adding up weights, or throwing boxes away (NMS), is shown beside it." },
-    { part: () => panels.functions(), text: "The paper's component learns eight functions. Bend one by dragging its knots: the count stays in view and follows, which is what training uses. “Straighten” undoes it." },
+    { part: showActivations, text: "The paper's component learns eight functions. Bend one by dragging its knots: the count stays in view and follows, which is what training uses. “Straighten” undoes it." },
   ]);
   const root = document.getElementById("explorer");
   const explain = createExplainer({
@@ -85,6 +85,11 @@ function start(scenes, weightSets, photoNames) {
     const current = state.activations ?? answer.functions.activations;
     const rounded = knots.map((height) => Math.round(height * 1e4) / 1e4);
     change({ activations: current.map((row, index) => (index === number ? rounded : row)), weights: "untrained" });
+  }
+
+  function showActivations() {
+    if (state.component !== "paper") change({ component: "paper", weights: "untrained", activations: null });
+    return panels.activations;
   }
 
   function showScene(shown) {

@@ -74,7 +74,7 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
       ...Object.values(parts).map(({ cards }) => cards[1]),
     ],
     update,
-    functions: () => parts.paper.cards[1].hidden ? parts.presence.cards[1] : parts.paper.cards[1],
+    activations: parts.paper.cards[1],
     problem: (text) => (problem.textContent = text),
   };
 }

@@ -1,12 +1,7 @@
-"""Time photos: from JPEG files to counts, stage by stage, beside one photo after another.
-
-python benchmarks/photos.py [cuda]     # JSON; half a minute on two cores
-"""
+"""`tallybox bench photos`: from JPEG files to counts, stage by stage, beside one photo after another."""
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from tallybox.bench.measure import Row, compare, report
+from tallybox.bench.measure import Row, compare
 from tallybox.errors import TallyboxError
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import Photo, read_photo
@@ -81,8 +76,3 @@ def check_batch(detector: PicoDet, photos: Sequence[Photo]) -> None:
                 f"a photo alone must give the scores that it gives among others before that is timed, but {photo.name} "
                 "does not"
             )
-
-
-if __name__ == "__main__":
-    where = torch.device(sys.argv[1] if len(sys.argv) > 1 else "cpu")
-    print(json.dumps(report(list(bench_photos(where)), where), indent=1))
