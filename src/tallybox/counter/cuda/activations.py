@@ -28,7 +28,9 @@ CONFIDENCE = tl.constexpr(roles.CONFIDENCE)
 def look_up(x, tables, ROLE: tl.constexpr, S: tl.constexpr):
     """Return f(x) of an activation, the rise of the segment of x, and the position of x in segments."""
     position = x * S
-    start = tl.minimum(tl.maximum(tl.floor(position), 0.0), S - 1.0)
+    start = tl.floor(position)
+    start = tl.where(start > 0.0, start, 0.0)  # also for NaN, which maxima keep or drop by the version of Triton
+    start = tl.where(start < S - 1.0, start, S - 1.0)
     base = tables + ROLE * S + start.to(tl.int32)
     segment_rise = tl.load(base + 8 * S)
     return tl.load(base) + segment_rise * (position - start), segment_rise, position

@@ -95,7 +95,9 @@ def coordinate_of(logit):
 @triton.jit
 def locate(position, SEGMENTS: tl.constexpr):
     """The segment of a position, a valid one even for NaN, and the fraction of the segment before it."""
-    start = tl.minimum(tl.maximum(tl.floor(position), 0.0), SEGMENTS - 1.0)
+    start = tl.floor(position)
+    start = tl.where(start > 0.0, start, 0.0)  # maxima keep or drop NaN by the version of Triton
+    start = tl.where(start < SEGMENTS - 1.0, start, SEGMENTS - 1.0)
     return start.to(tl.int32), position - start
 
 
