@@ -66,6 +66,7 @@ def joined_processes(device: torch.device) -> Iterator[Processes]:
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield current_processes()
+        distributed.barrier()  # gloo may abort a process that leaves while another is still at work
     finally:
         distributed.destroy_process_group()
 

@@ -81,6 +81,7 @@ def train_with_another(rank: int, folder: str, number: int) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting_point", rank=rank, world_size=number)
     try:
         train(tiny_data(), Path(folder) / "together", tiny_config(precision="float64"), device=CPU)
+        distributed.barrier()  # gloo aborted once where one process left while the other was still at work
     finally:
         distributed.destroy_process_group()
 
