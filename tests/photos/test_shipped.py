@@ -12,7 +12,7 @@ from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tests.support.photos import embedded_estimator
 from tests.support.shared_data import data_folder
 
-CARD = Path(__file__).parents[2] / "docs" / "estimator-card.md"
+CARD = Path(__file__).parents[2] / "docs" / "results" / "estimator" / "shipped.md"
 
 
 def test_it_knows_the_detectors_categories_and_is_small():
