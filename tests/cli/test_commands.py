@@ -49,6 +49,18 @@ def test_the_demo_shows_computed_numbers(tmp_path, monkeypatch):
     assert "How many in buses_in_the_rain.jpg?" in page
 
 
+def test_the_demo_keeps_pictures_that_were_there_before_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    earlier = tmp_path / "runs" / "demo" / "buses_in_the_rain_counted.jpg"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_bytes(b"\xff\xd8 drawn by version 0.1")
+    result = run("demo")
+    assert result.exit_code == 0, result.output
+    assert "buses_in_the_rain_counted.jpg  another picture, which was there before and is kept" in result.stdout
+    assert earlier.read_bytes() == b"\xff\xd8 drawn by version 0.1"
+    assert (earlier.parent / "riders_on_a_beach_counted.jpg").exists()
+
+
 def test_the_demo_of_make_names_the_environment_to_activate(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "")  # as before activating

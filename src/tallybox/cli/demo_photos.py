@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from tallybox.cli.count_output import text_output
-from tallybox.errors import TallyboxError
+from tallybox.errors import InputError, TallyboxError
 
 if TYPE_CHECKING:
     from tallybox.detections.container import Detections
@@ -39,8 +39,11 @@ def show_photos(console: Console, folder: Path) -> None:
             detected.append(counted.detections)
             print_counts(counted.path.name, counted.predictions, counted)
             picture = folder / f"{counted.path.stem}_counted.jpg"
-            save_picture(counter.draw(counted), picture)
-            written.append((picture, "what was counted, outlined"))
+            try:
+                save_picture(counter.draw(counted), picture)
+                written.append((picture, "what was counted, outlined"))
+            except InputError:  # it was there before; pictures of version 0.1 do not say that tallybox drew them
+                written.append((picture, "another picture, which was there before and is kept"))
     written.append(
         (_write_page(counter, sample_photos()[0], detected[0], folder), "how they came about: open it in a browser")
     )
