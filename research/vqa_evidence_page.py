@@ -208,7 +208,7 @@ def goals_table(rows: list[tuple[str, str, str]]) -> str:
 
 def attention_table(results: Mapping[str, list[dict[str, Any]]]) -> str:
     """Return how far attention tells the examples' proposals apart (seed 0), and what is counted from it."""
-    lines = ["| experiment | model | least and most attention of a photo, means | counted, by true count 1 … 6 |"]
+    lines = ["| experiment | model | minimum and maximum attention in a photo, means | counted, by true count 1 … 6 |"]
     lines.append("|---|---|---|---|")
     for name, runs in results.items():
         for run in sorted(runs, key=lambda run: run["model"]):

@@ -1,3 +1,3 @@
-from tests.support.pages import browser, open_page, service
+from tests.support.pages import browser, explorer, open_page, service
 
-__all__ = ["browser", "open_page", "service"]
+__all__ = ["browser", "explorer", "open_page", "service"]

@@ -113,3 +113,24 @@ def show(open_page, tmp_path):
         return open_page((tmp_path / "page.html").as_uri(), **options)
 
     return write_and_open
+
+
+@pytest.fixture
+def explorer(open_page, service):
+    def open_explorer(hash_: str = "", **options):
+        opened = open_page(f"{service.address}/{hash_}", **options)
+        opened.page.wait_for_selector(".result .count[data-value]")
+        return opened
+
+    return open_explorer
+
+
+def scene_of(page) -> dict:
+    """The scene as its link says."""
+    padded = "JSON.parse(atob(location.hash.slice(1).replaceAll('-', '+').replaceAll('_', '/')))"
+    return page.evaluate(padded)
+
+
+def settled(page) -> None:
+    """Wait until the answer to the last change is drawn."""
+    page.wait_for_selector("#explorer[aria-busy=false]")

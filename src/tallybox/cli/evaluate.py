@@ -14,7 +14,6 @@ from tallybox.cli.detector_options import reported_failures
 from tallybox.cli.image_source import open_images, source_options
 from tallybox.cli.label_options import label_options, trust_line
 from tallybox.detections.category_names import check_same_names
-from tallybox.detections.readers import with_counts
 from tallybox.estimator.estimator import CountEstimator
 
 existing = click.Path(path_type=Path, exists=True)
@@ -49,14 +48,7 @@ def evaluate(
     with reported_failures() as report:
         found = open_images(source, file, report, detector=detector, texts=texts, categories=names)
         check_same_names(names, found.names, source)
-        images, counts = with_counts(
-            found.images,
-            found.names,
-            labels,
-            only=categories,
-            missing_is_zero=missing_is_zero,
-            are_photos=found.are_photos,
-        )
+        images, counts = found.with_counts(labels, only=categories, missing_is_zero=missing_is_zero)
         result = score(estimator, images, counts).compute()
         if as_json:
             click.echo(json.dumps(result))

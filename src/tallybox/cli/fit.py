@@ -18,7 +18,6 @@ from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import LabelSummary, TrueCounts
-from tallybox.detections.readers import with_counts
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import held_out_metrics, held_out_right_by_width, train_metrics
@@ -68,14 +67,7 @@ def fit(
     check_writable(out)  # before minutes of learning
     with reported_failures() as report:
         found = open_images(source, out, report, detector=detector, texts=texts)
-        read, counts = with_counts(
-            found.images,
-            found.names,
-            labels,
-            only=categories,
-            missing_is_zero=missing_is_zero,
-            are_photos=found.are_photos,
-        )
+        read, counts = found.with_counts(labels, only=categories, missing_is_zero=missing_is_zero)
         _fit(list(read), counts, out, photos, options, as_json, start)
 
 

@@ -13,7 +13,8 @@ from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
-from tallybox.detections.readers import read_detections, stored_category_names
+from tallybox.detections.labels import TrueCounts
+from tallybox.detections.readers import read_detections, stored_category_names, with_counts
 from tallybox.errors import InputError
 
 
@@ -23,6 +24,13 @@ class ImageSource(NamedTuple):
     images: Iterable[Detections]
     names: Mapping[int, str]  # of the categories; empty where they are not known
     are_photos: bool
+
+    def with_counts(
+        self, labels: Path, *, only: Sequence[str], missing_is_zero: bool
+    ) -> tuple[Iterable[Detections], TrueCounts]:
+        """Return the images and the true counts in a file, as `tallybox.detections.readers.with_counts` does."""
+        options: dict[str, Any] = {"only": only, "missing_is_zero": missing_is_zero, "are_photos": self.are_photos}
+        return with_counts(self.images, self.names, labels, **options)
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 
 SINGLE_PROCESS = Processes()
 # A thread copies a batch of the paper's size in about 5 ms, a GPU's step takes 2: several read side by side.
-READERS = min(8, len(os.sched_getaffinity(0)))
+READERS = min(8, os.cpu_count() or 1)
 READ_AHEAD = 2  # batches that wait for the device
 PHOTOS_PER_CHUNK = 2048  # copied to the device together: 0.8 GB of the paper's features
 MAX_VERIFIED_BYTES = 2 * 2**30  # a second or two on one core
@@ -181,7 +181,7 @@ class StreamedExamples:
         )
         boxes = torch.empty(len(rows), proposals, 4, pin_memory=pinned)
         mask = self.store.read_into(photos, features.numpy(), boxes.numpy())
-        if not pinned:  # a GPU's steps are faster than the check: there the loss tells
+        if not pinned:  # the check takes longer than a GPU's step; there a loss that is not finite is an error
             check_finite(self.store, features.numpy())
         arrays = [mask, questions.words[rows, :words], questions.lengths[rows]]
         small = [torch.from_numpy(array) for array in arrays]

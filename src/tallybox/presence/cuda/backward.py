@@ -85,8 +85,7 @@ def pairs_backward_kernel(
     HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The gradients of some proposals, the tile i [B, 1] of an image: with all others, as target and as source."""
-    image = (tl.program_id(0) // TILES).to(tl.int64)
-    i = tl.program_id(0) % TILES * B + tl.arange(0, B)[:, None]
+    image, i = shared.tile_of_block(TILES, B)
     table = tables + image // IMAGES_PER_COUNTER * TABLE_SIZE
     first = image * N
     suppression, _zs, calibrated, survival_1, _survival_2, _prefixes = shared.saved_image(state + image * STATE_SIZE, N)

@@ -60,6 +60,13 @@ def multiply(a, b):
 
 
 @triton.jit
+def tile_of_block(TILES, B: tl.constexpr):
+    """The image of this block, and the proposals [B, 1] of its tile."""
+    image = (tl.program_id(0) // TILES).to(tl.int64)
+    return image, tl.program_id(0) % TILES * B + tl.arange(0, B)[:, None]
+
+
+@triton.jit
 def neighbour(values, OFFSET: tl.constexpr, SIZE: tl.constexpr):
     """values[k + OFFSET] of values [SIZE], 0 outside; in registers, which is faster than through memory."""
     k = tl.arange(0, SIZE)
