@@ -32,6 +32,7 @@ from tallybox.ask.category_questions import (
     sum_distribution,
 )
 from tallybox.estimator.inference import predict_arrays
+from tallybox.estimator.inputs import Pairs
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.vqa.batches import load_examples
@@ -145,9 +146,8 @@ def count_all(
     images = {one.image_id: one for one in read_detections(detections)}
     order = sorted({image for image, _ in pairs})
     where = {image: index for index, image in enumerate(order)}
-    index = np.array([where[image] for image, _ in pairs])
-    category_ids = np.array([category_id for _, category_id in pairs])
-    arrays = predict_arrays(estimator.fitted, [images[image] for image in order], index, category_ids, prior="every")
+    indexed = Pairs(np.array([where[image] for image, _ in pairs]), np.array([category_id for _, category_id in pairs]))
+    arrays = predict_arrays(estimator.fitted, [images[image] for image in order], indexed, prior="every")
     return dict(zip(pairs, arrays.each(), strict=True))
 
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallybox import CountEstimator, Detections
 from tallybox.detections.labels import (
@@ -35,7 +34,7 @@ from tallybox.detections.labels import (
 from tallybox.detections.metrics import CountSums, CoverageSums
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.evaluation import evaluate, predict_pairs, sums_of
+from tallybox.estimator.evaluation import evaluate, predict_pairs
 from tallybox.estimator.inference import Prior
 from tallybox.estimator.inputs import in_batches
 from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
@@ -69,12 +68,11 @@ def reliability(
         pairs = list(pairs_of(batch, labels))
         if not pairs:
             continue
-        truth: NDArray[np.int64] = np.array([pair.true_count for pair in pairs], np.int64)
-        found = predict_pairs(estimator, batch, pairs, prior)
+        found, truth = predict_pairs(estimator, batch, pairs, prior)
         if listed:
             shown = found.probabilities[:, 0] < 1 - LISTED_PROBABILITY
             found, truth = found.at(shown), truth[shown]
-        sums += sums_of(found, truth)
+        sums += found.sums(truth)
         by_predicted += CoverageSums.of(found.lows, found.highs, truth, grouped_by=found.counts)
         by_true += CoverageSums.of(found.lows, found.highs, truth, grouped_by=truth)
         widths += int((found.highs - found.lows).sum())

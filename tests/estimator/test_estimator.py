@@ -13,6 +13,7 @@ from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator import training
 from tallybox.estimator.inference import predict_arrays
+from tallybox.estimator.inputs import indexed_pairs
 from tests.support.estimators import small_estimator
 
 
@@ -35,9 +36,7 @@ def test_it_counts_unseen_photos_better_than_the_nms_it_stores(estimator, unseen
     photos, labels = unseen
     pairs = list(counting_pairs(photos, labels))
     truth = np.array([pair.true_count for pair in pairs])
-    index = np.array([pair.detections.image_id for pair in pairs])
-    categories = np.array([pair.category_id for pair in pairs])
-    found = predict_arrays(estimator.fitted, photos, index, categories, prior="scored")
+    found = predict_arrays(estimator.fitted, photos, indexed_pairs(photos, pairs), prior="scored")
     nms = estimator.fitted.baselines["nms"]["exact"].counts(pairs)
     assert (found.most_probable == truth).mean() > (nms == truth).mean() - 0.02
     assert np.abs(found.counts - truth).mean() < 1

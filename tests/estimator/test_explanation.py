@@ -5,8 +5,7 @@ import numpy as np
 from tallybox import CountEstimator, Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.estimator import training
-from tallybox.estimator.explanation import CountExplanation, mean_suppression, merged_into
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.estimator.explanation import mean_suppression, merge_boxes, merged_into
 from tests.support.estimators import small_estimator
 
 
@@ -43,9 +42,8 @@ def test_nothing_is_counted_where_the_count_is_0():
 
 
 def test_a_count_beyond_what_the_boxes_show_points_at_no_faint_box():
-    overlooked = CountPrediction(5, 5, 5.0, 2, 9, 0, np.full(6, 1 / 6))
-    explanation = CountExplanation(overlooked, np.arange(3), np.array([0.9, 0.05, 0.6], np.float32), ())
-    assert merged_into(explanation).tolist() == [0, -1, 2]
+    merged = merge_boxes(np.array([0.9, 0.05, 0.6], np.float32), np.zeros((3, 3)), count=5)
+    assert merged.tolist() == [0, -1, 2]
 
 
 def test_the_papers_component_is_grouped_by_overlap(monkeypatch):

@@ -11,8 +11,7 @@ from tallybox.errors import InputError
 from tallybox.estimator import training
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
 from tallybox.estimator.fitting import THINNINGS, fit
-from tallybox.estimator.inference import category_rows
-from tallybox.estimator.inputs import model_inputs
+from tallybox.estimator.inputs import category_rows, indexed_pairs, model_inputs
 
 
 @pytest.fixture(autouse=True)
@@ -68,15 +67,10 @@ def trained(monkeypatch, too_few_below: int):
     monkeypatch.setattr(training, "MIN_PAIRS_TO_STOP_EARLY", too_few_below)
     photos, labels = made_up_photos(8, seed=2)
     pairs = list(counting_pairs(photos, labels))
-    inputs = model_inputs(
-        photos,
-        np.array([pair.detections.image_id for pair in pairs]),
-        np.array([pair.category_id for pair in pairs]),
-        EstimatorConfig(proposals=16),
-    )
-    truth = torch.tensor([pair.true_count for pair in pairs])
-    labelled = training.LabelledInputs(inputs, torch.zeros_like(truth), truth, torch.arange(len(truth)) % 2)
-    model = training.train_member(EstimatorConfig(members=2), 1, labelled, 0, seed=0, epochs=8)
+    config, indexed = EstimatorConfig(members=2, proposals=16), indexed_pairs(photos, pairs)
+    inputs, truth = model_inputs(photos, indexed, config, ()), torch.tensor([pair.true_count for pair in pairs])
+    labelled = training.LabelledInputs(config, 1, indexed, inputs, truth, torch.arange(len(truth)) % 2)
+    model = training.train_member(labelled, 0, seed=0, epochs=8)
     return model, seen
 
 

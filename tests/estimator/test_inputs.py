@@ -8,12 +8,12 @@ from tallybox import Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.boxes import nms, numpy_box_iou, suppress
 from tallybox.estimator.configuration import EstimatorConfig
-from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, model_inputs, rival_scores
+from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, Pairs, model_inputs, rival_scores
 
 
 def inputs_of(images, pairs, proposals=48, thinning=1.0):
-    index, categories = (np.array(column, np.int64) for column in zip(*pairs, strict=True))
-    return model_inputs(images, index, categories, EstimatorConfig(proposals=proposals, thinning=thinning))
+    indexed = Pairs(*(np.array(column, np.int64) for column in zip(*pairs, strict=True)))
+    return model_inputs(images, indexed, EstimatorConfig(proposals=proposals, thinning=thinning), ())
 
 
 @pytest.fixture(scope="module")

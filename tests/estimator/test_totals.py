@@ -13,7 +13,7 @@ from tallybox.cli import cli
 from tallybox.detections.labels import every_pair, labelled_detections
 from tallybox.detections.readers import read_detections, with_counts
 from tallybox.estimator.inference import predict_moments
-from tallybox.estimator.inputs import in_batches, pair_indices
+from tallybox.estimator.inputs import Pairs, in_batches, indexed_pairs
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
 from tallybox.photos.shipped import shipped_estimator
 from tests.support.detection_sets import coco_results, write_json
@@ -49,13 +49,13 @@ def test_held_out_totals_widen_intervals_that_are_too_narrow():
     moments = np.column_stack(
         [np.full(images, 10.0), np.full(images, variance), np.ones(images), *[np.full(images, 10.0)] * 2]
     )
-    index, categories = np.arange(images), np.ones(images, np.int64)
-    found = learn_totals(moments, index, categories, truth, images, undetected=0.0)
+    pairs = Pairs(np.arange(images), np.ones(images, np.int64))
+    found = learn_totals(moments, pairs, truth, images, undetected=0.0)
     needed = np.sqrt(truth.var() / variance)
     assert found.scale == pytest.approx(1 + (needed - 1) * 400 / 900, rel=0.15)  # 400 photos are few
     assert found.photos == images
     assert found.scale_for(400) == pytest.approx(found.scale * np.sqrt(2))
-    assert learn_totals(moments * 0.01, index, categories, truth // 99, images, undetected=0.0).scale == 1  # too few
+    assert learn_totals(moments * 0.01, pairs, truth // 99, images, undetected=0.0).scale == 1  # too few
 
 
 def test_totals_that_are_too_low_on_held_out_photos_are_raised_by_category():
@@ -64,7 +64,7 @@ def test_totals_that_are_too_low_on_held_out_photos_are_raised_by_category():
     expected = np.where(categories == 90, 0.01, 5.0)
     truth = np.where(categories == 1, 6, np.where(categories == 3, 5, 0))
     moments = np.column_stack([expected, expected, np.ones_like(expected), expected, expected])
-    found = learn_totals(moments, index, categories, truth, images, undetected=0.0)
+    found = learn_totals(moments, Pairs(index, categories), truth, images, undetected=0.0)
     assert found.factor == pytest.approx(1.1, abs=0.01)
     people, cars, rare, unseen = found.factors_of([1, 3, 90, 7])
     assert people == pytest.approx(1.2, abs=0.01)
@@ -127,10 +127,10 @@ def coverage(fitted, images, labels, seed):
     moments, photos, categories, truth, number = [], [], [], [], 0
     for batch in in_batches(labelled_detections(images, labels)):
         pairs = [pair for pair in every_pair(batch, labels) if pair.category_id in fitted.category_ids]
-        index, ids = pair_indices(batch, pairs)
-        moments.append(predict_moments(fitted, batch, index, ids)[0])
-        photos.append(index + number)
-        categories.append(ids)
+        indexed = indexed_pairs(batch, pairs)
+        moments.append(predict_moments(fitted, batch, indexed)[0])
+        photos.append(indexed.image_index + number)
+        categories.append(indexed.category_ids)
         truth += [pair.true_count for pair in pairs]
         number += len(batch)
     of_pairs, photo, category = np.concatenate(moments), np.concatenate(photos), np.concatenate(categories)

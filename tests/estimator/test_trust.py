@@ -4,8 +4,7 @@ import numpy as np
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli.label_options import trust_line
-from tallybox.estimator.evaluation import evaluate, held_out_right_by_width
-from tallybox.estimator.fitting import FitReport
+from tallybox.estimator.evaluation import evaluate, right_by_width
 from tallybox.estimator.prediction import PredictionArrays
 from tests.support.estimators import small_estimator
 
@@ -14,8 +13,7 @@ def test_counts_are_right_by_how_their_intervals_look():
     lows, highs = np.array([2, 2, 1, 1, 0]), np.array([2, 2, 3, 4, 9])
     counts = np.array([2, 2, 2, 2, 5])
     arrays = PredictionArrays(counts, counts, counts.astype(float), lows, highs, counts * 0, np.zeros((5, 3)))
-    report = FitReport(5, 5, np.array([2, 3, 2, 1, 5]), arrays)
-    assert held_out_right_by_width(report) == {"0": 0.5, "1-2": 1.0, "3-4": 0.0, "5+": 1.0}
+    assert right_by_width(arrays, np.array([2, 3, 2, 1, 5])) == {"0": 0.5, "1-2": 1.0, "3-4": 0.0, "5+": 1.0}
     assert trust_line({"0": 0.93, "5+": 0.2}).endswith("by its interval: one number 93 %, wider 20 %")
 
 

@@ -184,11 +184,7 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
 
 
 def _print_table(
-    console: Console,
-    title: str,
-    size_wh: tuple[int, int] | None,
-    predictions: dict[str, CountPrediction],
-    every: bool,
+    console: Console, title: str, size_wh: tuple[int, int] | None, predictions: dict[str, CountPrediction], every: bool
 ) -> None:
     size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"
     console.print(Text.assemble((printable(title), "bold"), (size, "dim")), soft_wrap=True)

@@ -32,12 +32,7 @@ if TYPE_CHECKING:
     help="Explain this component untrained, instead of an estimator.",
 )
 def explain(
-    path: Path,
-    out: Path,
-    categories: tuple[str, ...],
-    file: Path | None,
-    image_id: str | None,
-    component: Any,
+    path: Path, out: Path, categories: tuple[str, ...], file: Path | None, image_id: str | None, component: Any
 ) -> None:
     """Write one static page that shows how the count of an image came about.
 

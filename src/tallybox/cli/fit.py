@@ -20,7 +20,7 @@ from tallybox.detections.container import Detections
 from tallybox.detections.labels import LabelSummary, TrueCounts
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.evaluation import held_out_metrics, held_out_right_by_width, train_metrics
+from tallybox.estimator.evaluation import right_by_width, train_metrics
 from tallybox.files import check_writable
 
 existing = click.Path(path_type=Path, exists=True)
@@ -91,8 +91,9 @@ def _fit(
     report = estimator.report
     assert report is not None
     seconds = round(time.perf_counter() - start, 2)
-    figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out_metrics(report)}
-    right = held_out_right_by_width(report)
+    held_out = report.held_out.sums(report.true_counts).compute()
+    figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out}
+    right = right_by_width(report.held_out, report.true_counts)
     if as_json:
         click.echo(
             json.dumps(

@@ -33,11 +33,8 @@ def interval_levels(probabilities: Floats, beyond: Floats, true_counts: NDArray[
     medians = medians_of(with_tail)
     needed = levels_needed(with_tail, medians, true_counts)
     groups = groups_of(medians)
-    levels = []
-    for group in range(len(IntervalLevels._fields)):
-        own = needed[groups == group]
-        levels.append(_conformal_quantile(own if len(own) >= MIN_GROUP else needed))
-    return IntervalLevels(*levels)
+    by_group = (needed[groups == group] for group in range(len(IntervalLevels._fields)))
+    return IntervalLevels(*(_conformal_quantile(own if len(own) >= MIN_GROUP else needed) for own in by_group))
 
 
 def _conformal_quantile(needed: Floats) -> float:

@@ -18,11 +18,12 @@ from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.configuration import Component, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
-from tallybox.estimator.fitting import FitReport, OnProgress, fit
+from tallybox.estimator.fitting import FitReport, fit
 from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untrained
-from tallybox.estimator.inputs import in_batches
+from tallybox.estimator.inputs import Pairs, in_batches, pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.totals import TotalPrediction, Totals
+from tallybox.estimator.training import OnProgress
 from tallybox.kernels.threads import map_in_order
 
 logger = logging.getLogger(__name__)
@@ -155,16 +156,14 @@ class CountEstimator:
     def _predict_batch(
         self, images: list[Detections], wanted: list[int] | None, asked: Mapping[int, str], prior: Prior
     ) -> tuple[list[Detections], list[ImagePredictions]]:
-        category_ids = [sorted(image.best_scores()) if wanted is None else wanted for image in images]
-        index = np.repeat(np.arange(len(images)), [len(ids) for ids in category_ids])
-        flat = np.array([category_id for ids in category_ids for category_id in ids], np.int64)
-        arrays = predict_arrays(self.fitted, images, index, flat, prior=prior)
+        pairs = pairs_of_images(images, wanted)
+        arrays = predict_arrays(self.fitted, images, pairs, prior=prior)
         if wanted is None:
             listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
-            index, flat, arrays = index[listed], flat[listed], arrays.at(listed)
+            pairs, arrays = Pairs(*(column[listed] for column in pairs)), arrays.at(listed)
         by_id: list[dict[int, CountPrediction]] = [{} for _ in images]
-        each, learned = arrays.each(), set(self.fitted.category_ids)
-        for image, category_id, prediction in zip(index.tolist(), flat.tolist(), each, strict=True):
+        learned = set(self.fitted.category_ids)
+        for image, category_id, prediction in zip(*(column.tolist() for column in pairs), arrays.each(), strict=True):
             known = category_id in learned
             by_id[image][category_id] = prediction if known else replace(prediction, calibrated=False)
         return images, [ImagePredictions(predictions, self.fitted.categories, asked) for predictions in by_id]

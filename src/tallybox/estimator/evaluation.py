@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallybox.detections.baselines import Metric
 from tallybox.detections.container import Detections
@@ -15,27 +14,26 @@ from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs,
 from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.fitting import FitReport
 from tallybox.estimator.inference import Prior, predict_arrays
-from tallybox.estimator.inputs import in_batches, pair_indices
-from tallybox.estimator.prediction import PredictionArrays
+from tallybox.estimator.inputs import in_batches, indexed_pairs
+from tallybox.estimator.prediction import Integers, PredictionArrays
 
 # Widths of intervals (high - low), by the group of `CoverageSums` that each is summed in.
 WIDTHS = {"0": "0", "1": "1-2", "2-4": "3-4", "5+": "5+"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Evaluation:
     """What `evaluate` found; ``compute`` gives figures."""
 
-    estimator: CountSums
     baselines: dict[str, dict[Metric, CountSums]]
-    by_true_count: CoverageSums
-    by_predicted_count: CoverageSums
-    by_width: CoverageSums  # of counts, not of intervals
-    categories: CategorySums  # over every category of every image
-    images: int
-    category_ids: frozenset[int]
+    category_ids: set[int]
+    images: int = 0
+    estimator: CountSums = field(default_factory=CountSums)
+    by_true_count: CoverageSums = field(default_factory=CoverageSums)
+    by_predicted_count: CoverageSums = field(default_factory=CoverageSums)
+    by_width: CoverageSums = field(default_factory=CoverageSums)  # of counts, not of intervals
+    categories: CategorySums = field(default_factory=CategorySums)  # over every category of every image
 
     def compute(self) -> dict[str, Any]:
         """Return the figures of the contract, mRMSE and coverage by true count; NMS is tuned anew for each metric."""
@@ -58,61 +56,45 @@ class Evaluation:
 
 def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels: TrueCounts) -> Evaluation:
     """Score an estimator on images that it did not learn from."""
-    fitted = estimator.fitted
-    sums, categories, images = CountSums(), CategorySums(), 0
-    by_true_count, by_predicted_count, by_width = CoverageSums(), CoverageSums(), CoverageSums()
-    baselines = {name: {metric: CountSums() for metric in get_args(Metric)} for name in fitted.baselines}
-    met = set(labels.labelled_ids())
+    tuned = estimator.fitted.baselines
+    empty = {name: {metric: CountSums() for metric in get_args(Metric)} for name in tuned}
+    result = Evaluation(empty, set(labels.labelled_ids()))
     for batch in in_batches(labelled_detections(detections, labels)):
-        images += len(batch)
-        pairs, truth = _with_truth(counting_pairs(batch, labels))
-        if pairs:
-            found = predict_pairs(estimator, batch, pairs, "scored")
-            sums += sums_of(found, truth)
-            by_true_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=truth)
-            by_predicted_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=found.counts)
-            by_width += _right_by_width(found, truth)
-            for name, tuned in fitted.baselines.items():
-                for metric, counter in tuned.items():
-                    baselines[name][metric] += CountSums.of(counter.counts(pairs), truth)
-        pairs, truth = _with_truth(every_pair(batch, labels))
-        if pairs:
-            found = predict_pairs(estimator, batch, pairs, "every")
-            category_ids = [pair.category_id for pair in pairs]
-            met.update(category_ids)
-            categories += CategorySums.of(category_ids, found.expected, truth)
-    if not sums.pairs:
+        result.images += len(batch)
+        pairs = list(counting_pairs(batch, labels))
+        found, truth = predict_pairs(estimator, batch, pairs, "scored")
+        result.estimator += found.sums(truth)
+        result.by_true_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=truth)
+        result.by_predicted_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=found.counts)
+        result.by_width += _right_by_width(found, truth)
+        for name, sums in result.baselines.items():
+            for metric in sums:
+                sums[metric] += CountSums.of(tuned[name][metric].counts(pairs), truth)
+        pairs = list(every_pair(batch, labels))
+        found, truth = predict_pairs(estimator, batch, pairs, "every")
+        category_ids = [pair.category_id for pair in pairs]
+        result.category_ids.update(category_ids)
+        result.categories += CategorySums.of(category_ids, found.expected, truth)
+    if not result.estimator.pairs:
         raise InputError("there must be a pair to score, but no labelled image has an object or a box above 0.05")
-    by_groups = (by_true_count, by_predicted_count, by_width)
-    return Evaluation(sums, baselines, *by_groups, categories, images, frozenset(met))
-
-
-def sums_of(found: PredictionArrays, true_counts: NDArray[np.int64]) -> CountSums:
-    """Sum up predictions: exact by the most probable count, MAE by the median, RMSE by the mean."""
-    return CountSums.of(found.most_probable, true_counts, medians=found.counts, means=found.expected)
+    return result
 
 
 def train_metrics(estimator: CountEstimator, images: list[Detections], labels: TrueCounts) -> dict[str, float]:
     """Return the figures on the pairs that an estimator learned from."""
     sums = CountSums()
     for batch in in_batches(labelled_detections(images, labels)):
-        pairs, truth = _with_truth(counting_pairs(batch, labels))
-        if pairs:
-            sums += sums_of(predict_pairs(estimator, batch, pairs, "scored"), truth)
+        found, truth = predict_pairs(estimator, batch, list(counting_pairs(batch, labels)), "scored")
+        sums += found.sums(truth)
     return sums.compute()
 
 
-def held_out_metrics(report: FitReport) -> dict[str, float]:
-    """Return the figures on the same pairs, each predicted by the member that did not learn from its photo."""
-    return sums_of(report.held_out, report.true_counts).compute()
+def right_by_width(found: PredictionArrays, true_counts: Integers) -> dict[str, float]:
+    """Return which share of predictions have the right count, by the width of their intervals."""
+    return _named_widths(_right_by_width(found, true_counts))
 
 
-def held_out_right_by_width(report: FitReport) -> dict[str, float]:
-    """Return which share of these predictions have the right count, by the width of their intervals."""
-    return _named_widths(_right_by_width(report.held_out, report.true_counts))
-
-
-def _right_by_width(found: PredictionArrays, true_counts: NDArray[np.int64]) -> CoverageSums:
+def _right_by_width(found: PredictionArrays, true_counts: Integers) -> CoverageSums:
     groups = np.array([0, 1, 2, 5])[np.searchsorted([1, 3, 5], found.highs - found.lows, side="right")]
     return CoverageSums.of(found.counts, found.counts, true_counts, grouped_by=groups)
 
@@ -123,11 +105,7 @@ def _named_widths(sums: CoverageSums) -> dict[str, float]:
 
 def predict_pairs(
     estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior
-) -> PredictionArrays:
-    """Predict pairs of a batch of images."""
-    return predict_arrays(estimator.fitted, batch, *pair_indices(batch, pairs), prior=prior)
-
-
-def _with_truth(pairs: Iterator[CountingPair]) -> tuple[list[CountingPair], NDArray[np.int64]]:
-    listed = list(pairs)
-    return listed, np.array([pair.true_count for pair in listed], np.int64)
+) -> tuple[PredictionArrays, Integers]:
+    """Predict pairs of a batch of images; return their true counts ``[P]`` as well."""
+    found = predict_arrays(estimator.fitted, batch, indexed_pairs(batch, pairs), prior=prior)
+    return found, np.array([pair.true_count for pair in pairs], np.int64)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tallybox.counter.trace import CountTrace
 from tallybox.detections.container import Detections
-from tallybox.estimator.inference import Fitted, category_rows
-from tallybox.estimator.inputs import model_inputs
+from tallybox.estimator.inference import Fitted
+from tallybox.estimator.inputs import model_inputs, pairs_of_images
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.presence.trace import PresenceTrace
 
@@ -39,18 +39,15 @@ def explain_predictions(
     fitted: Fitted, image: Detections, predictions: Mapping[int, CountPrediction]
 ) -> dict[int, CountExplanation]:
     """Return which boxes of an image count and why, for each category that was predicted."""
-    category_ids = np.array([*predictions], np.int64)
-    all_inputs = model_inputs([image], np.zeros_like(category_ids), category_ids, fitted.config)
-    rows = category_rows(fitted.category_ids, category_ids)
+    pairs = pairs_of_images([image], list(predictions))
+    all_inputs = model_inputs([image], pairs, fitted.config, fitted.category_ids)
     explanations = {}
     for index, (category_id, prediction) in enumerate(predictions.items()):
         inputs = all_inputs.at(torch.tensor([index]))
         real = inputs.mask[0].numpy()
         with torch.no_grad():
             traces = tuple(
-                member.component.explain(
-                    member.score_logit(inputs, rows[index : index + 1])[0], inputs.boxes[0], inputs.mask[0]
-                )
+                member.component.explain(member.score_logit(inputs)[0], inputs.boxes[0], inputs.mask[0])
                 for member in fitted.members
             )
         presence = np.mean([_presence(trace, len(real)) for trace in traces], axis=0)[real]
@@ -81,10 +78,8 @@ def merge_boxes(presence: NDArray[np.float32], suppression: Floats, count: int) 
 def mean_suppression(explanation: CountExplanation) -> Floats:
     """Return how much j, if it is there, suppresses i, ``[N, N]``, the mean of all members and heads."""
     number = len(explanation.indices)
-    total = np.zeros((number, number))
-    for trace in explanation.traces:
-        total += suppression_of(trace, number) / len(explanation.traces)
-    return total
+    mean: Floats = np.mean([suppression_of(trace, number) for trace in explanation.traces], axis=0)
+    return mean
 
 
 def suppression_of(trace: PresenceTrace | CountTrace, number: int) -> Floats:

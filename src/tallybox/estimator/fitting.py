@@ -18,15 +18,14 @@ from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs,
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, Prevalence, interval_levels, learn_prevalence
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig, check_size
-from tallybox.estimator.inference import Fitted, TotalCalibration, category_rows, infer, moments_of
-from tallybox.estimator.inputs import Integers, inputs_of_pairs, pair_indices
+from tallybox.estimator.inference import Fitted, distributions, infer, moments_of
+from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
 from tallybox.estimator.learning_curve import learning_curve
 from tallybox.estimator.model import CountModel, ModelOutput
-from tallybox.estimator.prediction import Floats, IntervalLevels, PredictionArrays, mean_beyond, summarise
+from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, summarise
 from tallybox.estimator.totals import learn_totals
-from tallybox.estimator.training import LabelledInputs, epochs_for, epochs_of, held_out_loss, train_member
+from tallybox.estimator.training import LabelledInputs, OnProgress, epochs_for, epochs_of, held_out_loss, train_member
 
-OnProgress = Callable[[int, int], None]  # done, total
 Label = Callable[[EstimatorConfig, Sequence[CountingPair]], LabelledInputs]
 
 MIN_IMAGES = 4
@@ -84,44 +83,29 @@ def fit(
         for name, per_category in (("nms", False), ("nms_per_category", True))
     }
     label = partial(_label, images, category_ids, _image_parts(images, config.members, seed))
-    config = _with_thinning(config, pairs, label, len(category_ids), seed)
-    labelled = label(config, pairs)
-    epochs = epochs_for(len(pairs))
+    config = _with_thinning(config, pairs, label, seed)
+    labelled, epochs = label(config, pairs), epochs_for(len(pairs))
     members = tuple(
-        train_member(
-            config,
-            len(category_ids),
-            labelled,
-            part,
-            seed=seed * 1000 + part,
-            epochs=epochs,
-            on_epoch=partial(_show, on_progress, part, config.members),
-        )
+        train_member(labelled, part, seed=seed * 1000 + part, epochs=epochs, on_progress=on_progress)
         for part in range(config.members)
     )
     above = truth[truth >= config.max_objects] - config.max_objects
     excess = float((above.sum() + 0.5) / (len(above) + 1))
-    probabilities, expected = _held_out(members, labelled)
-    beyond = mean_beyond(excess, expected, config.max_objects)
+    probabilities, beyond = distributions([_held_out(members, labelled)], excess)
     levels = interval_levels(probabilities, beyond, truth)
-    every_pairs = list(every_pair(images, labels))
-    every = label(config, every_pairs)
+    held_out = summarise(probabilities, beyond, levels)
+    every = label(config, list(every_pair(images, labels)))
+    every_held_out = _held_out(members, every)
     looked_for = len(images) * len(labels.labelled_ids().union(category_ids))
-    prevalence, levels_listed = _over_every_category(members, every, looked_for, excess)
+    prevalence, levels_listed = _over_every_category(every, every_held_out, looked_for, excess)
     names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
     fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_listed, prevalence, excess)
-    totals = _totals(fitted, every, *pair_indices(images, every_pairs), len(images))
-    held_out = summarise(probabilities, beyond, levels)
-    index, _ = pair_indices(images, pairs)
-    curve = learning_curve(
-        config, len(category_ids), labelled, index, held_out, excess=excess, levels=levels, seed=seed
-    )
+    outputs = [infer(member, every.inputs) for member in members]
+    moments, _ = moments_of(fitted, every.inputs, [every_held_out], outputs)
+    totals = learn_totals(moments, every.pairs, every.true_counts.numpy(), len(images), prevalence.undetected)
+    curve = learning_curve(labelled, held_out, excess=excess, levels=levels, seed=seed)
     fitted = replace(fitted, totals=totals, learning_curve=curve)
     return fitted, FitReport(len(pairs), len(images), truth, held_out)
-
-
-def _show(on_progress: OnProgress, part: int, members: int, done: int, epochs: int) -> None:
-    on_progress(part * epochs + done, members * epochs)
 
 
 def _image_parts(images: list[Detections], parts: int, seed: int) -> NDArray[np.int64]:
@@ -137,36 +121,30 @@ def _label(
     category_ids: tuple[int, ...],
     image_parts: NDArray[np.int64],
     config: EstimatorConfig,
-    pairs: Sequence[CountingPair],
+    counting_pairs: Sequence[CountingPair],
 ) -> LabelledInputs:
-    index, of_pairs = pair_indices(images, pairs)
+    pairs = indexed_pairs(images, counting_pairs)
     return LabelledInputs(
-        inputs_of_pairs(images, index, of_pairs, config),
-        category_rows(category_ids, of_pairs),
-        torch.tensor([pair.true_count for pair in pairs]),
-        torch.from_numpy(image_parts[index]),
+        config,
+        len(category_ids),
+        pairs,
+        inputs_of_many(images, pairs, config, category_ids),
+        torch.tensor([pair.true_count for pair in counting_pairs]),
+        torch.from_numpy(image_parts[pairs.image_index]),
     )
 
 
-def _held_out(members: Sequence[CountModel], labelled: LabelledInputs) -> tuple[Floats, Floats]:
-    """Predict each photo by the member that left it out.
-
-    Return distributions ``[P, K + 1]`` and the component's own expected counts ``[P]``.
-    """
-    probabilities = np.zeros((len(labelled.parts), members[0].config.max_objects + 1))
-    expected = np.zeros(len(labelled.parts))
+def _held_out(members: Sequence[CountModel], labelled: LabelledInputs) -> ModelOutput:
+    """Predict each photo by the member that left it out."""
+    logits = torch.zeros(len(labelled.parts), labelled.config.max_objects + 1)
+    expected = torch.zeros(len(labelled.parts))
     for part, member in enumerate(members):
-        chosen = labelled.of_part(part)
-        output = infer(member, labelled.inputs, labelled.category_rows, chosen)
-        rows = chosen.numpy()  # numpy takes a tensor of one number for that number
-        probabilities[rows] = output.logits.double().softmax(-1).numpy()
-        expected[rows] = output.expected.double().numpy()
-    return probabilities, expected
+        rows = labelled.of_part(part)
+        logits[rows], expected[rows] = infer(member, labelled.inputs, rows)
+    return ModelOutput(logits, expected)
 
 
-def _with_thinning(
-    config: EstimatorConfig, pairs: Sequence[CountingPair], label: Label, categories: int, seed: int
-) -> EstimatorConfig:
+def _with_thinning(config: EstimatorConfig, pairs: Sequence[CountingPair], label: Label, seed: int) -> EstimatorConfig:
     """Choose how near-identical boxes are thinned by a short trial on held-out photos, if there are many of them."""
     number = np.array([(pair.detections.category_ids == pair.category_id).sum() for pair in pairs])
     if (number > config.proposals).mean() <= CROWDED_SHARE:
@@ -174,43 +152,27 @@ def _with_thinning(
     some = pairs[:THINNING_PAIRS]
     losses = {}
     for thinning in THINNINGS:
-        trial = replace(config, thinning=thinning)
-        labelled = label(trial, some)
-        model = train_member(trial, categories, labelled, 0, seed=seed, epochs=epochs_of(len(some), THINNING_STEPS))
+        labelled = label(replace(config, thinning=thinning), some)
+        model = train_member(labelled, 0, seed=seed, epochs=epochs_of(len(some), THINNING_STEPS))
         losses[thinning] = held_out_loss(model, labelled, labelled.of_part(0))
     losses[THINNINGS[0]] -= CLEARLY_BETTER
     return replace(config, thinning=min(losses, key=lambda thinning: losses[thinning]))
 
 
 def _over_every_category(
-    members: Sequence[CountModel], every: LabelledInputs, looked_for: int, excess: float
+    every: LabelledInputs, held_out: ModelOutput, looked_for: int, excess: float
 ) -> tuple[Prevalence, IntervalLevels]:
     """Learn how often a category is there over all categories of all photos, and how wide intervals are then.
 
     ``every`` has each category that was detected or is there; ``looked_for`` is the number of all pairs.
     """
-    probabilities, expected = _held_out(members, every)
-    truth = every.true_counts.numpy()
-    best = np.where(every.inputs.sizes.numpy() > 0, every.inputs.scores[:, 0].numpy(), 0)
+    probabilities, beyond = distributions([held_out], excess)
+    (best, summary), truth = every.inputs.evidence(), every.true_counts.numpy()
     detected = best > 0
     unseen = (int((~detected).sum()) + 0.5) / (looked_for - int(detected.sum()) + 1)
-    summary = every.inputs.summary.double().numpy()
     prevalence = learn_prevalence(
         probabilities[detected], best[detected], summary[detected], truth[detected] > 0, min(unseen, 0.5)
     )
     corrected = prevalence.apply(probabilities, best, summary)
     listed = detected & (corrected[:, 0] < 1 - LISTED_PROBABILITY)
-    beyond = mean_beyond(excess, expected[listed], members[0].config.max_objects)
-    return prevalence, interval_levels(corrected[listed], beyond, truth[listed])
-
-
-def _totals(
-    fitted: Fitted, every: LabelledInputs, index: Integers, category_ids: Integers, images: int
-) -> TotalCalibration:
-    """Calibrate intervals of totals on held-out photos, each predicted by the member that left it out."""
-    outputs = [infer(member, every.inputs, every.category_rows) for member in fitted.members]
-    rows = torch.arange(len(every.parts))
-    held_out = ModelOutput(*(torch.stack(values)[every.parts, rows] for values in zip(*outputs, strict=True)))
-    moments, _ = moments_of(fitted, every.inputs, [held_out], outputs)
-    truth = every.true_counts.numpy()
-    return learn_totals(moments, index, category_ids, truth, images, fitted.prevalence.undetected)
+    return prevalence, interval_levels(corrected[listed], beyond[listed], truth[listed])

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.detections.baselines import Metric, ThresholdCounter
@@ -19,16 +18,9 @@ from tallybox.detections.container import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig
-from tallybox.estimator.inputs import Integers, ModelInputs, model_inputs
+from tallybox.estimator.inputs import ModelInputs, Pairs, model_inputs
 from tallybox.estimator.model import CountModel, ModelOutput
-from tallybox.estimator.prediction import (
-    TAIL,
-    IntervalLevels,
-    PredictionArrays,
-    mean_beyond,
-    summarise,
-    write_out_tail,
-)
+from tallybox.estimator.prediction import TAIL, Floats, IntervalLevels, PredictionArrays, summarise, write_out_tail
 from tallybox.kernels.threads import small_operations
 
 Prior = Literal["every", "scored"]
@@ -60,12 +52,9 @@ class TotalCalibration(NamedTuple):
         """Return the scale for a total over so many images."""
         return float(self.scale * (1 + images / self.photos) ** 0.5)
 
-    def factors_of(self, category_ids: Iterable[int]) -> NDArray[np.float64]:
+    def factors_of(self, category_ids: Iterable[int]) -> Floats:
         """Return the factor of each category, ``[C]``."""
         return np.array([(self.factors or {}).get(key, self.factor) for key in category_ids])
-
-
-SHIPPED_TOTALS = TotalCalibration()
 
 
 @dataclass(frozen=True)
@@ -81,7 +70,7 @@ class Fitted:
     levels_listed: IntervalLevels  # for every category that may be there, however rare it is
     prevalence: Prevalence
     excess: float  # mean count beyond max_objects of pairs that have more
-    totals: TotalCalibration = SHIPPED_TOTALS
+    totals: TotalCalibration = TotalCalibration()  # noqa: RUF009 - it cannot be changed
     learning_curve: tuple[CurvePoint, ...] = ()  # by ascending number of photos; none where there were few
 
 
@@ -101,64 +90,52 @@ def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:
     )
 
 
-def predict_arrays(
-    fitted: Fitted, images: Sequence[Detections], image_index: Integers, category_ids: Integers, *, prior: Prior
-) -> PredictionArrays:
-    """Predict ``category_ids[p]`` in ``images[image_index[p]]`` for each pair p."""
-    if prior not in ("every", "scored"):
+def predict_arrays(fitted: Fitted, images: Sequence[Detections], pairs: Pairs, *, prior: Prior) -> PredictionArrays:
+    """Predict pairs of images and categories."""
+    if prior not in get_args(Prior):
         raise InputError(f'prior must be "every" or "scored", but got {prior!r}')
-    config = fitted.config
-    inputs = model_inputs(images, image_index, category_ids, config)
-    rows = category_rows(fitted.category_ids, category_ids)
-    probabilities = np.zeros((len(category_ids), config.max_objects + 1))
-    expected = np.zeros(len(category_ids))
-    for member in fitted.members:
-        output = infer(member, inputs, rows)
-        probabilities += output.logits.double().softmax(-1).numpy() / len(fitted.members)
-        expected += output.expected.double().numpy() / len(fitted.members)
-    if prior == "every":
-        best = np.where(inputs.mask[:, 0].numpy(), inputs.scores[:, 0].numpy(), 0)
-        probabilities = fitted.prevalence.apply(probabilities, best, inputs.summary.double().numpy())
-    levels = fitted.levels_listed if prior == "every" else fitted.levels
-    return summarise(probabilities, mean_beyond(fitted.excess, expected, config.max_objects), levels)
+    inputs = model_inputs(images, pairs, fitted.config, fitted.category_ids)
+    probabilities, beyond = distributions([infer(member, inputs) for member in fitted.members], fitted.excess)
+    if prior == "scored":
+        return summarise(probabilities, beyond, fitted.levels)
+    return summarise(fitted.prevalence.apply(probabilities, *inputs.evidence()), beyond, fitted.levels_listed)
 
 
-def predict_moments(
-    fitted: Fitted, images: Sequence[Detections], image_index: Integers, category_ids: Integers
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def predict_moments(fitted: Fitted, images: Sequence[Detections], pairs: Pairs) -> tuple[Floats, Floats]:
     """Return moments of pairs whose sums are those of a total ``[P, 3 + M]``, and the probabilities of none ``[P]``.
 
     Moments are mean, variance, 1, and the means of the M members.
     """
-    inputs = model_inputs(images, image_index, category_ids, fitted.config)
-    rows = category_rows(fitted.category_ids, category_ids)
-    outputs = [infer(member, inputs, rows) for member in fitted.members]
+    inputs = model_inputs(images, pairs, fitted.config, fitted.category_ids)
+    outputs = [infer(member, inputs) for member in fitted.members]
     return moments_of(fitted, inputs, outputs, outputs)
 
 
 def moments_of(
     fitted: Fitted, inputs: ModelInputs, averaged: Sequence[ModelOutput], members: Sequence[ModelOutput]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Return what `predict_moments` does from outputs that are averaged, and from those of all members."""
-    best = np.where(inputs.mask[:, 0].numpy(), inputs.scores[:, 0].numpy(), 0)
-    summary, last = inputs.summary.double().numpy(), fitted.config.max_objects
+    evidence = inputs.evidence()
 
-    def distribution(outputs: Sequence[ModelOutput]) -> NDArray[np.float64]:
-        mean = np.mean([one.logits.double().softmax(-1).numpy() for one in outputs], axis=0)
-        expected = np.mean([one.expected.double().numpy() for one in outputs], axis=0)
-        corrected = fitted.prevalence.apply(mean, best, summary)
-        return write_out_tail(corrected, mean_beyond(fitted.excess, expected, last))
+    def with_tail(outputs: Sequence[ModelOutput]) -> Floats:
+        probabilities, beyond = distributions(outputs, fitted.excess)
+        return write_out_tail(fitted.prevalence.apply(probabilities, *evidence), beyond)
 
-    counts, together = np.arange(last + TAIL), distribution(averaged)
+    counts, together = np.arange(fitted.config.max_objects + TAIL), with_tail(averaged)
     mean = together @ counts
     variance = together @ counts**2 - mean**2
-    of_members = [distribution([one]) @ counts for one in members]
+    of_members = [with_tail([one]) @ counts for one in members]
     return np.stack((mean, variance, np.ones_like(mean), *of_members), axis=1), together[:, 0]
 
 
-def infer(
-    model: CountModel, inputs: ModelInputs, rows_of_categories: Tensor, chosen: Tensor | None = None
-) -> ModelOutput:
+def distributions(outputs: Sequence[ModelOutput], excess: float) -> tuple[Floats, Floats]:
+    """Return the mean of some outputs ``[P, K + 1]``, and the mean count beyond K where there are more ``[P]``."""
+    probabilities = np.mean([one.logits.double().softmax(-1).numpy() for one in outputs], axis=0)
+    expected = np.mean([one.expected.double().numpy() for one in outputs], axis=0)
+    return probabilities, excess + np.maximum(expected - (probabilities.shape[1] - 1), 0)
+
+
+def infer(model: CountModel, inputs: ModelInputs, chosen: Tensor | None = None) -> ModelOutput:
     """Run a model on all pairs, or on those that are chosen, in groups of similar size and without gradients."""
     sizes = inputs.sizes
     chosen = torch.arange(len(sizes)) if chosen is None else chosen
@@ -169,12 +146,5 @@ def infer(
     with torch.no_grad(), small_operations():
         for rows in order.split(512):
             if len(rows):
-                logits[rows], expected[rows] = model(inputs.at(chosen[rows]), rows_of_categories[chosen[rows]])
+                logits[rows], expected[rows] = model(inputs.at(chosen[rows]))
     return ModelOutput(logits, expected)
-
-
-def category_rows(labelled_ids: tuple[int, ...], category_ids: Integers) -> Tensor:
-    """Return the rows of a model's tables for categories ``[P]``; 0 for those without labels."""
-    known = np.array(labelled_ids, np.int64)
-    rows = np.where(np.isin(category_ids, known), np.searchsorted(known, category_ids) + 1, 0)
-    return torch.from_numpy(rows)

@@ -40,7 +40,11 @@ MIN_SCORE = 1e-3
 MIN_AREA = 1e-5
 
 
-OF_PROPOSALS = ("scores", "boxes", "mask", "context", "sources")  # tensors that are padded
+class Pairs(NamedTuple):
+    """Pairs of images, which stand in a list, and categories."""
+
+    image_index: Integers  # [P]
+    category_ids: Integers  # [P]
 
 
 class ModelInputs(NamedTuple):
@@ -52,6 +56,7 @@ class ModelInputs(NamedTuple):
     context: Tensor  # [P, N, C]: best rival, area, the category's best score and number of boxes, shape
     sources: Tensor  # [P, N] int64: which box of its image each proposal is
     summary: Tensor  # [P, S]
+    category_rows: Tensor  # [P] int64: rows of a model's tables of categories
 
     @property
     def sizes(self) -> Tensor:
@@ -61,8 +66,12 @@ class ModelInputs(NamedTuple):
     def at(self, index: Tensor) -> ModelInputs:
         """Return some pairs, padded no further than they need."""
         longest = max(int(self.mask[index].sum(1).max()) if len(index) else 0, 1)
-        of_proposals = {name: getattr(self, name)[index, :longest] for name in OF_PROPOSALS}
-        return ModelInputs(**of_proposals, summary=self.summary[index])
+        of_proposals = (tensor[index, :longest] for tensor in self[:-2])
+        return ModelInputs._make((*of_proposals, self.summary[index], self.category_rows[index]))
+
+    def evidence(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the best score of each pair ``[P]``, 0 where there is no box, and its summary ``[P, S]``."""
+        return self.scores[:, 0].double().numpy(), self.summary.double().numpy()
 
 
 def in_batches(images: Iterable[Detections]) -> Iterator[list[Detections]]:
@@ -72,17 +81,31 @@ def in_batches(images: Iterable[Detections]) -> Iterator[list[Detections]]:
         yield batch
 
 
-def pair_indices(images: Sequence[Detections], pairs: Sequence[CountingPair]) -> tuple[Integers, Integers]:
-    """Return the index of each pair's image ``[P]`` and its category id ``[P]``."""
+def indexed_pairs(images: Sequence[Detections], pairs: Sequence[CountingPair]) -> Pairs:
+    """Return counting pairs by the index of their image."""
     where = {image.image_id: index for index, image in enumerate(images)}
     index = [where[pair.detections.image_id] for pair in pairs]
-    return np.array(index, np.int64), np.array([pair.category_id for pair in pairs], np.int64)
+    return Pairs(np.array(index, np.int64), np.array([pair.category_id for pair in pairs], np.int64))
+
+
+def pairs_of_images(images: Sequence[Detections], wanted: Sequence[int] | None) -> Pairs:
+    """Return a pair for each image and each category that is wanted, None for those that were detected in it."""
+    category_ids = [sorted(image.best_scores()) if wanted is None else wanted for image in images]
+    index = np.repeat(np.arange(len(images)), [len(ids) for ids in category_ids])
+    return Pairs(index, np.array([category_id for ids in category_ids for category_id in ids], np.int64))
+
+
+def category_rows(labelled_ids: tuple[int, ...], category_ids: Integers) -> Integers:
+    """Return the rows of a model's tables for categories ``[P]``; 0 for those without labels."""
+    known = np.array(labelled_ids, np.int64)
+    return np.where(np.isin(category_ids, known), np.searchsorted(known, category_ids) + 1, 0)
 
 
 def model_inputs(
-    images: Sequence[Detections], image_index: Integers, category_ids: Integers, config: EstimatorConfig
+    images: Sequence[Detections], pairs: Pairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
 ) -> ModelInputs:
-    """Return the inputs for pairs: pair p is category ``category_ids[p]`` of ``images[image_index[p]]``."""
+    """Return the inputs for pairs; ``labelled_ids`` are those of the categories that a model has rows for."""
+    image_index, category_ids = pairs
     number = np.array([len(image) for image in images], np.int64)
     first = np.concatenate(([0], number.cumsum()))
     scores = np.concatenate([image.scores for image in images] + [np.zeros(1, np.float32)])
@@ -114,24 +137,27 @@ def model_inputs(
     others = _others(scores[order], keys, image_of[order], len(images), (start, end), wanted, image_index)
     summary = _summary(own_scores, own_boxes, mask, context, others)
     sources = np.where(mask, index - first[image_index][:, None], -1)
-    return ModelInputs(*map(torch.from_numpy, (own_scores, own_boxes, mask, context, sources, summary)))
+    rows = category_rows(labelled_ids, category_ids)
+    return ModelInputs(*map(torch.from_numpy, (own_scores, own_boxes, mask, context, sources, summary, rows)))
 
 
-def inputs_of_pairs(
-    images: Sequence[Detections], index: Integers, category_ids: Integers, config: EstimatorConfig
+def inputs_of_many(
+    images: Sequence[Detections], pairs: Pairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
 ) -> ModelInputs:
-    """Return the inputs for pairs, which come image by image, a batch of images at a time: one may have many boxes."""
+    """Do the same for pairs that come image by image, a batch of images at a time: one may have many boxes."""
     parts = []
     for first in range(0, len(images), BATCH):
-        rows = (index >= first) & (index < first + BATCH)
-        parts.append(model_inputs(images[first : first + BATCH], index[rows] - first, category_ids[rows], config))
+        rows = (pairs.image_index >= first) & (pairs.image_index < first + BATCH)
+        of_batch = Pairs(pairs.image_index[rows] - first, pairs.category_ids[rows])
+        parts.append(model_inputs(images[first : first + BATCH], of_batch, config, labelled_ids))
     longest = max(part.scores.shape[1] for part in parts)
 
     def padded(tensor: Tensor) -> Tensor:
         return pad(tensor, (0, 0) * (tensor.ndim - 2) + (0, longest - tensor.shape[1]))
 
-    of_proposals = {name: torch.cat([padded(getattr(part, name)) for part in parts]) for name in OF_PROPOSALS}
-    return ModelInputs(**of_proposals, summary=torch.cat([part.summary for part in parts]))
+    *of_proposals, summaries, category_rows = zip(*parts, strict=True)
+    joined = (torch.cat([padded(tensor) for tensor in tensors]) for tensors in of_proposals)
+    return ModelInputs._make((*joined, torch.cat(summaries), torch.cat(category_rows)))
 
 
 def rival_scores(image: Detections) -> Floats:

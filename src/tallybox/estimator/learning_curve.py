@@ -15,10 +15,8 @@ import numpy as np
 import torch
 
 from tallybox.detections.metrics import CountSums
-from tallybox.estimator.configuration import EstimatorConfig
-from tallybox.estimator.inference import CurvePoint, infer
-from tallybox.estimator.inputs import Integers
-from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, mean_beyond, summarise
+from tallybox.estimator.inference import CurvePoint, distributions, infer
+from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, summarise
 from tallybox.estimator.training import LabelledInputs, epochs_for, train_member
 
 SHARE = 0.25  # of the photos; half of them as well took twice the time and gave the same slope
@@ -27,21 +25,14 @@ MIN_PHOTOS = 40  # of a fit, so that a quarter has something to learn from
 
 
 def learning_curve(
-    config: EstimatorConfig,
-    categories: int,
-    labelled: LabelledInputs,
-    image_index: Integers,
-    held_out: PredictionArrays,
-    *,
-    excess: float,
-    levels: IntervalLevels,
-    seed: int,
+    labelled: LabelledInputs, held_out: PredictionArrays, *, excess: float, levels: IntervalLevels, seed: int
 ) -> tuple[CurvePoint, ...]:
     """Return two points, of a share of the photos and of the estimator's own members; none for few photos.
 
-    ``image_index [P]`` is the photo of each pair, ``held_out`` the prediction of each by the member that left it out.
+    ``held_out`` is the prediction of each pair by the member that left its photo out.
     """
-    photos, truth = int(image_index.max(initial=-1)) + 1, labelled.true_counts.numpy()
+    image_index, truth = labelled.pairs.image_index, labelled.true_counts.numpy()
+    photos = int(image_index.max(initial=-1)) + 1
     if photos < MIN_PHOTOS:
         return ()
     order = np.random.default_rng(seed).permutation(photos)
@@ -49,15 +40,12 @@ def learning_curve(
     for member in range(MEMBERS):
         learns = np.isin(image_index, order[member * number : (member + 1) * number])
         split = replace(labelled, parts=torch.from_numpy(learns.astype(np.int64)))  # it leaves part 0 out
-        epochs = epochs_for(int(learns.sum()))
-        model = train_member(config, categories, split, 0, seed=seed * 1000 + 500 + member, epochs=epochs)
+        model = train_member(split, 0, seed=seed * 1000 + 500 + member, epochs=epochs_for(int(learns.sum())))
         rows = split.of_part(0)
-        output = infer(model, labelled.inputs, labelled.category_rows, rows)
-        beyond = mean_beyond(excess, output.expected.double().numpy(), config.max_objects)
-        found = summarise(output.logits.double().softmax(-1).numpy(), beyond, levels)
-        sums += _sums(found, truth[rows.numpy()])
-    learned_from = round(photos * (1 - 1 / config.members))
-    return _point(number, sums), _point(learned_from, _sums(held_out, truth))
+        found = summarise(*distributions([infer(model, labelled.inputs, rows)], excess), levels)
+        sums += found.sums(truth[rows.numpy()])
+    learned_from = round(photos * (1 - 1 / labelled.config.members))
+    return _point(number, sums), _point(learned_from, held_out.sums(truth))
 
 
 def expected_at(points: Sequence[CurvePoint], photos: int) -> CurvePoint:
@@ -77,10 +65,6 @@ def _extrapolated(errors: Sequence[tuple[int, float]], photos: int) -> float:
     per_photo = [math.sqrt(1 / number) for number in (fewer, more, photos)]
     slope = max((higher - lower) / max(per_photo[0] - per_photo[1], 1e-9), 0.0)
     return max(lower + slope * (per_photo[2] - per_photo[1]), 0.0)
-
-
-def _sums(found: PredictionArrays, true_counts: Integers) -> CountSums:
-    return CountSums.of(found.most_probable, true_counts, medians=found.counts, means=found.expected)
 
 
 def _point(photos: int, sums: CountSums) -> CurvePoint:

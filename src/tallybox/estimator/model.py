@@ -42,13 +42,9 @@ class CountModel(nn.Module):
         super().__init__()
         self.config = config
         counts, heads = config.max_objects + 1, config.heads
-        self.component: PresenceCounter | Counter
-        if config.component == "presence":
-            self.component = PresenceCounter(config.max_objects, heads=heads, logits=True)
-            per_head = counts + 1
-        else:
-            self.component = Counter(config.max_objects, heads=heads, logits=True)
-            per_head = counts
+        kind: type[PresenceCounter | Counter] = PresenceCounter if config.component == "presence" else Counter
+        self.component = kind(config.max_objects, heads=heads, logits=True)
+        per_head = counts + 1 if config.component == "presence" else counts
         self.register_buffer("context_mean", torch.zeros(CONTEXT))
         self.register_buffer("context_scale", torch.ones(CONTEXT))
         self.register_buffer("summary_mean", torch.zeros(SUMMARY))
@@ -83,15 +79,15 @@ class CountModel(nn.Module):
                 self.get_buffer(f"{name}_mean").copy_(values.mean(0))
                 self.get_buffer(f"{name}_scale").copy_(values.std(0).clamp(min=0.1))
 
-    def forward(self, inputs: ModelInputs, category_rows: Tensor) -> ModelOutput:
-        """Return distributions of counts; ``category_rows [P]`` are rows of the tables of categories."""
-        logit = self.score_logit(inputs, category_rows)
+    def forward(self, inputs: ModelInputs) -> ModelOutput:
+        """Return distributions of counts."""
+        logit = self.score_logit(inputs)
         features = self._component_for(len(logit))(logit, inputs.boxes, inputs.mask)
         summary = (inputs.summary - self.get_buffer("summary_mean")) / self.get_buffer("summary_scale")
         logits = (
             self.from_component(features)
             + self.from_summary(torch.cat((features / 4, summary), -1))  # log-probabilities reach -14
-            + self.category_count[category_rows] @ self.get_buffer("count_shifts")
+            + self.category_count[inputs.category_rows] @ self.get_buffer("count_shifts")
         )
         return ModelOutput(logits, self.expected_count(features))
 
@@ -103,9 +99,9 @@ class CountModel(nn.Module):
         unfused.backend = "reference"
         return unfused
 
-    def score_logit(self, inputs: ModelInputs, category_rows: Tensor) -> Tensor:
+    def score_logit(self, inputs: ModelInputs) -> Tensor:
         """Return the logits that the component counts from, ``[P, N]``."""
-        log_scale, shift = self.category_score[category_rows].unbind(-1)
+        log_scale, shift = self.category_score[inputs.category_rows].unbind(-1)
         plain = inputs.scores.clamp(MIN_SCORE, 1 - MIN_SCORE).logit()
         logit = plain * log_scale.exp()[:, None] + shift[:, None]
         context = (inputs.context - self.get_buffer("context_mean")) / self.get_buffer("context_scale")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.category_names import find_category
+from tallybox.detections.metrics import CountSums
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -146,6 +147,10 @@ class PredictionArrays(NamedTuple):
     at_least: Integers
     probabilities: Floats  # [P, K + 1]
 
+    def sums(self, true_counts: Integers) -> CountSums:
+        """Return the sums behind scores: exact by the most probable count, MAE by the median, RMSE by the mean."""
+        return CountSums.of(self.most_probable, true_counts, medians=self.counts, means=self.expected)
+
     def at(self, rows: Any) -> PredictionArrays:
         """Return the predictions of some pairs."""
         return PredictionArrays(*(array[rows] for array in self))
@@ -154,11 +159,6 @@ class PredictionArrays(NamedTuple):
         """Return the predictions one by one."""
         columns = [column.tolist() for column in self[:-1]]
         return [CountPrediction(*row) for row in zip(*columns, self.probabilities, strict=True)]
-
-
-def mean_beyond(excess: float, expected: Floats, max_objects: int) -> Floats:
-    """Return the mean count beyond ``max_objects`` where there are more, ``[P]``, from the component's own counts."""
-    return excess + np.maximum(expected - max_objects, 0)
 
 
 def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> PredictionArrays:

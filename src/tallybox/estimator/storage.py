@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -81,29 +81,23 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
     members = tuple(_member(config, len(category_ids), index, tensors) for index in range(config.members))
     if len(tensors) != sum(len(member.state_dict()) for member in members):
         raise ValueError("it holds more than its members")
+    baselines = {
+        name: {metric: ThresholdCounter.from_dict(header["baselines"][name][metric]) for metric in get_args(Metric)}
+        for name in ("nms", "nms_per_category")
+    }
     return Fitted(
         config,
         category_ids,
         {int(key): str(name) for key, name in header["categories"].items()},
         members,
-        {
-            name: {metric: ThresholdCounter.from_dict(header["baselines"][name][metric]) for metric in get_args(Metric)}
-            for name in ("nms", "nms_per_category")
-        },
-        _levels(header["interval_levels"]),
-        _levels(header["interval_levels_listed"]),
-        _prevalence(header["prevalence"]),
+        baselines,
+        IntervalLevels(*_numbers("an interval level", header["interval_levels"], -1, 1)),
+        IntervalLevels(*_numbers("an interval level", header["interval_levels_listed"], -1, 1)),
+        _prevalence(**header["prevalence"]),
         _number("excess", header["excess"], 0, MAX_NUMBER),
         _totals(header.get("totals", {})),
         _curve(header.get("learning_curve", [])),
     )
-
-
-def _prevalence(stored: Any) -> Prevalence:
-    weights = tuple(_number("a weight of its prevalence", one, -MAX_NUMBER, MAX_NUMBER) for one in stored["weights"])
-    if len(weights) != len(AS_PREDICTED.weights):
-        raise ValueError(f"its prevalence must have {len(AS_PREDICTED.weights)} weights, but it has {len(weights)}")
-    return Prevalence(weights, undetected=_number("undetected", stored["undetected"], 0, 1))
 
 
 def _number(name: str, stored: Any, minimum: float, maximum: float) -> float:
@@ -113,11 +107,21 @@ def _number(name: str, stored: Any, minimum: float, maximum: float) -> float:
     return number
 
 
+def _numbers(name: str, stored: Iterable[Any], minimum: float, maximum: float) -> tuple[float, ...]:
+    return tuple(_number(name, one, minimum, maximum) for one in stored)
+
+
+def _prevalence(weights: Any, undetected: Any) -> Prevalence:
+    weights = _numbers("a weight of its prevalence", weights, -MAX_NUMBER, MAX_NUMBER)
+    if len(weights) != len(AS_PREDICTED.weights):
+        raise ValueError(f"its prevalence must have {len(AS_PREDICTED.weights)} weights, but it has {len(weights)}")
+    return Prevalence(weights, _number("undetected", undetected, 0, 1))
+
+
 def _totals(stored: Any) -> TotalCalibration:
     factors = {int(key): float(factor) for key, factor in (stored.get("factors") or {}).items()}
     totals = TotalCalibration(**{**stored, "factors": factors})
-    for factor in (totals.scale, totals.factor, *factors.values()):
-        _number("a scale of its totals", factor, 1 / MAX_NUMBER, MAX_NUMBER)
+    _numbers("a scale of its totals", (totals.scale, totals.factor, *factors.values()), 1 / MAX_NUMBER, MAX_NUMBER)
     _number("the number of photos of its totals", totals.photos, 1, MAX_NUMBER**2)
     return totals
 
@@ -125,22 +129,14 @@ def _totals(stored: Any) -> TotalCalibration:
 def _curve(stored: Any) -> tuple[CurvePoint, ...]:
     if len(stored) not in (0, 2):
         raise ValueError(f"its learning curve must have two points or none, but it has {len(stored)}")
-    return tuple(_curve_point(*point) for point in stored)
-
-
-def _curve_point(photos: Any, exact: Any, mae: Any) -> CurvePoint:
-    return CurvePoint(
-        int(_number("a number of photos", photos, 1, MAX_NUMBER**2)),
-        _number("a share of exact counts", exact, 0, 1),
-        _number("a mean absolute error", mae, 0, MAX_NUMBER**2),
+    return tuple(
+        CurvePoint(
+            int(_number("a number of photos", photos, 1, MAX_NUMBER**2)),
+            _number("a share of exact counts", exact, 0, 1),
+            _number("a mean absolute error", mae, 0, MAX_NUMBER**2),
+        )
+        for photos, exact, mae in stored
     )
-
-
-def _levels(stored: Any) -> IntervalLevels:
-    levels = IntervalLevels(*(float(level) for level in stored))
-    if not all(-1 <= level <= 1 for level in levels):
-        raise ValueError(f"its interval levels are {list(levels)}")
-    return levels
 
 
 def _member(config: EstimatorConfig, categories: int, index: int, tensors: Mapping[str, Tensor]) -> CountModel:

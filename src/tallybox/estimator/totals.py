@@ -19,7 +19,7 @@ import numpy as np
 from tallybox.detections.container import Detections
 from tallybox.estimator.calibration import COVERAGE, LISTED_PROBABILITY
 from tallybox.estimator.inference import Fitted, TotalCalibration, predict_moments
-from tallybox.estimator.inputs import BATCH
+from tallybox.estimator.inputs import BATCH, Pairs, pairs_of_images
 from tallybox.estimator.prediction import Floats, Integers
 
 NORMAL_QUANTILE = 1.6449  # of 0.95: an interval leaves out 5 % on each side
@@ -68,14 +68,13 @@ class Totals:
         if not batch:
             return
         self._images += len(batch)
-        asked = [sorted(image.best_scores()) if self._wanted is None else self._wanted for image in batch]
-        index = np.repeat(np.arange(len(batch)), [len(ids) for ids in asked])
-        flat = np.array([category_id for ids in asked for category_id in ids], np.int64)
-        moments, absent = predict_moments(self._fitted, batch, index, flat)
+        pairs = pairs_of_images(batch, self._wanted)
+        moments, absent = predict_moments(self._fitted, batch, pairs)
         if self._wanted is None:
-            self._listed.update(flat[absent < 1 - LISTED_PROBABILITY].tolist())
-        for category_id in np.unique(flat).tolist():
-            self._sums[category_id] = self._sums.get(category_id, 0) + moments[flat == category_id].sum(0)
+            self._listed.update(pairs.category_ids[absent < 1 - LISTED_PROBABILITY].tolist())
+        for category_id in np.unique(pairs.category_ids).tolist():
+            own = moments[pairs.category_ids == category_id].sum(0)
+            self._sums[category_id] = self._sums.get(category_id, 0) + own
 
     def compute(self) -> dict[str, TotalPrediction]:
         """Return the totals by the names of categories."""
@@ -118,12 +117,7 @@ def total_intervals(mean: Floats, variance: Floats, scale: float) -> tuple[Integ
 
 
 def learn_totals(
-    moments: Floats,
-    image_index: Integers,
-    category_ids: Integers,
-    true_counts: Integers,
-    images: int,
-    undetected: float,
+    moments: Floats, pairs: Pairs, true_counts: Integers, images: int, undetected: float
 ) -> TotalCalibration:
     """Learn by what factors totals are too low, and what makes 90 % intervals hold 90 % of those over random sets.
 
@@ -133,7 +127,7 @@ def learn_totals(
     ``moments [P, 3 + M]`` are as `predict_moments` gives them, of every pair that was detected or is there.
     """
     random = np.random.default_rng(0)
-    ids, column = np.unique(category_ids, return_inverse=True)
+    ids, column = np.unique(pairs.category_ids, return_inverse=True)
     everything = np.zeros((len(ids), moments.shape[1]))
     np.add.at(everything, column, moments)
     expected, _ = joint_moments(everything, images, undetected, np.ones(len(ids)))
@@ -143,7 +137,8 @@ def learn_totals(
     by_category = dict(zip(ids.tolist(), factors.tolist(), strict=True))
     found: list[tuple[Floats, Floats, Floats]] = []
     for _ in range(DRAWS):  # with replacement: sets of 50 of 100 photos would be too similar
-        times = np.bincount(random.integers(images, size=PHOTOS), minlength=images)[image_index].astype(np.float64)
+        drawn = np.bincount(random.integers(images, size=PHOTOS), minlength=images)
+        times = drawn[pairs.image_index].astype(np.float64)
         sums = np.zeros_like(everything)
         np.add.at(sums, column, moments * times[:, None])
         truth = np.bincount(column, true_counts * times, minlength=len(sums))

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.inference import infer
-from tallybox.estimator.inputs import ModelInputs
+from tallybox.estimator.inputs import ModelInputs, Pairs
 from tallybox.estimator.model import CountModel
 from tallybox.kernels.threads import small_operations
 
-OnEpoch = Callable[[int, int], None]  # done, total
+OnProgress = Callable[[int, int], None]  # done, total
 
 # Found on a fifth of 3,000 labelled photos of COCO that was left out, and by learning from 30 and 100 of the others.
 EPOCHS = 12
@@ -36,8 +36,10 @@ WARM_UP = 0.3  # share of all steps
 class LabelledInputs:
     """Inputs of P pairs with their true counts."""
 
+    config: EstimatorConfig
+    categories: int  # that have labels
+    pairs: Pairs
     inputs: ModelInputs
-    category_rows: Tensor  # [P]
     true_counts: Tensor  # [P]
     parts: Tensor  # [P]: the part of the photos that each is of
 
@@ -46,26 +48,23 @@ class LabelledInputs:
         return (self.parts == part).nonzero().flatten()
 
 
+@torch.random.fork_rng(devices=[])  # nobody else's random numbers change
+@small_operations()
 def train_member(
-    config: EstimatorConfig,
-    categories: int,
     labelled: LabelledInputs,
     part: int,
     *,
     seed: int,
     epochs: int,
-    on_epoch: OnEpoch = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> CountModel:
     """Return a model that learned from all parts but its own, as it was at its lowest loss on its own part.
 
-    Where its own part is too small for that, as it was after the last epoch.
+    Where its own part is too small for that, as it was after the last epoch. Progress is that of all members.
     """
-    with torch.random.fork_rng(devices=[]), small_operations():  # nobody else's random numbers change
-        torch.manual_seed(seed)
-        return _train(CountModel(config, categories), labelled, part, on_epoch, epochs)
-
-
-def _train(model: CountModel, labelled: LabelledInputs, part: int, on_epoch: OnEpoch, epochs: int) -> CountModel:
+    torch.manual_seed(seed)
+    model = CountModel(labelled.config, labelled.categories)
+    done, total_epochs = part * epochs, labelled.config.members * epochs
     learn, held_out = (labelled.parts != part).nonzero().flatten(), labelled.of_part(part)
     model.standardise(labelled.inputs.at(learn))
     few, stops_early = len(learn) < FEW_PAIRS, len(labelled.parts) >= MIN_PAIRS_TO_STOP_EARLY
@@ -86,10 +85,10 @@ def _train(model: CountModel, labelled: LabelledInputs, part: int, on_epoch: OnE
             best, best_loss, worse = copy.deepcopy(model.state_dict()), loss, 0
         elif epoch >= epochs // 2:
             worse += 1
-        on_epoch(epoch + 1, epochs)
+        on_progress(done + epoch + 1, total_epochs)
         if worse >= PATIENCE * epochs:
             break
-    on_epoch(epochs, epochs)
+    on_progress(done + epochs, total_epochs)
     model.load_state_dict(best)
     return model.eval()
 
@@ -111,7 +110,7 @@ def _batch(pairs: int) -> int:
 
 def held_out_loss(model: CountModel, labelled: LabelledInputs, rows: Tensor) -> float:
     """Return the mean negative log-likelihood of some pairs."""
-    logits = infer(model, labelled.inputs, labelled.category_rows, rows).logits
+    logits = infer(model, labelled.inputs, rows).logits
     truth = labelled.true_counts[rows].clamp(max=model.config.max_objects)
     return torch.nn.functional.cross_entropy(logits, truth).item() if len(rows) else math.inf
 
@@ -136,7 +135,7 @@ def _step(
     for group in rows.tensor_split((len(rows) * 3 // 4,)):
         if not len(group):
             continue
-        logits = model(labelled.inputs.at(group), labelled.category_rows[group]).logits
+        logits = model(labelled.inputs.at(group)).logits
         truth = labelled.true_counts[group].clamp(max=model.config.max_objects)
         loss = torch.nn.functional.cross_entropy(logits, truth, reduction="sum") / len(rows)
         loss.backward()
