@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from tallybox.bench.photos import made_up_photos
-from tallybox.cli.label_options import trust_line
+from tallybox.cli.evaluate import trust_line
 from tallybox.estimator.evaluation import evaluate, right_by_width
 from tallybox.estimator.prediction import PredictionArrays
 from tests.support.estimators import small_estimator

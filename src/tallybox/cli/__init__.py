@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import click
 
 from tallybox import __version__
-from tallybox.cli.lazy import LazyGroup
 from tallybox.cli.terminal import echo_line, printable
 from tallybox.errors import TallyboxError
 
-# Each command's module, imported when the command is used: `tallybox --help` stays instant.
 COMMANDS = {
     "demo": ("tallybox.cli.demo", "Show how the component counts, then count in three real photos; no files needed."),
     "toy": ("tallybox.cli.toy", "Train and draw the paper's toy task."),
@@ -28,6 +28,33 @@ COMMANDS = {
     "vqa": ("tallybox.cli.vqa", "Answer questions about photos: VQA v2."),
     "bench": ("tallybox.cli.bench", "Measure speed on this machine; results are checked first."),
 }
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is used: help stays instant.
+
+    ``lazy_commands`` are the module, which has a function of the command's name, and one line of help, by name.
+    """
+
+    def __init__(self, *args: Any, lazy_commands: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.lazy_commands = lazy_commands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(self.lazy_commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        if cmd_name not in self.lazy_commands:
+            return None
+        command: click.Command = getattr(import_module(self.lazy_commands[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in self.lazy_commands.items()])
 
 
 class Tallybox(LazyGroup):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
-from tallybox.cli.detector_options import detector_options, reported_failures
+from tallybox.cli.options import detector_options, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import check_same_names

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import which
 
 import click
 import torch
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from torch import Tensor
 
-from tallybox.cli.demo_photos import show_photos
+from tallybox.cli.count_output import text_output
+from tallybox.cli.explain import WITH_SHIPPED, write_page
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
+from tallybox.drawing.page_data import estimator_countings
 from tallybox.drawing.scenes import CatProposals, cats
+from tallybox.errors import InputError, TallyboxError
+from tallybox.files import import_optional
+from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.shipped import sample_photos
 
 SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every terminal shows them
 
@@ -103,6 +111,50 @@ def show_soft_attention(console: Console, counter: Counter, proposals: CatPropos
         "The component counts from the weights before they are normalised.\n"
         "Try it with boxes of your own: tallybox serve\n"
     )
+
+
+def show_photos(console: Console, folder: Path) -> None:
+    """Count in the three sample photos and write what can be looked at; name what to install where it is missing."""
+    try:
+        import_optional("PIL", needed_for="counting photos", install="'tallybox[photos]'", package="pillow")
+        counter = PhotoCounter()
+    except TallyboxError as error:
+        console.print(f"[bold]And in real photos?[/bold]  {escape(str(error))}")
+        return
+    from tallybox.photos.outlines import save_picture
+
+    console.print("[bold]And in real photos?[/bold]  PicoDet-S proposes boxes. An estimator that learned")
+    console.print("from 3,000 labelled photos, none of these three, counts them:\n")
+    written = []
+    photos = list(counter.count_each(sample_photos(), keep_photos=True))
+    with text_output(every=False) as print_counts:
+        for counted in photos:
+            assert counted.predictions is not None
+            print_counts(counted.path.name, counted.predictions, counted)
+            picture = folder / f"{counted.path.stem}_counted.jpg"
+            try:
+                save_picture(counter.draw(counted), picture)
+                written.append((picture, "what was counted, outlined"))
+            except InputError:  # it was there before; pictures of version 0.1 do not say that tallybox drew them
+                written.append((picture, "another picture, which was there before and is kept"))
+    first, page = photos[0], folder / f"{photos[0].path.stem}.html"
+    assert first.detections is not None
+    countings = estimator_countings(counter.estimator, first.detections, None)
+    write_page(page, first.path.name, WITH_SHIPPED, first.detections, countings, first.photo)
+    written.append((page, "how they came about: open it in a browser"))
+    console.print("[bold]Look at them:[/bold]")
+    for file, what in written:
+        console.print(f"  {file}  [dim]{what}[/dim]", soft_wrap=True)
+    console.print("\n[bold]Go on:[/bold]")
+    activate = Path(".venv/bin/activate")  # where `make demo` installed it
+    for command in (
+        *([f"source {activate}"] if activate.exists() and not which("tallybox") else []),
+        "tallybox count PHOTO... --save FOLDER",
+        "tallybox explain PHOTO --out page.html",
+        "tallybox ask PHOTO 'How many dogs are there?'",
+        "tallybox serve",
+    ):
+        console.print(f"  {command}")
 
 
 def side_by_side(*parts: RenderableType) -> Padding:

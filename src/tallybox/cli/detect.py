@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tallybox.cli.detector_options import detector_options, reported_failures
+from tallybox.cli.options import detector_options, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError

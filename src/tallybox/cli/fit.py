@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import mkdtemp
@@ -11,19 +12,19 @@ from typing import Any
 
 import click
 
-from tallybox.cli.detector_options import reported_failures
-from tallybox.cli.image_source import open_images, source_options
-from tallybox.cli.label_options import describe_labels, label_options, trust_line
+from tallybox.cli.evaluate import trust_line
+from tallybox.cli.image_source import open_labelled_images
+from tallybox.cli.options import existing, label_options, reported_failures, source_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.container import Detections
-from tallybox.detections.labels import LabelSummary, TrueCounts
+from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of
+from tallybox.detections.labels import LabelSummary
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import right_by_width, train_metrics
 from tallybox.files import check_writable
 
-existing = click.Path(path_type=Path, exists=True)
+MAX_NAMES = 3  # that a message lists
 
 
 @click.command()
@@ -41,18 +42,7 @@ existing = click.Path(path_type=Path, exists=True)
 @source_options
 @click.option("--seed", type=int, help="[default: 0]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def fit(
-    source: str,
-    labels: Path,
-    out: Path,
-    photos: int | None,
-    categories: tuple[str, ...],
-    missing_is_zero: bool,
-    detector: str | None,
-    texts: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
+def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
     """Learn to count from boxes and LABELS (COCO instances, or a table of counts, .csv or .xlsx).
 
     Boxes come from DETECTIONS (COCO results, CSV, Parquet), or from a detector that looks at PHOTOS (a folder, or a
@@ -65,46 +55,31 @@ def fit(
     """
     start = time.perf_counter()
     check_writable(out)  # before minutes of learning
-    with reported_failures() as report:
-        found = open_images(source, out, report, detector=detector, texts=texts)
-        read, counts = found.with_counts(labels, only=categories, missing_is_zero=missing_is_zero)
-        _fit(list(read), counts, out, photos, options, as_json, start)
-
-
-def _fit(
-    images: list[Detections],
-    counts: TrueCounts,
-    out: Path,
-    photos: int | None,
-    options: dict[str, Any],
-    as_json: bool,
-    start: float,
-) -> None:
-    if photos is not None:
-        counts = counts.first_images(photos)
-    estimator = CountEstimator(**{name: value for name, value in options.items() if value is not None})
-    with progress_bar("learning") as show:
-        estimator.fit(images, counts, on_progress=show)
-    _save(estimator, out)
-    taken = LabelSummary.of(images, counts)
-    describe_labels(taken, counts.categories)
-    report = estimator.report
-    assert report is not None
-    seconds = round(time.perf_counter() - start, 2)
-    held_out = report.held_out.sums(report.true_counts).compute()
-    figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out}
-    right = right_by_width(report.held_out, report.true_counts)
-    if as_json:
-        click.echo(
-            json.dumps(
-                {"pairs": report.pairs, "seconds": seconds, **figures, "labels": asdict(taken), "right_by_width": right}
-            )
-        )
-        return
-    echo_line(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
-    for name, title in (("train", "on these"), ("held_out", "on images left out while learning")):
-        echo_line(f"{title}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))
-    echo_line(f"{trust_line(right)} (on images left out while learning)")
+    chosen = {name: options.pop(name) for name in ("component", "max_objects", "seed")}
+    estimator = CountEstimator(**{name: value for name, value in chosen.items() if value is not None})
+    with reported_failures() as report_failure:
+        read, counts = open_labelled_images(source, labels, out, report_failure, **options)
+        images = list(read)
+        if photos is not None:
+            counts = counts.first_images(photos)
+        with progress_bar("learning") as show:
+            estimator.fit(images, counts, on_progress=show)
+        _save(estimator, out)
+        taken, report = LabelSummary.of(images, counts), estimator.report
+        assert report is not None
+        _describe(taken, counts.categories or COCO_CATEGORIES)
+        seconds = round(time.perf_counter() - start, 2)
+        held_out = report.held_out.sums(report.true_counts).compute()
+        figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out}
+        right = right_by_width(report.held_out, report.true_counts)
+        if as_json:
+            result = {"pairs": report.pairs, "seconds": seconds, **figures}
+            click.echo(json.dumps({**result, "labels": asdict(taken), "right_by_width": right}))
+            return
+        echo_line(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
+        for name, title in (("train", "on these"), ("held_out", "on images left out while learning")):
+            echo_line(f"{title}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))
+        echo_line(f"{trust_line(right)} (on images left out while learning)")
 
 
 def _save(estimator: CountEstimator, out: Path) -> None:
@@ -115,3 +90,32 @@ def _save(estimator: CountEstimator, out: Path) -> None:
         spare = Path(mkdtemp(prefix="tallybox-fit-")) / out.name
         estimator.save(spare)
         raise InputError(f"{error}; the estimator is kept in {spare}") from error
+
+
+def _describe(labels: LabelSummary, names: Mapping[int, str]) -> None:
+    """Print what was taken from the labels and what was left out, and warn where there are no zeros."""
+    noun = "category" if labels.categories == 1 else "categories"
+    unlabelled = labels.categories_without_labels
+    lines = [
+        f"labels: {labels.photos:,} photos, {labels.categories} {noun}; "
+        f"{labels.objects:,} counts of 1 or more, {labels.zeros:,} zeros"
+    ]
+    if labels.photos_without_labels:
+        lines.append(f"left out: {labels.photos_without_labels:,} photos without labels")
+    if unlabelled:
+        named = f"categories that the labels never name ({_listed(unlabelled, names)})"
+        lines.append(f"left out: {len(unlabelled):,} {named}")
+    if labels.photos_without_boxes:
+        lines.append(f"taken as photos without boxes: {labels.photos_without_boxes:,} that only the labels have")
+    if labels.never_zero:
+        lines.append(
+            f"Warning: no zeros to learn from for {_listed(labels.never_zero, names)}: every labelled photo has some. "
+            "Add photos without any (a count of 0), or give --missing-is-zero if unlabelled photos have none."
+        )
+    for line in lines:
+        echo_line(line, err=True)
+
+
+def _listed(category_ids: tuple[int, ...], names: Mapping[int, str]) -> str:
+    shown = [category_name_of(category_id, names) for category_id in category_ids[:MAX_NAMES]]
+    return ", ".join(shown) + (" ..." if len(category_ids) > MAX_NAMES else "")

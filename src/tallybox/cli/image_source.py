@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from tallybox.cli.detector_options import SPEC_HELP, TEXT_HELP
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.category_names import COCO_CATEGORIES, check_same_names
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.readers import read_detections, stored_category_names, with_counts
@@ -25,53 +24,60 @@ class ImageSource(NamedTuple):
     names: Mapping[int, str]  # of the categories; empty where they are not known
     are_photos: bool
 
-    def with_counts(
-        self, labels: Path, *, only: Sequence[str], missing_is_zero: bool
-    ) -> tuple[Iterable[Detections], TrueCounts]:
-        """Return the images and the true counts in a file, as `tallybox.detections.readers.with_counts` does."""
-        options: dict[str, Any] = {"only": only, "missing_is_zero": missing_is_zero, "are_photos": self.are_photos}
-        return with_counts(self.images, self.names, labels, **options)
-
-
-def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--detector`` and ``--text``, for photos."""
-    for option in (
-        click.option("--text", "texts", multiple=True, metavar="PHRASE", help=TEXT_HELP),
-        click.option("--detector", metavar="SPEC", help=f"For photos. {SPEC_HELP}"),
-    ):
-        command = option(command)
-    return command
-
 
 def open_images(
     source: str,
     estimator: Path,
     report: Callable[[InputError], None],
+    known: Mapping[int, str] | None = None,
     *,
     detector: str | None,
     texts: Sequence[str],
-    categories: Mapping[int, str] = COCO_CATEGORIES,
 ) -> ImageSource:
-    """Return the images of a file of detections, or of photos, whose detections are kept beside the estimator."""
+    """Return the images of a file of detections, or of photos, whose detections are kept beside the estimator.
+
+    Their categories must have the names that an estimator knows them by, where it has learned already.
+    """
     from tallybox.photos.kept_detections import keep_detections
     from tallybox.photos.sources import find_photos, find_sources
     from tallybox.photos.specs import DEFAULT_SPEC
 
     try:
-        is_file = not find_sources([source])[0].is_photo
-        if not is_file or detector:
-            photos = find_photos([source])
+        is_file = not find_sources([source])[0].is_photo and not detector
+        photos = {} if is_file else find_photos([source])
     except InputError as error:
         raise click.UsageError(str(error)) from error
-    if is_file and not detector:
+    names: Mapping[int, str]
+    images: Iterable[Detections]
+    if is_file:
         if texts:
             raise click.UsageError(f"--text is for photos, but {source} is a file of detections")
-        path = Path(source)
-        return ImageSource(read_detections(path, categories), stored_category_names(path, categories), False)
-    folder = estimator.with_suffix(".detections")
-    with progress_bar("detecting") as show:
-        names, images = keep_detections(
-            photos, folder, spec=detector or DEFAULT_SPEC, texts=texts, on_failure=report, on_progress=show
-        )
-    echo_line(f"detections of {len(images):,} photos are kept in {folder}", err=True)
-    return ImageSource(images, names, True)
+        path, categories = Path(source), COCO_CATEGORIES if known is None else known
+        names, images = stored_category_names(path, categories), read_detections(path, categories)
+    else:
+        folder = estimator.with_suffix(".detections")
+        with progress_bar("detecting") as show:
+            names, images = keep_detections(
+                photos, folder, spec=detector or DEFAULT_SPEC, texts=texts, on_failure=report, on_progress=show
+            )
+        echo_line(f"detections of {len(images):,} photos are kept in {folder}", err=True)
+    if known is not None:
+        check_same_names(known, names, source)
+    return ImageSource(images, names, not is_file)
+
+
+def open_labelled_images(
+    source: str,
+    labels: Path,
+    estimator: Path,
+    report: Callable[[InputError], None],
+    known: Mapping[int, str] | None = None,
+    *,
+    categories: Sequence[str],
+    missing_is_zero: bool,
+    **photo_options: Any,
+) -> tuple[Iterable[Detections], TrueCounts]:
+    """Return images likewise, and their true counts in a file of labels."""
+    found = open_images(source, estimator, report, known, **photo_options)
+    options: dict[str, Any] = {"only": categories, "missing_is_zero": missing_is_zero, "are_photos": found.are_photos}
+    return with_counts(found.images, found.names, labels, **options)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tallybox.cli.detector_options import reported_failures
-from tallybox.cli.image_source import open_images, source_options
+from tallybox.cli.image_source import open_images
+from tallybox.cli.options import existing, reported_failures, source_options
 from tallybox.cli.terminal import echo_line, printable
-from tallybox.detections.category_names import COCO_CATEGORIES, check_same_names
+from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.image_ids import match_photos
 from tallybox.detections.readers import read_counts
 from tallybox.estimator.estimator import CountEstimator
@@ -23,8 +24,6 @@ from tallybox.estimator.suggestion import Suggestion, doubtful_images
 
 TIMES = (2, 4)  # as many photos
 LITTLE = 0.005  # of the counts
-
-existing = click.Path(path_type=Path, exists=True)
 
 
 @click.command()
@@ -41,9 +40,8 @@ def suggest(
     number: int,
     labels: Path | None,
     categories: tuple[str, ...],
-    detector: str | None,
-    texts: tuple[str, ...],
     as_json: bool,
+    **photo_options: Any,
 ) -> None:
     """List the photos in whose counts the estimator has the most doubt, which are worth labelling next.
 
@@ -51,10 +49,8 @@ def suggest(
     labels would bring, from the learning curve that `tallybox fit` measured on photos that were left out.
     """
     estimator = CountEstimator.load(file)
-    names = estimator.fitted.categories
     with reported_failures() as report:
-        found = open_images(source, file, report, detector=detector, texts=texts, categories=names)
-        check_same_names(names, found.names, source)
+        found = open_images(source, file, report, estimator.fitted.categories, **photo_options)
         images = list(found.images)
         if labels is not None:
             known = read_counts(labels, found.names or COCO_CATEGORIES)

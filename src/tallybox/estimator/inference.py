@@ -130,8 +130,8 @@ def moments_of(
 
 def distributions(outputs: Sequence[ModelOutput], excess: float) -> tuple[Floats, Floats]:
     """Return the mean of some outputs ``[P, K + 1]``, and the mean count beyond K where there are more ``[P]``."""
-    probabilities = np.mean([one.logits.double().softmax(-1).numpy() for one in outputs], axis=0)
-    expected = np.mean([one.expected.double().numpy() for one in outputs], axis=0)
+    probabilities = np.sum([one.logits.double().softmax(-1).numpy() / len(outputs) for one in outputs], axis=0)
+    expected = np.sum([one.expected.double().numpy() / len(outputs) for one in outputs], axis=0)
     return probabilities, excess + np.maximum(expected - (probabilities.shape[1] - 1), 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tallybox.cli.lazy import LazyGroup
+from tallybox.cli import LazyGroup
 
 # Each command's module, imported when the command is used.
 COMMANDS = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tallybox.cli.detector_options import SPEC_HELP, reported_failures
+from tallybox.cli.options import SPEC_HELP, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.errors import InputError
 
