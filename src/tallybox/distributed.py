@@ -102,30 +102,21 @@ def mean_over_processes(value: Tensor) -> Tensor:
     return total / processes.number
 
 
-class SharedDropout(nn.Module):
+class SharedDropout(nn.Dropout):
     """Dropout ``[B, ...]`` whose masks do not depend on how a batch is divided among processes.
 
     Each process draws the masks of the whole batch from the same random numbers and takes its part. That costs as much
     as drawing them in a single process, and nothing is sent.
     """
 
-    def __init__(self, probability: float) -> None:
-        super().__init__()
-        self.probability = probability
-
-    def forward(self, values: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Drop values and scale the others up, while training."""
-        if not self.training or self.probability == 0:
-            return values
         processes = current_processes()
-        if processes.number == 1:
-            return nn.functional.dropout(values, self.probability)
-        whole = values.new_empty(len(values) * processes.number, *values.shape[1:])
-        kept = processes.share(whole.bernoulli_(1 - self.probability))
-        return values * kept.div_(1 - self.probability)
-
-    def extra_repr(self) -> str:  # noqa: D102 - torch's
-        return f"probability={self.probability}"
+        if not self.training or self.p == 0 or processes.number == 1:
+            return super().forward(input)
+        whole = input.new_empty(len(input) * processes.number, *input.shape[1:])
+        kept = processes.share(whole.bernoulli_(1 - self.p))
+        return input * kept.div_(1 - self.p)
 
 
 class SharedBatchNorm(nn.BatchNorm1d):

@@ -14,12 +14,12 @@ from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
 from tallybox.cli.suggest import what_labels_bring
 from tallybox.estimator import training
+from tallybox.estimator.fitting import MIN_CURVE_PHOTOS
 from tallybox.estimator.inference import CurvePoint
-from tallybox.estimator.learning_curve import MIN_PHOTOS, expected_at
-from tallybox.estimator.suggestion import doubtful_images
+from tallybox.estimator.suggestion import doubtful_images, expected_at
 from tests.support.detection_sets import coco_results, write_json
 
-PHOTOS, LABELS = made_up_photos(MIN_PHOTOS, seed=3)
+PHOTOS, LABELS = made_up_photos(MIN_CURVE_PHOTOS, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +86,10 @@ def test_the_command_lists_what_has_no_labels_yet(tmp_path, estimator):
     assert len(printed["suggestions"]) == 5
     assert not {one["image"] for one in printed["suggestions"]} & set(labelled)
     assert [point["photos"] for point in printed["learning_curve"]] == [10, 20]
-    assert [point["photos"] for point in printed["expected"]] == [2 * MIN_PHOTOS, 4 * MIN_PHOTOS]
+    assert [point["photos"] for point in printed["expected"]] == [2 * MIN_CURVE_PHOTOS, 4 * MIN_CURVE_PHOTOS]
     shown = CliRunner().invoke(cli, arguments).stdout
     assert "the 5 of 20 images that are worth labelling next, the most doubtful first" in shown
-    assert f"Learned from {MIN_PHOTOS} photos: " in shown
+    assert f"Learned from {MIN_CURVE_PHOTOS} photos: " in shown
 
 
 def test_curves_in_damaged_files_are_refused(tmp_path, estimator):

@@ -163,7 +163,7 @@ def test_sizes_of_the_paper():
 def test_dropout_of_one_half_stands_before_the_gru_and_every_linear_layer_but_the_one_after_the_count():
     """Marks what dropout gave; then looks at what each layer takes."""
     model, batch = VqaModel(ModelConfig(question=7), SIZES).double(), random_batch()
-    assert {m.probability for m in model.modules() if isinstance(m, SharedDropout)} == {0.5}
+    assert {m.p for m in model.modules() if isinstance(m, SharedDropout)} == {0.5}
     dropped: list[torch.Tensor] = []
     taken: dict[str, bool] = {}
     for name, layer in model.named_modules():
@@ -202,8 +202,8 @@ def test_initial_weights_follow_glorot_and_an_unknown_word_says_nothing():
 @pytest.mark.parametrize(("chosen", "expected"), [(None, 0.3), (0.1, 0.1), (0.0, 0.0)])
 def test_dropout_of_the_attention_is_that_of_all_layers_unless_it_is_chosen(chosen, expected):
     model = VqaModel(ModelConfig(dropout=0.3, attention_dropout=chosen, **SMALL), SIZES)
-    assert model.attention.dropout.probability == expected
-    assert model.classifier.dropout.probability == model.question.dropout.probability == 0.3
+    assert model.attention.dropout.p == expected
+    assert model.classifier.dropout.p == model.question.dropout.p == 0.3
 
 
 def test_packed_questions_have_the_states_of_padded_ones():

@@ -19,8 +19,7 @@ from tallybox.detections.image_ids import match_photos
 from tallybox.detections.readers import read_counts
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.inference import Fitted
-from tallybox.estimator.learning_curve import expected_at
-from tallybox.estimator.suggestion import Suggestion, doubtful_images
+from tallybox.estimator.suggestion import Suggestion, doubtful_images, expected_at
 
 TIMES = (2, 4)  # as many photos
 LITTLE = 0.005  # of the counts

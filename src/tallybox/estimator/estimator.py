@@ -22,6 +22,7 @@ from tallybox.estimator.fitting import FitReport, fit
 from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untrained
 from tallybox.estimator.inputs import Pairs, in_batches, pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.storage import load_fitted, save_fitted
 from tallybox.estimator.totals import TotalPrediction, Totals
 from tallybox.estimator.training import OnProgress
 from tallybox.kernels.threads import map_in_order
@@ -207,8 +208,6 @@ class CountEstimator:
         """Write the estimator to a file: safetensors with a JSON header."""
         if not self.is_calibrated:
             raise TallyboxError("an untrained estimator must learn before it is saved; call fit")
-        from tallybox.estimator.storage import save_fitted
-
         save_fitted(self.fitted, Path(path))
 
     @property
@@ -235,8 +234,6 @@ class CountEstimator:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read an estimator that `save` wrote; nothing in the file is ever executed."""
-        from tallybox.estimator.storage import load_fitted
-
         fitted = load_fitted(Path(path))
         self = cls(fitted.config.component)
         self._config, self._max_objects, self._fitted = fitted.config, fitted.config.max_objects, fitted

@@ -15,12 +15,12 @@ from tallybox.detections.baselines import Metric, tabulate, tune
 from tallybox.detections.category_names import category_name_of
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.metrics import CountSums
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, Prevalence, interval_levels, learn_prevalence
 from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig, check_size
-from tallybox.estimator.inference import Fitted, distributions, infer, moments_of
+from tallybox.estimator.inference import CurvePoint, Fitted, distributions, infer, moments_of
 from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
-from tallybox.estimator.learning_curve import learning_curve
 from tallybox.estimator.model import CountModel, ModelOutput
 from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, summarise
 from tallybox.estimator.totals import learn_totals
@@ -38,6 +38,9 @@ THINNINGS = (0.85, 0.7, NO_THINNING)
 # repeated ten times, trials preferred now one and now another, 0.03 apart.
 CLEARLY_BETTER = 0.03
 THINNING_PAIRS, THINNING_STEPS = 4000, 150
+# Of the learning curve: the share of the photos that its own members learn from (half of them as well took twice the
+# time and gave the same slope), how many members that is, and how many photos there must be.
+CURVE_SHARE, CURVE_MEMBERS, MIN_CURVE_PHOTOS = 0.25, 2, 40
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def fit(
     outputs = [infer(member, every.inputs) for member in members]
     moments, _ = moments_of(fitted, every.inputs, [every_held_out], outputs)
     totals = learn_totals(moments, every.pairs, every.true_counts.numpy(), len(images), prevalence.undetected)
-    curve = learning_curve(labelled, held_out, excess=excess, levels=levels, seed=seed)
+    curve = _learning_curve(labelled, held_out, excess=excess, levels=levels, seed=seed)
     fitted = replace(fitted, totals=totals, learning_curve=curve)
     return fitted, FitReport(len(pairs), len(images), truth, held_out)
 
@@ -176,3 +179,33 @@ def _over_every_category(
     corrected = prevalence.apply(probabilities, best, summary)
     listed = detected & (corrected[:, 0] < 1 - LISTED_PROBABILITY)
     return prevalence, interval_levels(corrected[listed], beyond[listed], truth[listed])
+
+
+def _learning_curve(
+    labelled: LabelledInputs, held_out: PredictionArrays, *, excess: float, levels: IntervalLevels, seed: int
+) -> tuple[CurvePoint, ...]:
+    """Return how accuracy grows with the number of labelled photos, by two points; none for few photos.
+
+    Members that learn from a share of the photos count in the others; each member of the estimator counts in the part
+    that it left out. ``held_out`` is the prediction of each pair by the member that left its photo out.
+    """
+    image_index, truth = labelled.pairs.image_index, labelled.true_counts.numpy()
+    photos = int(image_index.max(initial=-1)) + 1
+    if photos < MIN_CURVE_PHOTOS:
+        return ()
+    order = np.random.default_rng(seed).permutation(photos)
+    number, sums = round(CURVE_SHARE * photos), CountSums()
+    for member in range(CURVE_MEMBERS):
+        learns = np.isin(image_index, order[member * number : (member + 1) * number])
+        split = replace(labelled, parts=torch.from_numpy(learns.astype(np.int64)))  # it leaves part 0 out
+        model = train_member(split, 0, seed=seed * 1000 + 500 + member, epochs=epochs_for(int(learns.sum())))
+        rows = split.of_part(0)
+        found = summarise(*distributions([infer(model, labelled.inputs, rows)], excess), levels)
+        sums += found.sums(truth[rows.numpy()])
+    learned_from = round(photos * (1 - 1 / labelled.config.members))
+    return _point(number, sums), _point(learned_from, held_out.sums(truth))
+
+
+def _point(photos: int, sums: CountSums) -> CurvePoint:
+    figures = sums.compute()
+    return CurvePoint(photos, round(figures["exact"], 4), round(figures["mae"], 4))

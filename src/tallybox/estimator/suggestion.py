@@ -1,8 +1,9 @@
-"""Which images are worth labelling next: those in whose counts the estimator has the most doubt."""
+"""Which images are worth labelling next, those with the most doubtful counts, and what more labels would bring."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from tallybox.detections.container import Detections, ImageId
 from tallybox.estimator.estimator import Categories, CountEstimator
+from tallybox.estimator.inference import CurvePoint
 from tallybox.estimator.prediction import CountPrediction
 
 
@@ -40,6 +42,28 @@ def doubtful_images(
             width, entropy = sum(width for width, _ in doubts.values()), sum(entropy for _, entropy in doubts.values())
             found.append(Suggestion(width, entropy, image.image_id, worst, predictions[worst]))
     return nlargest(number, found, key=lambda suggestion: suggestion[:2])
+
+
+def expected_at(points: Sequence[CurvePoint], photos: int) -> CurvePoint:
+    """Return what a fit to so many photos would reach, from the two points of a learning curve.
+
+    Error is taken to fall with one over the square root of the number of photos, down to what no number of labels would
+    remove.
+
+    >>> expected_at([CurvePoint(25, 0.4, 0.8), CurvePoint(100, 0.5, 0.7)], 400)
+    CurvePoint(photos=400, exact=0.55, mae=0.65)
+    """
+    exact = 1 - _extrapolated([(point.photos, 1 - point.exact) for point in points], photos)
+    mae = _extrapolated([(point.photos, point.mae) for point in points], photos)
+    return CurvePoint(photos, round(exact, 4), round(mae, 4))
+
+
+def _extrapolated(errors: Sequence[tuple[int, float]], photos: int) -> float:
+    """Continue two errors by a + b / sqrt(photos), b at least 0."""
+    (fewer, higher), (more, lower) = errors
+    per_photo = [math.sqrt(1 / number) for number in (fewer, more, photos)]
+    slope = max((higher - lower) / max(per_photo[0] - per_photo[1], 1e-9), 0.0)
+    return max(lower + slope * (per_photo[2] - per_photo[1]), 0.0)
 
 
 def _entropy(prediction: CountPrediction) -> float:
