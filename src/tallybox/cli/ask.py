@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tallybox.cli.terminal import printable
+from tallybox.cli.terminal import echo_line, printable
 
 if TYPE_CHECKING:
     from tallybox.ask.answering import PhotoAnswer
@@ -35,8 +35,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     The model that comes with tallybox is small: it learned from 3,000 photos, knows about 1,000 words, and answers with
     one of 138 numbers, words or yes and no. Words that it never saw are named.
     """
-    messages = Console(stderr=True, highlight=False)
-    with messages.status("Looking at the photo"):
+    with Console(stderr=True).status("Looking at the photo"):
         from tallybox.ask import Answerer
         from tallybox.ask.question import named_words
         from tallybox.photos.images import read_photo
@@ -56,20 +55,19 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         else:
             data = answer_page(found, decoded, counter)
         write_text(page, report_page(data))
-        messages.print(Text(printable(f"{page}: how it came to that")), soft_wrap=True)
+        echo_line(f"{page}: how it came to that", err=True)
     if found.unknown_words:
         words = named_words(found.unknown_words, answerer.vocabulary)
-        warning = f"It does not know: {words}. It answers from the others: take that as a guess."
-        messages.print(Text(printable(warning)), soft_wrap=True)
+        echo_line(f"It does not know: {words}. It answers from the others: take that as a guess.", err=True)
     for sentence in found.remarks:
-        messages.print(Text(printable(sentence)), soft_wrap=True)
+        echo_line(sentence, err=True)
     if as_json:
         sys.stdout.write(json.dumps(found.to_dict()) + "\n")
     else:
-        _print(Console(highlight=False), found)
+        _print(found)
 
 
-def _print(console: Console, found: PhotoAnswer) -> None:
+def _print(found: PhotoAnswer) -> None:
     """Print the answer, and the others that are at all probable."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(justify="left", no_wrap=True)
@@ -80,4 +78,4 @@ def _print(console: Console, found: PhotoAnswer) -> None:
             bar = "█" * round(BAR * probability) or "▏"
             style = "bold" if number == 0 else "dim"
             table.add_row(Text(printable(answer), style), Text(f"{100 * probability:.0f} %", style), Text(bar, style))
-    console.print(table)
+    Console(highlight=False).print(table)

@@ -10,9 +10,10 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -77,9 +78,7 @@ def csv_output(
     try:
         with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
             rows = csv.writer(file, lineterminator="\n")
-            images: list[
-                tuple[ImageId | None, dict[str, int]]
-            ] = []  # of a wide table: its columns are known at the end
+            images: list[tuple[ImageId | None, dict[str, int]]] = []  # of a wide table: columns are known at the end
 
             def write_row(*row: object) -> None:
                 try:
@@ -138,18 +137,15 @@ def text_output(totals: NamedTotals | None = None, *, every: bool) -> Iterator[W
             size_wh = None if counted.detections is None else counted.detections.image_size
             _print_table(console, str(image), size_wh, predictions.by_name(), every)
             return
-        parts = [f"{p} {name} ({_interval(p)})" for name, p in predictions.by_name().items() if p.high > 0]
+        parts = [f"{p} {name} ({p.low} to {p.high})" for name, p in predictions.by_name().items() if p.high > 0]
         sys.stdout.write(printable(f"{image}: {', '.join(parts) or 'nothing'}") + "\n")
 
     yield write
     if totals is not None:
-        table = Table("category", box=None, padding=(0, 3, 0, 2), header_style="dim")
-        table.add_column("expected total", justify="right")
-        table.add_column("90 % interval")
-        for name, total in sorted(totals().items(), key=lambda pair: -pair[1].expected):
-            table.add_row(Text(printable(name)), f"{total.expected:.1f}", f"{total.low} to {total.high}")
+        largest = sorted(totals().items(), key=lambda pair: -pair[1].expected)
+        rows = [(name, f"{total.expected:.1f}", total) for name, total in largest]
         console.print(Text("all images together", "bold"))
-        console.print(table)
+        console.print(counts_table(("category", "expected total", "90 % interval"), rows))
 
 
 @contextmanager
@@ -192,12 +188,9 @@ def _print_table(
     perhaps = {name: p for name, p in predictions.items() if name not in shown}
     if shown:
         calibrated = all(p.calibrated for p in shown.values())
-        table = Table("category", box=None, padding=(0, 3, 0, 2), header_style="dim")
-        table.add_column("count", justify="right")
-        table.add_column("90 % interval" if calibrated else "interval (uncalibrated)")
-        for name, p in sorted(shown.items(), key=lambda pair: -pair[1].count):
-            table.add_row(Text(printable(name)), str(p), _interval(p))
-        console.print(table)
+        rows = [(name, p, p) for name, p in sorted(shown.items(), key=lambda pair: -pair[1].count)]
+        interval = "90 % interval" if calibrated else "interval (uncalibrated)"
+        console.print(counts_table(("category", "count", interval), rows))
     else:
         console.print("  nothing counted")
     if perhaps:
@@ -207,5 +200,11 @@ def _print_table(
     console.print()
 
 
-def _interval(p: CountPrediction) -> str:
-    return f"{p.low} to {p.high}"
+def counts_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Return a table for people of names, a number, and the interval of the prediction that ends each row."""
+    table = Table(*headers[:-2], box=None, padding=(0, 3, 0, 2), header_style="dim")
+    table.add_column(headers[-2], justify="right")
+    table.add_column(headers[-1])
+    for *cells, prediction in rows:
+        table.add_row(*(Text(printable(cell)) for cell in cells), f"{prediction.low} to {prediction.high}")
+    return table

@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from tallybox.cli.count_output import counts_table
 from tallybox.cli.image_source import open_images
 from tallybox.cli.options import existing, reported_failures, source_options
-from tallybox.cli.terminal import echo_line, printable
+from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.image_ids import match_photos
 from tallybox.detections.readers import read_counts
@@ -99,10 +98,5 @@ def _show(chosen: list[Suggestion], images: int) -> None:
         echo_line(f"no image of {images:,} is left to suggest")
         return
     echo_line(f"the {len(chosen)} of {images:,} images that are worth labelling next, the most doubtful first")
-    table = Table("image", "most doubtful", box=None, padding=(0, 3, 0, 2), header_style="dim")
-    table.add_column("count", justify="right")
-    table.add_column("90 % interval")
-    for one in chosen:
-        p = one.prediction
-        table.add_row(Text(printable(str(one.image_id))), Text(printable(one.category)), str(p), f"{p.low} to {p.high}")
-    Console().print(table)
+    rows = [(one.image_id, one.category, one.prediction, one.prediction) for one in chosen]
+    Console().print(counts_table(("image", "most doubtful", "count", "90 % interval"), rows))
