@@ -67,8 +67,43 @@ def csv_output(
     """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically.
 
     An image in which nothing is counted has a row without a category. With ``wide``, each image has one row, and each
-    category one column with its count. Totals, if wanted, are the last rows, of the image "total". Where the file
-    cannot be written to its end, that is reported once, and the other outputs go on.
+    category one column with its count. Totals, if wanted, are the last rows, of the image "total".
+    """
+    images: list[tuple[ImageId | None, dict[str, int]]] = []  # of a wide table: its columns are known at the end
+    with _csv_rows(path, report) as write_row:
+
+        def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
+            if wide:
+                images.append((image, {name: p.count for name, p in predictions.by_name().items()}))
+                return
+            if not predictions:
+                write_row(image, "", 0, *[""] * (len(CSV_COLUMNS) - 3))
+            for name, p in predictions.by_name().items():
+                numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
+                write_row(image, name, *numbers, str(p.calibrated).lower())
+
+        if not wide:
+            write_row(*CSV_COLUMNS)
+        yield write
+        sums = {} if totals is None else totals()
+        if wide:
+            names = sorted({name for _, counts in images for name in counts} | sums.keys())
+            write_row("image", *names)
+            for image, counts in images:
+                write_row(image, *(counts.get(name, 0) for name in names))
+            if totals is not None:
+                write_row("total", *(round(sums[name].expected) if name in sums else 0 for name in names))
+            return
+        for name, total in sums.items():
+            expected, calibrated = round(total.expected, 2), str(total.calibrated).lower()
+            write_row("total", name, round(expected), "", expected, total.low, total.high, "", calibrated)
+
+
+@contextmanager
+def _csv_rows(path: Path, report: Callable[[InputError], None]) -> Iterator[Callable[..., None]]:
+    """Give a function that writes a row.
+
+    Where the file cannot be written to its end, that is reported once, and the other outputs go on.
     """
     # A name that is not UTF-8 is written as the bytes that it has.
     options = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
@@ -78,7 +113,6 @@ def csv_output(
     try:
         with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
             rows = csv.writer(file, lineterminator="\n")
-            images: list[tuple[ImageId | None, dict[str, int]]] = []  # of a wide table: columns are known at the end
 
             def write_row(*row: object) -> None:
                 try:
@@ -92,31 +126,7 @@ def csv_output(
                     failures.append(InputError(f"{path} must be a file that can be written, but: {error.strerror}"))
                     report(failures[0])
 
-            def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
-                if wide:
-                    images.append((image, {name: p.count for name, p in predictions.by_name().items()}))
-                    return
-                if not predictions:
-                    write_row(image, "", 0, *[""] * (len(CSV_COLUMNS) - 3))
-                for name, p in predictions.by_name().items():
-                    numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
-                    write_row(image, name, *numbers, "true" if p.calibrated else "false")
-
-            if not wide:
-                write_row(*CSV_COLUMNS)
-            yield write
-            sums = {} if totals is None else totals()
-            if wide:
-                names = sorted({name for _, counts in images for name in counts} | sums.keys())
-                write_row("image", *names)
-                for image, counts in images:
-                    write_row(image, *(counts.get(name, 0) for name in names))
-                if totals is not None:
-                    write_row("total", *(round(sums[name].expected) if name in sums else 0 for name in names))
-            else:
-                for name, total in sums.items():
-                    expected, calibrated = round(total.expected, 2), "true" if total.calibrated else "false"
-                    write_row("total", name, round(expected), "", expected, total.low, total.high, "", calibrated)
+            yield write_row
             if failures:
                 raise failures[0]  # so that the file does not take its name
     except InputError as error:

@@ -92,13 +92,9 @@ class CountEstimator:
         labels = counts if isinstance(counts, TrueCounts) else _as_labels(counts)
         if category_names is not None:
             labels = replace(labels, categories=dict(category_names), labelled=labels.labelled_ids())
+        show = on_progress or (lambda done, total: None)
         self._fitted, self.report = fit(
-            detections,
-            labels,
-            self._config,
-            max_objects=self._max_objects,
-            seed=self._seed,
-            on_progress=on_progress or (lambda done, total: None),
+            detections, labels, self._config, max_objects=self._max_objects, seed=self._seed, on_progress=show
         )
         return self
 
@@ -131,16 +127,21 @@ class CountEstimator:
         """Yield each image with its predictions, as `predict` gives them, holding only some images at a time."""
         if isinstance(detections, Detections):
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
-        if isinstance(categories, str):
-            raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
-        keys = {} if categories is None else {self.category_id(category): category for category in categories}
-        wanted = None if categories is None else list(keys)
-        asked = {category_id: key for category_id, key in keys.items() if isinstance(key, str)}
+        wanted, asked = self._wanted(categories)
         predict_batch = partial(self._predict_batch, wanted=wanted, asked=asked, prior=prior)
         for images, predictions in map_in_order(predict_batch, in_batches(detections)):
             if self.is_calibrated and not self._reported_unlearned:
                 self._report_unlearned(wanted or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, predictions, strict=True)
+
+    def _wanted(self, categories: Categories) -> tuple[list[int] | None, dict[int, str]]:
+        """Return the ids of categories, and the words that some of them were asked for by."""
+        if isinstance(categories, str):
+            raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
+        if categories is None:
+            return None, {}
+        keys = {self.category_id(category): category for category in categories}
+        return list(keys), {category_id: key for category_id, key in keys.items() if isinstance(key, str)}
 
     def _report_unlearned(self, category_ids: Iterable[int]) -> None:
         """Log once that there are categories without labels: they are counted by what all categories share."""
@@ -171,9 +172,8 @@ class CountEstimator:
 
     def totals(self, categories: Categories = None) -> Totals:
         """Return sums over images that are added one by one, of the categories given or of all that images list."""
-        keys = [] if categories is None else [(self.category_id(key), key) for key in categories]
-        names = {**self.fitted.categories, **{i: key for i, key in keys if isinstance(key, str)}}
-        return Totals(self.fitted, names, None if categories is None else [i for i, _ in keys])
+        wanted, asked = self._wanted(categories)
+        return Totals(self.fitted, {**self.fitted.categories, **asked}, wanted)
 
     def total(self, detections: Iterable[Detections], categories: Categories = None) -> dict[str, TotalPrediction]:
         """Return how many objects of each category there are in all images together, by name, with an interval.

@@ -36,10 +36,6 @@ class IntervalLevels(NamedTuple):
     few: float  # 2 to 4
     many: float  # 5 or more
 
-    def by_count(self, counts: Integers) -> Floats:
-        """Return the level for each predicted count, ``[P]``."""
-        return np.array(self)[groups_of(counts)]
-
 
 def groups_of(counts: Integers) -> Integers:
     """Return which field of `IntervalLevels` is for each count: 0 for 0, 1 for 1, 2 for 2 to 4, 3 for 5 and more.
@@ -172,7 +168,7 @@ def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> 
     best = probabilities.argmax(1)
     with_tail = write_out_tail(probabilities, beyond)
     medians = medians_of(with_tail)
-    lows, highs = intervals(with_tail, medians, levels.by_count(medians))
+    lows, highs = intervals(with_tail, medians, np.array(levels)[groups_of(medians)])
     return PredictionArrays(
         counts=medians,
         most_probable=np.where(best == last, last + np.floor(beyond + 0.5).astype(np.int64), best),
