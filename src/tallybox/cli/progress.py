@@ -26,7 +26,7 @@ def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
     """Show the progress of several steps by name, a bar each."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield ProgressLines().show
+        yield _show_lines()
         return
     columns = (
         TextColumn("{task.description}"),
@@ -46,19 +46,18 @@ def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
         yield show
 
 
-class ProgressLines:
-    """A line a minute for logs: the step, how much of it is done, and how long the rest will take."""
+def _show_lines() -> Callable[[str, int, int], None]:
+    """Return a function that prints a line a minute: the step, how much of it is done, how long the rest takes."""
+    last, starts = time.monotonic(), dict[str, tuple[float, int]]()  # by step: when it began, what was done then
 
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-        self.starts: dict[str, tuple[float, int]] = {}  # by step: when it was first shown, and how much was done then
-
-    def show(self, step: str, done: int, total: int) -> None:
-        """Print a line if the last one is a minute old."""
+    def show(step: str, done: int, total: int) -> None:
+        nonlocal last
         now = time.monotonic()
-        since, before = self.starts.setdefault(step, (now, done))
-        if now - self.last < LINE_SECONDS:
+        since, before = starts.setdefault(step, (now, done))
+        if now - last < LINE_SECONDS:
             return
-        self.last = now
+        last = now
         left = f", {(now - since) * (total - done) / (done - before) / 60:.0f} min left" if done > before else ""
         click.echo(f"{step}: {done} of {total} ({100 * done / max(total, 1):.0f} %){left}", err=True)
+
+    return show

@@ -33,13 +33,7 @@ LITTLE = 0.005  # of the counts
 @source_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def suggest(
-    file: Path,
-    source: str,
-    number: int,
-    labels: Path | None,
-    categories: tuple[str, ...],
-    as_json: bool,
-    **photo_options: Any,
+    file: Path, source: str, number: int, labels: Path | None, categories: tuple[str, ...], as_json: bool, **photos: Any
 ) -> None:
     """List the photos in whose counts the estimator has the most doubt, which are worth labelling next.
 
@@ -48,7 +42,7 @@ def suggest(
     """
     estimator = CountEstimator.load(file)
     with reported_failures() as report:
-        found = open_images(source, file, report, estimator.fitted.categories, **photo_options)
+        found = open_images(source, file, report, estimator.fitted.categories, **photos)
         images = list(found.images)
         if labels is not None:
             known = read_counts(labels, found.names or COCO_CATEGORIES)
