@@ -64,7 +64,7 @@ class Tallybox(LazyGroup):
         """Run a command; a user's mistake ends in one line and exit status 1, and a warning is one line too."""
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _show_warning
+                warnings.showwarning = lambda message, *_, **__: echo_line(f"Warning: {message}", err=True)
                 return super().invoke(ctx)
         except (TallyboxError, OSError, MemoryError) as error:  # what a user, a disk and a machine can do wrong
             if ctx.params["debug"] or isinstance(error, BrokenPipeError):
@@ -81,10 +81,6 @@ def _line(error: Exception) -> str:
     if isinstance(error, OSError) and not isinstance(error, TallyboxError):
         return f"{error.filename or 'a file'} must be there and usable, but: {error.strerror or error}"
     return str(error)
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    echo_line(f"Warning: {message}", err=True)
 
 
 @click.command(cls=Tallybox, lazy_commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,15 +15,16 @@ from rich.table import Table
 from torch import Tensor
 
 from tallybox.cli.count_output import text_output
-from tallybox.cli.explain import WITH_SHIPPED, write_page
+from tallybox.cli.explain import WITH_SHIPPED
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
-from tallybox.drawing.page_data import estimator_countings
+from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data
 from tallybox.drawing.scenes import CatProposals, cats
 from tallybox.errors import InputError, TallyboxError
-from tallybox.files import import_optional
+from tallybox.files import import_optional, write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.shipped import sample_photos
+from tallybox.report.page import report_page
 
 SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every terminal shows them
 
@@ -140,7 +141,8 @@ def show_photos(console: Console, folder: Path) -> None:
     first, page = photos[0], folder / f"{photos[0].path.stem}.html"
     assert first.detections is not None
     countings = estimator_countings(counter.estimator, first.detections, None)
-    write_page(page, first.path.name, WITH_SHIPPED, first.detections, countings, first.photo)
+    size_wh, title = canvas_size(first.detections), f"How many in {first.path.name}?"
+    write_text(page, report_page(page_data(title, WITH_SHIPPED, size_wh, countings, first.photo)))
     written.append((page, "how they came about: open it in a browser"))
     console.print("[bold]Look at them:[/bold]")
     for file, what in written:

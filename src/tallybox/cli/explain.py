@@ -13,20 +13,8 @@ from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, check_same_names
 from tallybox.detections.container import Detections
 from tallybox.detections.readers import read_category_names, read_detections, stored_category_names
-from tallybox.drawing.page_data import (
-    PageCounting,
-    canvas_size,
-    estimator_countings,
-    page_data,
-    untrained_countings,
-)
 from tallybox.errors import InputError
-from tallybox.estimator.estimator import CountEstimator
 from tallybox.files import write_text
-from tallybox.photos.images import Photo, read_photo
-from tallybox.photos.picodet import PicoDet
-from tallybox.photos.shipped import shipped_estimator
-from tallybox.photos.sources import find_sources
 from tallybox.report.page import report_page
 
 WITH_SHIPPED = "counted with the estimator that ships with tallybox"
@@ -53,6 +41,13 @@ def explain(
     PATH is a photo, or a file of detections (.json, .json.gz, .csv, .csv.gz, .parquet). Without --category, every
     category that may be there is shown.
     """
+    from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data, untrained_countings
+    from tallybox.estimator.estimator import CountEstimator
+    from tallybox.photos.images import read_photo
+    from tallybox.photos.picodet import PicoDet
+    from tallybox.photos.shipped import shipped_estimator
+    from tallybox.photos.sources import find_sources
+
     if component is not None and file is not None:
         raise InputError("--component explains an untrained component and --estimator a fitted one; give one of them")
     sources = find_sources([path])
@@ -83,16 +78,9 @@ def explain(
             check_same_names(known, stored_category_names(path, known), str(path))
         countings = estimator_countings(estimator, image, list(categories) or None)
         how = WITH_SHIPPED if file is None else f"counted with {file.name}"
-    write_page(out, shown, how, image, countings, photo)
+    write_text(out, report_page(page_data(f"How many in {shown}?", how, canvas_size(image), countings, photo)))
     counts = ", ".join(counting["summary"]["headline"] for counting in countings)
     echo_line(f"{out}: {counts}", err=True)
-
-
-def write_page(
-    out: Path, shown: str, how: str, image: Detections, countings: list[PageCounting], photo: Photo | None
-) -> None:
-    """Write the page of an image that is shown by this name, and counted like this."""
-    write_text(out, report_page(page_data(f"How many in {shown}?", how, canvas_size(image), countings, photo)))
 
 
 def _stored_image(path: Path, image_id: str | None, known: Mapping[int, str]) -> Detections:

@@ -85,7 +85,8 @@ def fit(
         name: {metric: tune(table, metric, per_category=per_category) for metric in get_args(Metric)}
         for name, per_category in (("nms", False), ("nms_per_category", True))
     }
-    label = partial(_label, images, category_ids, _image_parts(images, config.members, seed))
+    places = np.random.default_rng(seed).permutation(len(images)).argsort()
+    label = partial(_label, images, category_ids, places % config.members)  # parts of equal size
     config = _with_thinning(config, pairs, label, seed)
     labelled, epochs = label(config, pairs), epochs_for(len(pairs))
     members = tuple(
@@ -109,14 +110,6 @@ def fit(
     curve = _learning_curve(labelled, held_out, excess=excess, levels=levels, seed=seed)
     fitted = replace(fitted, totals=totals, learning_curve=curve)
     return fitted, FitReport(len(pairs), len(images), truth, held_out)
-
-
-def _image_parts(images: list[Detections], parts: int, seed: int) -> NDArray[np.int64]:
-    """Deal the photos out to parts of equal size, ``[B]``."""
-    order = np.random.default_rng(seed).permutation(len(images))
-    result = np.empty(len(images), np.int64)
-    result[order] = np.arange(len(images)) % parts
-    return result
 
 
 def _label(
