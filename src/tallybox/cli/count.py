@@ -82,11 +82,12 @@ def count(
         counter = _photo_counter(detector or DEFAULT_SPEC, estimator, texts) if has_photos else None
         file_estimator = _file_estimator(first_file, estimator) if first_file is not None else None
         wanted = categories or None
-        counting = file_estimator if counter is None else counter.estimator
-        assert counting is not None
-        totals = counting.totals(wanted) if with_totals else None
-        named = None if totals is None else totals.compute
         outputs: list[Write] = []
+        named = None
+        if with_totals and (counting := file_estimator if counter is None else counter.estimator):
+            totals = counting.totals(wanted)
+            outputs.append(lambda image, found, *_: totals.add(found))
+            named = totals.compute
         if as_json:
             outputs.append(stack.enter_context(json_output(named)))
         if table is not None:
@@ -102,21 +103,17 @@ def count(
                 for counted in _count_photos(counter, of_kind, wanted, engine, keep_photos=folder is not None):
                     if counted.error is not None:
                         report(counted.error)
-                    elif counted.predictions is not None:
-                        if totals is not None and counted.detections is not None:
-                            totals.add(counted.detections)
+                    elif counted.detections is not None and counted.predictions is not None:
                         for write in outputs:
-                            write(str(counted.path), counted.predictions, counted)
+                            write(str(counted.path), counted.detections, counted.predictions, counted)
                     done += 1
                     show(done, len(sources))
             elif file_estimator is not None:
                 for path in of_kind:
                     try:
                         for image, predictions in _count_file(file_estimator, path, wanted, engine):
-                            if totals is not None:
-                                totals.add(image)
                             for write in outputs:
-                                write(image.image_id, predictions, None)
+                                write(image.image_id, image, predictions, None)
                     except InputError as error:
                         report(error)
                     done += 1

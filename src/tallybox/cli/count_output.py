@@ -1,7 +1,7 @@
 """What `tallybox count` writes: JSON, CSV, tables for people, and annotated photos.
 
 Each output is a context manager that gives a function, which takes images as they are counted: the name that the image
-has in the output, its predictions and, if it is a photo, what was detected in it.
+has in the output, what was detected in it, its predictions and, if it is one, the photo.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tallybox.cli.terminal import echo_line, printable
-from tallybox.detections.container import ImageId
+from tallybox.detections.container import Detections, ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.totals import TotalPrediction
@@ -30,7 +30,7 @@ from tallybox.photos.counter import CountedPhoto, PhotoCounter
 CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least", "calibrated")
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
-Write = Callable[[ImageId | None, ImagePredictions, CountedPhoto | None], None]
+Write = Callable[[ImageId | None, Detections, ImagePredictions, CountedPhoto | None], None]
 NamedTotals = Callable[[], dict[str, TotalPrediction]]  # called after the last image
 
 
@@ -42,7 +42,7 @@ def json_output(totals: NamedTotals | None) -> Iterator[Write]:
     """
     start = '{"images": [\n'
 
-    def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
+    def write(image: ImageId | None, _: Detections, predictions: ImagePredictions, __: CountedPhoto | None) -> None:
         nonlocal start
         counts = {name: prediction.to_dict() for name, prediction in predictions.by_name().items()}
         sys.stdout.write(start + json.dumps({"image": image, "counts": counts}))
@@ -72,7 +72,7 @@ def csv_output(
     images: list[tuple[ImageId | None, dict[str, int]]] = []  # of a wide table: its columns are known at the end
     with _csv_rows(path, report) as write_row:
 
-        def write(image: ImageId | None, predictions: ImagePredictions, _: CountedPhoto | None) -> None:
+        def write(image: ImageId | None, _: Detections, predictions: ImagePredictions, __: CountedPhoto | None) -> None:
             if wide:
                 images.append((image, {name: p.count for name, p in predictions.by_name().items()}))
                 return
@@ -142,10 +142,11 @@ def text_output(totals: NamedTotals | None = None, *, every: bool) -> Iterator[W
     """
     console = Console(highlight=False)
 
-    def write(image: ImageId | None, predictions: ImagePredictions, counted: CountedPhoto | None) -> None:
-        if counted is not None:
-            size_wh = None if counted.detections is None else counted.detections.image_size
-            _print_table(console, str(image), size_wh, predictions.by_name(), every)
+    def write(
+        image: ImageId | None, found: Detections, predictions: ImagePredictions, photo: CountedPhoto | None
+    ) -> None:
+        if photo is not None:
+            _print_table(console, str(image), found.image_size, predictions.by_name(), every)
             return
         parts = [f"{p} {name} ({p.low} to {p.high})" for name, p in predictions.by_name().items() if p.high > 0]
         sys.stdout.write(printable(f"{image}: {', '.join(parts) or 'nothing'}") + "\n")
@@ -169,15 +170,15 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
         raise InputError(f"{folder} must be a folder that can be written to, but: {error.strerror}") from error
     written: set[str] = set()
 
-    def write(image: ImageId | None, predictions: ImagePredictions, counted: CountedPhoto | None) -> None:
-        if counted is None:
+    def write(_: ImageId | None, __: Detections, predictions: ImagePredictions, photo: CountedPhoto | None) -> None:
+        if photo is None:
             return
-        stem = os.fsencode(counted.path.stem)[:MAX_STEM].decode(errors="ignore")
+        stem = os.fsencode(photo.path.stem)[:MAX_STEM].decode(errors="ignore")
         name, number = f"{stem}_counted.jpg", 2
         while name in written:  # photos of several folders may share their names
             name, number = f"{stem}_counted-{number}.jpg", number + 1
         try:
-            save_picture(counter.draw(counted), folder / name)
+            save_picture(counter.draw(photo), folder / name)
             written.add(name)
         except InputError as error:
             report(error)

@@ -130,8 +130,9 @@ def show_photos(console: Console, folder: Path) -> None:
     photos = list(counter.count_each(sample_photos(), keep_photos=True))
     with text_output(every=False) as print_counts:
         for counted in photos:
+            assert counted.detections is not None
             assert counted.predictions is not None
-            print_counts(counted.path.name, counted.predictions, counted)
+            print_counts(counted.path.name, counted.detections, counted.predictions, counted)
             picture = folder / f"{counted.path.stem}_counted.jpg"
             try:
                 save_picture(counter.draw(counted), picture)
