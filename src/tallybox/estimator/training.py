@@ -51,12 +51,7 @@ class LabelledInputs:
 @torch.random.fork_rng(devices=[])  # nobody else's random numbers change
 @small_operations()
 def train_member(
-    labelled: LabelledInputs,
-    part: int,
-    *,
-    seed: int,
-    epochs: int,
-    on_progress: OnProgress = lambda done, total: None,
+    labelled: LabelledInputs, part: int, *, seed: int, epochs: int, on_progress: OnProgress = lambda done, total: None
 ) -> CountModel:
     """Return a model that learned from all parts but its own, as it was at its lowest loss on its own part.
 
