@@ -164,7 +164,8 @@ def test_the_questions_after_the_last_full_batch_are_learned_from_together(tmp_p
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("padding", ["masked", "published"])
-def test_on_a_gpu_graphs_and_the_smaller_last_step_give_what_plain_steps_give(tmp_path, padding):
+def test_on_a_gpu_graphs_and_the_smaller_last_step_give_what_plain_steps_give(tmp_path, monkeypatch, padding):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # its GRUs of packed and padded words round apart
     config = tiny_config(batch=6, dropout=0.0, precision="float32")
     for name, fast in (("graphs", True), ("plain", False)):
         chosen = VqaConfig(replace(config.model, padding=padding), replace(config.training, fast=fast))

@@ -18,9 +18,10 @@ from tallybox.presence.weights import CALIBRATION
 
 TILE = 16  # the side of a tile of pairs, one warp's
 
-# The gradient of a table is summed over so many pairs at once, by so many programs at most.
-PAIRS = 64
-MAX_PROGRAMS = 2048
+# A lane of a warp for each proposal, and enough warps to fill a GPU; each lane has a table of sums of its own, so that
+# a warp takes four times 32 x 32 pairs at least, where that leaves enough warps.
+LANES = 32
+MIN_WARPS, MAX_WARPS = 512, 4096
 
 
 def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
@@ -48,10 +49,11 @@ def backward(
     grad_logit, grad_boxes = torch.empty_like(logit), torch.empty_like(boxes)
     if not images:
         return grad_logit, grad_boxes, torch.zeros_like(tables)
-    blocks = max(1, min(MAX_PROGRAMS // counters, images // counters * number**2 // PAIRS))
+    items = images // counters * (-(-number // LANES)) ** 2
+    blocks = max(1, min(MAX_WARPS // counters, items, max(items // 4, MIN_WARPS // counters)))
     classes = grads[-1].shape[1]
     scratch = logit.new_empty(images, scratch_size(number))
-    sums = tables.new_empty(counters, blocks, size)
+    sums = tables.new_empty(counters, blocks, size, LANES)
     arguments = _arguments(inputs, state, classes) | {
         **dict(zip(("grad_features", "grad_presence", "grad_distribution"), grads, strict=True)),
         "grad_logit": grad_logit,
@@ -63,8 +65,8 @@ def backward(
     }
     launch(presence_backward_kernel, images, arguments, num_warps=_round_warps(inputs))
     launch(pairs_backward_kernel, images * arguments["TILES"], arguments, num_warps=1)
-    launch(table_gradients_kernel, counters * blocks, arguments, num_warps=2)
-    return grad_logit, grad_boxes, sums.sum(1)
+    launch(table_gradients_kernel, counters * blocks, arguments, num_warps=1)
+    return grad_logit, grad_boxes, sums.sum((1, 3))
 
 
 def _arguments(inputs: Inputs, state: Tensor, classes: int) -> dict[str, Any]:
@@ -87,8 +89,7 @@ def _arguments(inputs: Inputs, state: Tensor, classes: int) -> dict[str, Any]:
         "B": TILE,
         "TILES": -(-logit.shape[1] // TILE),
         "ROUND_B": TILE * (1 if logit.shape[1] <= TILE else 2),
-        "SEGMENT_KNOTS": 1 << ((tables.shape[1] - CALIBRATION) // 3 - 1).bit_length(),
-        "PAIRS": PAIRS,
+        "LANES": LANES,
     }
 
 
