@@ -30,10 +30,8 @@ def add_to(at, amount, fraction, chosen, LANES: tl.constexpr):
 
 
 @triton.jit(
-    do_not_specialize=[
-        "N", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"
-    ]
-)  # fmt: skip
+    do_not_specialize=["N", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
+)
 def table_gradients_kernel(
     logit, boxes, mask, tables, state, scratch, sums,
     N, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
