@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 
 from tallybox.detections.category_names import category_name_of
-from tallybox.detections.count_tables import read_table_counts
-from tallybox.detections.tables import read_csv_detections
+from tallybox.detections.tables import read_csv_detections, read_table_counts
 from tallybox.errors import InputError
 from tests.support.detection_sets import assert_same_images, image_sets
 
