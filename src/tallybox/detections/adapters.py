@@ -39,28 +39,24 @@ def from_coco(
             raise InputError(f"results must have a {missing[0]}, but result {number} has only {sorted(result)}")
         if len(result["bbox"]) != 4:
             raise InputError(f"bbox must be left, top, width, height, but result {number} has {result['bbox']!r}")
-    image_ids = list(dict.fromkeys(result.get("image_id") for result in results))
-    if len(image_ids) > 1:
-        raise InputError(
-            f"results must be of one image, but got {len(image_ids)}: {image_ids[:3]}; read files with read_detections"
-        )
+    image_ids = [result.get("image_id") for result in results]
+    image_id = _only_id(image_ids, "results", "read files with read_detections")
     try:
-        boxes_xywh = np.array([result["bbox"] for result in results], np.float64).reshape(-1, 4)
+        boxes = np.array([result["bbox"] for result in results], np.float64).reshape(-1, 4)
         scores = np.array([result["score"] for result in results], np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(f"bbox and score must be numbers, but got something else: {error}") from None
-    negative = (boxes_xywh[:, 2:] < 0).any(1)
+    negative = (boxes[:, 2:] < 0).any(1)
     if negative.any():
         index = int(np.argmax(negative))
-        raise InputError(f"{NEGATIVE_SIZE}, but got {boxes_xywh[index].tolist()} at index {index}")
-    boxes_xyxy = np.concatenate((boxes_xywh[:, :2], boxes_xywh[:, :2] + boxes_xywh[:, 2:]), axis=1)
-    if image_size is not None and look_like_misread_corners(boxes_xyxy, image_size):
+        raise InputError(f"{NEGATIVE_SIZE}, but got {boxes[index].tolist()} at index {index}")
+    boxes[:, 2:] += boxes[:, :2]  # now x1 y1 x2 y2
+    if image_size is not None and look_like_misread_corners(boxes, image_size):
         raise InputError(
             f"bbox must be left, top, width, height, but the boxes reach far beyond the {image_size[0]} x "
             f"{image_size[1]} image; these look like x1 y1 x2 y2: pass them to Detections"
         )
-    category_ids = [result["category_id"] for result in results]
-    return boxes_xyxy, scores, category_ids, image_ids[0] if image_ids else None
+    return boxes, scores, [result["category_id"] for result in results], image_id
 
 
 def from_supervision(detections: Any, category_ids: ClassIds | None, class_names: ClassNames | None) -> Columns:
@@ -127,15 +123,12 @@ def from_dataframe(
     frame: Any, layout: str | None, category_ids: ClassIds | None, class_names: ClassNames | None
 ) -> tuple[Any, Any, Any, int | str | None]:
     """Convert the rows of one image in a pandas ``DataFrame``, and return its id too."""
-    columns = {COLUMN_NAMES.get(str(name), str(name)): frame[name].tolist() for name in reversed(list(frame.columns))}
+    names = list(frame.columns)
+    columns = {COLUMN_NAMES.get(str(name), str(name)): frame[name].tolist() for name in reversed(names)}
     if "score" not in columns:
-        raise InputError(f"a data frame must have a column score or confidence, but got {list(frame.columns)}")
-    image_ids = list(dict.fromkeys(columns.get("image_id", [])))
-    if len(image_ids) > 1:
-        raise InputError(
-            f"a data frame must be of one image, but got {len(image_ids)}: {image_ids[:3]}; "
-            "pass those of frame.groupby('image_id') one by one"
-        )
+        raise InputError(f"a data frame must have a column score or confidence, but got {names}")
+    remedy = "pass those of frame.groupby('image_id') one by one"
+    image_id = _only_id(columns.get("image_id", []), "a data frame", remedy)
     if "category_id" in columns:
         ids = columns["category_id"]
     elif "category" in columns and category_ids is None and class_names is None:
@@ -143,10 +136,15 @@ def from_dataframe(
     elif "class_id" in columns:
         ids = _to_categories(columns["class_id"], category_ids, class_names, "a data frame with class numbers only")
     else:
-        raise InputError(
-            f"a data frame must have a column category_id, category or class_id, but got {list(frame.columns)}"
-        )
-    return _frame_boxes(columns, layout), columns["score"], ids, image_ids[0] if image_ids else None
+        raise InputError(f"a data frame must have a column category_id, category or class_id, but got {names}")
+    return _frame_boxes(columns, layout), columns["score"], ids, image_id
+
+
+def _only_id(image_ids: Sequence[Any], what: str, remedy: str) -> Any:
+    found = list(dict.fromkeys(image_ids))
+    if len(found) > 1:
+        raise InputError(f"{what} must be of one image, but got {len(found)}: {found[:3]}; {remedy}")
+    return found[0] if found else None
 
 
 # Columns as other tools call them: pandas of YOLOv5, supervision's CSVSink.

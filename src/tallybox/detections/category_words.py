@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-IRREGULAR = {
-    "person": "people",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "foot": "feet",
-    "tooth": "teeth",
-    "mouse": "mice",
-    "goose": "geese",
-    "wolf": "wolves",
-    "calf": "calves",
-    "knife": "knives",
-    "leaf": "leaves",
-    "loaf": "loaves",
-    "shelf": "shelves",
-    "tomato": "tomatoes",
-    "potato": "potatoes",
-    "tv": "TVs",
-    **dict.fromkeys(("sheep", "fish", "deer", "aircraft"), ""),  # the same in singular and plural
-}
+_IRREGULAR = (
+    "person people, man men, woman women, child children, foot feet, tooth teeth, mouse mice, goose geese, "
+    "wolf wolves, calf calves, knife knives, leaf leaves, loaf loaves, shelf shelves, tomato tomatoes, "
+    "potato potatoes, tv TVs, sheep sheep, fish fish, deer deer, aircraft aircraft"
+)
+IRREGULAR = {one: many for one, _, many in (pair.partition(" ") for pair in _IRREGULAR.split(", "))}
 # Words for the same things.
 SYNONYMS = {
     "person": ("human",),
@@ -69,7 +55,7 @@ def plural(name: str) -> str:
 
 def _plural_word(word: str) -> str:
     if word in IRREGULAR:
-        return IRREGULAR[word] or word
+        return IRREGULAR[word]
     if word.endswith(("s", "x", "z", "ch", "sh")):
         return f"{word}es"
     if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):

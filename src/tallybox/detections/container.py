@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ImageId = int | str
 Size = tuple[int, int]  # width, height
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
 
 MAX_SIDE = 2**31 - 1  # of an image, in pixels
 
@@ -37,9 +39,9 @@ class Detections:
     (2, 'float32', {18: 0.8999999761581421})
     """
 
-    boxes: NDArray[np.float32]
-    scores: NDArray[np.float32]
-    category_ids: NDArray[np.int64]
+    boxes: Floats
+    scores: Floats
+    category_ids: Integers
     image_size: Size | None = None
     image_id: ImageId | None = None
 
@@ -77,9 +79,8 @@ class Detections:
         return self._of_rows(np.isin(self.category_ids, list(category_ids)))
 
     def _of_rows(self, chosen: NDArray[np.bool_]) -> Self:
-        return self.of_checked(
-            self.boxes[chosen], self.scores[chosen], self.category_ids[chosen], self.image_size, self.image_id
-        )
+        columns = (self.boxes[chosen], self.scores[chosen], self.category_ids[chosen])
+        return self.of_checked(*columns, self.image_size, self.image_id)
 
     def best_scores(self) -> dict[int, float]:
         """Return the highest score of each category that is there."""
@@ -101,18 +102,12 @@ class Detections:
 
     @classmethod
     def of_checked(
-        cls,
-        boxes: NDArray[np.float32],
-        scores: NDArray[np.float32],
-        category_ids: NDArray[np.int64],
-        image_size: Size | None,
-        image_id: ImageId | None,
+        cls, boxes: Floats, scores: Floats, category_ids: Integers, image_size: Size | None, image_id: ImageId | None
     ) -> Self:
         """Take arrays of the right types that a reader has checked, for a whole file at once."""
         self = object.__new__(cls)
-        self.__dict__.update(
-            boxes=boxes, scores=scores, category_ids=category_ids, image_size=image_size, image_id=image_id
-        )
+        columns = {"boxes": boxes, "scores": scores, "category_ids": category_ids}
+        self.__dict__.update(columns, image_size=image_size, image_id=image_id)
         return self
 
     @classmethod
@@ -268,20 +263,17 @@ def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]
     score, box = float(scores[index]), boxes_xyxy[index]
     corners = "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
     if not np.isfinite(score):
-        return (index, f"scores must be in [0, 1], but got {score}", "leave such detections out")
+        return index, f"scores must be in [0, 1], but got {score}", "leave such detections out"
     if not -ROUNDING_SLACK <= score <= 1 + ROUNDING_SLACK:
         remedy = "apply a logistic if these are logits, divide by 100 if they are percentages"
-        return (index, f"scores must be in [0, 1], but got {score:g}", remedy)
+        return index, f"scores must be in [0, 1], but got {score:g}", remedy
     if not np.isfinite(box).all():
-        return (index, f"boxes must be finite, but got {corners}", "leave such detections out")
-    return (
-        index,
-        f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {corners}",
-        "if they are left, top, width, height, add the left and top to the width and height",
-    )
+        return index, f"boxes must be finite, but got {corners}", "leave such detections out"
+    remedy = "if they are left, top, width, height, add the left and top to the width and height"
+    return index, f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {corners}", remedy
 
 
-def _as_floats(name: str, values: Any) -> NDArray[np.float32]:
+def _as_floats(name: str, values: Any) -> Floats:
     try:
         with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused
             return np.asarray(adapters.on_host(values), dtype=np.float32)
@@ -289,7 +281,7 @@ def _as_floats(name: str, values: Any) -> NDArray[np.float32]:
         raise InputTypeError(f"{name} must be an array of numbers, but got {type(values).__name__}: {error}") from None
 
 
-def _as_category_ids(values: Any) -> NDArray[np.int64]:
+def _as_category_ids(values: Any) -> Integers:
     array = np.asarray(adapters.on_host(values))
     if array.size == 0:
         return np.zeros(array.shape, np.int64)

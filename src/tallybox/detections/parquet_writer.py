@@ -39,7 +39,8 @@ def write_parquet(
     images = 0
     groups = _row_groups(detections)
     first = next(groups, [])
-    schema = _schema(first, {**(metadata or {}), **_names(categories)})
+    names = {CATEGORIES_KEY: json.dumps(dict(categories))} if categories else {}
+    schema = _schema(first, {**(metadata or {}), **names})
     with atomic_writing(path) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for group in chain([first] if first else [], groups):
             writer.write_table(_table(group, schema))
@@ -61,10 +62,6 @@ def _row_groups(detections: Iterable[Detections]) -> Iterator[list[Detections]]:
             group, rows = [], 0
     if group:
         yield group
-
-
-def _names(categories: Mapping[int, str] | None) -> dict[bytes, str]:
-    return {CATEGORIES_KEY: json.dumps({str(key): name for key, name in categories.items()})} if categories else {}
 
 
 def _schema(group: list[Detections], metadata: Mapping[bytes, str]) -> pa.Schema:

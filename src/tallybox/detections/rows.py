@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallybox.detections.box_checks import check_in_image, check_not_corners
-from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size, first_problem
+from tallybox.detections.container import MAX_SIDE, Detections, Floats, ImageId, Integers, Size, first_problem
 from tallybox.errors import InputError
 
 WHOLE_NUMBER = re.compile("0|[1-9][0-9]{0,17}", re.ASCII)  # as str() writes it, within 64 bits
@@ -29,12 +28,7 @@ def image_key(text: ImageId) -> ImageId:
 
 
 def check_boxes_and_scores(
-    path: Path,
-    boxes_xyxy: NDArray[np.floating],
-    scores: NDArray[np.floating],
-    records: Sequence[int] | NDArray[np.int64],
-    *,
-    unit: str = "record",
+    path: Path, boxes_xyxy: Floats, scores: Floats, records: Sequence[int] | Integers, *, unit: str = "record"
 ) -> None:
     """Raise with the file and the number of the record where a box [N, 4] or a score [N] is wrong."""
     if problem := first_problem(boxes_xyxy, scores):
