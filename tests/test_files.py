@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from tallybox.errors import InputError
-from tallybox.files import atomic_writing, check_writable, open_binary, read_tensors, write_tensors, write_text
+from tallybox.errors import InputError, TallyboxError
+from tallybox.files import (
+    atomic_writing,
+    check_writable,
+    import_optional,
+    open_binary,
+    read_tensors,
+    write_tensors,
+    write_text,
+)
 
 
 def test_a_file_has_the_usual_permissions_and_leaves_nothing_else(tmp_path):
@@ -144,3 +152,11 @@ def test_a_file_that_may_not_be_read_is_one_line(tmp_path):
         open_binary(tmp_path / "secret.json"),
     ):
         pass
+
+
+def test_a_missing_package_is_named_with_what_to_install():
+    with pytest.raises(TallyboxError) as caught:
+        import_optional("no_such_module", needed_for="flying", install="'tallybox[wings]'")
+    assert str(caught.value) == (
+        "flying needs the package no_such_module, which is not installed; pip install 'tallybox[wings]'"
+    )

@@ -17,13 +17,7 @@ MIN_SHARE = 0.02  # of boxes that lie beyond the largest size
 
 
 def check_in_image(boxes_xyxy: NDArray[np.floating], size_wh: tuple[int, int] | None, owner: str) -> None:
-    """Raise where boxes ``[N, 4]`` cannot be those of an image; ``owner`` names it. Without a size, none is wrong.
-
-    >>> check_in_image(np.array([[9000, 10, 9040, 90]]), (640, 480), "photos.csv, image 7")
-    Traceback (most recent call last):
-    tallybox.errors.InputError: photos.csv, image 7: boxes must lie in the 640 x 480 image, but [9000, 10, 9040, 90] \
-lies far outside; check the size and the unit of the boxes
-    """
+    """Raise where boxes ``[N, 4]`` cannot be those of an image; ``owner`` names it. Without a size, none is wrong."""
     if size_wh is None or len(boxes_xyxy) == 0:
         return
     if look_like_misread_corners(boxes_xyxy, size_wh):

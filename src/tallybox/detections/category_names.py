@@ -64,11 +64,7 @@ def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
 
 
 def coco_id_of_class(name: str) -> int | None:
-    """Return the id of COCO's category that a detector's class is called after, or None.
-
-    >>> coco_id_of_class("tvmonitor"), coco_id_of_class("bolt")
-    (72, None)
-    """
+    """Return the id of COCO's category that a detector's class is called after, or None."""
     name = name.strip().lower()
     return _COCO_IDS.get(VOC_NAMES.get(name, name))
 
@@ -115,11 +111,7 @@ def _plain(text: str) -> str:
 
 
 def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
-    """Return the name of a category, or its id as text where it has none.
-
-    >>> category_name_of(18), category_name_of(12)
-    ('dog', '12')
-    """
+    """Return the name of a category, or its id as text where it has none."""
     return categories.get(category_id, str(category_id))
 
 
@@ -127,11 +119,6 @@ def check_same_names(estimator: Mapping[int, str], given: Mapping[int, str], sou
     """Raise where an estimator and the ``source`` of its detections give one category id different names.
 
     Counts would get wrong names, for example with phrases in another order or with another model.
-
-    >>> check_same_names({1: "person"}, {1: "apple"}, "apples.parquet")
-    Traceback (most recent call last):
-    tallybox.errors.InputError: the estimator must be fitted to the categories of apples.parquet, but category 1 is \
-'person' in the estimator and 'apple' there; give the estimator of this detector with --estimator FILE
     """
     for category_id, name in given.items():
         learned = estimator.get(category_id, name)

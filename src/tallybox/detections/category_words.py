@@ -64,9 +64,5 @@ def _plural_word(word: str) -> str:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return a name with its plurals.
-
-    >>> spellings("person")
-    ('person', 'people', 'persons')
-    """
+    """Return a name with its plurals."""
     return tuple(dict.fromkeys((name, plural(name), OTHER_PLURALS.get(name, name))))

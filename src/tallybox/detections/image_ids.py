@@ -60,11 +60,6 @@ def check_ids(
     ``labelled`` in all. Either alone is usual: labels of some of the images, images without boxes. Together they are an
     error where two ids differ only in how they are written, or where both are more than one and more than a
     quarter of the labels.
-
-    >>> check_ids(["1.0"], [1], labelled=5)
-    Traceback (most recent call last):
-    tallybox.errors.InputError: image ids must be written alike in detections and labels, but 1 of 5 labelled images \
-is written differently: 1 is '1.0' among the detections
     """
     if not unlabelled or not undetected:
         return

@@ -27,14 +27,6 @@ def write_parquet(
     """Write detections of images that have an id and return how many images there were.
 
     Row groups end where images end. Pages have checksums, which `read_parquet` verifies.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from tallybox.detections.parquet import read_parquet
-    >>> with TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "detections.parquet"
-    ...     images = write_parquet([Detections([[1, 2, 3, 4]], [0.5], [18], image_id=7), Detections.empty(9)], file)
-    ...     images, [(image.image_id, len(image)) for image in read_parquet(file)]
-    (2, [(7, 1), (9, 0)])
     """
     images = 0
     groups = _row_groups(detections)

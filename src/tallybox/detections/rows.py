@@ -37,11 +37,7 @@ def check_boxes_and_scores(
 
 
 def image_size(record: str, width: int | None, height: int | None) -> Size | None:
-    """Return the size of an image, None where neither side is known; 0 stands for a side that is not known.
-
-    >>> image_size("a.json, record 3", 640, 480), image_size("a.json, record 3", 0, None)
-    ((640, 480), None)
-    """
+    """Return the size of an image, None where neither side is known; 0 stands for a side that is not known."""
     if not width and not height:
         return None
     if not (width and height and 0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):
