@@ -114,12 +114,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
         file.write(package.save(content, {"tallybox": stored}))
 
 
-def read_tensors(path: Path, *, prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the header and the tensors of what `write_tensors` wrote; raise ValueError where it is damaged.
-
-    With a ``prefix``, only tensors whose names begin with it are read, under names without it. The checksum is then not
-    checked, since that needs the whole file.
-    """
+def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the header and the tensors of what `write_tensors` wrote; raise ValueError where it is damaged."""
     _safetensors()
     from safetensors import SafetensorError, safe_open
 
@@ -127,18 +123,17 @@ def read_tensors(path: Path, *, prefix: str = "") -> tuple[dict[str, Any], dict[
         with safe_open(path, framework="pt") as file:
             stored = json.loads((file.metadata() or {})["tallybox"])
             text, digest = str(stored["header"]), str(stored["sha256"])
-            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 - it is a file, not a dict
-            tensors = {name: file.get_tensor(name) for name in names}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is a file, not a dict
     except (KeyError, TypeError):
         raise ValueError("its header is not tallybox's") from None
     except (SafetensorError, OSError) as error:
         raise ValueError(first_line(error)) from None
-    if not prefix and digest != _digest(text, tensors):
+    if digest != _digest(text, tensors):
         raise ValueError("its content was changed after it was written")
     header = json.loads(text)
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
-    return header, {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    return header, tensors
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:

@@ -24,9 +24,7 @@ def on_host(values: Any) -> Any:
     if not (hasattr(values, "detach") and hasattr(values, "cpu")):
         return values
     tensor = values.detach().cpu()
-    if tensor.is_floating_point():
-        tensor = tensor.float()  # numpy has no bfloat16
-    return tensor.numpy()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # numpy has no bfloat16
 
 
 def from_coco(
@@ -190,14 +188,15 @@ def _frame_boxes(columns: Mapping[str, list[Any]], layout: str | None) -> NDArra
 
 def _coco_ids(names: Any) -> list[int]:
     """Return COCO's ids of the names of boxes; only all names of a detector could tell how it numbers others."""
-    ids = {name: coco_id_of_class(str(name)) for name in dict.fromkeys(np.asarray(names).tolist())}
-    for name, found in ids.items():
-        if found is None:
+    ids = []
+    for name in np.asarray(names).tolist():
+        if (found := coco_id_of_class(str(name))) is None:
             raise InputError(
                 f"names of classes must be COCO's, but got {name!r}; give those of all classes of the detector with "
                 "class_names={0: ..., 1: ...}"
             )
-    return [ids[name] or 0 for name in np.asarray(names).tolist()]
+        ids.append(found)
+    return ids
 
 
 def _to_categories(

@@ -57,9 +57,8 @@ class ThresholdCounter:
 
     def count(self, detections: Detections, category_id: int) -> float:
         """Return how many objects of a category these thresholds find in an image."""
-        thresholds = self.by_category.get(category_id, self.overall)
-        counts = count_with(detections.of_category(category_id), [thresholds.overlap], [thresholds.score])
-        return float(counts[0, 0])
+        overlap, score = self.by_category.get(category_id, self.overall)
+        return float(count_with(detections.of_category(category_id), [overlap], [score])[0, 0])
 
     def counts(self, pairs: Iterable[CountingPair]) -> NDArray[np.float64]:
         """Return the count of each pair, ``[P]``."""
@@ -67,20 +66,12 @@ class ThresholdCounter:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "metric": self.metric,
-            "overall": list(self.overall),
-            "by_category": {str(category_id): list(chosen) for category_id, chosen in self.by_category.items()},
-        }
+        by_category = {str(category_id): list(chosen) for category_id, chosen in self.by_category.items()}
+        return {"metric": self.metric, "overall": list(self.overall), "by_category": by_category}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ThresholdCounter:
-        """Build a counter from what `to_dict` returned; it may come from a file of unknown origin.
-
-        >>> counter = ThresholdCounter("mae", Thresholds(0.5, 0.25), {18: Thresholds(0.3, 0.1)})
-        >>> ThresholdCounter.from_dict(counter.to_dict()) == counter
-        True
-        """
+        """Build a counter from what `to_dict` returned; it may come from a file of unknown origin."""
         try:
             metric = stored["metric"]
             if metric not in get_args(Metric):

@@ -16,9 +16,10 @@ within an image; a file may not. Where pages have checksums, they are verified.
 from __future__ import annotations
 
 import json
+import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,11 +44,11 @@ BUFFER_BYTES = 1 << 20  # of each column
 
 
 class ParquetPiece(NamedTuple):
-    """Row groups of one file that are read independently of all others."""
+    """Row groups of one file that are read independently of all others; by default all of them."""
 
     part: Path
-    first_group: int
-    stop_group: int
+    first_group: int = 0
+    stop_group: int = sys.maxsize
 
 
 class _Rows(NamedTuple):
@@ -66,9 +67,7 @@ def read_parquet(path: Path) -> Iterator[Detections]:
     """
     seen = SeenImages()
     for part in _parts(path):
-        with _open(part) as file:
-            groups = file.num_row_groups
-        for image in read_parquet_piece(ParquetPiece(part, 0, groups)):
+        for image in read_parquet_piece(ParquetPiece(part)):
             seen.check(part, image.image_id)
             yield image
 
@@ -97,7 +96,9 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
         counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         row, stop = sum(counts[: piece.first_group]), sum(counts[: piece.stop_group])
         earlier = [group for group in range(piece.first_group) if counts[group]]
-        begun = _last_image_id(part, file, earlier[-1]) if earlier else None  # this image belongs to another piece
+        begun = None  # the image in the last row before, which belongs to another piece
+        for batch in _batches(part, file, ["image_id"], earlier[-1:]):
+            begun = _image_ids(part, batch)[0][-1]
         rows: _Rows | None = None  # of an image that may go on in the next batch
         for batch in _batches(part, file, _column_names(part, file), range(piece.first_group, len(counts))):
             if row - (len(rows.image_ids) if rows else 0) >= stop:
@@ -200,19 +201,13 @@ def _column_names(part: Path, file: pq.ParquetFile) -> list[str]:
     return ["image_id", "category_id", *BOX_AND_SCORE, *(name for name in SIZE if name in names)]
 
 
-def _batches(part: Path, file: pq.ParquetFile, columns: list[str], groups: range) -> Iterator[pa.RecordBatch]:
+def _batches(part: Path, file: pq.ParquetFile, columns: list[str], groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
     try:
         for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups), columns=columns):
             if batch.num_rows:
                 yield batch
     except (pa.ArrowException, OSError) as error:
         raise _damaged(part, error) from None
-
-
-def _last_image_id(part: Path, file: pq.ParquetFile, group: int) -> Any:
-    """Return the id in the last row of a row group, as `_rows_of` has it."""
-    *_, last = _batches(part, file, ["image_id"], range(group, group + 1))
-    return _image_ids(part, last)[0][-1]
 
 
 def _column(

@@ -1,15 +1,8 @@
 """Tables: detections in CSV files with the names of their categories, and true counts in CSV or Excel files.
 
-Detections have the columns ``image_id``, ``category_id`` or ``category`` (a name), ``x1``, ``y1``, ``x2``, ``y2``,
-``score``. With both columns, the one names the ids of the other. ``width`` and ``height`` of the image may follow, any
-other column is ignored. A row with an image id and nothing in category and box is an image in which nothing was
-detected. The CSV of supervision's ``CSVSink`` is read too, if it has ``class_name`` and a column that names the image
-(``image_id``, ``file_name``, ``frame_index`` …).
-
-A long table of counts has a row for each image and category (``image_id,category,count``), a wide one a row for each
-image and a column for each category (``image_id,dog,person``). The column of images may also be called ``image``,
-``photo``, ``file``, ``file_name`` or ``filename``, so that what `tallybox count --csv` writes can be corrected by hand
-and read.
+Their columns are listed in docs/reference/file-formats.md. A long table of counts has a row for each image and category
+(``image_id,category,count``), a wide one a row for each image and a column for each category (``image_id,dog,person``);
+what `tallybox count --csv` writes can be corrected by hand and read.
 """
 
 from __future__ import annotations
