@@ -53,9 +53,7 @@ class Counter(nn.Module):
         check_count("objects", objects)
         self.objects = objects
         self.already_sigmoided = already_sigmoided
-        self.f = nn.ModuleList(
-            PublishedActivation(used=activation < USED_ACTIVATIONS) for activation in range(ALLOCATED_ACTIVATIONS)
-        )
+        self.f = nn.ModuleList(PublishedActivation(used=k < USED_ACTIVATIONS) for k in range(ALLOCATED_ACTIVATIONS))
 
     def forward(self, boxes: Tensor, attention: Tensor) -> Tensor:
         """Return features ``[B, objects + 1]`` from ``boxes [B, 4, N]`` and ``attention [B, N]``."""

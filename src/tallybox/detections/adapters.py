@@ -14,9 +14,10 @@ from tallybox.errors import InputError, InputTypeError
 
 NEGATIVE_SIZE = "bbox must be left, top, width, height with sizes of at least 0"
 
-ClassIds = Sequence[int] | Mapping[int, int]
-ClassNames = Sequence[str] | Mapping[int, str]
+ClassIds = Sequence[int] | Mapping[int, int] | None
+ClassNames = Sequence[str] | Mapping[int, str] | None
 Columns = tuple[Any, Any, Any]  # boxes [N, 4] x1 y1 x2 y2, scores [N], category ids [N], not checked yet
+ImageColumns = tuple[Any, Any, Any, Any]  # likewise, and the id or the size of the image
 
 
 def on_host(values: Any) -> Any:
@@ -27,9 +28,7 @@ def on_host(values: Any) -> Any:
     return (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # numpy has no bfloat16
 
 
-def from_coco(
-    results: Sequence[Mapping[str, Any]], image_size: tuple[int, int] | None
-) -> tuple[Any, Any, Any, int | str | None]:
+def from_coco(results: Sequence[Mapping[str, Any]], image_size: tuple[int, int] | None) -> ImageColumns:
     """Convert COCO results, which must be of one image, and return its id too."""
     for number, result in enumerate(results):
         missing = [key for key in ("category_id", "bbox", "score") if key not in result]
@@ -57,7 +56,7 @@ def from_coco(
     return boxes, scores, [result["category_id"] for result in results], image_id
 
 
-def from_supervision(detections: Any, category_ids: ClassIds | None, class_names: ClassNames | None) -> Columns:
+def from_supervision(detections: Any, category_ids: ClassIds, class_names: ClassNames) -> Columns:
     """Convert a ``supervision.Detections``."""
     for name in ("xyxy", "confidence", "class_id"):
         if not hasattr(detections, name):
@@ -77,7 +76,7 @@ def from_supervision(detections: Any, category_ids: ClassIds | None, class_names
 
 
 def from_prediction(
-    prediction: Any, category_ids: ClassIds | None, class_names: ClassNames | None, origin: str, *, labels_are_ids: bool
+    prediction: Any, category_ids: ClassIds, class_names: ClassNames, origin: str, *, labels_are_ids: bool
 ) -> Columns:
     """Convert the dict that torchvision and transformers return for one image; ``origin`` names its source."""
     if isinstance(prediction, list | tuple):
@@ -98,9 +97,7 @@ def from_prediction(
     return prediction["boxes"], prediction["scores"], labels
 
 
-def from_ultralytics(
-    result: Any, category_ids: ClassIds | None, class_names: ClassNames | None
-) -> tuple[Any, Any, Any, tuple[int, int]]:
+def from_ultralytics(result: Any, category_ids: ClassIds, class_names: ClassNames) -> ImageColumns:
     """Convert a ``Results`` of ultralytics, and return the image size too."""
     if isinstance(result, list | tuple):
         raise InputTypeError(
@@ -117,9 +114,7 @@ def from_ultralytics(
     return boxes.xyxy, boxes.conf, ids, (width, height)
 
 
-def from_dataframe(
-    frame: Any, layout: str | None, category_ids: ClassIds | None, class_names: ClassNames | None
-) -> tuple[Any, Any, Any, int | str | None]:
+def from_dataframe(frame: Any, layout: str | None, category_ids: ClassIds, class_names: ClassNames) -> ImageColumns:
     """Convert the rows of one image in a pandas ``DataFrame``, and return its id too."""
     names = list(frame.columns)
     columns = {COLUMN_NAMES.get(str(name), str(name)): frame[name].tolist() for name in reversed(names)}
@@ -199,12 +194,10 @@ def _coco_ids(names: Any) -> list[int]:
     return ids
 
 
-def _to_categories(
-    classes: Any, category_ids: ClassIds | None, class_names: ClassNames | None, origin: str
-) -> NDArray[np.int64]:
+def _to_categories(classes: Any, category_ids: ClassIds, class_names: ClassNames, origin: str) -> NDArray[np.int64]:
     """Return the category id of each class; never guess: YOLO's class 16 is a dog, COCO's category 16 a bird."""
     numbers = np.asarray(on_host(classes)).tolist()
-    by: ClassIds = {} if category_ids is None else category_ids
+    by = {} if category_ids is None else category_ids
     if category_ids is None and class_names is not None:
         names = class_names if isinstance(class_names, Mapping) else dict(enumerate(class_names))
         by = category_ids_of_classes({int(key): str(name) for key, name in names.items()})

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import nms
-from tallybox.detections.container import Detections
+from tallybox.detections.container import Detections, Floats, Integers
 from tallybox.detections.labels import CountingPair
 from tallybox.errors import InputError
 
@@ -37,9 +37,9 @@ class Thresholds(NamedTuple):
 class CountTable(NamedTuple):
     """What every pair of thresholds counts, for each counting pair."""
 
-    counts: NDArray[np.float32]  # [P, overlaps, scores]
-    true_counts: NDArray[np.float32]  # [P]
-    category_ids: NDArray[np.int64]  # [P]
+    counts: Floats  # [P, overlaps, scores]
+    true_counts: Floats  # [P]
+    category_ids: Integers  # [P]
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,7 @@ class ThresholdCounter:
             raise InputError(f"a stored baseline must be as ThresholdCounter.to_dict gives it, but: {error}") from None
 
 
-def count_with(
-    one_category: Detections, iou_thresholds: Sequence[float], score_thresholds: Sequence[float]
-) -> NDArray[np.float32]:
+def count_with(one_category: Detections, iou_thresholds: Sequence[float], score_thresholds: Sequence[float]) -> Floats:
     """Return what each pair of thresholds counts among boxes of one category, ``[overlaps, scores]``."""
     # Thresholds in the dtype of the scores: a score of 0.3 is at least 0.3.
     counts_if_kept = one_category.scores[:, None] >= np.asarray(score_thresholds, np.float32)  # [N, scores]

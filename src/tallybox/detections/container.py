@@ -55,9 +55,7 @@ class Detections:
             raise InputError(f"boxes must have shape [N, 4], but got {list(boxes.shape)}; pass one image at a time")
         for name, array in (("scores", scores), ("category_ids", category_ids)):
             if array.shape != (len(boxes),):
-                raise InputError(
-                    f"{name} must have shape [{len(boxes)}], one for each box, but got {list(array.shape)}"
-                )
+                raise InputError(f"{name} must have shape [{len(boxes)}], one for each box, but got {[*array.shape]}")
         if problem := first_problem(boxes, scores):
             index, message, remedy = problem
             raise InputError(f"{message} at index {index}; {remedy}")
@@ -141,8 +139,8 @@ class Detections:
         *,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take a ``supervision.Detections``.
 
@@ -159,8 +157,8 @@ class Detections:
         *,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take one of the dicts (``boxes``, ``labels``, ``scores``) that a torchvision detector returns.
 
@@ -182,8 +180,8 @@ class Detections:
         *,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take one of the dicts that ``image_processor.post_process_object_detection`` returns.
 
@@ -200,8 +198,8 @@ class Detections:
         result: Any,
         *,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take one ``Results`` of an ultralytics model.
 
@@ -218,8 +216,8 @@ class Detections:
         layout: Literal["xyxy", "xywh"] | None = None,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take the rows of one image in a pandas ``DataFrame``.
 
@@ -285,10 +283,9 @@ def _as_category_ids(values: Any) -> Integers:
     array = np.asarray(adapters.on_host(values))
     if array.size == 0:
         return np.zeros(array.shape, np.int64)
-    are_whole = array.dtype.kind in "iu" or (
-        array.dtype.kind == "f" and np.array_equal(array, np.round(array))  # ultralytics keeps classes as floats
-    )
-    if not are_whole or (array.dtype.kind in "uf" and np.abs(array).max() >= 2**63):
+    kind = array.dtype.kind
+    are_whole = kind in "iu" or (kind == "f" and np.array_equal(array, np.round(array)))  # ultralytics has floats
+    if not are_whole or (kind in "uf" and np.abs(array).max() >= 2**63):
         raise InputTypeError(
             f"category_ids must be whole numbers of 64 bits, but got {array.dtype} {array.ravel()[:3].tolist()}; "
             "give each name a number"

@@ -90,9 +90,7 @@ class CategorySums:
         mean = _vector("means", means, len(truth))
         categories, rows = np.unique(np.asarray(category_ids), return_inverse=True)
         if rows.shape != truth.shape:
-            raise InputError(
-                f"category_ids must have shape [{len(truth)}] like true_counts, but got {list(rows.shape)}"
-            )
+            raise InputError(f"category_ids must have shape [{len(truth)}] like true_counts, but got {[*rows.shape]}")
         error, shown = (mean - truth) ** 2, truth > 0
         sums = (np.bincount(rows, values).tolist() for values in (error, error * shown, shown))
         return cls(dict(zip(categories.tolist(), zip(*sums, strict=True), strict=True)))

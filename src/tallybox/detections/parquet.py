@@ -42,6 +42,8 @@ ROWS_AT_ONCE = 1 << 15  # 1.5 MB of columns; a piece may read so many rows beyon
 ROWS_PER_GROUP = 1 << 17  # what the writer holds, and the minimum of a piece
 BUFFER_BYTES = 1 << 20  # of each column
 
+_Column = tuple[NDArray[np.generic], NDArray[np.bool_]]  # values [N], and which are given [N]
+
 
 class ParquetPiece(NamedTuple):
     """Row groups of one file that are read independently of all others; by default all of them."""
@@ -210,10 +212,8 @@ def _batches(part: Path, file: pq.ParquetFile, columns: list[str], groups: Seque
         raise _damaged(part, error) from None
 
 
-def _column(
-    part: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType
-) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
-    """Return a column's values ``[N]``, 0 or "" where null, and which are given ``[N]``."""
+def _column(part: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> _Column:
+    """Return a column; its values are 0 or "" where null."""
     values = batch.column(name)
     try:
         values = values.cast(kind)
@@ -225,7 +225,7 @@ def _column(
     return values.to_numpy(zero_copy_only=False), given
 
 
-def _image_ids(part: Path, batch: pa.RecordBatch) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
+def _image_ids(part: Path, batch: pa.RecordBatch) -> _Column:
     are_numbers = pa.types.is_integer(batch.schema.field("image_id").type)
     return _column(part, batch, "image_id", pa.int64() if are_numbers else pa.string())
 

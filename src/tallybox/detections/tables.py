@@ -132,22 +132,20 @@ def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueC
 def _wide(
     path: Path, header: list[str], image_column: str, categories: Mapping[int, str], blank_is_zero: bool
 ) -> TrueCounts:
-    rows = list(_images(path, image_column))
+    first, rows = Row(path, 1), list(_images(path, image_column))
     columns: dict[str, int] = {}
     for name in header:
         if name == image_column or not name:
             continue
         try:
-            category_id = Row(path, 1).category_id(name, categories)
+            category_id = first.category_id(name, categories)
         except InputError:
             if all(row[name].isdigit() for _, row in rows if row[name]):
                 raise
             warnings.warn(f"{path}: column {name!r} holds text and is no category; it is left out", stacklevel=2)
             continue
         if category_id in columns.values():
-            raise InputError(
-                f"{path}: each category must have one column, but {name!r} comes twice, perhaps as a plural"
-            )
+            raise first.error(f"each category must have one column, but {name!r} comes twice, perhaps as a plural")
         columns[name] = category_id
     if not columns or not rows:
         raise InputError(
