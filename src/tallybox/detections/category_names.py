@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from tallybox.detections.category_words import SYNONYMS, spellings
+from tallybox.detections.category_words import SYNONYMS, entries, spellings
 from tallybox.errors import InputError
 
 # The names of consecutive ids, by the first of these.
@@ -40,14 +40,10 @@ _COCO_IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
 NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})
 
 # Names that Darknet's list of COCO's categories took over from Pascal VOC.
-VOC_NAMES = {
-    "aeroplane": "airplane",
-    "diningtable": "dining table",
-    "motorbike": "motorcycle",
-    "pottedplant": "potted plant",
-    "sofa": "couch",
-    "tvmonitor": "tv",
-}
+VOC_NAMES = entries(
+    "aeroplane: airplane; diningtable: dining table; motorbike: motorcycle; pottedplant: potted plant; sofa: couch; "
+    "tvmonitor: tv"
+)
 
 
 def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-_IRREGULAR = (
-    "person people, man men, woman women, child children, foot feet, tooth teeth, mouse mice, goose geese, "
-    "wolf wolves, calf calves, knife knives, leaf leaves, loaf loaves, shelf shelves, tomato tomatoes, "
-    "potato potatoes, tv TVs, sheep sheep, fish fish, deer deer, aircraft aircraft"
+
+def entries(text: str) -> dict[str, str]:
+    """Return what stands behind each word of a text.
+
+    >>> entries("tooth: teeth; mouse: mice")
+    {'tooth': 'teeth', 'mouse': 'mice'}
+    """
+    return {word: behind for word, _, behind in (entry.partition(": ") for entry in text.split("; "))}
+
+
+IRREGULAR = entries(
+    "person: people; man: men; woman: women; child: children; foot: feet; tooth: teeth; mouse: mice; goose: geese; "
+    "wolf: wolves; calf: calves; knife: knives; leaf: leaves; loaf: loaves; shelf: shelves; tomato: tomatoes; "
+    "potato: potatoes; tv: TVs; sheep: sheep; fish: fish; deer: deer; aircraft: aircraft"
 )
-IRREGULAR = {one: many for one, _, many in (pair.partition(" ") for pair in _IRREGULAR.split(", "))}
 # Words for the same things.
-SYNONYMS = {
-    "person": ("human",),
-    "bicycle": ("bike",),
-    "car": ("automobile",),
-    "motorcycle": ("motorbike",),
-    "airplane": ("plane", "aeroplane", "aircraft"),
-    "boat": ("ship",),
-    "fire hydrant": ("hydrant",),
-    "backpack": ("rucksack",),
-    "handbag": ("purse",),
-    "tie": ("necktie",),
-    "frisbee": ("flying disc",),
-    "sports ball": ("ball",),
-    "baseball bat": ("bat",),
-    "baseball glove": ("mitt",),
-    "tennis racket": ("racket", "racquet"),
-    "cup": ("mug",),
-    "donut": ("doughnut",),
-    "couch": ("sofa",),
-    "potted plant": ("plant", "houseplant"),
-    "dining table": ("table",),
-    "tv": ("television",),
-    "laptop": ("notebook computer",),
-    "mouse": ("computer mouse",),
-    "remote": ("remote control",),
-    "cell phone": ("phone", "cellphone", "mobile phone", "smartphone"),
-    "microwave": ("microwave oven",),
-    "refrigerator": ("fridge",),
-    "teddy bear": ("teddy", "stuffed animal"),
-    "hair drier": ("hair dryer", "hairdryer"),
-}
+_SYNONYMS = entries(
+    "person: human; bicycle: bike; car: automobile; motorcycle: motorbike; airplane: plane, aeroplane, aircraft; "
+    "boat: ship; fire hydrant: hydrant; backpack: rucksack; handbag: purse; tie: necktie; frisbee: flying disc; "
+    "sports ball: ball; baseball bat: bat; baseball glove: mitt; tennis racket: racket, racquet; cup: mug; "
+    "donut: doughnut; couch: sofa; potted plant: plant, houseplant; dining table: table; tv: television; "
+    "laptop: notebook computer; mouse: computer mouse; remote: remote control; "
+    "cell phone: phone, cellphone, mobile phone, smartphone; microwave: microwave oven; refrigerator: fridge; "
+    "teddy bear: teddy, stuffed animal; hair drier: hair dryer, hairdryer"
+)
+SYNONYMS = {name: tuple(words.split(", ")) for name, words in _SYNONYMS.items()}
 OTHER_PLURALS = {"person": "persons", "skis": "ski"}
 
 
