@@ -12,9 +12,11 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.files import (
     atomic_writing,
     check_writable,
+    first_line,
     import_optional,
     open_binary,
     read_tensors,
+    suffix_without_gz,
     write_tensors,
     write_text,
 )
@@ -159,3 +161,13 @@ def test_a_missing_package_is_named_with_what_to_install():
     assert str(caught.value) == (
         "flying needs the package no_such_module, which is not installed; pip install 'tallybox[wings]'"
     )
+
+
+def test_an_error_in_one_line():
+    assert first_line(OSError("\n no such file \nTry again.")) == "no such file"
+    assert first_line(OSError()) == first_line(OSError(" \n")) == "OSError"
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("a.JSON.gz", ".json"), ("a.b.csv", ".csv"), ("a.gz", ""), (".gz", "")])
+def test_the_kind_of_a_file_is_known_whether_or_not_it_is_packed(name, suffix):
+    assert suffix_without_gz(Path(name)) == suffix

@@ -195,11 +195,7 @@ def open_text(path: Path) -> Iterator[TextIO]:
 
 
 def suffix_without_gz(path: Path) -> str:
-    """Return what kind of file the name stands for, without the ``.gz``.
-
-    >>> suffix_without_gz(Path("results.JSON.gz"))
-    '.json'
-    """
+    """Return what kind of file the name stands for: ``.json`` of ``results.JSON.gz``."""
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     return plain.suffix.lower()
 
@@ -218,10 +214,6 @@ def import_optional(module: str, *, needed_for: str, install: str, package: str 
 
 
 def first_line(error: Exception) -> str:
-    r"""Return the message of an error in one line, its type where it has none.
-
-    >>> first_line(OSError("no such file\nTry again."))
-    'no such file'
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    """Return the first line of an error's message, its type where it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip() if lines else type(error).__name__

@@ -112,8 +112,7 @@ def _malformed(path: Path, content: bytearray, what: str, error: str) -> InputEr
     if found is None:  # the only other error that msgspec has
         return InputError(f"{path} must be {what}, but it ends too early; the file is cut short")
     byte = int(found[2])
-    record = _record_at(content, byte)
-    if not record:
+    if not (record := _record_at(content, byte)):
         return InputError(f"{path} must be {what}, but it is malformed JSON: {found[1]}")
     if not_finite := NOT_FINITE.search(content, max(byte - 9, 0), byte + 9):
         number = not_finite[0].decode()

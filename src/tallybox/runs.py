@@ -27,8 +27,7 @@ class RunFolder:
         self.results_path = folder / "results.jsonl"
         if self.config_path.exists():
             earlier = json.loads(self.config_path.read_text())["config"]
-            changed = sorted(key for key in {*earlier, *config} if earlier.get(key) != config.get(key))
-            if changed:
+            if changed := sorted(key for key in {*earlier, *config} if earlier.get(key) != config.get(key)):
                 raise InputError(
                     f"{folder} holds a run with another configuration ({', '.join(changed)} differ); "
                     "name a new folder, or repeat the earlier command to go on with that run"

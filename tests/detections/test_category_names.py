@@ -17,6 +17,8 @@ from tallybox.errors import InputError
 @pytest.mark.parametrize(
     ("word", "name"),
     [
+        ("dog", "dog"),
+        ("People", "person"),
         ("people", "person"),
         ("persons", "person"),
         ("Person", "person"),
@@ -24,7 +26,7 @@ from tallybox.errors import InputError
         ("TV", "tv"),
         ("TVs", "tv"),
         ("televisions", "tv"),
-        ("sofa", "couch"),
+        ("sofas", "couch"),
         ("cell_phone", "cell phone"),
         ("knives", "knife"),
         ("ski", "skis"),

@@ -31,8 +31,7 @@ def on_host(values: Any) -> Any:
 def from_coco(results: Sequence[Mapping[str, Any]], image_size: tuple[int, int] | None) -> ImageColumns:
     """Convert COCO results, which must be of one image, and return its id too."""
     for number, result in enumerate(results):
-        missing = [key for key in ("category_id", "bbox", "score") if key not in result]
-        if missing:
+        if missing := [key for key in ("category_id", "bbox", "score") if key not in result]:
             raise InputError(f"results must have a {missing[0]}, but result {number} has only {sorted(result)}")
         if len(result["bbox"]) != 4:
             raise InputError(f"bbox must be left, top, width, height, but result {number} has {result['bbox']!r}")
@@ -88,8 +87,7 @@ def from_prediction(
         )
     if not isinstance(prediction, Mapping):
         raise InputTypeError(f"prediction must be a dict that {origin}, but got {type(prediction).__name__}")
-    missing = [key for key in ("boxes", "scores", "labels") if key not in prediction]
-    if missing:
+    if missing := [key for key in ("boxes", "scores", "labels") if key not in prediction]:
         raise InputError(f"prediction must have {missing[0]}, but got only {sorted(prediction)}")
     labels = on_host(prediction["labels"])
     if not labels_are_ids or category_ids is not None or class_names is not None:

@@ -108,10 +108,6 @@ def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = Fa
 
     Of thresholds that are equally good for a category, those that are better for all are taken; of those that are
     equally good for all, the lower ones. A category without labelled pairs is counted with those for all.
-
-    >>> image = Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.6, 0.4], [18, 18, 18], image_id=7)
-    >>> tune(tabulate([CountingPair(image, 18, 2)])).overall
-    Thresholds(overlap=0.3, score=0.05)
     """
     if metric not in get_args(Metric):
         raise InputError(f'metric must be "exact", "mae" or "rmse", but got {metric!r}')

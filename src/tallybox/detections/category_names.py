@@ -66,13 +66,8 @@ def coco_id_of_class(name: str) -> int | None:
 
 
 def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:
-    """Return the id of a category by its name, also in another case, as a plural or by a common synonym.
-
-    >>> category_id_of("dog"), category_id_of("People"), category_id_of("sofas")
-    (18, 1, 63)
-    """
-    found = find_category(name, categories)
-    if found is not None:
+    """Return the id of a category by its name, also in another case, as a plural or by a common synonym."""
+    if (found := find_category(name, categories)) is not None:
         return found
     similar = get_close_matches(name[:MAX_SHOWN], categories.values(), n=1)
     hint = f"did you mean {similar[0]!r}?" if similar else "'tallybox categories' lists them"
@@ -92,8 +87,7 @@ def find_category(name: str, categories: Mapping[int, str]) -> int | None:
             return category_id
     wanted = _plain(name)
     for words_of in (lambda known: (known,), spellings, _synonyms):
-        matches = [key for key, known in categories.items() if wanted in map(_plain, words_of(_plain(known)))]
-        if matches:
+        if matches := [key for key, known in categories.items() if wanted in map(_plain, words_of(_plain(known)))]:
             return matches[0] if len(matches) == 1 else None
     return None
 

@@ -70,8 +70,7 @@ def check_ids(
             f"{_named(undetected)}"
         )
     by_meaning = {_meaning(image_id): image_id for image_id in unlabelled}
-    alike = [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]
-    if alike:
+    if alike := [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]:
         are = f"{len(alike)} of {labelled} labelled images {'is' if len(alike) == 1 else 'are'}"
         named = ", ".join(f"{label!r} is {found!r}" for label, found in alike[:NAMED_IDS])
         raise InputError(

@@ -176,8 +176,7 @@ class SeenImages:
 def _parts(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    parts = sorted(path.glob("*.parquet"))
-    if not parts:
+    if not (parts := sorted(path.glob("*.parquet"))):
         raise InputError(f"{path} must hold .parquet files, but there is none")
     return parts
 
@@ -197,8 +196,7 @@ def _damaged(part: Path, error: Exception) -> InputError:
 
 def _column_names(part: Path, file: pq.ParquetFile) -> list[str]:
     names = file.schema_arrow.names
-    missing = [name for name in ("image_id", "category_id", *BOX_AND_SCORE) if name not in names]
-    if missing:
+    if missing := [name for name in ("image_id", "category_id", *BOX_AND_SCORE) if name not in names]:
         raise InputError(f"{part} must have a column {missing[0]}, but it has only {names}")
     return ["image_id", "category_id", *BOX_AND_SCORE, *(name for name in SIZE if name in names)]
 

@@ -73,8 +73,7 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
     cells = _cells(path)
     header = _column_names(next(cells, (1, []))[1])
     present = {*header, "category"} if "category_id" in header else set(header)
-    missing = [name for name in names if name not in present]
-    if missing:
+    if missing := [name for name in names if name not in present]:
         how = "; add class_name, for class_id may be any numbering" if "class_id" in header else ""
         raise InputError(
             f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}{how}"

@@ -29,7 +29,7 @@ LONG_COLUMNS = {"category", "category_id", "count"}
 TOTAL = "total"  # the last row that `tallybox count --csv --total` adds
 
 
-def read_csv_detections(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Iterator[Detections]:
+def read_csv_detections(path: Path, categories: Mapping[int, str]) -> Iterator[Detections]:
     """Yield the detections of each image, in the order in which images first appear."""
     found = RowsByImage(path, unit="line")
     category_ids: dict[str, int] = {}  # the few texts that stand for categories
@@ -56,7 +56,7 @@ def _size(row: Row) -> Size | None:
     return image_size(f"{row.path}, line {row.line}", width, height)
 
 
-def read_csv_category_names(path: Path, known: Mapping[int, str] | None = COCO_CATEGORIES) -> Mapping[int, str]:
+def read_csv_category_names(path: Path, known: Mapping[int, str] | None) -> Mapping[int, str]:
     """Return the names of categories in a CSV by their ids; empty where it has only ids.
 
     Ids are those of the column ``category_id``. Without it, they are the ids of ``known`` if all names are COCO's or
@@ -85,9 +85,7 @@ def read_csv_category_names(path: Path, known: Mapping[int, str] | None = COCO_C
     return dict(enumerate(sorted(own)))
 
 
-def read_table_counts(
-    path: Path, categories: Mapping[int, str] = COCO_CATEGORIES, *, blank_is_zero: bool = False
-) -> TrueCounts:
+def read_table_counts(path: Path, categories: Mapping[int, str], *, blank_is_zero: bool) -> TrueCounts:
     """Return true counts from a long or a wide table; categories are names of ``categories`` or any ids.
 
     Labelled are the categories that the table names. In a long one, a category without a row for an image that has
