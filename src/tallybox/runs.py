@@ -59,9 +59,8 @@ def read_results(path: Path) -> list[dict[str, Any]]:
     """Read a file of JSON lines, without a last one that was cut short."""
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")[:-1]
     results = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(path.read_text().split("\n")[:-1], start=1):
         try:
             results.append(json.loads(line))
         except json.JSONDecodeError as error:

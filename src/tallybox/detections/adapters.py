@@ -35,8 +35,7 @@ def from_coco(results: Sequence[Mapping[str, Any]], image_size: tuple[int, int] 
             raise InputError(f"results must have a {missing[0]}, but result {number} has only {sorted(result)}")
         if len(result["bbox"]) != 4:
             raise InputError(f"bbox must be left, top, width, height, but result {number} has {result['bbox']!r}")
-    image_ids = [result.get("image_id") for result in results]
-    image_id = _only_id(image_ids, "results", "read files with read_detections")
+    image_id = _only_id([result.get("image_id") for result in results], "results", "read files with read_detections")
     try:
         boxes = np.array([result["bbox"] for result in results], np.float64).reshape(-1, 4)
         scores = np.array([result["score"] for result in results], np.float64)

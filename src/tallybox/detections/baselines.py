@@ -44,12 +44,7 @@ class CountTable(NamedTuple):
 
 @dataclass(frozen=True)
 class ThresholdCounter:
-    """A tuned baseline: thresholds for all categories, and for those that were tuned on their own.
-
-    >>> counter = ThresholdCounter("exact", Thresholds(0.5, 0.25))
-    >>> counter.count(Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.8, 0.7], [18, 18, 18]), 18)
-    2.0
-    """
+    """A tuned baseline: thresholds for all categories, and for those that were tuned on their own."""
 
     metric: Metric
     overall: Thresholds

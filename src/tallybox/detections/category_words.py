@@ -4,11 +4,7 @@ from __future__ import annotations
 
 
 def entries(text: str) -> dict[str, str]:
-    """Return what stands behind each word of a text.
-
-    >>> entries("tooth: teeth; mouse: mice")
-    {'tooth': 'teeth', 'mouse': 'mice'}
-    """
+    """Return what stands behind each word of a text such as ``tooth: teeth; mouse: mice``."""
     return {word: behind for word, _, behind in (entry.partition(": ") for entry in text.split("; "))}
 
 
@@ -37,18 +33,14 @@ def plural(name: str) -> str:
     >>> plural("person"), plural("teddy bear"), plural("puppy"), plural("bench")
     ('people', 'teddy bears', 'puppies', 'benches')
     """
-    *before, last = name.split(" ")
-    return " ".join([*before, _plural_word(last)])
-
-
-def _plural_word(word: str) -> str:
+    before, space, word = name.rpartition(" ")
     if word in IRREGULAR:
-        return IRREGULAR[word]
+        return before + space + IRREGULAR[word]
     if word.endswith(("s", "x", "z", "ch", "sh")):
-        return f"{word}es"
+        return f"{name}es"
     if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
-        return f"{word[:-1]}ies"
-    return f"{word}s"
+        return f"{name[:-1]}ies"
+    return f"{name}s"
 
 
 def spellings(name: str) -> tuple[str, ...]:

@@ -271,8 +271,7 @@ def _label_id(image: Detections, labels: TrueCounts, by_file_name: Mapping[str, 
         raise InputError("detections must have an image_id to find their labels, but got None")
     if image.image_id in labels.counts or isinstance(image.image_id, int):
         return image.image_id
-    last_part = PurePosixPath(image.image_id).name
-    return by_file_name.get(image.image_id, by_file_name.get(last_part, image.image_id))
+    return by_file_name.get(image.image_id, by_file_name.get(PurePosixPath(image.image_id).name, image.image_id))
 
 
 def _hardest(absent: dict[int, float]) -> list[int]:

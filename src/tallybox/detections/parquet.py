@@ -102,7 +102,11 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
         for batch in _batches(part, file, ["image_id"], earlier[-1:]):
             begun = _image_ids(part, batch)[0][-1]
         rows: _Rows | None = None  # of an image that may go on in the next batch
-        for batch in _batches(part, file, _column_names(part, file), range(piece.first_group, len(counts))):
+        names = file.schema_arrow.names
+        if missing := [name for name in ("image_id", "category_id", *BOX_AND_SCORE) if name not in names]:
+            raise InputError(f"{part} must have a column {missing[0]}, but it has only {names}")
+        columns = ["image_id", "category_id", *BOX_AND_SCORE, *(name for name in SIZE if name in names)]
+        for batch in _batches(part, file, columns, range(piece.first_group, len(counts))):
             if row - (len(rows.image_ids) if rows else 0) >= stop:
                 return
             new = _rows_of(part, batch, row)
@@ -192,13 +196,6 @@ def _open(part: Path) -> pq.ParquetFile:
 
 def _damaged(part: Path, error: Exception) -> InputError:
     return InputError(f"{part} must be a whole Parquet file, but it is damaged: {first_line(error)}")
-
-
-def _column_names(part: Path, file: pq.ParquetFile) -> list[str]:
-    names = file.schema_arrow.names
-    if missing := [name for name in ("image_id", "category_id", *BOX_AND_SCORE) if name not in names]:
-        raise InputError(f"{part} must have a column {missing[0]}, but it has only {names}")
-    return ["image_id", "category_id", *BOX_AND_SCORE, *(name for name in SIZE if name in names)]
 
 
 def _batches(part: Path, file: pq.ParquetFile, columns: list[str], groups: Sequence[int]) -> Iterator[pa.RecordBatch]:

@@ -31,8 +31,11 @@ def write_parquet(
     images = 0
     groups = _row_groups(detections)
     first = next(groups, [])
+    ids_are_texts = bool(first) and isinstance(first[0].image_id, str)
+    fields = [("image_id", pa.string() if ids_are_texts else pa.int64()), ("category_id", pa.int64())]
+    fields += [(name, pa.float32()) for name in BOX_AND_SCORE] + [(name, pa.int32()) for name in SIZE]
     names = {CATEGORIES_KEY: json.dumps(dict(categories))} if categories else {}
-    schema = _schema(first, {**(metadata or {}), **names})
+    schema = pa.schema(fields, metadata={**(metadata or {}), **names} or None)
     with atomic_writing(path) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for group in chain([first] if first else [], groups):
             writer.write_table(_table(group, schema))
@@ -54,13 +57,6 @@ def _row_groups(detections: Iterable[Detections]) -> Iterator[list[Detections]]:
             group, rows = [], 0
     if group:
         yield group
-
-
-def _schema(group: list[Detections], metadata: Mapping[bytes, str]) -> pa.Schema:
-    ids_are_texts = bool(group) and isinstance(group[0].image_id, str)
-    fields = [("image_id", pa.string() if ids_are_texts else pa.int64()), ("category_id", pa.int64())]
-    fields += [(name, pa.float32()) for name in BOX_AND_SCORE] + [(name, pa.int32()) for name in SIZE]
-    return pa.schema(fields, metadata=metadata or None)
 
 
 def _table(group: list[Detections], schema: pa.Schema) -> pa.Table:

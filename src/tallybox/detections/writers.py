@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -52,21 +52,14 @@ def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
         with gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if is_packed else nullcontext(plain) as file:
             for image in detections:
                 images += 1
-                for record in _results_of(image):
-                    file.write(separator + json.dumps(record).encode())
+                if image.image_id is None:
+                    raise InputError("detections must have an image_id to be written, but got None")
+                boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1)
+                for category_id, box, score in zip(image.category_ids, boxes_xywh, image.scores, strict=True):
+                    result: dict[str, Any] = {"image_id": image.image_id, "category_id": int(category_id)}
+                    result["bbox"] = [round(float(side), 3) for side in box]
+                    result["score"] = round(float(score), 6)
+                    file.write(separator + json.dumps(result).encode())
                     separator = b",\n"
             file.write(b"]\n" if separator != b"[" else b"[]\n")
     return images
-
-
-def _results_of(image: Detections) -> Iterator[dict[str, Any]]:
-    if image.image_id is None:
-        raise InputError("detections must have an image_id to be written, but got None")
-    boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1)
-    for category_id, box, score in zip(image.category_ids, boxes_xywh, image.scores, strict=True):
-        yield {
-            "image_id": image.image_id,
-            "category_id": int(category_id),
-            "bbox": [round(float(side), 3) for side in box],
-            "score": round(float(score), 6),
-        }
