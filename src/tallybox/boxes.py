@@ -142,9 +142,6 @@ def suppress(overlaps: Booleans, candidates: Booleans | None = None) -> Booleans
     """Return which boxes NMS keeps of boxes in order of their scores: ``[..., N, N]`` to ``[..., N]``.
 
     ``overlaps`` says which pairs overlap too much, ``candidates`` ``[..., N]`` which boxes there are.
-
-    >>> suppress(np.array([[True, True, False], [True, True, True], [False, True, True]])).tolist()
-    [True, False, True]
     """
     removed = np.zeros(overlaps.shape[:-1], np.bool_) if candidates is None else ~candidates
     if overlaps.ndim == 2:
@@ -164,9 +161,6 @@ def first_kept(order: Integers, keep: Callable[[Integers], NDArray[Any]], *, eno
     Only better boxes suppress a box, so that the best ``candidates`` give the first boxes exactly; twice as many
     are taken where they do not give enough. Overlaps grow with the square of the boxes. ``keep`` takes indices of
     boxes and returns which of them are left, as a mask or as indices into them.
-
-    >>> first_kept(np.arange(100), lambda some: some % 3 == 0, enough=4, candidates=6).tolist()
-    [0, 3, 6, 9]
     """
     while True:
         some = order[:candidates]

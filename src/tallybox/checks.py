@@ -89,8 +89,10 @@ def check_proposal_values(attention: Tensor, boxes: Tensor, mask: Tensor | None,
         return
     mode = _mode.get()
     if mode == "always" or (mode == "auto" and attention.is_cpu and boxes.is_cpu):
-        _check_attention_values(attention, mask, logits=logits)
-        _check_box_values(boxes, mask)
+        if attention.numel():
+            _check_attention_values(attention, mask, logits=logits)
+        if boxes.numel():
+            _check_box_values(boxes, mask)
 
 
 def check_weight(weight: Tensor, attention: Tensor) -> None:
@@ -136,8 +138,6 @@ def _check_mask(mask: Tensor, attention: Tensor) -> None:
 
 
 def _check_attention_values(attention: Tensor, mask: Tensor | None, *, logits: bool) -> None:
-    if attention.numel() == 0:
-        return
     values = attention.detach()
     low, high = (-torch.inf, torch.inf) if logits else (-ROUNDING_SLACK, 1 + ROUNDING_SLACK)
     if mask is None:  # the common case: one pass, nothing allocated; aminmax gives NaN where there is one
@@ -150,8 +150,6 @@ def _check_attention_values(attention: Tensor, mask: Tensor | None, *, logits: b
 
 
 def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
-    if boxes.numel() == 0:
-        return
     corners = boxes.detach()
     size = corners[..., 2:] - corners[..., :2]
     if mask is None:  # a NaN or infinite corner makes a NaN or infinite size

@@ -98,11 +98,7 @@ def _invalid(path: Path, content: bytearray, what: str, hint: str, error: str) -
 
 
 def _with_field(error: str) -> str:
-    """Turn msgspec's path of an error into the name of a field.
-
-    >>> _with_field("Expected `int`, got `str` - at `$.images[3].id`"), _with_field("Missing `id` - at `$[3]`")
-    ('Expected `int`, got `str` in id', 'Missing `id`')
-    """
+    """Turn msgspec's path of an error into the name of a field: ``… - at `$.images[3].id` `` becomes ``… in id``."""
     return ERROR_PATH.sub(lambda found: f" in {found[1]}" if found[1] else "", error)
 
 

@@ -85,17 +85,14 @@ def count_with(one_category: Detections, iou_thresholds: Sequence[float], score_
     return kept.astype(np.float32) @ counts_if_kept.astype(np.float32)
 
 
-def tabulate(pairs: Iterable[CountingPair]) -> CountTable:
+def tabulate(pairs: Sequence[CountingPair]) -> CountTable:
     """Count each pair with every pair of thresholds of the grid, so that `tune` can compare them."""
-    counts, true_counts, category_ids = [], [], []
-    for pair in pairs:
-        one_category = pair.detections.of_category(pair.category_id)
-        counts.append(count_with(one_category, IOU_THRESHOLDS, SCORE_THRESHOLDS))
-        true_counts.append(pair.true_count)
-        category_ids.append(pair.category_id)
-    if not counts:
+    if not pairs:
         raise InputError("pairs must not be empty: there is nothing to tune thresholds on")
-    return CountTable(np.stack(counts), np.array(true_counts, np.float32), np.array(category_ids, np.int64))
+    _, category_ids, true_counts = zip(*pairs, strict=True)
+    found = (image.of_category(category_id) for image, category_id, _ in pairs)
+    counts = np.stack([count_with(one_category, IOU_THRESHOLDS, SCORE_THRESHOLDS) for one_category in found])
+    return CountTable(counts, np.array(true_counts, np.float32), np.array(category_ids, np.int64))
 
 
 def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = False) -> ThresholdCounter:

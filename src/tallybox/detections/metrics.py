@@ -18,12 +18,7 @@ NO_SUMS = (0,) * len(COUNT_GROUPS)
 
 @dataclass(frozen=True)
 class CountSums:
-    """Sums behind `exact`, `mae` and `rmse`; ``a + b`` is the sums of both.
-
-    >>> both = CountSums.of([3, 0], [3, 1]) + CountSums.of([2], [4])
-    >>> both.compute()
-    {'exact': 0.3333333333333333, 'mae': 1.0, 'rmse': 1.2909944487358056}
-    """
+    """Sums behind `exact`, `mae` and `rmse`; ``a + b`` is the sums of both."""
 
     pairs: int = 0
     exact: int = 0
@@ -74,10 +69,6 @@ class CategorySums:
     """Sums behind mRMSE and mRMSE-nz of Chattopadhyay et al. 2017, over every image and category.
 
     Pairs that are not added have a count and a true count of 0; so `compute` needs the number of images.
-
-    >>> sums = CategorySums.of(category_ids=[1, 1, 18], means=[2.0, 0.0, 1.0], true_counts=[2, 1, 0])
-    >>> sums.compute(images=4, category_ids=[1, 18])
-    {'mrmse': 0.5, 'mrmse_nz': 0.7071067811865476}
     """
 
     # For each category: squared error, that where the true count is not 0, and how many pairs the latter are.
@@ -120,12 +111,7 @@ class CategorySums:
 
 @dataclass(frozen=True)
 class CoverageSums:
-    """How often intervals hold the true count and how wide they are, by groups of true or of predicted counts.
-
-    >>> sums = CoverageSums.of(lows=[1, 0], highs=[2, 0], true_counts=[2, 7], grouped_by=[1, 0])
-    >>> sums.coverage(), sums.coverage_by_group(), sums.width_by_group()
-    (0.5, {'0': 0.0, '1': 1.0}, {'0': 0.0, '1': 1.0})
-    """
+    """How often intervals hold the true count and how wide they are, by groups of true or of predicted counts."""
 
     pairs: tuple[int, ...] = NO_SUMS
     held: tuple[int, ...] = NO_SUMS

@@ -31,11 +31,10 @@ from numpy.typing import NDArray
 
 from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import Detections, ImageId, Size
-from tallybox.detections.rows import check_boxes_and_scores, image_key, image_size, two_sizes
+from tallybox.detections.rows import BOX_AND_SCORE, check_boxes_and_scores, image_key, image_size, two_sizes
 from tallybox.errors import InputError
 from tallybox.files import first_line, open_regular
 
-BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
 SIZE = ("width", "height")
 CATEGORIES_KEY = b"tallybox.categories"
 ROWS_AT_ONCE = 1 << 15  # 1.5 MB of columns; a piece may read so many rows beyond its end

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet import BOX_AND_SCORE, CATEGORIES_KEY, ROWS_PER_GROUP, SIZE
+from tallybox.detections.parquet import CATEGORIES_KEY, ROWS_PER_GROUP, SIZE
+from tallybox.detections.rows import BOX_AND_SCORE
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, first_line
 

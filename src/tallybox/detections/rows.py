@@ -13,6 +13,7 @@ from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import MAX_SIDE, Detections, Floats, ImageId, Integers, Size, first_problem
 from tallybox.errors import InputError
 
+BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")  # columns of Parquet and CSV files
 WHOLE_NUMBER = re.compile("0|[1-9][0-9]{0,17}", re.ASCII)  # as str() writes it, within 64 bits
 
 

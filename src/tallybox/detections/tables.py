@@ -16,11 +16,10 @@ from reprlib import repr as shortened
 from tallybox.detections.category_names import COCO_CATEGORIES, find_category
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.rows import RowsByImage, image_key, image_size
+from tallybox.detections.rows import BOX_AND_SCORE, RowsByImage, image_key, image_size
 from tallybox.detections.sheets import Row, read_header, read_rows
 from tallybox.errors import InputError
 
-BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
 # Unlike Python's, without underscores and digits outside of ASCII.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 MAX_COUNT = 2**31 - 1
