@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tallybox.detections.box_checks import look_like_misread_corners
 from tallybox.detections.category_names import category_ids_of_classes, coco_id_of_class
+from tallybox.detections.category_words import entries
 from tallybox.errors import InputError, InputTypeError
 
 NEGATIVE_SIZE = "bbox must be left, top, width, height with sizes of at least 0"
@@ -138,20 +139,12 @@ def _only_id(image_ids: Sequence[Any], what: str, remedy: str) -> Any:
 
 
 # Columns as other tools call them: pandas of YOLOv5, supervision's CSVSink.
-COLUMN_NAMES = {
-    **dict.fromkeys(("xmin", "x_min"), "x1"),
-    **dict.fromkeys(("ymin", "y_min"), "y1"),
-    **dict.fromkeys(("xmax", "x_max"), "x2"),
-    **dict.fromkeys(("ymax", "y_max"), "y2"),
-    **dict.fromkeys(("left", "x"), "x1"),
-    **dict.fromkeys(("top", "y"), "y1"),
-    **dict.fromkeys(("class_name", "name"), "category"),
-    **dict.fromkeys(("image", "image_name", "file_name", "frame_index", "frame_number", "frame"), "image_id"),
-    "w": "width",
-    "h": "height",
-    "class": "class_id",
-    "confidence": "score",
-}
+COLUMN_NAMES = entries(
+    "xmin: x1; ymin: y1; xmax: x2; ymax: y2; x_min: x1; y_min: y1; x_max: x2; y_max: y2; left: x1; top: y1; "
+    "x: x1; y: y1; w: width; h: height; class_name: category; name: category; class: class_id; confidence: score; "
+    "image: image_id; image_name: image_id; file_name: image_id; frame_index: image_id; frame_number: image_id; "
+    "frame: image_id"
+)
 BOX_COLUMNS = {"xyxy": ("x1", "y1", "x2", "y2"), "xywh": ("x1", "y1", "width", "height")}
 
 

@@ -43,17 +43,12 @@ def check_photos(found: Mapping[ImageId, str], labels: Collection[ImageId], phot
     labelled = set(found.values())
     unlabelled = [photo_id for photo_id in photo_ids if photo_id not in labelled]
     unmatched = [label for label in labels if label not in found]
-    check_ids(unlabelled, unmatched, len(labels), consequence="the former are left out")
+    check_ids(unlabelled, unmatched, len(labels), "the former are left out")
     if unmatched and not unlabelled:
         warnings.warn(f"{len(unmatched)} labels are of no photo ({_named(unmatched)}); they are left out", stacklevel=2)
 
 
-def check_ids(
-    unlabelled: Sequence[ImageId],
-    undetected: Sequence[ImageId],
-    labelled: int,
-    consequence: str = "the former count as images without boxes",
-) -> None:
+def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labelled: int, consequence: str) -> None:
     """Raise where detections and labels seem to name the same images in two ways; warn of other ids without match.
 
     ``unlabelled`` are ids of detections without labels, ``undetected`` those of labels without detections, of

@@ -180,7 +180,7 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
             raise InputError(f"image {image_id!r} must come once, but came again")
         elif image_id not in labels.left_out:
             unlabelled.append(image_id)
-    check_ids(unlabelled, list(missing), len(labels))
+    check_ids(unlabelled, list(missing), len(labels), "the former count as images without boxes")
     for image_id in missing:
         yield Detections.empty(image_id, labels.image_sizes.get(image_id))
 
@@ -214,11 +214,9 @@ def _pairs(
         for category_id, count in present.items():
             yield CountingPair(image, category_id, count)
         absent = {
-            category_id: score
-            for category_id, score in image.best_scores().items()
-            if category_id not in present
-            and labels.is_labelled(category_id)
-            and (image.image_id, category_id) not in labels.unknown
+            c: score
+            for c, score in image.best_scores().items()
+            if c not in present and labels.is_labelled(c) and (image.image_id, c) not in labels.unknown
         }
         for category_id in choose(absent):
             yield CountingPair(image, category_id, 0)

@@ -27,12 +27,7 @@ class CountSums:
 
     @classmethod
     def of(
-        cls,
-        counts: ArrayLike,
-        true_counts: ArrayLike,
-        *,
-        medians: ArrayLike | None = None,
-        means: ArrayLike | None = None,
+        cls, counts: ArrayLike, true_counts: ArrayLike, medians: ArrayLike | None = None, means: ArrayLike | None = None
     ) -> Self:
         """Sum over pairs: the most probable counts, the medians and the means of the predictions, all [P].
 
