@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tallybox.detections import adapters
 from tallybox.detections.adapters import ClassIds, ClassNames
+from tallybox.detections.box_checks import first_problem
 from tallybox.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
 MAX_SIDE = 2**31 - 1  # of an image, in pixels
-
-# A score computed as a product or an interpolation may miss 1 by a rounding error of float32.
-ROUNDING_SLACK = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,27 +246,6 @@ class Detections:
             "Detections(boxes, scores, category_ids) or Detections.from_coco, from_torchvision, from_transformers, "
             "from_dataframe"
         )
-
-
-def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str, str] | None:
-    """Return the index, the problem and a remedy of the first wrong one of boxes [N, 4] and scores [N], or None."""
-    with np.errstate(invalid="ignore"):
-        sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2], not finite where a corner is not
-    good = ((sizes >= 0) & (sizes < np.inf)).all(1) & (scores >= -ROUNDING_SLACK) & (scores <= 1 + ROUNDING_SLACK)
-    if good.all():
-        return None
-    index = int(np.argmin(good))
-    score, box = float(scores[index]), boxes_xyxy[index]
-    corners = "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
-    if not np.isfinite(score):
-        return index, f"scores must be in [0, 1], but got {score}", "leave such detections out"
-    if not -ROUNDING_SLACK <= score <= 1 + ROUNDING_SLACK:
-        remedy = "apply a logistic if these are logits, divide by 100 if they are percentages"
-        return index, f"scores must be in [0, 1], but got {score:g}", remedy
-    if not np.isfinite(box).all():
-        return index, f"boxes must be finite, but got {corners}", "leave such detections out"
-    remedy = "if they are left, top, width, height, add the left and top to the width and height"
-    return index, f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {corners}", remedy
 
 
 def _as_floats(name: str, values: Any) -> Floats:
