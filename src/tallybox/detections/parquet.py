@@ -94,6 +94,10 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
     """
     part = piece.part
     with _open(part) as file:
+        names = file.schema_arrow.names
+        if missing := [name for name in ("image_id", "category_id", *BOX_AND_SCORE) if name not in names]:
+            raise InputError(f"{part} must have a column {missing[0]}, but it has only {names}")
+        columns = ["image_id", "category_id", *BOX_AND_SCORE, *(name for name in SIZE if name in names)]
         counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         row, stop = sum(counts[: piece.first_group]), sum(counts[: piece.stop_group])
         earlier = [group for group in range(piece.first_group) if counts[group]]
@@ -101,10 +105,6 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
         for batch in _batches(part, file, ["image_id"], earlier[-1:]):
             begun = _image_ids(part, batch)[0][-1]
         rows: _Rows | None = None  # of an image that may go on in the next batch
-        names = file.schema_arrow.names
-        if missing := [name for name in ("image_id", "category_id", *BOX_AND_SCORE) if name not in names]:
-            raise InputError(f"{part} must have a column {missing[0]}, but it has only {names}")
-        columns = ["image_id", "category_id", *BOX_AND_SCORE, *(name for name in SIZE if name in names)]
         for batch in _batches(part, file, columns, range(piece.first_group, len(counts))):
             if row - (len(rows.image_ids) if rows else 0) >= stop:
                 return
