@@ -27,6 +27,8 @@ SEPARATORS = ",;\t"  # Excel writes semicolons where the comma stands in numbers
 class Row(dict[str, str]):
     """The texts of a line by column, as numbers and ids where they must be such; errors say where the line is."""
 
+    __slots__ = ("line", "path")
+
     def __init__(self, path: Path, line: int, cells: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(cells)
         self.path, self.line = path, line
