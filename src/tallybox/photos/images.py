@@ -32,16 +32,10 @@ HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"
 MADE_BY = b"drawn by tallybox"  # the JPEG comment of photos with what was counted outlined
 MAX_PIXELS = 100_000_000  # 300 MB as RGB; a file of some kilobytes can claim any size
 ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
-# What turns each orientation upright, as Pillow names it.
-UPRIGHT = {
-    2: "FLIP_LEFT_RIGHT",
-    3: "ROTATE_180",
-    4: "FLIP_TOP_BOTTOM",
-    5: "TRANSPOSE",
-    6: "ROTATE_270",
-    7: "TRANSVERSE",
-    8: "ROTATE_90",
-}
+# What turns the orientations 2 to 8 upright, as Pillow names it.
+UPRIGHT = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
+BILINEAR, BICUBIC = 2, 3  # Pillow's numbers for filters; Pillow is imported only to read photos
+GREY = 114  # beside a photo in the input of a detector
 
 # Six files of 300 kB that claim 99 million pixels took 2.3 GB when several threads decoded them at once.
 LARGE_PIXELS = 16_000_000
@@ -98,11 +92,21 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
         raise InputError(f"{path} must fit into memory, but it does not; make it smaller first") from None
     except Exception as error:  # readers of damaged files raise whatever their parsing stumbles on
         raise InputError(f"{path} must be a photo, but {_reason(error, path)}") from None
-    if orientation in UPRIGHT:
-        rgb = rgb.transpose(pillow.Transpose[UPRIGHT[orientation]])
+    if 2 <= orientation <= 8:
+        rgb = rgb.transpose(pillow.Transpose[UPRIGHT[orientation - 2]])
         if orientation >= 5:  # the camera was held sideways
             size_wh = (size_wh[1], size_wh[0])
     return Photo(rgb, size_wh, str(path))
+
+
+def letterbox(
+    image: Image, resized_wh: tuple[int, int], input_wh: tuple[int, int], resampling: int
+) -> NDArray[np.uint8]:
+    """Return an image, resized, at the top left of a grey one ``[H, W, 3]``."""
+    resized = image if image.size == resized_wh else image.resize(resized_wh, resampling)
+    padded = np.full((input_wh[1], input_wh[0], 3), GREY, np.uint8)
+    padded[: resized_wh[1], : resized_wh[0]] = np.asarray(resized)
+    return padded
 
 
 def is_outlined_copy(path: Path) -> bool:

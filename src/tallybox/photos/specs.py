@@ -12,22 +12,20 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
-from pathlib import PurePath
+from importlib import import_module
+from pathlib import Path, PurePath
+from typing import Any
 
 import torch
 
 from tallybox.errors import InputError
-from tallybox.photos.adapters import (
-    OnnxDetector,
-    TorchvisionDetector,
-    TransformersDetector,
-    UltralyticsDetector,
-    detector_from_factory,
-)
-from tallybox.photos.detector import Detector
+from tallybox.photos.adapters import OnnxDetector, TorchvisionDetector, TransformersDetector, UltralyticsDetector
+from tallybox.photos.detector import Detector, one_line_errors
 from tallybox.photos.picodet import PicoDet
 
 DEFAULT_SPEC = "picodet"
@@ -56,7 +54,7 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: str | torch.dev
         return of_kind[kind](device=device)
     if kind not in LIBRARIES and colon and _is_factory(spec):
         try:
-            return detector_from_factory(spec, texts=texts, device=device)
+            return _from_factory(spec, texts, device)
         except InputError as error:
             missing = error.__cause__
             similar = _similar_library(kind)
@@ -104,3 +102,45 @@ def _hint(spec: str) -> str:
 def _unknown(spec: str, hint: str) -> InputError:
     forms = ", ".join(f"{library}:{what}" for library, what in LIBRARIES.items())
     return InputError(f"detector must be picodet, {forms} or package.module:factory, but got {spec!r}; {hint}")
+
+
+def _from_factory(spec: str, texts: Sequence[str], device: str | torch.device | None) -> Detector:
+    """Import a module, call its factory and return the detector that it gives.
+
+    The factory is called with ``texts=`` and ``device=`` where it has parameters of these names.
+    """
+    factory = _imported(spec)
+    try:
+        parameters = dict(inspect.signature(factory).parameters)
+    except ValueError:  # of some functions written in C
+        parameters = {}
+    if texts and "texts" not in parameters:
+        raise InputError(f"--text is for detectors that look for phrases, but {spec} has no parameter texts")
+    if not texts and "texts" in parameters and parameters["texts"].default is inspect.Parameter.empty:
+        raise InputError(f"{spec} looks for phrases and needs at least one; give --text PHRASE")
+    given: dict[str, Any] = {"texts": tuple(texts)} if texts else {}
+    if "device" in parameters:
+        given["device"] = device
+    with one_line_errors(f"{spec} must return a detector, but raised", with_type=True):
+        detector: Detector = factory(**given)
+    if not callable(getattr(detector, "detect", None)):
+        raise InputError(f"{spec} must return an object with detect(photos), but returned {type(detector).__name__}")
+    return detector
+
+
+def _imported(spec: str) -> Callable[..., Any]:
+    """Return a function by the names of its module and itself; Python's folders come before the current one."""
+    module_name, _, name = spec.rpartition(":")
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+    must = f"{spec} must name a module that can be imported"
+    with one_line_errors(f"{must}, but it raised", with_type=True):
+        try:
+            factory = getattr(import_module(module_name), name, None)
+        except ModuleNotFoundError as error:
+            raise InputError(f"{must}, but there is no module {error.name!r}") from error
+    if not callable(factory):
+        found = "has no such name" if factory is None else f"has a {type(factory).__name__} of that name"
+        raise InputError(f"{spec} must name a function of {module_name}, but the module {found}")
+    return factory  # type: ignore[no-any-return]  # checked above

@@ -5,7 +5,7 @@ import pytest
 
 from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS
 from tallybox.errors import TallyboxError
-from tallybox.photos.adapters.labels import LabelCategories
+from tallybox.photos.adapters.adapter import LabelCategories
 
 
 def detr_names() -> dict[int, str]:
