@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain
 from operator import length_hint
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.ray_tasks import TASKS_AHEAD, RayTasks, runs_on_gpu
 from tallybox.photos.counter import CountedPhoto, PhotoCounter, count_detected
-from tallybox.photos.detector import Detector, categories_of
+from tallybox.photos.detector import Detector, categories_of, in_batches
 from tallybox.photos.picodet import PicoDet
 from tallybox.photos.pipeline import DetectedPhoto, detect_each
 from tallybox.photos.specs import detector_of
@@ -94,8 +94,7 @@ def _each(
     photos_per_task = MAX_PHOTOS_PER_TASK
     if number := length_hint(paths):
         photos_per_task = min(photos_per_task, -(-number // (TASKS_AHEAD * tasks.max_running())))
-    remaining = map(Path, paths)
-    batches = iter(lambda: list(islice(remaining, photos_per_task)), [])
+    batches = in_batches(map(Path, paths), photos_per_task)
 
     def retry_each(batch: list[Path], crash: TallyboxError) -> list[Any]:
         """Process photos that crashed their worker in a task of its own each; one that does so again is an error."""
