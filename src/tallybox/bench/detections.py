@@ -50,8 +50,7 @@ def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
     for photo in photos:
         kept = {tuple(box) for box in _after_nms(supervision, photo).xyxy.tolist()}
         ours = set()
-        for category_id in photo.best_scores():
-            one = photo.of_category(category_id)
+        for one in map(photo.of_category, photo.best_scores()):
             ours |= {tuple(box) for box in one.boxes[nms(one.boxes, one.scores, [IOU_THRESHOLD])[0]].tolist()}
         if kept != ours:
             raise TallyboxError(f"both must suppress alike before they are timed, but image {photo.image_id!r} differs")
@@ -59,24 +58,14 @@ def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
 
 def check_answers(estimator: CountEstimator, photos: Sequence[Detections]) -> None:
     """Raise unless images give the same answers together as each alone."""
-    together = estimator.predict_many(photos)
-    for photo, expected in zip(photos, together, strict=True):
-        alone = estimator.predict(photo)
-        for category_id, one in alone.items():
+    for photo, expected in zip(photos, estimator.predict_many(photos), strict=True):
+        for category_id, one in estimator.predict(photo).items():
             error = np.abs(one.probabilities - expected[category_id].probabilities).max()
             if not error < AGREEMENT:
                 raise TallyboxError(
                     f"an image alone must be counted as among others before that is timed, but image "
                     f"{photo.image_id!r} differs by {error:.1e}"
                 )
-
-
-def _count_by_nms(supervision: Any, photos: Iterable[Detections]) -> int:
-    total = 0
-    for photo in photos:
-        kept = _after_nms(supervision, photo)
-        total += len(np.unique(kept.class_id[kept.confidence >= SCORE_THRESHOLD], return_counts=True)[0])
-    return total
 
 
 def _after_nms(supervision: Any, photo: Detections) -> Any:
@@ -91,7 +80,10 @@ def _row(
         return sum(len(predictions) for _, predictions in estimator.predict_each(read()))
 
     def reference() -> int:
-        return _count_by_nms(supervision, read())
+        kept = (_after_nms(supervision, photo) for photo in read())
+        return sum(
+            len(np.unique(one.class_id[one.confidence >= SCORE_THRESHOLD], return_counts=True)[0]) for one in kept
+        )
 
     return compare(case, ours, reference, torch.device("cpu"), seconds)
 
