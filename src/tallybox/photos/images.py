@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.errors import InputError
+from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line, import_optional
 
 if TYPE_CHECKING:
@@ -61,30 +61,31 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
     What is transparent becomes white, as on a page. Of several frames the first is taken. With ``reduced_to`` the
     longer side may be divided by a whole number while it stays at least that long, which saves time and memory.
     """
-    pillow = _pillow()
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path} must be a photo, but it is a folder")
     try:
+        if path.is_dir():
+            raise InputError(f"{path} must be a photo, but it is a folder")
         if path.exists() and not path.is_file():
             raise InputError(f"{path} must be a photo, but it is a pipe or a device, which is never read")
-        with _open(pillow, path) as image:
+        with _open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise InputError(
                     f"{path} must have at most {MAX_PIXELS // 1_000_000} million pixels, "
                     f"but it claims {image.width} x {image.height}; make it smaller first"
                 )
             size_wh = image.size
-            factor = 1 if reduced_to is None else max(1, max(size_wh) // reduced_to)
-            if factor > 1:
+            min_side = reduced_to or max(size_wh)
+            if (factor := max(size_wh) // min_side) > 1:
                 image.draft(None, (size_wh[0] // factor, size_wh[1] // factor))  # JPEG can be decoded smaller
             with _decoding(image.width * image.height):
                 image.load()
-                orientation = _orientation(image)
-                rgb = _reduced(image, 1 if reduced_to is None else max(1, max(image.size) // reduced_to))
+                orientation = 1
+                with suppress(Exception):  # EXIF that cannot be read is ignored
+                    orientation = int(image.getexif().get(ORIENTATION) or 1)
+                rgb = _reduced(image, max(1, max(image.size) // min_side))
                 if rgb is not image:
                     image.close()  # its pixels too
-    except InputError:
+    except TallyboxError:
         raise
     except FileNotFoundError:
         raise InputError(f"{path} must be a photo, but there is no such file; check the path") from None
@@ -93,7 +94,7 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
     except Exception as error:  # readers of damaged files raise whatever their parsing stumbles on
         raise InputError(f"{path} must be a photo, but {_reason(error, path)}") from None
     if 2 <= orientation <= 8:
-        rgb = rgb.transpose(pillow.Transpose[UPRIGHT[orientation - 2]])
+        rgb = rgb.transpose(_pillow().Transpose[UPRIGHT[orientation - 2]])
         if orientation >= 5:  # the camera was held sideways
             size_wh = (size_wh[1], size_wh[0])
     return Photo(rgb, size_wh, str(path))
@@ -139,7 +140,7 @@ def _reduced(image: Image, factor: int) -> Image:
         return as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image)
     rows = factor * max(1, BAND_PIXELS // (image.width * factor))
     bands = [(0, top, image.width, min(top + rows, image.height)) for top in range(0, image.height, rows)]
-    highest = max(_highest(image.crop(band)) for band in bands) if _is_deep(image) else None
+    highest = max(float(_values(image.crop(band)).max()) for band in bands) if _is_deep(image) else None
     result: Image = _pillow().new("RGB", (-(-image.width // factor), -(-image.height // factor)))
     for band in bands:
         part = image.crop(band)
@@ -157,15 +158,21 @@ def as_rgb(image: Image, highest: float | None = None) -> Image:
     >>> as_rgb(Image.new("LA", (1, 1), (0, 0))).getpixel((0, 0))
     (255, 255, 255)
     """
+    pillow = _pillow()
     if _is_deep(image):
-        return _eight_bits(image, _highest(image) if highest is None else highest).convert("RGB")
-    if image.has_transparency_data:
-        pillow = _pillow()
+        # 16 bits are scaled to 8; floating point is taken as from 0 to 1, or to 255 where it goes beyond 1.
+        values = _values(image)
+        highest = float(values.max(initial=0)) if highest is None else highest
+        if image.mode == "F":
+            values = values * (255 if highest <= 1 else 1)
+        elif image.mode.startswith("I;16") or highest > 255:
+            values = values / 257
+        image = pillow.fromarray(values.clip(0, 255).round().astype(np.uint8))
+    elif image.has_transparency_data:
         front = image.convert("RGBA")
         white = pillow.new("RGBA", front.size, (255, 255, 255, 255))
         white.alpha_composite(front)
-        flat: Image = white.convert("RGB")
-        return flat
+        image = white
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
@@ -178,38 +185,15 @@ def _values(image: Image) -> NDArray[np.float64]:
     return np.nan_to_num(np.asarray(image, np.float64), nan=0, posinf=0, neginf=0)
 
 
-def _highest(image: Image) -> float:
-    return float(_values(image).max(initial=0))
-
-
-def _eight_bits(image: Image, highest: float) -> Image:
-    """Scale 16 bits to 8; floating point is taken as from 0 to 1, or to 255 where it goes beyond 1."""
-    values = _values(image)
-    if image.mode == "F":
-        values = values * (255 if highest <= 1 else 1)
-    elif image.mode.startswith("I;16") or highest > 255:
-        values = values / 257
-    scaled: Image = _pillow().fromarray(values.clip(0, 255).round().astype(np.uint8))
-    return scaled
-
-
-def _open(pillow: Any, path: Path) -> Image:
+def _open(path: Path) -> Image:
     """Read the header; Pillow's warning of large images gives way to our limit."""
+    pillow = _pillow()
     pillow.init()
     _register_heif()
-    known = [name for name in FORMATS if name in pillow.OPEN]
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        image: Image = pillow.open(path, formats=known)
+        image: Image = pillow.open(path, formats=[name for name in FORMATS if name in pillow.OPEN])
     return image
-
-
-def _orientation(image: Image) -> int:
-    """Return EXIF's orientation; 1 is upright. EXIF that cannot be read is ignored."""
-    try:
-        return int(image.getexif().get(ORIENTATION) or 1)
-    except Exception:  # as above
-        return 1
 
 
 @cache

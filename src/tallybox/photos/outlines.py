@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
@@ -27,6 +28,7 @@ MIN_WIDTH = 240  # of the counts below a tiny photo
 QUALITY = 92
 
 Corners = tuple[float, float, float, float]
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 class Outline(NamedTuple):
@@ -47,7 +49,7 @@ def outlines_of(detections: Detections, explanations: Mapping[str, CountExplanat
         if explanation.prediction.count == 0:
             continue
         merged = merged_into(explanation).tolist()
-        counted = [index for index, into in enumerate(merged) if into == index]
+        counted = (index for index, into in enumerate(merged) if into == index)
         numbers = {index: number for number, index in enumerate(counted, start=1)}
         for index, (box, into) in enumerate(zip(explanation.indices.tolist(), merged, strict=True)):
             number = numbers.get(into, 0)
@@ -69,13 +71,14 @@ def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str,
     outlines = outlines_of(detections, explanations)
     for outline in outlines:
         corners = _on_picture(outline.corners, scale)
-        if outline.number == 0:
-            pen.rectangle(corners, outline=LEFTOVER, width=max(1, width // 3))
-        elif not outline.is_counted:
-            pen.rectangle(corners, outline=(*_rgb(outline.colour), DUPLICATE_OPACITY), width=max(1, width // 3))
-        else:
-            pen.rectangle(_grown(corners, width // 3 + 1), outline=SHADE, width=width + 2 * (width // 3 + 1))
+        if outline.is_counted:
+            shade = width // 3 + 1
+            x1, y1, x2, y2 = corners
+            pen.rectangle((x1 - shade, y1 - shade, x2 + shade, y2 + shade), outline=SHADE, width=width + 2 * shade)
             pen.rectangle(corners, outline=outline.colour, width=width)
+        else:
+            colour = (*ImageColor.getrgb(outline.colour), DUPLICATE_OPACITY) if outline.number else LEFTOVER
+            pen.rectangle(corners, outline=colour, width=max(1, width // 3))
     font = ImageFont.load_default(max(12, round(max(picture.size) / 45)))
     taken: list[Corners] = []
     for outline in outlines:
@@ -105,9 +108,8 @@ def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
     >>> caption({})
     ['nothing counted']
     """
-    predictions = {name: explanation.prediction for name, explanation in explanations.items()}
-    parts = [f"{name}: {p} ({p.low} to {p.high})" for name, p in predictions.items() if p.count > 0]
-    return parts or ["nothing counted"]
+    predictions = ((name, explanation.prediction) for name, explanation in explanations.items())
+    return [f"{name}: {p} ({p.low} to {p.high})" for name, p in predictions if p.count > 0] or ["nothing counted"]
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
@@ -128,21 +130,11 @@ def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:
     return x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)
 
 
-def _grown(corners: Corners, by: int) -> Corners:
-    x1, y1, x2, y2 = corners
-    return x1 - by, y1 - by, x2 + by, y2 + by
-
-
-def _rgb(colour: str) -> tuple[int, int, int]:
-    red, green, blue = bytes.fromhex(colour[1:])
-    return red, green, blue
-
-
 def _label(
     pen: ImageDraw.ImageDraw,
     outline: Outline,
     corners: Corners,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    font: Font,
     taken: list[Corners],
     size_wh: tuple[int, int],
 ) -> None:
@@ -152,35 +144,28 @@ def _label(
     margin = round((bottom - top) * 0.35)
     wide, high = right - left + 2 * margin, bottom - top + 2 * margin
     inside = (corners[0], corners[1], corners[0] + wide, corners[1] + high)
-    label = next(_free(_candidates(corners, wide, high), taken, size_wh), inside)
+    label = next(_free(corners, wide, high, taken, size_wh), inside)
     taken.append(label)
     pen.rectangle(label, fill=outline.colour)
-    red, green, blue = _rgb(outline.colour)
+    red, green, blue = ImageColor.getrgb(outline.colour)[:3]
     ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
     pen.text((label[0] + margin - left, label[1] + margin - top), text, fill=ink, font=font)
 
 
-def _candidates(corners: Corners, wide: float, high: float) -> Iterator[Corners]:
-    """Yield corners for a label: above the box, where it hides no face, else in it from the top or bottom on."""
+def _free(
+    corners: Corners, wide: float, high: float, taken: list[Corners], size_wh: tuple[int, int]
+) -> Iterator[Corners]:
+    """Yield where a label may be: above the box, where it hides no face, else in it from the top or bottom on."""
     x1, y1, x2, y2 = corners
-    for y in (y1 - high, y1, y2 - high, y1 + high, y1 + 2 * high):
-        for x in (x1, x2 - wide):
-            yield x, y, x + wide, y + high
-
-
-def _free(candidates: Iterator[Corners], taken: list[Corners], size_wh: tuple[int, int]) -> Iterator[Corners]:
-    for x1, y1, x2, y2 in candidates:
-        inside = x1 >= 0 and y1 >= 0 and x2 <= size_wh[0] and y2 <= size_wh[1]
-        if inside and all(x1 >= t[2] or x2 <= t[0] or y1 >= t[3] or y2 <= t[1] for t in taken):
-            yield x1, y1, x2, y2
+    for top, left in product((y1 - high, y1, y2 - high, y1 + high, y1 + 2 * high), (x1, x2 - wide)):
+        right, bottom = left + wide, top + high
+        inside = left >= 0 and top >= 0 and right <= size_wh[0] and bottom <= size_wh[1]
+        if inside and all(left >= t[2] or right <= t[0] or top >= t[3] or bottom <= t[1] for t in taken):
+            yield left, top, right, bottom
 
 
 def _with_caption(
-    picture: Image.Image,
-    parts: list[str],
-    kinds: list[tuple[str, str]],
-    stroke: int,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    picture: Image.Image, parts: list[str], kinds: list[tuple[str, str]], stroke: int, font: Font
 ) -> Image.Image:
     """Add the counts below, in as many lines as they need, and what thick and thin lines mean."""
     pen = ImageDraw.Draw(picture)
@@ -194,18 +179,16 @@ def _with_caption(
             lines[-1] = joined
         else:
             lines.append(part)
-    rows = len(lines) + bool(kinds)
-    whole = Image.new("RGB", (width, picture.height + 2 * margin + line * rows), "white")
+    whole = Image.new("RGB", (width, picture.height + 2 * margin + line * (len(lines) + bool(kinds))), "white")
     whole.paste(picture, (0, 0))
     pen = ImageDraw.Draw(whole)
     for number, text in enumerate(lines):
         pen.text((margin, picture.height + margin + number * line), text, fill="black", font=font)
     x, y = float(margin), picture.height + margin + len(lines) * line
     for meaning, colour in kinds:
-        is_pale = meaning == "not counted"
         thickness = stroke if meaning == "counted" else max(1, stroke // 3)
         box = (x, y + 0.2 * margin, x + 1.6 * margin, y + 1.2 * margin)
-        pen.rectangle(box, outline="#B0B0B0" if is_pale else colour, width=thickness)
+        pen.rectangle(box, outline="#B0B0B0" if meaning == "not counted" else colour, width=thickness)
         pen.text((x + 2 * margin, y), meaning, fill="#444444", font=font)
         x += 3 * margin + pen.textlength(meaning, font=font)
     return whole
