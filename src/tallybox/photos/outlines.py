@@ -68,22 +68,21 @@ def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str,
     layer = Image.new("RGBA", picture.size)
     pen = ImageDraw.Draw(layer)
     width = max(3, round(max(picture.size) / 220))
-    outlines = outlines_of(detections, explanations)
+    outlines = [_on_picture(outline, scale) for outline in outlines_of(detections, explanations)]
     for outline in outlines:
-        corners = _on_picture(outline.corners, scale)
         if outline.is_counted:
             shade = width // 3 + 1
-            x1, y1, x2, y2 = corners
+            x1, y1, x2, y2 = outline.corners
             pen.rectangle((x1 - shade, y1 - shade, x2 + shade, y2 + shade), outline=SHADE, width=width + 2 * shade)
-            pen.rectangle(corners, outline=outline.colour, width=width)
+            pen.rectangle(outline.corners, outline=outline.colour, width=width)
         else:
             colour = (*ImageColor.getrgb(outline.colour), DUPLICATE_OPACITY) if outline.number else LEFTOVER
-            pen.rectangle(corners, outline=colour, width=max(1, width // 3))
+            pen.rectangle(outline.corners, outline=colour, width=max(1, width // 3))
     font = ImageFont.load_default(max(12, round(max(picture.size) / 45)))
     taken: list[Corners] = []
     for outline in outlines:
         if outline.is_counted:
-            _label(pen, outline, _on_picture(outline.corners, scale), font, taken, picture.size)
+            _label(pen, outline, font, taken, picture.size)
     picture = Image.alpha_composite(picture.convert("RGBA"), layer).convert("RGB")
     return _with_caption(picture, caption(explanations), legend(outlines), width, font)
 
@@ -125,26 +124,21 @@ def save_picture(picture: Image.Image, path: Path) -> None:
         file.write(encoded.getbuffer())
 
 
-def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:
-    x1, y1, x2, y2 = (np.array(corners) * np.tile(scale, 2)).tolist()
-    return x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)
+def _on_picture(outline: Outline, scale: NDArray[np.float64]) -> Outline:
+    x1, y1, x2, y2 = (np.array(outline.corners) * np.tile(scale, 2)).tolist()
+    return outline._replace(corners=(x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)))
 
 
 def _label(
-    pen: ImageDraw.ImageDraw,
-    outline: Outline,
-    corners: Corners,
-    font: Font,
-    taken: list[Corners],
-    size_wh: tuple[int, int],
+    pen: ImageDraw.ImageDraw, outline: Outline, font: Font, taken: list[Corners], size_wh: tuple[int, int]
 ) -> None:
     """Write the object's name and number where no label is yet, and add the label's corners to ``taken``."""
     text = f"{outline.name} {outline.number}"
     left, top, right, bottom = pen.textbbox((0, 0), text, font=font)
     margin = round((bottom - top) * 0.35)
     wide, high = right - left + 2 * margin, bottom - top + 2 * margin
-    inside = (corners[0], corners[1], corners[0] + wide, corners[1] + high)
-    label = next(_free(corners, wide, high, taken, size_wh), inside)
+    x, y, _, _ = outline.corners
+    label = next(_free(outline.corners, wide, high, taken, size_wh), (x, y, x + wide, y + high))
     taken.append(label)
     pen.rectangle(label, fill=outline.colour)
     red, green, blue = ImageColor.getrgb(outline.colour)[:3]

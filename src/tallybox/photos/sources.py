@@ -85,7 +85,8 @@ def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
 def _of_path(path: Path) -> list[Source]:
     if not path.is_dir():
         return [Source(path, suffix_without_gz(path) not in DETECTION_SUFFIXES)]
-    inside = sorted(file for file in path.rglob("*") if not _is_hidden(file, path))
+    found = ((file, file.relative_to(path).parts) for file in path.rglob("*"))
+    inside = sorted(file for file, parts in found if not any(part.startswith(".") for part in parts))
     photos = [Source(file, True, path) for file in inside if file.suffix.lower() in SUFFIXES and file.is_file()]
     copies = [s for s in photos if COUNTED_COPY.fullmatch(s.path.name) and is_outlined_copy(s.path)]
     photos = [source for source in photos if source not in copies] or copies  # a folder of copies alone was meant
@@ -93,7 +94,3 @@ def _of_path(path: Path) -> list[Source]:
     if not photos and not tables:
         raise InputError(f"{path} must hold photos or Parquet files of detections, but it holds neither")
     return tables + photos
-
-
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
