@@ -127,11 +127,10 @@ def _grid(maps: Sequence[HeadMaps]) -> tuple[Tensor, Tensor]:
     """Return the centre of each cell ``[cells, 2]`` in pixels of the input, and its stride ``[cells, 1]``."""
     centres, strides = [], []
     for stride, (class_logits, _, _) in zip(STRIDES, maps, strict=True):
-        height, width = class_logits.shape[2:]
-        device = class_logits.device
-        y, x = torch.meshgrid(torch.arange(height, device=device), torch.arange(width, device=device), indexing="ij")
-        centres.append((torch.stack((x, y), -1).reshape(-1, 2) + 0.5) * stride)
-        strides.append(torch.full((height * width, 1), float(stride), device=device))
+        sides = (torch.arange(side, device=class_logits.device) for side in reversed(class_logits.shape[2:]))
+        cells = torch.stack(torch.meshgrid(*sides, indexing="xy"), -1).reshape(-1, 2)  # x and y of each
+        centres.append((cells + 0.5) * stride)
+        strides.append(torch.full_like(centres[-1][:, :1], stride))
     return torch.cat(centres), torch.cat(strides)
 
 
@@ -146,29 +145,19 @@ def detections_of(raw: RawDetections, photo: Photo) -> Detections:
         enough=MAX_DETECTIONS,
         candidates=FIRST_CANDIDATES,
     )
-    return Detections(
-        raw.boxes_xyxy[cells[kept]],
-        scores[kept],
-        np.array(COCO_CATEGORY_IDS, np.int64)[categories[kept]],
-        photo.size_wh,
-        photo.name,
-    )
+    category_ids = np.array(COCO_CATEGORY_IDS, np.int64)[categories[kept]]
+    return Detections(raw.boxes_xyxy[cells[kept]], scores[kept], category_ids, photo.size_wh, photo.name)
 
 
 def _nms_by_category(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return which boxes ``[N, 4]``, in order of their scores, are kept within their categories ``[N]``."""
-    kept = [np.zeros(0, np.int64)]
-    for category in np.unique(categories).tolist():
-        own = np.flatnonzero(categories == category)
-        kept.append(
-            first_kept(
-                own,
-                lambda some: suppress(overlap_by_more(boxes_xyxy[some], NMS_IOU)),
-                enough=MAX_PER_CATEGORY,
-                candidates=FIRST_OF_CATEGORY,
-            )
-        )
-    return np.sort(np.concatenate(kept))
+
+    def keep(some: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return suppress(overlap_by_more(boxes_xyxy[some], NMS_IOU))
+
+    by_category = (np.flatnonzero(categories == category) for category in np.unique(categories))
+    kept = [first_kept(own, keep, enough=MAX_PER_CATEGORY, candidates=FIRST_OF_CATEGORY) for own in by_category]
+    return np.sort(np.concatenate([np.zeros(0, np.int64), *kept]))
 
 
 @contextmanager

@@ -56,12 +56,11 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: str | torch.dev
         try:
             return _from_factory(spec, texts, device)
         except InputError as error:
-            missing = error.__cause__
-            similar = _similar_library(kind)
-            if similar and isinstance(missing, ModuleNotFoundError) and missing.name == kind.partition(".")[0]:
-                raise _unknown(spec, f"did you mean {similar}:{name}?") from None
+            is_missing = isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name == kind.split(".")[0]
+            if is_missing and _similar_library(kind):
+                raise _unknown(spec) from None
             raise
-    raise _unknown(spec, _hint(spec))
+    raise _unknown(spec)
 
 
 def _is_factory(spec: str) -> bool:
@@ -99,9 +98,9 @@ def _hint(spec: str) -> str:
     return "give one of them"
 
 
-def _unknown(spec: str, hint: str) -> InputError:
+def _unknown(spec: str) -> InputError:
     forms = ", ".join(f"{library}:{what}" for library, what in LIBRARIES.items())
-    return InputError(f"detector must be picodet, {forms} or package.module:factory, but got {spec!r}; {hint}")
+    return InputError(f"detector must be picodet, {forms} or package.module:factory, but got {spec!r}; {_hint(spec)}")
 
 
 def _from_factory(spec: str, texts: Sequence[str], device: str | torch.device | None) -> Detector:

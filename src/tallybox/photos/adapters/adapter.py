@@ -1,14 +1,11 @@
-"""A detector around another library's model, and which category each label of the model stands for."""
+"""A detector around another library's model: what the adapters of all libraries share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from tallybox.detections.adapters import on_host
 from tallybox.detections.category_names import COCO_CATEGORIES, category_ids_of_classes, coco_id_of_class
@@ -20,56 +17,24 @@ from tallybox.photos.images import Photo
 MIN_SCORE = 0.01  # low, since boxes that are left out cannot be counted
 MAX_IOU = 0.9  # where a model suppresses duplicates itself: only those that are nearly the same box
 MAX_DETECTIONS = 300  # of a photo, the best; as many as DETR-like models propose at most
+NO_CATEGORY = -1  # of labels that stand for nothing, such as the background
 
 Prediction = Mapping[str, Any]  # boxes [N, 4] (x1 y1 x2 y2), scores [N] and labels [N] of one photo
-
-
-@dataclass(frozen=True)
-class LabelCategories:
-    """The categories of a model's labels.
-
-    >>> coco = LabelCategories.from_names({0: "person", 1: "N/A", 2: "sofa"})
-    >>> dict(coco.category_ids), dict(coco.categories)
-    ({0: 1, 2: 63}, {1: 'person', 63: 'couch'})
-    >>> own = LabelCategories.from_names({0: "apple", 1: "pear"})
-    >>> dict(own.category_ids), dict(own.categories)
-    ({0: 0, 1: 1}, {0: 'apple', 1: 'pear'})
-    """
-
-    category_ids: Mapping[int, int]  # label to category id
-    categories: Mapping[int, str]  # category id to name
-    ignored: frozenset[int] = frozenset()  # labels that stand for no category
-
-    @classmethod
-    def from_names(cls, names: Mapping[int, str]) -> Self:
-        """Take the names of a model's labels; names of COCO's categories in any order become COCO's ids."""
-        category_ids = category_ids_of_classes(dict(sorted(names.items())))
-        own = {category_id: names[label].strip() for label, category_id in category_ids.items()}
-        is_coco = all(coco_id_of_class(name) == category_id for category_id, name in own.items())
-        categories = {i: COCO_CATEGORIES[i] for i in sorted(own)} if is_coco else own
-        return cls(category_ids, categories, frozenset(names.keys() - category_ids.keys()))
-
-    def translate(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return which of the labels ``[N]`` stand for a category, as indices ``[M]``, and the category ids ``[M]``."""
-        numbers = labels.tolist()
-        if unknown := [label for label in numbers if label not in self.category_ids and label not in self.ignored]:
-            raise TallyboxError(
-                f"the model's labels must be among the {len(self.category_ids)} that it names, but got {unknown[0]}"
-            )
-        chosen = [index for index, label in enumerate(numbers) if label not in self.ignored]
-        return np.array(chosen, np.int64), np.array([self.category_ids[numbers[i]] for i in chosen], np.int64)
 
 
 class AdaptedDetector:
     """A detector around another library's model, which predicts in photos of one size together."""
 
-    device: torch.device
-    _labels: LabelCategories
+    categories: Mapping[int, str]
+    _category_ids: Mapping[int, int]  # of the model's labels
 
-    @property
-    def categories(self) -> Mapping[int, str]:
-        """The names of the categories by their ids."""
-        return self._labels.categories
+    def _take_names(self, names: Mapping[int, str]) -> None:
+        """Take the names of the model's labels; names of COCO's categories in any order become COCO's ids."""
+        known = category_ids_of_classes(dict(sorted(names.items())))
+        own = {category_id: names[label].strip() for label, category_id in known.items()}
+        is_coco = all(coco_id_of_class(name) == category_id for category_id, name in own.items())
+        self.categories = {i: COCO_CATEGORIES[i] for i in sorted(own)} if is_coco else own
+        self._category_ids = {label: known.get(label, NO_CATEGORY) for label in names}
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the detections of each photo; whatever the model raises is an error of these photos."""
@@ -97,11 +62,18 @@ class AdaptedDetector:
                 f"the model must give boxes, scores and labels, but it gives no {missing[0]}, only "
                 f"{sorted(prediction)}; use a model for object detection"
             )
-        boxes, scores = (np.asarray(on_host(prediction[key]), np.float32) for key in ("boxes", "scores"))
-        labels = np.asarray(on_host(prediction["labels"])).astype(np.int64).reshape(-1)
-        chosen, category_ids = self._labels.translate(labels)
-        in_photo = boxes_in_photo(boxes.reshape(-1, 4)[chosen], photo.image.size, photo.size_wh)
+        boxes, scores, labels = (np.asarray(on_host(prediction[key])) for key in ("boxes", "scores", "labels"))
         try:
-            return Detections(in_photo, scores.reshape(-1)[chosen], category_ids, photo.size_wh, photo.name)
+            category_ids = [self._category_ids[label] for label in labels.astype(np.int64).reshape(-1).tolist()]
+        except KeyError as error:
+            known = len(self.categories)
+            raise TallyboxError(
+                f"the model's labels must be among the {known} that it names, but got {error}"
+            ) from None
+        ids = np.array(category_ids, np.int64)
+        chosen = ids != NO_CATEGORY
+        in_photo = boxes_in_photo(boxes.astype(np.float32).reshape(-1, 4), photo.image.size, photo.size_wh)
+        try:
+            return Detections(in_photo[chosen], scores.reshape(-1)[chosen], ids[chosen], photo.size_wh, photo.name)
         except InputError as error:
             raise InputError(f"{photo.name}: {error}") from None

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import import_optional
-from tallybox.photos.adapters.adapter import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, LabelCategories, Prediction
+from tallybox.photos.adapters.adapter import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, Prediction
 from tallybox.photos.detector import boxes_in_photo, device_or_default, one_line_errors
 from tallybox.photos.images import BILINEAR, Photo, letterbox
 
@@ -54,7 +54,7 @@ class OnnxDetector(AdaptedDetector):
         with one_line_errors(f"{self.file} must be an ONNX file, but it cannot be loaded"):
             self.session = onnxruntime.InferenceSession(self.file, providers=providers)
         self._check_layout()
-        self._labels = LabelCategories.from_names(self._names())
+        self._take_names(self._names())
 
     def _predict(self, photos: Sequence[Photo]) -> list[Prediction]:
         image_wh = photos[0].image.size

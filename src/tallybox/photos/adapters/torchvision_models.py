@@ -12,7 +12,7 @@ import torch
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.errors import InputError, InputTypeError
 from tallybox.files import import_optional
-from tallybox.photos.adapters.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, LabelCategories, Prediction
+from tallybox.photos.adapters.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
 from tallybox.photos.detector import RegionProposals, boxes_in_photo, device_or_default, one_line_errors
 from tallybox.photos.images import Photo
 
@@ -31,7 +31,7 @@ class TorchvisionDetector(AdaptedDetector):
             raise InputTypeError(f"model must be a torchvision detector, but got {type(model).__name__}")
         self.device = device_or_default(device)
         self.model: Any = model.eval().to(self.device)
-        self._labels = LabelCategories.from_names(COCO_CATEGORIES if names is None else names)
+        self._take_names(COCO_CATEGORIES if names is None else names)
 
     @classmethod
     def load(cls, name: str, *, device: str | torch.device | None = None) -> Self:

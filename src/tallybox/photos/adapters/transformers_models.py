@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tallybox.errors import InputError, InputTypeError
 from tallybox.files import import_optional
-from tallybox.photos.adapters.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, LabelCategories, Prediction
+from tallybox.photos.adapters.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
 from tallybox.photos.detector import RegionProposals, boxes_in_photo, device_or_default, one_line_errors
 from tallybox.photos.images import Photo
 
@@ -38,7 +38,8 @@ class TransformersDetector(AdaptedDetector):
     def __init__(
         self, model: Any, processor: Any, *, texts: Sequence[str] = (), device: str | torch.device | None = None
     ) -> None:
-        if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
+        self._config: Any = getattr(model, "config", None)
+        if not isinstance(model, torch.nn.Module) or self._config is None:
             raise InputTypeError(f"model must be a detection model of transformers, but got {type(model).__name__}")
         method = "post_process_grounded_object_detection" if texts else "post_process_object_detection"
         if not hasattr(processor, method):
@@ -52,12 +53,11 @@ class TransformersDetector(AdaptedDetector):
         self._post_process = getattr(processor, method)
         self.texts = check_texts(texts)
         if texts:  # a phrase keeps its number, also where it is the name of one of COCO's categories
-            self._labels = LabelCategories({label: label for label in range(len(texts))}, dict(enumerate(self.texts)))
+            self.categories = dict(enumerate(self.texts))
+            self._category_ids = {label: label for label in self.categories}
             self._check_lengths()
         else:
-            config: Any = model.config
-            names = {int(label): str(name) for label, name in config.id2label.items()}
-            self._labels = LabelCategories.from_names(names)
+            self._take_names({int(label): str(name) for label, name in self._config.id2label.items()})
 
     @classmethod
     def load(cls, name: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Self:
@@ -88,7 +88,7 @@ class TransformersDetector(AdaptedDetector):
 
     @torch.inference_mode()
     def _predict(self, photos: Sequence[Photo]) -> Sequence[Prediction]:
-        if self.texts and self.model.config.model_type in SCORES_TOKENS:
+        if self.texts and self._config.model_type in SCORES_TOKENS:
             return self._predict_by_tokens(photos)
         options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": [one.image.size[::-1] for one in photos]}
         if not self.texts:
@@ -129,7 +129,7 @@ class TransformersDetector(AdaptedDetector):
     def _propose_same_size(self, photos: Sequence[Photo]) -> list[RegionProposals]:
         _, outputs = self._run(photos)
         logits = outputs.logits.float()  # [B, queries, categories], with one for "no object" in DETR and YOLOS
-        if logits.shape[-1] > self.model.config.num_labels:
+        if logits.shape[-1] > self._config.num_labels:
             scores = logits.softmax(-1)[..., :-1].amax(-1)
         else:
             scores = logits.sigmoid().amax(-1)
@@ -163,7 +163,7 @@ class TransformersDetector(AdaptedDetector):
 
     def _check_lengths(self) -> None:
         """Raise where phrases are longer than the model reads: transformers cuts them off, or fails."""
-        tokenizer, config = self.processor.tokenizer, self.model.config
+        tokenizer, config = self.processor.tokenizer, self._config
         if config.model_type in SCORES_TOKENS:
             input_ids = tokenizer(self._joined_text())["input_ids"]
             self._phrase_tokens(input_ids)

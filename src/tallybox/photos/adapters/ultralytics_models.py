@@ -9,7 +9,7 @@ import torch
 
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.files import import_optional
-from tallybox.photos.adapters.adapter import MAX_DETECTIONS, MAX_IOU, MIN_SCORE, AdaptedDetector, LabelCategories
+from tallybox.photos.adapters.adapter import MAX_DETECTIONS, MAX_IOU, MIN_SCORE, AdaptedDetector
 from tallybox.photos.detector import device_or_default, one_line_errors
 from tallybox.photos.images import Photo
 
@@ -22,7 +22,7 @@ class UltralyticsDetector(AdaptedDetector):
             raise InputTypeError(f"model must be an ultralytics model, but got {type(model).__name__}")
         self.model = model
         self.device = device_or_default(device)
-        self._labels = LabelCategories.from_names(dict(model.names))
+        self._take_names(dict(model.names))
 
     @classmethod
     def load(cls, file: str, *, device: str | torch.device | None = None) -> Self:
