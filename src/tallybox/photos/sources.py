@@ -41,14 +41,12 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
     """
     sources: list[Source] = []
     for given in paths:
-        path = Path(given)
-        if path.exists():
-            sources += _of_path(path)
-        elif found := sorted(glob.glob(str(given), recursive=True)):  # noqa: PTH207  # Path.glob takes no absolute pattern
-            for name in found:
-                sources += _of_path(Path(name))
-        else:
+        # Path.glob takes no absolute pattern.
+        found = [given] if Path(given).exists() else sorted(glob.glob(str(given), recursive=True))  # noqa: PTH207
+        if not found:
             raise InputError(f"PATH must be a file, a folder or a pattern that fits some, but got {str(given)!r}")
+        for path in found:
+            sources += _of_path(Path(path))
     return sources
 
 

@@ -16,7 +16,6 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any
@@ -32,6 +31,11 @@ DEFAULT_SPEC = "picodet"
 
 LIBRARIES = {"transformers": "MODEL", "ultralytics": "FILE", "torchvision": "NAME", "onnx": "FILE"}
 LIBRARY_OF_SUFFIX = {".onnx": "onnx", ".pt": "ultralytics"}
+LOADERS: dict[str, Callable[..., Detector]] = {  # of models with categories of their own
+    "ultralytics": UltralyticsDetector.load,
+    "torchvision": TorchvisionDetector.load,
+    "onnx": OnnxDetector,
+}
 
 
 def detector_of(spec: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Detector:
@@ -45,13 +49,7 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: str | torch.dev
                 f"--text is for zero-shot models of transformers, but {spec} has categories of its own; "
                 "choose among them with --category"
             )
-        of_kind: dict[str, Callable[..., Detector]] = {
-            "picodet": PicoDet,
-            "ultralytics": partial(UltralyticsDetector.load, name),
-            "torchvision": partial(TorchvisionDetector.load, name),
-            "onnx": partial(OnnxDetector, name),
-        }
-        return of_kind[kind](device=device)
+        return PicoDet(device=device) if spec == DEFAULT_SPEC else LOADERS[kind](name, device=device)
     if kind not in LIBRARIES and colon and _is_factory(spec):
         try:
             return _from_factory(spec, texts, device)
