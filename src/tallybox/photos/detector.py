@@ -20,6 +20,7 @@ from tallybox.photos.images import Photo
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")  # for one photo
+Device = str | torch.device | None  # None is the GPU where there is one, else the CPU
 
 
 class Detector(Protocol):
@@ -44,7 +45,7 @@ class RegionProposals(NamedTuple):
     features: NDArray[np.floating]  # [P, F]
 
 
-def device_or_default(device: str | torch.device | None) -> torch.device:
+def device_or_default(device: Device) -> torch.device:
     """Return the named device, by default the GPU where there is one."""
     try:
         return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -64,8 +65,8 @@ def categories_of(detector: Detector) -> Mapping[int, str]:
     for category_id, name in categories.items():
         if ids.setdefault(name, category_id) != category_id:
             raise InputError(
-                "categories of a detector must have different names, "
-                f"but {ids[name]} and {category_id} are both {name!r}"
+                f"categories of a detector must have different names, but {ids[name]} and {category_id} are "
+                f"both {name!r}"
             )
     return categories
 

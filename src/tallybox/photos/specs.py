@@ -20,11 +20,9 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any
 
-import torch
-
 from tallybox.errors import InputError
 from tallybox.photos.adapters import OnnxDetector, TorchvisionDetector, TransformersDetector, UltralyticsDetector
-from tallybox.photos.detector import Detector, one_line_errors
+from tallybox.photos.detector import Detector, Device, one_line_errors
 from tallybox.photos.picodet import PicoDet
 
 DEFAULT_SPEC = "picodet"
@@ -38,7 +36,7 @@ LOADERS: dict[str, Callable[..., Detector]] = {  # of models with categories of 
 }
 
 
-def detector_of(spec: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Detector:
+def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) -> Detector:
     """Return the detector that a SPEC stands for; ``texts`` are the phrases that a zero-shot model looks for."""
     kind, colon, name = spec.partition(":")
     if kind == "transformers" and name:
@@ -101,7 +99,7 @@ def _unknown(spec: str) -> InputError:
     return InputError(f"detector must be picodet, {forms} or package.module:factory, but got {spec!r}; {_hint(spec)}")
 
 
-def _from_factory(spec: str, texts: Sequence[str], device: str | torch.device | None) -> Detector:
+def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
     """Import a module, call its factory and return the detector that it gives.
 
     The factory is called with ``texts=`` and ``device=`` where it has parameters of these names.

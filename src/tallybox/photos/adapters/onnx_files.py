@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import import_optional
 from tallybox.photos.adapters.adapter import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, Prediction
-from tallybox.photos.detector import boxes_in_photo, device_or_default, one_line_errors
+from tallybox.photos.detector import Device, boxes_in_photo, device_or_default, one_line_errors
 from tallybox.photos.images import BILINEAR, Photo, letterbox
 
 FREE_SIZE = 640  # of the longer side, where the input's size is free
@@ -42,7 +41,7 @@ EXPECTED = (
 class OnnxDetector(AdaptedDetector):
     """A detection model in an ONNX file of the layout above."""
 
-    def __init__(self, file: str | Path, *, device: str | torch.device | None = None) -> None:
+    def __init__(self, file: str | Path, *, device: Device = None) -> None:
         self.file = Path(file)
         onnxruntime = import_optional("onnxruntime", needed_for="this detector", install="'tallybox[onnx]'")
         if not self.file.is_file():
@@ -84,7 +83,7 @@ class OnnxDetector(AdaptedDetector):
         shapes = {output.name: output.shape for output in outputs}
         self._outputs = [name for name in ("boxes", "scores", "labels") if name in shapes]
         ranks = {"boxes": 3, "scores": 2 if "labels" in shapes else 3, "labels": 2}
-        sides = [side if isinstance(side, int) else None for side in inputs[0].shape]  # None is free
+        sides = [side if isinstance(side, int) else None for side in inputs[0].shape] if inputs else []  # None is free
         right = (
             len(inputs) == 1
             and len(sides) == 4
@@ -97,7 +96,7 @@ class OnnxDetector(AdaptedDetector):
         )
         if not right:
             has = ", ".join(
-                [*(f"input {_described(one)}" for one in inputs), *(f"output {_described(one)}" for one in outputs)]
+                [_described("input", one) for one in inputs] + [_described("output", one) for one in outputs]
             )
             remedy = f"; if ultralytics wrote it, use ultralytics:{self.file}" if list(shapes) == ["output0"] else ""
             raise InputError(f"{self.file} must have {EXPECTED}, float32, but it has {has}{remedy}")
@@ -157,6 +156,6 @@ def _best(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any] | None
     return {"boxes": boxes[rows[order]], "scores": values[order], "labels": classes[order]}
 
 
-def _described(argument: Any) -> str:
+def _described(kind: str, argument: Any) -> str:
     shape = ", ".join(map(str, argument.shape))
-    return f"{argument.name} {argument.type.removeprefix('tensor(').removesuffix(')')} [{shape}]"
+    return f"{kind} {argument.name} {argument.type.removeprefix('tensor(').removesuffix(')')} [{shape}]"

@@ -13,7 +13,7 @@ from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.errors import InputError, InputTypeError
 from tallybox.files import import_optional
 from tallybox.photos.adapters.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
-from tallybox.photos.detector import RegionProposals, boxes_in_photo, device_or_default, one_line_errors
+from tallybox.photos.detector import Device, RegionProposals, boxes_in_photo, device_or_default, one_line_errors
 from tallybox.photos.images import Photo
 
 
@@ -24,9 +24,7 @@ class TorchvisionDetector(AdaptedDetector):
     ``names`` are those of its labels, by default COCO's categories by COCO's ids, as torchvision numbers them.
     """
 
-    def __init__(
-        self, model: Any, *, names: Mapping[int, str] | None = None, device: str | torch.device | None = None
-    ) -> None:
+    def __init__(self, model: Any, *, names: Mapping[int, str] | None = None, device: Device = None) -> None:
         if not isinstance(model, torch.nn.Module):
             raise InputTypeError(f"model must be a torchvision detector, but got {type(model).__name__}")
         self.device = device_or_default(device)
@@ -34,7 +32,7 @@ class TorchvisionDetector(AdaptedDetector):
         self._take_names(COCO_CATEGORIES if names is None else names)
 
     @classmethod
-    def load(cls, name: str, *, device: str | torch.device | None = None) -> Self:
+    def load(cls, name: str, *, device: Device = None) -> Self:
         """Load a model by its name in ``torchvision.models.detection``, with its default weights."""
         models = import_optional("torchvision.models", needed_for="this detector", install="torchvision")
         known = models.list_models(module=models.detection)

@@ -21,7 +21,7 @@ from torch import Tensor
 from tallybox.errors import InputError, InputTypeError
 from tallybox.files import import_optional
 from tallybox.photos.adapters.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
-from tallybox.photos.detector import RegionProposals, boxes_in_photo, device_or_default, one_line_errors
+from tallybox.photos.detector import Device, RegionProposals, boxes_in_photo, device_or_default, one_line_errors
 from tallybox.photos.images import Photo
 
 SCORES_TOKENS = ("grounding-dino", "mm-grounding-dino")  # model types
@@ -35,9 +35,7 @@ class TransformersDetector(AdaptedDetector):
     takes none: where its names are COCO's, in whatever order, its categories have COCO's ids.
     """
 
-    def __init__(
-        self, model: Any, processor: Any, *, texts: Sequence[str] = (), device: str | torch.device | None = None
-    ) -> None:
+    def __init__(self, model: Any, processor: Any, *, texts: Sequence[str] = (), device: Device = None) -> None:
         self._config: Any = getattr(model, "config", None)
         if not isinstance(model, torch.nn.Module) or self._config is None:
             raise InputTypeError(f"model must be a detection model of transformers, but got {type(model).__name__}")
@@ -60,7 +58,7 @@ class TransformersDetector(AdaptedDetector):
             self._take_names({int(label): str(name) for label, name in self._config.id2label.items()})
 
     @classmethod
-    def load(cls, name: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Self:
+    def load(cls, name: str, *, texts: Sequence[str] = (), device: Device = None) -> Self:
         """Load a model and its processor from a folder or from the hub."""
         transformers = import_optional("transformers", needed_for="this detector", install="transformers")
         # Of files, the network, and packages that the model needs.
@@ -80,10 +78,11 @@ class TransformersDetector(AdaptedDetector):
                 f"own; choose among them with --category"
             )
         check_texts(texts)
-        kind, processor_kind = ("ZeroShotObject", "") if is_zero_shot else ("Object", "Image")
+        kind = "ZeroShotObjectDetection" if is_zero_shot else "ObjectDetection"
+        processors = transformers.AutoProcessor if is_zero_shot else transformers.AutoImageProcessor
         with loading(), _progress_on_terminals_only(transformers.utils.logging):
-            model = getattr(transformers, f"AutoModelFor{kind}Detection").from_pretrained(name, config=config)
-            processor = getattr(transformers, f"Auto{processor_kind}Processor").from_pretrained(name)
+            model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(name, config=config)
+            processor = processors.from_pretrained(name)
         return cls(model, processor, texts=texts, device=device)
 
     @torch.inference_mode()

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-import torch
-
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.files import import_optional
 from tallybox.photos.adapters.adapter import MAX_DETECTIONS, MAX_IOU, MIN_SCORE, AdaptedDetector
-from tallybox.photos.detector import device_or_default, one_line_errors
+from tallybox.photos.detector import Device, device_or_default, one_line_errors
 from tallybox.photos.images import Photo
 
 
 class UltralyticsDetector(AdaptedDetector):
     """A model of ultralytics, such as ``YOLO("yolo11n.pt")``; duplicates that overlap by 0.9 or less are kept."""
 
-    def __init__(self, model: Any, *, device: str | torch.device | None = None) -> None:
+    def __init__(self, model: Any, *, device: Device = None) -> None:
         if not callable(getattr(model, "predict", None)) or not hasattr(model, "names"):
             raise InputTypeError(f"model must be an ultralytics model, but got {type(model).__name__}")
         self.model = model
@@ -25,7 +23,7 @@ class UltralyticsDetector(AdaptedDetector):
         self._take_names(dict(model.names))
 
     @classmethod
-    def load(cls, file: str, *, device: str | torch.device | None = None) -> Self:
+    def load(cls, file: str, *, device: Device = None) -> Self:
         """Load a file of weights; a name that ultralytics publishes is downloaded by it."""
         ultralytics = import_optional("ultralytics", needed_for="this detector", install="ultralytics")
         with one_line_errors(f"ultralytics:{file} cannot be loaded"):
