@@ -1,13 +1,7 @@
-"""Detectors by name, as `tallybox count --detector SPEC` and `PhotoCounter` take them.
+"""Detectors by name (SPEC), as `tallybox count` and `PhotoCounter` take them; docs/learn/detectors.md has a table.
 
-| SPEC | detector |
-|---|---|
-| ``picodet`` | the embedded one |
-| ``transformers:MODEL`` | a folder or a name on the hub; zero-shot models look for phrases |
-| ``ultralytics:FILE`` | a YOLO or RT-DETR model of ultralytics |
-| ``torchvision:NAME`` | a model of torchvision.models.detection, with its default weights |
-| ``onnx:FILE`` | an ONNX file, see `tallybox.photos.adapters.onnx_files` |
-| ``package.module:factory`` | what a function returns |
+A SPEC is ``picodet``, a library and what it loads (``transformers:MODEL``), or a function that returns a detector
+(``package.module:factory``).
 """
 
 from __future__ import annotations

@@ -1,16 +1,4 @@
-"""Detection models in ONNX files, run by onnxruntime.
-
-| | name | shape | holds |
-|---|---|---|---|
-| input | any | [B, 3, H, W] | float32 RGB in [0, 1]; B is free or 1, H and W are both fixed or both free |
-| output | ``boxes`` | [B, N, 4] | x1 y1 x2 y2 in pixels of the input |
-| output | ``scores`` | [B, N] or [B, N, C] | in [0, 1] |
-| output | ``labels`` | [B, N] | numbers of classes from 0; missing where ``scores`` is [B, N, C] |
-
-A photo is resized, its proportions kept, to fit into the input at the top left; the rest is grey (114). Where H and W
-are free, the longer side becomes 640 pixels and both are padded to multiples of 32. The file's metadata may name the
-classes under ``names``, as JSON or as the Python dict that ultralytics writes; without it they are COCO's 80, in order.
-"""
+"""Detection models in ONNX files, run by onnxruntime; docs/reference/file-formats.md describes what they must be."""
 
 from __future__ import annotations
 
@@ -39,7 +27,7 @@ EXPECTED = (
 
 
 class OnnxDetector(AdaptedDetector):
-    """A detection model in an ONNX file of the layout above."""
+    """A detection model in an ONNX file; the docs describe the layout, see "File formats"."""
 
     def __init__(self, file: str | Path, *, device: Device = None) -> None:
         self.file = Path(file)
