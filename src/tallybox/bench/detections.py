@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ FITTING_IMAGES = 60
 IOU_THRESHOLD, SCORE_THRESHOLD = 0.5, 0.3
 AGREEMENT = 1e-4
 
+Read = Callable[[], Iterable[Detections]]
+
 
 def bench_detections(
     estimator: CountEstimator | None = None, images: Sequence[Detections] | None = None, seconds: float = 2.0
@@ -41,8 +44,10 @@ def bench_detections(
         path = Path(folder) / "detections.parquet"
         write_parquet(photos, path)
         case = f"{len(photos)} images with {sum(map(len, photos))} boxes"
-        yield _row(f"{case}, in memory", estimator, supervision, lambda: photos, seconds)
-        yield _row(f"{case}, from Parquet", estimator, supervision, lambda: read_detections(path), seconds)
+        sources: dict[str, Read] = {"in memory": lambda: photos, "from Parquet": lambda: read_detections(path)}
+        for name, read in sources.items():
+            ours, reference = partial(_count, estimator, read), partial(_count_by_nms, supervision, read)
+            yield compare(f"{case}, {name}", ours, reference, torch.device("cpu"), seconds)
 
 
 def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
@@ -73,19 +78,13 @@ def _after_nms(supervision: Any, photo: Detections) -> Any:
     return given.with_nms(threshold=IOU_THRESHOLD)
 
 
-def _row(
-    case: str, estimator: CountEstimator, supervision: Any, read: Callable[[], Iterable[Detections]], seconds: float
-) -> Row:
-    def ours() -> int:
-        return sum(len(predictions) for _, predictions in estimator.predict_each(read()))
+def _count(estimator: CountEstimator, read: Read) -> int:
+    return sum(len(predictions) for _, predictions in estimator.predict_each(read()))
 
-    def reference() -> int:
-        kept = (_after_nms(supervision, photo) for photo in read())
-        return sum(
-            len(np.unique(one.class_id[one.confidence >= SCORE_THRESHOLD], return_counts=True)[0]) for one in kept
-        )
 
-    return compare(case, ours, reference, torch.device("cpu"), seconds)
+def _count_by_nms(supervision: Any, read: Read) -> int:
+    kept = (_after_nms(supervision, photo) for photo in read())
+    return sum(len(np.unique(one.class_id[one.confidence >= SCORE_THRESHOLD], return_counts=True)[0]) for one in kept)
 
 
 def _supervision() -> Any:

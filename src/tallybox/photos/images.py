@@ -153,10 +153,6 @@ def as_rgb(image: Image, highest: float | None = None) -> Image:
     """Turn a loaded image of any mode into RGB; transparent parts become white.
 
     ``highest`` is the highest value of the image of which this is a part, by which more than 8 bits are scaled.
-
-    >>> from PIL import Image
-    >>> as_rgb(Image.new("LA", (1, 1), (0, 0))).getpixel((0, 0))
-    (255, 255, 255)
     """
     pillow = _pillow()
     if _is_deep(image):

@@ -31,13 +31,6 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
     Of a folder, all photos in it and below are taken by their suffixes, by name; hidden ones are left out, and outlined
     copies of the others (``NAME_counted.jpg``) that `tallybox count --save` wrote there. A folder of Parquet files is
     one file of detections. A file that is named itself is a photo unless its suffix says detections.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("b.jpg", "a.PNG", "notes.txt"):
-    ...         (Path(folder) / name).touch()
-    ...     [source.path.name for source in find_sources([folder])]
-    ['a.PNG', 'b.jpg']
     """
     sources: list[Source] = []
     for given in paths:
@@ -54,14 +47,6 @@ def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
     """Return the photos that paths, folders and patterns stand for by their ids, which must differ.
 
     The id of a photo in a folder is its path from that folder, with slashes; that of a photo named itself is its name.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     (Path(folder) / "ripe").mkdir()
-    ...     for name in ("ripe/a.jpg", "b.jpg"):
-    ...         (Path(folder) / name).touch()
-    ...     list(find_photos([folder, Path(folder) / "ripe" / "a.jpg"]))
-    ['b.jpg', 'ripe/a.jpg', 'a.jpg']
     """
     photos: dict[str, Path] = {}
     for path, is_photo, folder in find_sources(paths):

@@ -32,7 +32,7 @@ LOADERS: dict[str, Callable[..., Detector]] = {  # of models with categories of 
 
 def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) -> Detector:
     """Return the detector that a SPEC stands for; ``texts`` are the phrases that a zero-shot model looks for."""
-    kind, colon, name = spec.partition(":")
+    kind, _, name = spec.partition(":")
     if kind == "transformers" and name:
         return TransformersDetector.load(name, texts=texts, device=device)
     if spec == DEFAULT_SPEC or (kind in LIBRARIES and name):
@@ -42,7 +42,7 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) 
                 "choose among them with --category"
             )
         return PicoDet(device=device) if spec == DEFAULT_SPEC else LOADERS[kind](name, device=device)
-    if kind not in LIBRARIES and colon and _is_factory(spec):
+    if kind not in LIBRARIES and all(part.isidentifier() for part in (*kind.split("."), name)):
         try:
             return _from_factory(spec, texts, device)
         except InputError as error:
@@ -53,27 +53,13 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) 
     raise _unknown(spec)
 
 
-def _is_factory(spec: str) -> bool:
-    """Return whether a SPEC has the form of ``package.module:factory``.
-
-    >>> _is_factory("my.detectors:apples"), _is_factory("facebook/detr:main")
-    (True, False)
-    """
-    module, _, name = spec.rpartition(":")
-    return name.isidentifier() and all(part.isidentifier() for part in module.split("."))
-
-
 def _similar_library(kind: str) -> str | None:
     similar = get_close_matches(kind.lower(), LIBRARIES, n=1, cutoff=0.75)
     return similar[0] if similar else None
 
 
 def _hint(spec: str) -> str:
-    """Return what may have been meant.
-
-    >>> _hint("model.onnx"), _hint("PicoDet"), _hint("transformer:facebook/detr-resnet-50")
-    ('did you mean onnx:model.onnx?', 'did you mean picodet?', 'did you mean transformers:facebook/detr-resnet-50?')
-    """
+    """Return what may have been meant."""
     kind, _, name = spec.partition(":")
     if kind in LIBRARIES:
         return f"say which, as in {kind}:{LIBRARIES[kind]}"
@@ -119,7 +105,7 @@ def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
 
 def _imported(spec: str) -> Callable[..., Any]:
     """Return a function by the names of its module and itself; Python's folders come before the current one."""
-    module_name, _, name = spec.rpartition(":")
+    module_name, _, name = spec.partition(":")
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)
