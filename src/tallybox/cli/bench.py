@@ -16,9 +16,9 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from tallybox.bench.measure import Row, report
-from tallybox.cli.device import chosen_device
 from tallybox.errors import InputError
 from tallybox.files import write_text
+from tallybox.photos.detector import device_or_default
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "ms": lambda row: f"{row.median_ms:.3f}",
@@ -35,10 +35,7 @@ BENCHMARKS = {
         "photo_counting",
         "Time photos to counts: reading, detecting, counting, all; the reference takes one photo at a time.",
     ),
-    "vqa": (
-        "vqa",
-        "Time a training step of the VQA model, at the paper's size on a GPU and at a small one on a CPU.",
-    ),
+    "vqa": ("vqa", "Time a training step of the VQA model, at the paper's size on a GPU and at a small one on a CPU."),
 }
 
 
@@ -59,7 +56,7 @@ def add_benchmark(
     @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
     @wraps(rows)
     def command(device: str | None, as_json: bool, out: Path | None, **options: Any) -> None:
-        where = chosen_device("cpu" if cpu_only and device is None else device)
+        where = device_or_default("cpu" if cpu_only and device is None else device)
         if cpu_only and where.type != "cpu":
             raise InputError(f"this is measured on the CPU, but got device {device!r}")
         progress, table, done = Console(stderr=True), Table("case", *COLUMNS), []
