@@ -169,15 +169,9 @@ class Answerer:
             answers = [*counted.answers, *others][: 1 + RUNNERS_UP]
         count = self.model.count
         relevance = count.log_odds(glimpses) if isinstance(count, FirstGlimpse) else glimpses[..., 0]
-        return PhotoAnswer(
-            encoded.text,
-            tuple(answers),
-            () if counted is not None and counted.question.kind in ("how many", "whether") else encoded.unknown,
-            regions,
-            glimpses[0],
-            relevance[0],
-            counted,
-        )
+        is_counted = counted is not None and counted.question.kind in ("how many", "whether")
+        unknown = () if is_counted else encoded.unknown
+        return PhotoAnswer(encoded.text, tuple(answers), unknown, regions, glimpses[0], relevance[0], counted)
 
     def _counted(self, seen: RegionFeatures, question: str) -> CountedAnswer | None:
         """Return what counts say to a question about a category; None where it is about none."""
