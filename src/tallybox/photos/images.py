@@ -112,13 +112,11 @@ def letterbox(
 
 def is_outlined_copy(path: Path) -> bool:
     """Return whether a file is a photo that `tallybox count --save` drew on."""
-    if not path.is_file() or path.is_symlink():
-        return False
-    try:
-        with _pillow().open(path, formats=["JPEG"]) as picture:
+    if path.is_file() and not path.is_symlink():
+        # Readers of damaged files raise whatever their parsing stumbles on.
+        with suppress(Exception), _pillow().open(path, formats=["JPEG"]) as picture:
             return bool(picture.info.get("comment") == MADE_BY)
-    except Exception:  # readers of damaged files raise whatever their parsing stumbles on
-        return False
+    return False
 
 
 @contextmanager
