@@ -53,7 +53,7 @@ def open_images(
     categories: Mapping[int, str] = COCO_CATEGORIES,
 ) -> ImageSource:
     """Return the images of a file of detections, or of photos, whose detections are kept beside the estimator."""
-    from tallybox.photos.kept_detections import keep_detections
+    from tallybox.photos.detecting import keep_detections
     from tallybox.photos.sources import find_photos, find_sources
     from tallybox.photos.specs import DEFAULT_SPEC
 
