@@ -7,16 +7,17 @@ request is answered at once; under load, batches grow by themselves.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+
+from starlette.exceptions import HTTPException
 
 from tallybox.detections.container import Detections
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
 from tallybox.kernels.threads import small_operations
-from tallybox.service.limits import Refused
 
 JobPredictions = list[ImagePredictions]  # one for each image of a job
 
@@ -29,19 +30,22 @@ class CountJob:
     categories: tuple[int | str, ...] | None  # each once, by id or by name
 
 
+PendingJob = tuple[CountJob, asyncio.Future[JobPredictions]]
+
+
 def count_jobs(estimator: CountEstimator, jobs: Sequence[CountJob]) -> list[JobPredictions]:
     """Count all jobs; those that name the same categories in one batch."""
-    results: dict[int, JobPredictions] = {}
-    by_categories: dict[tuple[int | str, ...] | None, list[int]] = {}
+    results: list[JobPredictions] = [[] for _ in jobs]
+    by_categories: dict[tuple[int | str, ...] | None, list[int]] = defaultdict(list)
     for index, job in enumerate(jobs):
-        by_categories.setdefault(job.categories, []).append(index)
+        by_categories[job.categories].append(index)
     with small_operations():
         for categories, indices in by_categories.items():
             images = [image for index in indices for image in jobs[index].images]
             counted = estimator.predict_each(images, categories)
             for index in indices:
                 results[index] = [next(counted)[1] for _ in jobs[index].images]
-    return [results[index] for index in range(len(jobs))]
+    return results
 
 
 class Batcher:
@@ -53,14 +57,15 @@ class Batcher:
         self._count = count
         self._images_at_once = images_at_once
         self._max_pending = max_pending
-        self._pending: deque[tuple[CountJob, asyncio.Future[JobPredictions]]] = deque()
+        self._pending: deque[PendingJob] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-count")
         self._running: asyncio.Task[None] | None = None
 
     async def submit(self, job: CountJob) -> JobPredictions:
         """Wait for a job's predictions."""
         if len(self._pending) >= self._max_pending:
-            raise Refused(429, f"at most {self._max_pending} requests may wait, but got one more; try again later")
+            message = f"at most {self._max_pending} requests may wait, but got one more; try again later"
+            raise HTTPException(429, message)
         result: asyncio.Future[JobPredictions] = asyncio.get_running_loop().create_future()
         self._pending.append((job, result))
         if self._running is None:
@@ -88,8 +93,8 @@ class Batcher:
         finally:
             self._running = None
 
-    def _next_batch(self) -> list[tuple[CountJob, asyncio.Future[JobPredictions]]]:
-        batch: list[tuple[CountJob, asyncio.Future[JobPredictions]]] = []
+    def _next_batch(self) -> list[PendingJob]:
+        batch: list[PendingJob] = []
         images = 0
         while self._pending and (not batch or images + len(self._pending[0][0].images) <= self._images_at_once):
             job, result = self._pending.popleft()
