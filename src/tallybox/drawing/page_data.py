@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,8 @@ from tallybox.drawing.traces import ComponentName, HeadTrace, head_trace
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.explanation import CountExplanation, merged_into
+from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
-
-if TYPE_CHECKING:
-    from tallybox.photos.images import Photo
 
 PageCounting = dict[str, Any]  # the fields of `Counting`, and what only a report shows
 
@@ -76,12 +74,12 @@ def estimator_counting(
     """Return how a fitted estimator counts one category of an image, with a trace for each head of each member."""
     fitted, predicted = estimator.fitted, explanation.prediction
     boxes, scores = image.boxes[explanation.indices], image.scores[explanation.indices]
-    heads = [
-        (f"model {number}, head {head + 1}", head_trace(trace, member.component, head))
+    heads = {
+        f"model {number}, head {head + 1}": head_trace(trace, member.component, head)
         for number, (trace, member) in enumerate(zip(explanation.traces, fitted.members, strict=True), start=1)
         for head in range(fitted.config.heads)
-    ]
-    (first_name, first), *others = heads
+    }
+    (first_name, first), *others = heads.items()
     prediction = {
         **predicted.to_dict(),
         "probability": float(predicted.probabilities.max()),
@@ -100,10 +98,7 @@ def estimator_counting(
         presence=explanation.presence.tolist(),
         merged_into=merged,
         baselines=count_with_baselines(boxes, scores, thresholds.by_category.get(category_id, thresholds.overall)),
-        steps=[
-            *component_steps(_mean_head([head for _, head in heads]), scores.tolist(), merged),
-            prediction_step(prediction),
-        ],
+        steps=[*component_steps(_mean_head([*heads.values()]), scores.tolist(), merged), prediction_step(prediction)],
     )
     other_heads = [{"head_name": name, **asdict(head)} for name, head in others]
     name = estimator.category_name(category_id)
@@ -131,12 +126,10 @@ def untrained_countings(
 
 def canvas_size(image: Detections) -> tuple[int, int]:
     """Return the size of an image, of the area its boxes need where it is not known."""
-    if image.image_size is not None:
-        return image.image_size
-    if not len(image):
-        return 640, 480
-    right, bottom = image.boxes[:, 2:].max(0)
-    return max(int(np.ceil(right * 1.04)), 1), max(int(np.ceil(bottom * 1.04)), 1)
+    if image.image_size is not None or not len(image):
+        return image.image_size or (640, 480)
+    right, bottom = np.ceil(1.04 * image.boxes[:, 2:].max(0)).clip(1).tolist()
+    return int(right), int(bottom)
 
 
 def photo_url(photo: Photo) -> str:

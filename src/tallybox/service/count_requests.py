@@ -19,14 +19,14 @@ from tallybox.service.models import CategoryCount, CountAnswer, CountRequest, Im
 def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) -> CountJob:
     """Check the sizes of a request, then its boxes."""
     images, boxes = len(request.images), sum(len(image.boxes) for image in request.images)
-    if images > limits.images:
-        raise HTTPException(413, f"a request must have at most {limits.images:,} images, but got {images:,}")
-    if boxes > limits.boxes:
-        raise HTTPException(413, f"a request must have at most {limits.boxes:,} boxes, but got {boxes:,}")
     categories = checked_categories(request.categories, estimator)
-    questions = images * len(categories or ())
-    if questions > limits.questions:
-        raise HTTPException(413, f"images times categories must be at most {limits.questions:,}, but got {questions:,}")
+    for name, number, most in (
+        ("images", images, limits.images),
+        ("boxes", boxes, limits.boxes),
+        ("images times categories", images * len(categories or ()), limits.questions),
+    ):
+        if number > most:
+            raise HTTPException(413, f"a request must have at most {most:,} {name}, but got {number:,}")
     found = tuple(_detections(image, index) for index, image in enumerate(request.images))
     if unsized := [image.boxes for image in found if image.image_size is None]:
         check_not_corners(np.concatenate(unsized), "images")

@@ -104,12 +104,10 @@ class Guard:
 
     async def read_body(self, scope: Scope, receive: Receive, body: bytearray) -> None:
         """Read the whole body of a request; `held` counts what all requests together have read."""
-        limits = self.limits
-        too_large = HTTPException(
-            413, f"a body must have at most {limits.body_bytes:,} bytes, but got more; ask for less"
-        )
+        limits, most = self.limits, self.limits.body_bytes
+        too_large = HTTPException(413, f"a body must have at most {most:,} bytes, but got more; ask for less")
         announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdecimal() and int(announced) > DISCARD_UP_TO * limits.body_bytes:
+        if announced.isdecimal() and int(announced) > DISCARD_UP_TO * most:
             raise too_large
         seen, more_body = 0, True
         try:
@@ -120,16 +118,16 @@ class Guard:
                         raise HTTPException(400, "a body must arrive whole, but the client left")
                     chunk, more_body = message.get("body", b""), message.get("more_body", False)
                     seen += len(chunk)
-                    if seen > DISCARD_UP_TO * limits.body_bytes:
+                    if seen > DISCARD_UP_TO * most:
                         raise too_large
-                    if seen <= limits.body_bytes:
+                    if seen <= most:
                         if self.held + len(chunk) > limits.held_bytes:
                             raise HTTPException(429, "the service is busy with large requests; try again later")
                         self.held += len(chunk)
                         body += chunk
         except TimeoutError:
             raise HTTPException(408, f"a request must arrive within {limits.seconds:g} s, but it did not") from None
-        if seen > limits.body_bytes:
+        if seen > most:
             raise too_large
         if not content_type(scope).startswith(PHOTO_TYPES) and body.count(b",") > limits.json_values:
             raise HTTPException(

@@ -6,7 +6,7 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
-from tallybox.drawing.assets import read_assets
+from tallybox.drawing import read_assets
 from tallybox.photos.shipped import sample_photos
 
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
