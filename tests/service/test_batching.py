@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from starlette.exceptions import HTTPException
@@ -43,12 +44,12 @@ class Held:
 
 def run(work, *, images_at_once: int = 4, max_pending: int = 100):
     counting = Held()
-    batcher = Batcher(counting, images_at_once=images_at_once, max_pending=max_pending)
-    try:
-        return asyncio.run(work(batcher, counting)), counting.batches
-    finally:
-        counting.let_go.set()
-        batcher.close()
+    with ThreadPoolExecutor(1) as thread:
+        batcher = Batcher(counting, thread, images_at_once=images_at_once, max_pending=max_pending)
+        try:
+            return asyncio.run(work(batcher, counting)), counting.batches
+        finally:
+            counting.let_go.set()
 
 
 def test_what_waits_is_counted_together_up_to_the_limit():

@@ -141,13 +141,13 @@ def photo_url(photo: Photo) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def rounded(value: Any, digits: int = 5) -> Any:
-    """Keep so many significant digits of every number in nested lists and dicts: pages stay small."""
+def rounded(value: Any) -> Any:
+    """Keep five significant digits of every number in nested lists and dicts: pages stay small."""
     if isinstance(value, dict):
-        return {key: rounded(item, digits) for key, item in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(item, digits) for item in value]
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+        return [rounded(item) for item in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def _mean_head(heads: Sequence[HeadTrace]) -> HeadTrace:

@@ -133,11 +133,7 @@ def presence_trace(
         boxes=shared.boxes.expand(*leading, number, 4),
         mask=mask.expand(*leading, number),
         overlap=box_iou(shared.boxes, shared.boxes).expand(*leading, number, number),
-        evidence=q.evidence,
-        calibrated=q.calibrated,
-        suppression=q.suppression,
-        presence=q.presence,
-        distribution=q.distribution,
+        **q._asdict(),
         count=count.squeeze(-1) if count.shape[-1] == 1 else count,
         features=features.flatten(-2),
     )

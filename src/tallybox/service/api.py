@@ -77,19 +77,18 @@ async def require_photos(request: Request) -> None:
 def build_api(settings: ServiceSettings) -> FastAPI:
     """Return the routes without the guard before them."""
     estimator, limits = settings.estimator, settings.limits
+    count_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-count")
     detect_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-detect")
     explain_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-explain")
     sets, scenes = weight_sets(estimator), example_scenes()
-    count_all = partial(count_jobs, estimator)
-    batcher = Batcher(count_all, images_at_once=settings.images_at_once, max_pending=limits.pending)
+    count_all, at_once = partial(count_jobs, estimator), settings.images_at_once
+    batcher = Batcher(count_all, count_thread, images_at_once=at_once, max_pending=limits.pending)
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
-        explain_thread.submit(warm_up, sets)
-        yield
-        detect_thread.shutdown()
-        explain_thread.shutdown()
-        batcher.close()
+        with count_thread, detect_thread, explain_thread:
+            explain_thread.submit(warm_up, sets)
+            yield
 
     api = FastAPI(
         title="tallybox",

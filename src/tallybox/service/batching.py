@@ -30,6 +30,7 @@ class CountJob:
     categories: tuple[int | str, ...] | None  # each once, by id or by name
 
 
+CountJobs = Callable[[Sequence[CountJob]], list[JobPredictions]]
 PendingJob = tuple[CountJob, asyncio.Future[JobPredictions]]
 
 
@@ -49,16 +50,14 @@ def count_jobs(estimator: CountEstimator, jobs: Sequence[CountJob]) -> list[JobP
 
 
 class Batcher:
-    """Collects jobs and counts them on a thread of its own, up to ``images_at_once`` images together."""
+    """Collects jobs and counts them on a thread, up to ``images_at_once`` images together."""
 
-    def __init__(
-        self, count: Callable[[Sequence[CountJob]], list[JobPredictions]], *, images_at_once: int, max_pending: int
-    ) -> None:
+    def __init__(self, count: CountJobs, thread: ThreadPoolExecutor, *, images_at_once: int, max_pending: int) -> None:
         self._count = count
+        self._thread = thread
         self._images_at_once = images_at_once
         self._max_pending = max_pending
         self._pending: deque[PendingJob] = deque()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-count")
         self._running: asyncio.Task[None] | None = None
 
     async def submit(self, job: CountJob) -> JobPredictions:
@@ -71,10 +70,6 @@ class Batcher:
         if self._running is None:
             self._running = asyncio.create_task(self._run())
         return await result
-
-    def close(self) -> None:
-        """End the thread after its current batch."""
-        self._thread.shutdown()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
