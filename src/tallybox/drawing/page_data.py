@@ -55,17 +55,16 @@ def estimator_countings(
     estimator: CountEstimator, image: Detections, categories: Sequence[int | str] | None
 ) -> list[PageCounting]:
     """Return the countings of the named categories, by default of those of which there may be any."""
-    explanations = estimator.explain(image, categories)
+    explained = list(estimator.explain(image, categories).items())
     if categories is None:
-        there = {key: found for key, found in explanations.items() if found.prediction.high > 0}
-        most = sorted(there, key=lambda key: -there[key].prediction.expected)[:MAX_CATEGORIES]
-        explanations = {key: there[key] for key in most}
-    if not explanations:
+        there = [(key, found) for key, found in explained if found.prediction.high > 0]
+        explained = sorted(there, key=lambda one: -one[1].prediction.expected)[:MAX_CATEGORIES]
+    if not explained:
         raise InputError(
             f"image {image.image_id!r} must have a category with a box that scores more than {ABSENT_SCORE_ABOVE}, "
             "but got none; name one with --category to see why it counts 0"
         )
-    return [estimator_counting(estimator, image, key, found) for key, found in explanations.items()]
+    return [estimator_counting(estimator, image, key, found) for key, found in explained]
 
 
 def estimator_counting(
