@@ -72,6 +72,8 @@ class Batcher:
         return await result
 
     async def _run(self) -> None:
+        # Answers go out and the next batch fills before it is counted: a thread that took its batches by itself needed
+        # 14 % more processor time a request with 200 clients, for they were smaller.
         loop = asyncio.get_running_loop()
         try:
             while batch := self._next_batch():
