@@ -79,12 +79,6 @@ def estimator_counting(
         for head in range(fitted.config.heads)
     }
     (first_name, first), *others = heads.items()
-    prediction = {
-        **predicted.to_dict(),
-        "probability": float(predicted.probabilities.max()),
-        "members": fitted.config.members,
-        "heads": fitted.config.heads,
-    }
     merged = merged_into(explanation).tolist()
     thresholds = fitted.baselines["nms"]["exact"]
     counting = Counting(
@@ -97,12 +91,20 @@ def estimator_counting(
         presence=explanation.presence.tolist(),
         merged_into=merged,
         baselines=count_with_baselines(boxes, scores, thresholds.by_category.get(category_id, thresholds.overall)),
-        steps=[*component_steps(_mean_head([*heads.values()]), scores.tolist(), merged), prediction_step(prediction)],
+        steps=[
+            *component_steps(_mean_head([*heads.values()]), scores.tolist(), merged),
+            prediction_step(predicted, fitted.config.members),
+        ],
     )
-    other_heads = [{"head_name": name, **asdict(head)} for name, head in others]
     name = estimator.category_name(category_id)
-    summary = predicted_summary(name, predicted, counting)
-    return page_counting(name, counting, summary, prediction=prediction, head_name=first_name, other_heads=other_heads)
+    return page_counting(
+        name,
+        counting,
+        predicted_summary(name, predicted, counting),
+        prediction=predicted.to_dict(),
+        head_name=first_name,
+        other_heads=[{"head_name": head_name, **asdict(head)} for head_name, head in others],
+    )
 
 
 def untrained_countings(

@@ -46,7 +46,6 @@ def answer_counting(answer: PhotoAnswer, counter: Counter | PresenceCounter) -> 
         _summary(answer),
         labels=labels,
         answers=[list(one) for one in answer.answers],
-        unknown_words=list(answer.unknown_words),
         steps=[vars(step) for step in steps],
     )
 
