@@ -114,7 +114,8 @@ def main() -> None:
 
 def fitted_without(held: set[str], data: Path) -> CountEstimator:
     """Fit an estimator to the training photos that are not held out."""
-    others = (one for one in read_detections(data / "detections_picodet_train.json.gz") if str(one.image_id) not in held)
+    photos = read_detections(data / "detections_picodet_train.json.gz")
+    others = (one for one in photos if str(one.image_id) not in held)
     return CountEstimator().fit(others, read_counts(data / "instances_train.json.gz"))
 
 
