@@ -139,17 +139,16 @@ def draw_presence_functions(path: Path, results: Results, varied: str) -> None:
 
 def draw_presence(row: Iterable[Axes], functions: dict[str, Any], head: int, **style: Any) -> None:
     """Draw the functions of a head; those of two numbers at a score of one half, or at an IoU of one half."""
-    calibration, order, overlap, evidence = (
-        functions[n][head] for n in ("calibration", "order", "overlap", "evidence")
-    )
+    own = {name: values[head] for name, values in functions.items()}
+    order, overlap = own["order"], own["overlap"]
     segments, middle, half = len(order) - 1, (len(order) - 1) // 2, round((len(overlap) - 1) / 2)
     edges = calibration_edges(segments, torch.zeros(())).tolist()
     # The order has a step in the middle, where both scores are equal.
     ahead = [number / segments for number in (*range(middle + 1), *range(middle, segments + 1))]
-    ordered = [*order[: middle + 1], *(value + functions["step"][head] for value in order[middle:])]
-    cells = np.linspace(0, 1, len(overlap))
-    lines = ((edges, calibration), (ahead, ordered), (cells, [row[half] for row in overlap]), (cells, evidence[half]))
-    for axes, (x, y) in zip(row, lines, strict=True):
+    ordered = [*order[: middle + 1], *(value + own["step"] for value in order[middle:])]
+    cells, by_overlap = np.linspace(0, 1, len(overlap)).tolist(), [by_score[half] for by_score in overlap]
+    x_values = (edges, ahead, cells, cells)
+    for axes, x, y in zip(row, x_values, (own["calibration"], ordered, by_overlap, own["evidence"][half]), strict=True):
         axes.plot(x, y, **style)
 
 
