@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -43,19 +43,16 @@ def evaluate_runs(
     ``name`` overrules what files of the published code are taken for. With ``question_types``, accuracies by the
     official type of a question come under names that begin with `TYPE`.
     """
-    scores: dict[str, list[Scores]] = {}
+    scores: dict[str, list[Scores]] = defaultdict(list)
     for run in runs:
-        folder = prepared_folder(run, prepared)
-        report = partial(on_progress, str(run))
-        model, predictions = predict_run(
-            run, split=split, device=device, prepared=folder, name=name, on_progress=report
-        )
+        folder, show = prepared_folder(run, prepared), partial(on_progress, str(run))
+        model, predictions = predict_run(run, split=split, device=device, prepared=folder, name=name, on_progress=show)
         records = open_records(folder, split)
         found = all_scores(predictions, records, open_pairs(folder, split))
         if question_types:
             by_type = accuracy_by(lambda record: record.question_type, predictions, records)
             found |= {TYPE + kind: by_type[kind][1] for kind in sorted(by_type, key=lambda kind: -by_type[kind][0])}
-        scores.setdefault(model, []).append(found)
+        scores[model].append(found)
     return {name: scores[name] for name in get_args(ModelName) if name in scores}
 
 
@@ -79,9 +76,8 @@ def summarise(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, 
     summary: dict[str, Any] = {}
     for name, runs in scores.items():
         keys = [*KEYS, *COUNT_KEYS, *(key for key in runs[0] if key.startswith(TYPE))]
-        figures = {
-            key: mean_and_deviation([run[key] for run in runs]) for key in keys if all(key in run for run in runs)
-        }
+        found = [key for key in keys if all(key in run for run in runs)]
+        figures = {key: mean_and_deviation([run[key] for run in runs]) for key in found}
         summary[name] = {key: mean for key, (mean, _) in figures.items()} | {"runs": len(runs)}
         if len(runs) > 1:
             summary[name]["deviation"] = {key: deviation for key, (_, deviation) in figures.items()}
@@ -110,8 +106,7 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
     >>> mean_and_deviation([1.0, 3.0])
     (2.0, 1.4142135623730951)
     """
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return math.fsum(values) / len(values), deviation
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
 def _cell(values: Sequence[float]) -> str:
