@@ -43,10 +43,8 @@ class WordPacking:
     def __init__(self, batch_sizes: Sequence[int], device: torch.device) -> None:
         steps = len(batch_sizes)
         self.batch_sizes = torch.tensor(batch_sizes)  # [L] on the CPU, as a PackedSequence has them
-        self.index = torch.tensor(
-            [question * steps + step for step, number in enumerate(batch_sizes) for question in range(number)],
-            device=device,
-        )  # [P] into the flattened words
+        index = [question * steps + step for step, number in enumerate(batch_sizes) for question in range(number)]
+        self.index = torch.tensor(index, device=device)  # [P] into the flattened words
         self.starts = (self.batch_sizes.cumsum(0) - self.batch_sizes).to(device)  # [L] where a step starts among P
 
     def last(self, lengths: Tensor) -> Tensor:
@@ -149,16 +147,13 @@ class QuestionEncoder(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, packing: WordPacking | None = None) -> Tensor:
         """Read ``words [B, L]``, of which ``lengths [B]`` are the question's."""
-        if packing is None:
-            states = self._states(self._embed(words), None)
-            # Padding after the last word cannot change the state there: no need to pack.
-            last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
-            return states.gather(1, last).squeeze(1)
-        return self._states(self._embed(words.flatten()[packing.index]), packing)[packing.last(lengths)]
-
-    def _embed(self, words: Tensor) -> Tensor:
-        embedded: Tensor = self.dropout(torch.tanh(self.embedding(words)))
-        return embedded
+        read = words if packing is None else words.flatten()[packing.index]
+        states = self._states(self.dropout(torch.tanh(self.embedding(read))), packing)
+        if packing is not None:
+            return states[packing.last(lengths)]
+        # Padding after the last word cannot change the state there: no need to pack.
+        last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
+        return states.gather(1, last).squeeze(1)
 
     def _states(self, embedded: Tensor, packing: WordPacking | None) -> Tensor:
         """Return the states after each word: ``[B, L, E]`` to ``[B, L, question]``, or packed ``[P, ...]``."""
@@ -189,17 +184,9 @@ def half_precision_states(embedded: Tensor, packing: WordPacking, gru: nn.GRU) -
     parts = in_one_piece.split([weight.numel() for weight in weights])
     shaped = [part.view(weight.shape) for part, weight in zip(parts, weights, strict=True)]
     start = in_one_piece.new_zeros(1, int(packing.batch_sizes[0]), gru.hidden_size)
-    states, _ = torch.gru(
-        nn.functional.pad(embedded, padding).bfloat16(),
-        packing.batch_sizes,
-        start,
-        shaped,
-        has_biases=True,
-        num_layers=1,
-        dropout=0.0,
-        train=gru.training,
-        bidirectional=False,
-    )
+    data = nn.functional.pad(embedded, padding).bfloat16()
+    options = gru.bias, gru.num_layers, gru.dropout, gru.training, gru.bidirectional
+    states, _ = torch.gru(data, packing.batch_sizes, start, shaped, *options)
     return states.float()
 
 
@@ -313,18 +300,14 @@ class Classifier(nn.Module):
 
 def initialise(layer: nn.Module) -> None:
     """Draw weights by Glorot's rule, each gate of the GRU for itself; biases start at 0."""
-    if isinstance(layer, nn.Linear):
-        nn.init.xavier_uniform_(layer.weight)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-    elif isinstance(layer, nn.Embedding):
-        nn.init.xavier_uniform_(layer.weight)
-        with torch.no_grad():
-            layer.weight[0].zero_()  # padding and unknown words
-    elif isinstance(layer, nn.GRU):
+    if not isinstance(layer, nn.Linear | nn.Embedding | nn.GRU):
+        return
+    with torch.no_grad():
         for name, parameter in layer.named_parameters():
             if name.startswith("bias"):
                 nn.init.zeros_(parameter)
             else:
-                for gate in parameter.detach().chunk(3):
+                for gate in parameter.chunk(3 if isinstance(layer, nn.GRU) else 1):
                     nn.init.xavier_uniform_(gate)
+        if isinstance(layer, nn.Embedding):
+            layer.weight[0].zero_()  # padding and unknown words
