@@ -19,8 +19,8 @@ Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
 # What values must be, by the names of fields of `ModelConfig` and `TrainingConfig`.
 CHOICES = {"name": get_args(ModelName), "padding": get_args(Padding), "precision": get_args(Precision)}
-COUNTS = ("embedding", "question", "attention", "glimpses", "classifier", "max_objects")
-COUNTS += ("batch", "epochs", "half_life", "log_steps")
+COUNTS = {"embedding", "question", "attention", "glimpses", "classifier", "max_objects"}
+COUNTS |= {"batch", "epochs", "half_life", "log_steps"}
 NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
     "in [0, 1)": (("dropout", "attention_dropout"), lambda value: 0 <= value < 1),
     "between 0 and 1": (("nms_iou_threshold", "nms_score_threshold"), lambda value: 0 <= value <= 1),
