@@ -148,26 +148,20 @@ class QuestionEncoder(nn.Module):
     def forward(self, words: Tensor, lengths: Tensor, packing: WordPacking | None = None) -> Tensor:
         """Read ``words [B, L]``, of which ``lengths [B]`` are the question's."""
         read = words if packing is None else words.flatten()[packing.index]
-        states = self._states(self.dropout(torch.tanh(self.embedding(read))), packing)
-        if packing is not None:
-            return states[packing.last(lengths)]
-        # Padding after the last word cannot change the state there: no need to pack.
-        last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
-        return states.gather(1, last).squeeze(1)
-
-    def _states(self, embedded: Tensor, packing: WordPacking | None) -> Tensor:
-        """Return the states after each word: ``[B, L, E]`` to ``[B, L, question]``, or packed ``[P, ...]``."""
-        device = embedded.device.type
+        embedded = self.dropout(torch.tanh(self.embedding(read)))  # [B, L, E], or packed [P, E]
+        device, dtype = embedded.device.type, self.embedding.weight.dtype
         in_half_precision = device == "cuda" and torch.is_autocast_enabled(device)
         with torch.autocast(device, enabled=False):  # its half precision of a GRU is float16
-            if packing is not None and in_half_precision:
-                return half_precision_states(embedded, packing, self.gru)
-            embedded = embedded.to(next(self.gru.parameters()).dtype)
             if packing is None:
-                states: Tensor = self.gru(embedded)[0]
+                states: Tensor = self.gru(embedded.to(dtype))[0]
+                # Padding after the last word cannot change the state there: no need to pack.
+                last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
+                return states.gather(1, last).squeeze(1)
+            if in_half_precision:
+                states = half_precision_states(embedded, packing, self.gru)
             else:
-                states = self.gru(PackedSequence(embedded, packing.batch_sizes))[0].data
-            return states
+                states = self.gru(PackedSequence(embedded.to(dtype), packing.batch_sizes))[0].data
+            return states[packing.last(lengths)]
 
 
 def half_precision_states(embedded: Tensor, packing: WordPacking, gru: nn.GRU) -> Tensor:
@@ -230,9 +224,10 @@ class FirstGlimpse(nn.Module):
 class PublishedFirstGlimpse(FirstGlimpse):
     """The paper's component over the first glimpse with padding among the proposals, as in the published code."""
 
+    counter: Counter
+
     def quantities(self, glimpses: Tensor, boxes: Tensor) -> tuple[Proposals, Tensor, Quantities]:
         """Return what the component computes from ``glimpses [B, N, G]`` and ``boxes [B, N, 4]``, 0 for padding."""
-        assert isinstance(self.counter, Counter)
         weight, objects = self.counter.weight[0], self.counter.max_objects
         return published_quantities(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
 
