@@ -23,11 +23,11 @@ from tallybox.photos.sources import find_photos
 from tallybox.runs import read_results
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import open_records
+from tallybox.vqa.evaluation import VALIDATION
 from tallybox.vqa.examples import counting_examples
 from tallybox.vqa.model import FirstGlimpse, VqaModel
-from tallybox.vqa.prediction import load_run, predict_run, prepared_folder, run_config
+from tallybox.vqa.prediction import load_run, predict_run, prepared_folder
 from tallybox.vqa.scoring import accuracy_by, true_count
-from tallybox.vqa.validation import FILE as VALIDATION
 
 # Noise around these values, as in the paper's last figure of activations.
 TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
@@ -53,7 +53,7 @@ def draw_run_figures(
     predictions = predict_run(run, split=split, device=device, prepared=prepared)[1]
     records = open_records(prepared_folder(run, prepared), split)
     by_count = accuracy_by(_bar_of, predictions, records)
-    folder = run_config(run).parent
+    folder = run if run.is_dir() else run.parent
     log, validated = read_results(folder / "results.jsonl"), read_results(folder / VALIDATION)
     drawings: dict[str, Callable[[Path], None]] = {}
     if log:

@@ -25,10 +25,10 @@ from tallybox.runs import RunFolder, read_results
 from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, load_examples
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import VqaConfig
+from tallybox.vqa.evaluation import ValidationData, Validator
 from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.steps import VqaTrainer
-from tallybox.vqa.validation import ValidationData, Validator
 
 # Multiplications in the largest layer of a step. Measured on two busy cores at 42 million: a step took 0.05 s on one
 # thread, and up to 1.9 s on two.

@@ -57,8 +57,8 @@ def train(
     """
     from tallybox.vqa.batches import open_training_data
     from tallybox.vqa.data.splits import has_split
+    from tallybox.vqa.evaluation import open_validation_data
     from tallybox.vqa.training import train as train_model
-    from tallybox.vqa.validation import open_validation_data
 
     values = read_configuration(config, model={"name": name}, training=training)
     data = open_training_data(prepared, split)
