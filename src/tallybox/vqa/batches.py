@@ -78,42 +78,6 @@ class LabelledBatch(NamedTuple):
     relevance: Tensor | None = None  # [B, N] int8 as in `EncodedQuestions`; None where all of it is unknown
 
 
-class ResidentPhotos:
-    """The proposals of some photos in a device's memory, with scaled features."""
-
-    def __init__(
-        self, store: FeatureStore, rows: Rows, device: torch.device, dtype: torch.dtype, length: float
-    ) -> None:
-        counts = np.diff(store.offsets)[rows]
-        self.max_proposals = int(counts.max(initial=1))
-        starts = np.concatenate(([0], counts.cumsum()))
-        index_of_row = np.full(len(store.offsets) - 1, -1, np.int64)
-        index_of_row[rows] = np.arange(len(rows))
-        self.index_of_row, self.starts, self.counts = (
-            torch.from_numpy(values).to(device) for values in (index_of_row, starts[:-1].copy(), counts)
-        )
-        self.features = torch.empty(int(starts[-1]), store.features.shape[1], device=device, dtype=dtype)
-        self.boxes = torch.empty(int(starts[-1]), 4, device=device)
-        for first in range(0, len(rows), PHOTOS_PER_CHUNK):
-            chunk = rows[first : first + PHOTOS_PER_CHUNK]
-            source = np.concatenate([np.arange(*store.offsets[row : row + 2]) for row in chunk])
-            target = slice(int(starts[first]), int(starts[first]) + len(source))
-            features = np.asarray(store.features[source])
-            check_finite(store, features)
-            self.features[target] = scale_features(torch.from_numpy(features).to(device), length).to(dtype)
-            self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[source])).to(device)
-
-    def at(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return features ``[B, N, F]``, boxes ``[B, N, 4]`` and mask ``[B, N]`` without waiting for the device."""
-        photo = self.index_of_row[rows]
-        column = torch.arange(width, device=rows.device)
-        mask = column < self.counts[photo].unsqueeze(1)
-        # Padding repeats proposals of other photos; the mask hides them.
-        index = (self.starts[photo].unsqueeze(1) + column).clamp(max=len(self.features) - 1).flatten()
-        features = self.features.index_select(0, index).unflatten(0, mask.shape)
-        return features, self.boxes.index_select(0, index).unflatten(0, mask.shape), mask
-
-
 @dataclass(eq=False)
 class Examples:
     """Questions about photos as batches on a device; features are scaled to ``length`` (L2), or not if it is 0."""
@@ -136,23 +100,43 @@ class Examples:
 
 
 class ResidentExamples(Examples):
-    """Questions about photos that are in a device's memory."""
+    """Questions about photos whose proposals are in a device's memory, with scaled features."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        questions, device = self.questions, self.device
-        self.photos = ResidentPhotos(self.store, np.unique(questions.images), device, self.dtype, self.length)
-        self.images, self.words, self.lengths, self.answers_on_device = (
-            torch.from_numpy(values).to(device)
-            for values in (questions.images, questions.words, questions.lengths, self.answers)
+        questions, store, device = self.questions, self.store, self.device
+        rows, photo = np.unique(questions.images, return_inverse=True)
+        counts = np.diff(store.offsets)[rows]
+        starts = np.concatenate(([0], counts.cumsum()))
+        self.max_proposals = int(counts.max(initial=1))
+        self.starts, self.counts, self.words, self.lengths, self.answers_on_device = (
+            torch.from_numpy(values).to(device)  # by question
+            for values in (starts[photo], counts[photo], questions.words, questions.lengths, self.answers)
         )
         self.relevance = None if questions.relevance is None else torch.from_numpy(questions.relevance).to(device)
+        self.features = torch.empty(int(starts[-1]), store.features.shape[1], device=device, dtype=self.dtype)
+        self.boxes = torch.empty(int(starts[-1]), 4, device=device)
+        for first in range(0, len(rows), PHOTOS_PER_CHUNK):
+            chunk = rows[first : first + PHOTOS_PER_CHUNK]
+            source = np.concatenate([np.arange(*store.offsets[row : row + 2]) for row in chunk])
+            target = slice(int(starts[first]), int(starts[first]) + len(source))
+            features = np.asarray(store.features[source])
+            check_finite(store, features)
+            self.features[target] = scale_features(torch.from_numpy(features).to(device), self.length).to(self.dtype)
+            self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[source])).to(device)
 
     def at(self, rows: Tensor, *, proposals: int, words: int) -> LabelledBatch:
         """Return the questions in ``rows [B]`` padded to given sizes, without waiting for the device."""
+        column = torch.arange(proposals, device=rows.device)
+        mask = column < self.counts[rows].unsqueeze(1)
+        # Padding repeats proposals of other photos; the mask hides them.
+        index = (self.starts[rows].unsqueeze(1) + column).clamp(max=len(self.features) - 1).flatten()
+        features, boxes = (
+            values.index_select(0, index).unflatten(0, mask.shape) for values in (self.features, self.boxes)
+        )
         lengths = self.lengths[rows].clamp(max=words)  # a graph is captured with questions that may be longer
-        batch = Batch(*self.photos.at(self.images[rows], proposals), self.words[rows, :words], lengths)
         relevance = None if self.relevance is None else fitted(self.relevance[rows], proposals)
+        batch = Batch(features, boxes, mask, self.words[rows, :words], lengths)
         return LabelledBatch(batch, self.answers_on_device[rows], relevance)
 
     def batches(self, order: Iterable[Rows], processes: Processes = SINGLE_PROCESS) -> Iterator[LabelledBatch]:

@@ -37,7 +37,7 @@ class ResidentInputs:
 
     def labelled(self, words: int) -> LabelledBatch:
         """Return the batch in place, padded to ``words``."""
-        return self.examples.at(self.rows, proposals=self.examples.photos.max_proposals, words=words)
+        return self.examples.at(self.rows, proposals=self.examples.max_proposals, words=words)
 
 
 class StreamedInputs:
