@@ -5,7 +5,6 @@ Legend: B questions, N proposals (padded), F features, L words (padded), G glimp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,11 +39,11 @@ class WordPacking:
     longest first. A batch fits where no step has more questions that go on; fewer are padded.
     """
 
-    def __init__(self, batch_sizes: Sequence[int], device: torch.device) -> None:
-        steps = len(batch_sizes)
-        self.batch_sizes = torch.tensor(batch_sizes)  # [L] on the CPU, as a PackedSequence has them
-        index = [question * steps + step for step, number in enumerate(batch_sizes) for question in range(number)]
+    def __init__(self, batch_sizes: list[int], device: torch.device) -> None:
+        words = len(batch_sizes)
+        index = [question * words + word for word, number in enumerate(batch_sizes) for question in range(number)]
         self.index = torch.tensor(index, device=device)  # [P] into the flattened words
+        self.batch_sizes = torch.tensor(batch_sizes)  # [L] on the CPU, as a PackedSequence has them
         self.starts = (self.batch_sizes.cumsum(0) - self.batch_sizes).to(device)  # [L] where a step starts among P
 
     def last(self, lengths: Tensor) -> Tensor:
@@ -76,8 +75,7 @@ class VqaModel(nn.Module):
 
     def __init__(self, config: ModelConfig, sizes: DataSizes) -> None:
         super().__init__()
-        self.config = config
-        self.sizes = sizes
+        self.config, self.sizes = config, sizes
         self.question = QuestionEncoder(config, sizes.words)
         self.attention = Attention(config, sizes.features)
         self.count = count_component(config, sizes.proposals)
@@ -86,13 +84,12 @@ class VqaModel(nn.Module):
 
     def forward(self, batch: Batch, packing: WordPacking | None = None) -> tuple[Tensor, Tensor]:
         """Return the logits of the answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``."""
-        proposals = batch.mask.shape[1]
-        batch = self.padded(batch)
-        question = self.question(batch.words, batch.lengths, packing)
-        glimpses = self.attention(batch.features, question)
-        seen = attended(batch.features, glimpses, batch.mask if self.config.padding == "masked" else None)
-        count = None if self.count is None else self.count(glimpses, batch.boxes, batch.mask)
-        return self.classifier(seen, question, count), glimpses[:, :proposals]
+        features, boxes, mask, words, lengths = self.padded(batch)
+        question = self.question(words, lengths, packing)
+        glimpses = self.attention(features, question)
+        seen = attended(features, glimpses, mask if self.config.padding == "masked" else None)
+        count = None if self.count is None else self.count(glimpses, boxes, mask)
+        return self.classifier(seen, question, count), glimpses[:, : batch.mask.shape[1]]
 
     def padded(self, batch: Batch) -> Batch:
         """Return a batch with the padding that the model sees; the published one is zeros up to a fixed number."""
@@ -196,8 +193,7 @@ class Attention(nn.Module):
 
     def forward(self, features: Tensor, question: Tensor) -> Tensor:
         """Attend to ``features [B, N, F]`` given ``question [B, question]``."""
-        x = self.from_features(self.dropout(features))
-        y = self.from_question(self.dropout(question)).unsqueeze(1)
+        x, y = self.from_features(self.dropout(features)), self.from_question(self.dropout(question)).unsqueeze(1)
         glimpses: Tensor = self.to_glimpses(self.dropout(fuse(x, y)))
         return glimpses
 
@@ -207,9 +203,7 @@ class FirstGlimpse(nn.Module):
 
     def __init__(self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0) -> None:
         super().__init__()
-        self.counter = counter
-        self.features = features
-        self.sharpness = sharpness
+        self.counter, self.features, self.sharpness = counter, features, sharpness
 
     def log_odds(self, glimpses: Tensor) -> Tensor:
         """Return the input of the layer, ``[B, N, G]`` to ``[B, N]``."""
@@ -263,10 +257,9 @@ def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | S
             return SuppressedCount(max_proposals, config.nms_iou_threshold, config.nms_score_threshold)
         case "counter":
             layer = FirstGlimpse if config.padding == "masked" else PublishedFirstGlimpse
-            return layer(Counter(objects, logits=True), features=objects + 1)
+            return layer(Counter(objects, logits=True), objects + 1)
         case "presence":
-            counter = PresenceCounter(objects, logits=True)
-            return FirstGlimpse(counter, features=objects + 2, sharpness=config.presence_sharpness)
+            return FirstGlimpse(PresenceCounter(objects, logits=True), objects + 2, config.presence_sharpness)
 
 
 class Classifier(nn.Module):
@@ -299,10 +292,8 @@ def initialise(layer: nn.Module) -> None:
         return
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
-            if name.startswith("bias"):
-                nn.init.zeros_(parameter)
-            else:
-                for gate in parameter.chunk(3 if isinstance(layer, nn.GRU) else 1):
-                    nn.init.xavier_uniform_(gate)
+            draw = nn.init.zeros_ if name.startswith("bias") else nn.init.xavier_uniform_
+            for gate in parameter.chunk(3 if isinstance(layer, nn.GRU) else 1):
+                draw(gate)
         if isinstance(layer, nn.Embedding):
             layer.weight[0].zero_()  # padding and unknown words
