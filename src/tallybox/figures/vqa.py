@@ -25,7 +25,7 @@ from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.evaluation import VALIDATION
 from tallybox.vqa.examples import counting_examples
-from tallybox.vqa.model import FirstGlimpse, VqaModel
+from tallybox.vqa.model import FirstGlimpse
 from tallybox.vqa.prediction import load_run, predict_run, prepared_folder
 from tallybox.vqa.scoring import accuracy_by, true_count
 
@@ -60,25 +60,15 @@ def draw_run_figures(
         drawings["curves"] = partial(draw_learning_curves, log=log, validated=validated)
     if by_count:
         drawings["accuracy_by_count"] = partial(draw_accuracy_by_count, by_count=by_count)
-    if (knots := trained_knots(model)) is not None:
+    if isinstance(model.count, FirstGlimpse) and isinstance(model.count.counter, Counter):
+        trained = {"VQA": [activation_knots(model.count.counter.weight.detach()[0].double()).tolist()]}
         fixed, results = (None, []) if toy is None else read_sweep(toy)
-        trained = {"VQA": [knots]}
         drawings["activations"] = partial(draw_trained_activations, trained=trained, toy=results, side_length=fixed)
         first_of_count = {true_count(record): record.question_id for record in reversed(records)}
         if chosen := [first_of_count[count] for count in range(1, 7) if count in first_of_count]:
             examples = counting_examples(run, chosen, split=split, prepared=prepared)
-            if photos is not None:
-                examples = with_photos(examples, photos)
-            drawings["examples"] = partial(draw_examples, examples)
+            drawings["examples"] = partial(draw_examples, examples if photos is None else with_photos(examples, photos))
     return draw_all(out, drawings)
-
-
-def trained_knots(model: VqaModel) -> list[list[float]] | None:
-    """Return the values of f1 … f8 at their knots, ``[8, 17]``, of a model with the paper's component."""
-    if not (isinstance(model.count, FirstGlimpse) and isinstance(model.count.counter, Counter)):
-        return None
-    knots: list[list[float]] = activation_knots(model.count.counter.weight.detach()[0].double()).tolist()
-    return knots
 
 
 def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:

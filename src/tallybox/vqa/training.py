@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -176,13 +176,13 @@ def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> d
 
     Raises where anything but the number of epochs differs.
     """
-    path, wanted = folder / "config.json", config.to_dict() | described
+    path, wanted = folder / "config.json", asdict(config) | described
     if path.exists():
         content: dict[str, Any] = json.loads(path.read_text())
         tables = {name: content["config"].pop(name) for name in ("model", "training")}
         earlier = VqaConfig.from_dict(tables)  # settings that it was written without have their defaults
         extended = replace(earlier, training=replace(earlier.training, epochs=config.training.epochs))
-        content["config"] |= extended.to_dict()
+        content["config"] |= asdict(extended)
         if content["config"] == wanted:
             return content
     RunFolder(folder, wanted)
