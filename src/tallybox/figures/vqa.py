@@ -39,14 +39,7 @@ SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # that curves are drawn
 
 
 def draw_run_figures(
-    run: Path,
-    out: Path,
-    *,
-    device: torch.device,
-    toy: Path | None = None,
-    photos: Path | None = None,
-    split: str = "val",
-    prepared: Path | None = None,
+    run: Path, out: Path, device: torch.device, split: str, prepared: Path | None, toy: Path | None, photos: Path | None
 ) -> list[Path]:
     """Draw the figures that a run has the data for into a folder, each as SVG and PNG; return the files."""
     model, _ = load_run(run)

@@ -23,12 +23,7 @@ MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
 
 
 def counting_examples(
-    run: Path,
-    question_ids: Sequence[int] | None = None,
-    *,
-    number: int = 8,
-    split: str = "val",
-    prepared: Path | None = None,
+    run: Path, question_ids: Sequence[int] = (), *, number: int = 8, split: str = "val", prepared: Path | None = None
 ) -> list[dict[str, Any]]:
     """Return what a run of the counter model computes for some counting questions, ready for JSON.
 
@@ -43,13 +38,12 @@ def counting_examples(
     questions, records = open_questions(folder, split), open_records(folder, split)
     store = FeatureStore.open(folder / PHOTOS)
     row_of = {int(key): row for row, key in enumerate(questions.question_ids)}
-    if question_ids is None:
-        question_ids = [record.question_id for record in records if record.counts][:number]
+    question_ids = question_ids or [record.question_id for record in records if record.counts][:number]
+    if not question_ids:
+        raise InputError(f'split {split} must have a question that starts with "how many", but has none')
     if unknown := [key for key in question_ids if key not in row_of]:
         raise InputError(f"question ids must be of split {split}, but got {unknown[0]}")
-    rows = np.array([row_of[key] for key in question_ids], np.int64)
-    if not len(rows):
-        raise InputError(f'split {split} must have a question that starts with "how many", but has none')
+    rows = np.array([row_of[key] for key in question_ids])
     length = checkpoint.config.model.feature_length
     examples = StreamedExamples(questions, store, torch.device("cpu"), torch.float32, length)
     batch = model.padded(next(examples.batches([rows])).batch)

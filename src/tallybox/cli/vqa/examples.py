@@ -30,7 +30,7 @@ def examples(run: Path, out: Path | None, photos: Path | None, question_ids: tup
     from tallybox.vqa.examples import counting_examples
 
     chosen = {name: value for name, value in options.items() if value is not None}
-    found = counting_examples(run, question_ids or None, **chosen)
+    found = counting_examples(run, question_ids, **chosen)
     if out is None:
         click.echo(json.dumps({"examples": found}))
         return
