@@ -113,9 +113,10 @@ def main() -> None:
         print(f"odds {odds}: log-likelihood {likelihood(asked):.4f}", flush=True)
 
 
-def fitted_without(held: set[int], data: Path) -> CountEstimator:
+def fitted_without(held: set[str], data: Path) -> CountEstimator:
     """Fit an estimator to the training photos that are not held out."""
-    others = (one for one in read_detections(data / "detections_picodet_train.json.gz") if one.image_id not in held)
+    photos = read_detections(data / "detections_picodet_train.json.gz")
+    others = (one for one in photos if str(one.image_id) not in held)
     return CountEstimator().fit(others, read_counts(data / "instances_train.json.gz"))
 
 
@@ -139,11 +140,11 @@ def count_all(
     questions: list[CategoryQuestion | None],
     estimator: CountEstimator,
     detections: Path,
-) -> Mapping[tuple[int, int], CountPrediction]:
+) -> Mapping[tuple[str, int], CountPrediction]:
     """Return what is predicted of every category that a question names, by photo and category."""
     named = zip(records, questions, strict=True)
     pairs = sorted({(record.image_id, one) for record, question in named if question for one in question.category_ids})
-    images = {one.image_id: one for one in read_detections(detections)}
+    images = {str(one.image_id): one for one in read_detections(detections)}
     order = sorted({image for image, _ in pairs})
     where = {image: index for index, image in enumerate(order)}
     indexed = Pairs(np.array([where[image] for image, _ in pairs]), np.array([category_id for _, category_id in pairs]))

@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -148,7 +148,7 @@ class Run:
             "seconds": round(time.perf_counter() - start, 1),
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
             "versions": versions(),
-            "config": config.to_dict(),
+            "config": asdict(config),
             "curve": curve,
             **result,
         }
@@ -248,7 +248,7 @@ def main() -> None:
     given = parser.parse_args()
     start = time.perf_counter()
     configuration = given.config or CONFIGS / f"vqa_{given.experiment}.toml"
-    config = read_configuration(configuration, training={"epochs": given.epochs}).to_dict()
+    config = asdict(read_configuration(configuration, training={"epochs": given.epochs}))
     folder = RunFolder(given.out, config | {"experiment": given.experiment, "scored_on": given.on})
     done = {(result["model"], result["seed"]) for result in folder.results()}
     runs = [

@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from tallybox.figures import vqa
 from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, picture
-from tallybox.figures.presence import decorate, lines
+from tallybox.figures.toy import draw_presence, label_presence
 from tallybox.vqa.evaluation import COLUMNS, table_rows
 
 Results = list[dict[str, Any]]
@@ -83,9 +83,9 @@ def draw_trained_presence(path: Path, experiments: Mapping[str, Results]) -> Non
         for (name, results), colour in zip(experiments.items(), (BLUE, ORANGE), strict=False):
             chosen = [run for run in results if run["model"] == "presence"]
             for number, run in enumerate(chosen):
-                for axes, (x, y) in zip(row, lines(run["learned"]["presence"], 0), strict=True):
-                    axes.plot(x, y, color=colour, lw=1, alpha=0.8, label=name if number == 0 else None)
-        decorate(row, 0, last=True)
+                label = name if number == 0 else None
+                draw_presence(row, run["learned"]["presence"], 0, color=colour, lw=1, alpha=0.8, label=label)
+        label_presence(row, 0, last=True)
         row[0].set_ylabel("")
         _name_lines(figure, row[0])
 

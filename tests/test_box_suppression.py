@@ -105,6 +105,12 @@ def test_a_score_threshold_may_come_after_nms(case, least):
     np.testing.assert_array_equal(nms(boxes, scores, THRESHOLDS)[:, high], nms(boxes[high], scores[high], THRESHOLDS))
 
 
+def test_boxes_in_order_of_their_scores():
+    overlaps = np.array([[True, True, False], [True, True, True], [False, True, True]])
+    assert suppress(overlaps).tolist() == [True, False, True]
+    assert first_kept(np.arange(100), lambda some: some % 3 == 0, enough=4, candidates=6).tolist() == [0, 3, 6, 9]
+
+
 def test_of_equal_scores_the_earlier_is_kept():
     boxes = np.array([[0, 0, 4, 4], [0, 0, 4, 4], [0, 0, 4, 4.5]], np.float32)
     assert nms(boxes, np.array([0.5, 0.5, 0.5]), [0.5]).tolist() == [[True, False, False]]

@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from tallybox.errors import InputError
-from tallybox.files import atomic_writing, check_writable, open_binary, read_tensors, write_tensors, write_text
+from tallybox.errors import InputError, TallyboxError
+from tallybox.files import (
+    atomic_writing,
+    check_writable,
+    first_line,
+    import_optional,
+    open_binary,
+    read_tensors,
+    suffix_without_gz,
+    write_tensors,
+    write_text,
+)
 
 
 def test_a_file_has_the_usual_permissions_and_leaves_nothing_else(tmp_path):
@@ -110,7 +120,6 @@ def test_tensors_come_back_with_their_header_and_the_same_content_gives_the_same
     header, found = read_tensors(one)
     assert header == {"kind": "test", "names": ["b", "a"]}
     assert {name: value.tolist() for name, value in found.items()} == {n: v.tolist() for n, v in tensors.items()}
-    assert list(read_tensors(one, prefix="a.")[1]) == ["step", "weight"]
 
 
 @pytest.mark.parametrize("place", [0, 9, 60, -1])
@@ -144,3 +153,21 @@ def test_a_file_that_may_not_be_read_is_one_line(tmp_path):
         open_binary(tmp_path / "secret.json"),
     ):
         pass
+
+
+def test_a_missing_package_is_named_with_what_to_install():
+    with pytest.raises(TallyboxError) as caught:
+        import_optional("no_such_module", needed_for="flying", install="'tallybox[wings]'")
+    assert str(caught.value) == (
+        "flying needs the package no_such_module, which is not installed; pip install 'tallybox[wings]'"
+    )
+
+
+def test_an_error_in_one_line():
+    assert first_line(OSError("\n no such file \nTry again.")) == "no such file"
+    assert first_line(OSError()) == first_line(OSError(" \n")) == "OSError"
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("a.JSON.gz", ".json"), ("a.b.csv", ".csv"), ("a.gz", ""), (".gz", "")])
+def test_the_kind_of_a_file_is_known_whether_or_not_it_is_packed(name, suffix):
+    assert suffix_without_gz(Path(name)) == suffix

@@ -141,14 +141,14 @@ def test_blocks_in_two_tasks_do_not_see_each_other():
     assert asyncio.run(both()) == [[False, True], [True, True]]
 
 
-def train_toy_models(on_step=lambda done: None) -> None:
+def train_toy_models(on_progress=lambda done, total: None) -> None:
     config = ToyConfig(iterations=2, batch=8, evaluation_batches=1)
-    train_settings([Setting(0.5, 0.5)], 0, config, device=torch.device("cpu"), on_step=on_step)
+    train_settings([Setting(0.5, 0.5)], 0, config, device=torch.device("cpu"), on_progress=on_progress)
 
 
 def test_toy_training_leaves_the_checks_of_others_alone():
     checked = []
-    train_toy_models(on_step=lambda done: checked.append(values_are_checked()))
+    train_toy_models(on_progress=lambda done, total: checked.append(values_are_checked()))
     assert checked == [True] * 3
 
 

@@ -14,8 +14,8 @@ from tallybox.errors import InputError
 def activation_knots(weight: Tensor) -> Tensor:
     """Return the values of f at the segment borders: ``[..., S]`` to ``[..., S + 1]``.
 
-    Segment i rises by ``|w_i| / sum |w|``. Only the ratios of the weights matter; where all of them
-    are 0 the function is the straight line.
+    Segment i rises by ``|w_i| / sum |w|``. Only the ratios of the weights matter; where all of them are 0 the function
+    is the straight line.
     """
     size = weight.abs()
     largest = size.detach().amax(-1, keepdim=True)
@@ -36,9 +36,8 @@ def interpolate_knots(x: Tensor, knots: Tensor) -> Tensor:
     # Clamped as a whole number: NaN gives some valid index, and shows in the fraction.
     index = position.detach().floor().long().clamp(0, segments - 1)
     fraction = (position - index).unsqueeze(-1)
-    index = index.unsqueeze(-1)
     shape = torch.broadcast_shapes(x.shape, knots.shape[:-1])
-    index = index.expand(*shape, 1)
+    index = index.unsqueeze(-1).expand(*shape, 1)
     ends = knots.expand(*shape, segments + 1).gather(-1, torch.cat((index, index + 1), dim=-1))
     left, right = ends[..., :1], ends[..., 1:]
     return (left + fraction * (right - left)).squeeze(-1)
@@ -47,8 +46,8 @@ def interpolate_knots(x: Tensor, knots: Tensor) -> Tensor:
 def piecewise_linear(x: Tensor, weight: Tensor) -> Tensor:
     """Apply the monotone function that ``weight`` describes (paper, appendix A).
 
-    ``x`` is ``[...]`` with values in [0, 1]; ``weight`` is ``[..., S]``, its leading dimensions
-    broadcast with the shape of ``x``: a plain ``[S]`` applies one function everywhere.
+    ``x`` is ``[...]`` with values in [0, 1]; ``weight`` is ``[..., S]``, its leading dimensions broadcast with the
+    shape of ``x``: a plain ``[S]`` applies one function everywhere.
 
     >>> weight = torch.tensor([1.0, 0.0, 0.0, 1.0])  # rises at both ends, flat between
     >>> piecewise_linear(torch.tensor([0.0, 0.125, 0.5, 1.0]), weight)

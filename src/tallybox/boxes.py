@@ -21,11 +21,7 @@ Integers = NDArray[np.int64]
 
 
 def box_area(boxes_xyxy: Tensor) -> Tensor:
-    """Return the area of each box: ``[..., 4]`` to ``[...]``.
-
-    >>> box_area(torch.tensor([[0.0, 0.0, 2.0, 3.0]]))
-    tensor([6.])
-    """
+    """Return the area of each box: ``[..., 4]`` to ``[...]``."""
     width, height = (boxes_xyxy[..., 2:] - boxes_xyxy[..., :2]).clamp(min=0).unbind(-1)
     return width * height
 
@@ -42,9 +38,9 @@ def box_intersection(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
 def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
     """Return intersection over union of every pair: ``[..., N, 4]``, ``[..., M, 4]`` to ``[..., N, M]``.
 
-    No constant is added to the union, so the unit of the boxes does not matter. Where the union has
-    no area the quotient is undefined; there it is 1 for two identical boxes and 0 otherwise, so a
-    box overlaps itself fully whatever its area. Half precision is computed in float32.
+    No constant is added to the union, so the unit of the boxes does not matter. Where the union has no area the
+    quotient is undefined; there it is 1 for two identical boxes and 0 otherwise, so a box overlaps itself fully
+    whatever its area. Half precision is computed in float32.
 
     >>> a = torch.tensor([[0.0, 0.0, 2.0, 2.0], [5.0, 5.0, 5.0, 5.0]])
     >>> box_iou(a, torch.tensor([[1.0, 0.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0]]))
@@ -63,12 +59,7 @@ def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
 
 
 def numpy_box_iou(boxes_a: Floats, boxes_b: Floats) -> Floats:
-    """Return what `box_iou` returns, for arrays: ``[..., N, 4]``, ``[..., M, 4]`` to ``[..., N, M]``.
-
-    >>> boxes = np.array([[0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0]])
-    >>> numpy_box_iou(boxes, boxes).round(2).tolist()
-    [[1.0, 0.33], [0.33, 1.0]]
-    """
+    """Return what `box_iou` returns, for arrays: ``[..., N, 4]``, ``[..., M, 4]`` to ``[..., N, M]``."""
     intersection, area_a, area_b = _intersections_and_areas(boxes_a, boxes_b)
     union = area_a[..., :, None] + area_b[..., None, :]
     union -= intersection
@@ -85,9 +76,6 @@ def overlap_by_more(boxes_xyxy: Floats, iou_threshold: float) -> Booleans:
     """Return which pairs have an IoU above a threshold greater than 0, ``[N, 4]`` to ``[N, N]``.
 
     Without a division, IoU > t is intersection > t / (1 + t) times the sum of both areas: an eighth of the time.
-
-    >>> overlap_by_more(np.array([[0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0]]), 0.5).tolist()
-    [[True, False], [False, True]]
     """
     intersection, area, _ = _intersections_and_areas(boxes_xyxy, boxes_xyxy)
     share = area * boxes_xyxy.dtype.type(iou_threshold / (1 + iou_threshold))
@@ -122,10 +110,6 @@ def batched_nms(boxes_xyxy: Tensor, scores: Tensor, mask: Tensor, iou_threshold:
     """Return which proposals NMS keeps: ``[B, N, 4]``, ``[B, N]``, ``[B, N]`` to ``[B, N]`` bool.
 
     All images go through it at once, and the host never waits for a GPU.
-
-    >>> boxes = torch.tensor([[[0.0, 0.0, 2.0, 2.0], [0.5, 0.0, 2.5, 2.0], [5.0, 5.0, 6.0, 6.0]]])
-    >>> batched_nms(boxes, torch.tensor([[0.1, 0.9, 0.5]]), torch.ones(1, 3, dtype=torch.bool), 0.5)
-    tensor([[False,  True,  True]])
     """
     order = scores.masked_fill(~mask, -torch.inf).argsort(dim=-1, descending=True, stable=True)  # padding comes last
     ordered = boxes_xyxy.gather(1, order.unsqueeze(-1).expand_as(boxes_xyxy))
@@ -158,9 +142,6 @@ def suppress(overlaps: Booleans, candidates: Booleans | None = None) -> Booleans
     """Return which boxes NMS keeps of boxes in order of their scores: ``[..., N, N]`` to ``[..., N]``.
 
     ``overlaps`` says which pairs overlap too much, ``candidates`` ``[..., N]`` which boxes there are.
-
-    >>> suppress(np.array([[True, True, False], [True, True, True], [False, True, True]])).tolist()
-    [True, False, True]
     """
     removed = np.zeros(overlaps.shape[:-1], np.bool_) if candidates is None else ~candidates
     if overlaps.ndim == 2:
@@ -180,9 +161,6 @@ def first_kept(order: Integers, keep: Callable[[Integers], NDArray[Any]], *, eno
     Only better boxes suppress a box, so that the best ``candidates`` give the first boxes exactly; twice as many
     are taken where they do not give enough. Overlaps grow with the square of the boxes. ``keep`` takes indices of
     boxes and returns which of them are left, as a mask or as indices into them.
-
-    >>> first_kept(np.arange(100), lambda some: some % 3 == 0, enough=4, candidates=6).tolist()
-    [0, 3, 6, 9]
     """
     while True:
         some = order[:candidates]

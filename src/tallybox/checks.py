@@ -84,12 +84,15 @@ def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None,
 
 def check_proposal_values(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, logits: bool) -> None:
     """Raise if a real proposal has a weight out of range, or corners that are not finite or out of order."""
-    if is_symbolic():
+    # While a graph is being made, a look at a value would fix it.
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
         return
     mode = _mode.get()
     if mode == "always" or (mode == "auto" and attention.is_cpu and boxes.is_cpu):
-        _check_attention_values(attention, mask, logits=logits)
-        _check_box_values(boxes, mask)
+        if attention.numel():
+            _check_attention_values(attention, mask, logits=logits)
+        if boxes.numel():
+            _check_box_values(boxes, mask)
 
 
 def check_weight(weight: Tensor, attention: Tensor) -> None:
@@ -135,8 +138,6 @@ def _check_mask(mask: Tensor, attention: Tensor) -> None:
 
 
 def _check_attention_values(attention: Tensor, mask: Tensor | None, *, logits: bool) -> None:
-    if attention.numel() == 0:
-        return
     values = attention.detach()
     low, high = (-torch.inf, torch.inf) if logits else (-ROUNDING_SLACK, 1 + ROUNDING_SLACK)
     if mask is None:  # the common case: one pass, nothing allocated; aminmax gives NaN where there is one
@@ -144,16 +145,11 @@ def _check_attention_values(attention: Tensor, mask: Tensor | None, *, logits: b
         if low <= smallest and largest <= high and torch.inf not in (-smallest, largest):
             return
     good = values.isfinite() & (values >= low) & (values <= high)
-    if logits:
-        _require("attention", values, good, mask, "finite", MASK_REMEDY)
-    else:
-        remedy = "pass logits=True if these are scores before the logistic"
-        _require("attention", values, good, mask, "in [0, 1]", remedy)
+    remedy = MASK_REMEDY if logits else "pass logits=True if these are scores before the logistic"
+    _require("attention", values, good, mask, "finite" if logits else "in [0, 1]", remedy)
 
 
 def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
-    if boxes.numel() == 0:
-        return
     corners = boxes.detach()
     size = corners[..., 2:] - corners[..., :2]
     if mask is None:  # a NaN or infinite corner makes a NaN or infinite size
@@ -176,8 +172,3 @@ def _require(name: str, values: Tensor, good: Tensor, mask: Tensor | None, expec
     corners = (4,) if name == "boxes" else ()
     value = values.expand(*good.shape, *corners)[index]  # a mask may have leading dimensions that the values lack
     raise InputError(f"{name} must be {expected}, but got {value.tolist()} at index {list(index)}; {remedy}")
-
-
-def is_symbolic() -> bool:
-    """Whether a graph is being made, where a look at a value would fix it."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it

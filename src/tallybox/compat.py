@@ -1,8 +1,8 @@
 """A one-line swap for the published counting module: same call, same numbers, same checkpoints.
 
-Its quirks are kept here and only here: the absolute 1e-12 in the IoU (so a box without area is
-distant from itself, and units matter), no mask, an error for fewer proposals than objects, and
-values taken as they come (some users pad with logits of minus infinity).
+Its quirks are kept here and only here: the absolute 1e-12 in the IoU (so a box without area is distant from itself, and
+units matter), no mask, an error for fewer proposals than objects, and values taken as they come (some users pad with
+logits of minus infinity).
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ from torch import Tensor, nn
 
 from tallybox.boxes import box_area, box_intersection
 from tallybox.checks import check_count, check_floating, check_proposal_shapes
-from tallybox.counter.published import (
-    ALLOCATED_ACTIVATIONS,
-    USED_ACTIVATIONS,
-    drop_fixed_zero,
-    published_key,
-)
+from tallybox.counter.published import ALLOCATED_ACTIVATIONS, USED_ACTIVATIONS, drop_fixed_zero, published_key
 from tallybox.counter.reference import Quantities, count_quantities
 from tallybox.errors import InputError
 from tallybox.kernels.proposals import Proposals, prepare_proposals
@@ -31,8 +26,8 @@ SEGMENTS = 16
 class PublishedActivation(nn.Module):
     """One activation in the published layout: a fixed zero, then 16 segments.
 
-    The published module allocates activations that it never uses. Here they are buffers, so that
-    checkpoints keep their keys and no parameter is left without a gradient.
+    The published module allocates activations that it never uses. Here they are buffers, so that checkpoints keep their
+    keys and no parameter is left without a gradient.
     """
 
     def __init__(self, *, used: bool) -> None:
@@ -58,9 +53,7 @@ class Counter(nn.Module):
         check_count("objects", objects)
         self.objects = objects
         self.already_sigmoided = already_sigmoided
-        self.f = nn.ModuleList(
-            PublishedActivation(used=activation < USED_ACTIVATIONS) for activation in range(ALLOCATED_ACTIVATIONS)
-        )
+        self.f = nn.ModuleList(PublishedActivation(used=k < USED_ACTIVATIONS) for k in range(ALLOCATED_ACTIVATIONS))
 
     def forward(self, boxes: Tensor, attention: Tensor) -> Tensor:
         """Return features ``[B, objects + 1]`` from ``boxes [B, 4, N]`` and ``attention [B, N]``."""
@@ -84,7 +77,16 @@ class Counter(nn.Module):
         return found[-1].features
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        bring_to_published_layout(state_dict, prefix, self.state_dict())
+        """Bring a checkpoint to this layout: no data-parallel prefix, 17 entries, unused activations filled in."""
+        for activation in range(ALLOCATED_ACTIVATIONS):
+            own_key = published_key(activation)
+            key = prefix + own_key
+            if "module." + key in state_dict:
+                state_dict[key] = state_dict.pop("module." + key)
+            if key in state_dict:
+                state_dict[key] = nn.functional.pad(drop_fixed_zero(key, state_dict[key]), (1, 0))
+            elif activation >= USED_ACTIVATIONS:
+                state_dict[key] = self.get_buffer(own_key)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
@@ -96,25 +98,7 @@ def published_quantities(
     Returns the proposals that are kept, their distances ``[..., n, n]``, and the rest.
     """
     kept = prepare_proposals(attention, boxes, None, max_objects=max_objects, logits=logits)
-    distance = published_distance(kept.boxes)
-    return kept, distance, count_quantities(kept.attention, distance, weight.to(distance.dtype), None, max_objects)
-
-
-def published_distance(boxes: Tensor) -> Tensor:
-    """1 - IoU with the published constant in the union: ``[..., N, 4]`` to ``[..., N, N]``."""
-    intersection = box_intersection(boxes, boxes)
-    area = box_area(boxes)
+    intersection, area = box_intersection(kept.boxes, kept.boxes), box_area(kept.boxes)
     union = area.unsqueeze(-1) + area.unsqueeze(-2) - intersection + PUBLISHED_UNION_FLOOR
-    return 1 - intersection / union
-
-
-def bring_to_published_layout(state_dict: dict[str, Any], prefix: str, ours: dict[str, Tensor]) -> None:
-    """Rewrite a checkpoint in place: no data-parallel prefix, 17 entries, unused activations filled in."""
-    for activation in range(ALLOCATED_ACTIVATIONS):
-        key = prefix + published_key(activation)
-        if "module." + key in state_dict:
-            state_dict[key] = state_dict.pop("module." + key)
-        if key in state_dict:
-            state_dict[key] = nn.functional.pad(drop_fixed_zero(key, state_dict[key]), (1, 0))
-        elif activation >= USED_ACTIVATIONS:
-            state_dict[key] = ours[published_key(activation)]
+    distance = 1 - intersection / union
+    return kept, distance, count_quantities(kept.attention, distance, weight.to(distance.dtype), None, max_objects)

@@ -38,13 +38,6 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
     After a crash, the file is there whole, as it was before, or not at all. Of two writers the last to finish wins.
     What killed writers left behind is deleted by the next process that writes into the folder.
     ``mode`` and ``options`` are those of `open`; missing folders are made.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "counts.txt"
-    >>> with atomic_writing(path, "w") as file:
-    ...     _ = file.write("3 dogs")
-    >>> path.read_text()
-    '3 dogs'
     """
     kept = os.fsencode(path.name)[:200].decode(errors="ignore")
     unfinished = path.with_name(f".{kept}.{secrets.token_hex(4)}{UNFINISHED}")
@@ -91,12 +84,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def check_writable(path: Path) -> None:
-    """Raise before hours of work where a file could not be written; missing folders are made.
-
-    >>> check_writable(Path("/proc/counts.txt"))
-    Traceback (most recent call last):
-    tallybox.errors.InputError: /proc/counts.txt must be a file that can be written, but: No such file or directory
-    """
+    """Raise before hours of work where a file could not be written; missing folders are made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=path.parent):
@@ -126,12 +114,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
         file.write(package.save(content, {"tallybox": stored}))
 
 
-def read_tensors(path: Path, *, prefix: str = "") -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the header and the tensors of what `write_tensors` wrote; raise ValueError where it is damaged.
-
-    With a ``prefix``, only tensors whose names begin with it are read, under names without it. The checksum is then not
-    checked, since that needs the whole file.
-    """
+def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the header and the tensors of what `write_tensors` wrote; raise ValueError where it is damaged."""
     _safetensors()
     from safetensors import SafetensorError, safe_open
 
@@ -139,18 +123,17 @@ def read_tensors(path: Path, *, prefix: str = "") -> tuple[dict[str, Any], dict[
         with safe_open(path, framework="pt") as file:
             stored = json.loads((file.metadata() or {})["tallybox"])
             text, digest = str(stored["header"]), str(stored["sha256"])
-            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 - it is a file, not a dict
-            tensors = {name: file.get_tensor(name) for name in names}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is a file, not a dict
     except (KeyError, TypeError):
         raise ValueError("its header is not tallybox's") from None
     except (SafetensorError, OSError) as error:
         raise ValueError(first_line(error)) from None
-    if not prefix and digest != _digest(text, tensors):
+    if digest != _digest(text, tensors):
         raise ValueError("its content was changed after it was written")
     header = json.loads(text)
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
-    return header, {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    return header, tensors
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
@@ -212,25 +195,13 @@ def open_text(path: Path) -> Iterator[TextIO]:
 
 
 def suffix_without_gz(path: Path) -> str:
-    """Return what kind of file the name stands for, without the ``.gz``.
-
-    >>> suffix_without_gz(Path("results.JSON.gz"))
-    '.json'
-    """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
+    """Return what kind of file the name stands for: ``.json`` of ``results.JSON.gz``."""
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    return plain.suffix.lower()
 
 
 def import_optional(module: str, *, needed_for: str, install: str, package: str | None = None) -> Any:
-    """Import a module of an optional package, or raise what is wrong with it and what to install.
-
-    >>> import_optional("no_such_module", needed_for="flying", install="'tallybox[wings]'")
-    Traceback (most recent call last):
-    tallybox.errors.TallyboxError: flying needs the package no_such_module, which is not installed; \
-pip install 'tallybox[wings]'
-    """
+    """Import a module of an optional package, or raise what is wrong with it and what to install."""
     try:
         return import_module(module)
     except Exception as error:  # a library built for another torch raises whatever it stumbles on
@@ -243,10 +214,6 @@ pip install 'tallybox[wings]'
 
 
 def first_line(error: Exception) -> str:
-    r"""Return the message of an error in one line, its type where it has none.
-
-    >>> first_line(OSError("no such file\nTry again."))
-    'no such file'
-    """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    """Return the first line of an error's message, its type where it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip() if lines else type(error).__name__

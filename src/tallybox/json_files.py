@@ -16,13 +16,14 @@ import msgspec
 from tallybox.errors import InputError
 from tallybox.files import open_binary
 
-Value = TypeVar("Value")
+T = TypeVar("T")
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 MAX_BYTES = 4 << 30  # unpacked; a gzip file of 4 MB may hold as much
 CHUNK_BYTES = 1 << 24
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors start a file with it
 STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)  # possessive: no backtracking
+ERROR_PATH = re.compile(r" - at `\$(?:(?:\.\w+)?\[\d+\])?\.?(.*)`")  # msgspec's: `$.images[3].id`
 NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity)")
 
 
@@ -30,7 +31,7 @@ class JsonRecord(msgspec.Struct, gc=False):
     """Base of the records that are read; keys that a record does not declare are ignored."""
 
 
-def read_json(path: Path, kind: type[Value], what: str, *, hint: str = "") -> Value:
+def read_json(path: Path, kind: type[T], what: str, *, hint: str = "") -> T:
     """Decode a file, gzipped or not, as a ``kind``: a list of records, or a record of such lists.
 
     Errors say ``what`` the file must be; ``hint`` follows where it is an array instead of an object or vice versa.
@@ -46,9 +47,7 @@ def read_json(path: Path, kind: type[Value], what: str, *, hint: str = "") -> Va
         raise InputError(f"{path} must be {what}, but {_undecodable(error)}") from None
 
 
-def decode_records(
-    path: Path, records: Iterable[msgspec.Raw], kind: type[Value], what: str
-) -> Iterator[tuple[int, Value]]:
+def decode_records(path: Path, records: Iterable[msgspec.Raw], kind: type[T], what: str) -> Iterator[tuple[int, T]]:
     """Yield each record with its number.
 
     COCO results read as ``list[msgspec.Raw]`` take 150 bytes each; as a list of records they take 390.
@@ -99,14 +98,8 @@ def _invalid(path: Path, content: bytearray, what: str, hint: str, error: str) -
 
 
 def _with_field(error: str) -> str:
-    """Turn msgspec's path of an error into the name of a field.
-
-    >>> _with_field("Expected `int`, got `str` - at `$.images[3].id`"), _with_field("Missing `id` - at `$[3]`")
-    ('Expected `int`, got `str` in id', 'Missing `id`')
-    """
-    return re.sub(
-        r" - at `\$(?:(?:\.\w+)?\[\d+\])?\.?(.*)`", lambda found: f" in {found[1]}" if found[1] else "", error
-    )
+    """Turn msgspec's path of an error into the name of a field: ``… - at `$.images[3].id` `` becomes ``… in id``."""
+    return ERROR_PATH.sub(lambda found: f" in {found[1]}" if found[1] else "", error)
 
 
 def _malformed(path: Path, content: bytearray, what: str, error: str) -> InputError:
@@ -115,8 +108,7 @@ def _malformed(path: Path, content: bytearray, what: str, error: str) -> InputEr
     if found is None:  # the only other error that msgspec has
         return InputError(f"{path} must be {what}, but it ends too early; the file is cut short")
     byte = int(found[2])
-    record = _record_at(content, byte)
-    if not record:
+    if not (record := _record_at(content, byte)):
         return InputError(f"{path} must be {what}, but it is malformed JSON: {found[1]}")
     if not_finite := NOT_FINITE.search(content, max(byte - 9, 0), byte + 9):
         number = not_finite[0].decode()

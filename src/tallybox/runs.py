@@ -27,8 +27,7 @@ class RunFolder:
         self.results_path = folder / "results.jsonl"
         if self.config_path.exists():
             earlier = json.loads(self.config_path.read_text())["config"]
-            changed = sorted(key for key in {*earlier, *config} if earlier.get(key) != config.get(key))
-            if changed:
+            if changed := sorted(key for key in {*earlier, *config} if earlier.get(key) != config.get(key)):
                 raise InputError(
                     f"{folder} holds a run with another configuration ({', '.join(changed)} differ); "
                     "name a new folder, or repeat the earlier command to go on with that run"
@@ -60,9 +59,8 @@ def read_results(path: Path) -> list[dict[str, Any]]:
     """Read a file of JSON lines, without a last one that was cut short."""
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")[:-1]
     results = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(path.read_text().split("\n")[:-1], start=1):
         try:
             results.append(json.loads(line))
         except json.JSONDecodeError as error:

@@ -11,9 +11,10 @@ import torch
 from tallybox.ask import SHIPPED_MODEL, Answerer
 from tallybox.errors import InputError
 from tallybox.photos.features import RegionFeatures
-from tallybox.vqa.batches import ResidentPhotos
+from tallybox.vqa.batches import ResidentExamples
 from tallybox.vqa.checkpoints import Checkpoint, load_model, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import ModelConfig, VqaConfig
+from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.model import DataSizes, VqaModel
 from tests.support.ask import asking_detector, buses, riders, shipped_answerer
 
@@ -112,12 +113,13 @@ class OnePhoto:
 def test_a_photo_is_seen_as_in_training():
     answerer = shipped_answerer()
     asked = answerer.ask(buses(), "How many people are there?")
-    photos = ResidentPhotos(OnePhoto(asked.regions), np.array([0]), torch.device("cpu"), torch.float32, length=0)
-    features, _, _ = photos.at(torch.tensor([0]), photos.max_proposals)
-    words = torch.tensor([answerer.vocabulary.encode_question(asked.question)])
+    words = np.array([answerer.vocabulary.encode_question(asked.question)])
+    question = EncodedQuestions(np.array([1]), np.array([0]), words, np.array([words.shape[1]]), None)
+    examples = ResidentExamples(question, OnePhoto(asked.regions), torch.device("cpu"), torch.float32, length=0)
+    batch = next(examples.batches([np.array([0])])).batch
     with torch.no_grad():
-        state = answerer.model.question(words, torch.tensor([words.shape[1]]))
-        assert torch.equal(answerer.model.attention(features, state)[0], asked.glimpses)
+        state = answerer.model.question(batch.words, batch.lengths)
+        assert torch.equal(answerer.model.attention(batch.features, state)[0], asked.glimpses)
 
 
 def test_the_shipped_model_is_small_and_holds_nothing_of_its_training_but_weights():
@@ -154,5 +156,5 @@ def test_models_of_other_features_and_damaged_ones_are_refused(tmp_path):
 @pytest.mark.parametrize("claim", [{"question": 10**7}, {"max_objects": 10**12}, {"classifier": 10**10}])
 def test_a_file_cannot_make_us_take_memory(tmp_path, claim):
     write_model(tmp_path, claim=claim)
-    with pytest.raises(InputError, match=r"of its sizes, \d+ numbers and more, but it holds \d+"):
+    with pytest.raises(InputError, match=r"must hold the weights of a presence model, but: \S"):
         Answerer(tmp_path, detector=asking_detector())

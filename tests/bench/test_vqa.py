@@ -12,8 +12,8 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def tiny(monkeypatch):
-    size = vqa.Size(8, 5, vqa.DataSizes(30, 12, 16, 5), vqa.ModelConfig(embedding=4, question=8, attention=8), 40)
-    monkeypatch.setattr(vqa, "small_size", lambda: size)
+    size = vqa.Size(8, 40, vqa.DataSizes(30, 12, 16, 5), vqa.ModelConfig(embedding=4, question=8, attention=8))
+    monkeypatch.setitem(vqa.SIZES, "cpu", [size])
     return size
 
 

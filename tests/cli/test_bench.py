@@ -67,3 +67,9 @@ def test_what_runs_on_the_cpu_refuses_another_device():
     result = run("detections", "--device", "cuda")
     assert result.exit_code == 1
     assert "this is measured on the CPU, but got device 'cuda'" in result.stderr
+
+
+def test_a_device_that_torch_does_not_know_is_one_line():
+    result = run("toy", "--device", "gpu")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == ['Error: device must be "cpu", "cuda" or another of torch\'s, but got \'gpu\'']

@@ -63,6 +63,12 @@ def test_a_category_without_labels_is_counted_with_the_thresholds_for_all():
     assert ThresholdCounter("exact", Thresholds(0.5, 0.2), {44: Thresholds(0.5, 0.9)}).count(image, 44) == 0
 
 
+def test_of_equally_good_thresholds_the_lower_ones_are_taken():
+    image = Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.6, 0.4], [18, 18, 18], image_id=7)
+    assert tune(tabulate([CountingPair(image, 18, 2)])).overall == Thresholds(overlap=0.3, score=0.05)
+    assert ThresholdCounter("exact", Thresholds(0.5, 0.25)).count(image, 18) == 2.0
+
+
 def test_equally_good_thresholds_of_a_category_are_decided_by_all():
     many = Detections([[i * 20, 0, i * 20 + 9, 9] for i in range(4)], [0.9, 0.6, 0.4, 0.2], [1] * 4)
     rare = Detections([[0, 0, 9, 9]], [0.95], [18])

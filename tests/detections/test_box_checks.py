@@ -41,7 +41,10 @@ def test_boxes_far_outside_the_stated_photo_are_refused_whatever_the_format(tmp_
     far = [[10, 10, 50, 90], [5000, 10, 5040, 90]]
     write_parquet([image_of(far)], tmp_path / "far.parquet")
     for path in (write_csv(tmp_path / "far.csv", far, (640, 480)), tmp_path / "far.parquet"):
-        with pytest.raises(InputError, match=rf"{path}, image 7: .* \[5000, 10, 5040, 90\] lies far outside"):
+        with pytest.raises(
+            InputError,
+            match=rf"{path}, image 7: .* \[5000, 10, 5040, 90\] lies far outside; check the size and the unit",
+        ):
             list(read_detections(path))
     write_parquet([image_of(MISREAD)], tmp_path / "misread.parquet")
     for path in (write_csv(tmp_path / "misread.csv", MISREAD, (640, 480)), tmp_path / "misread.parquet"):

@@ -2,13 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, find_category
+from tallybox.detections.category_names import (
+    COCO_CATEGORIES,
+    category_id_of,
+    category_name_of,
+    check_same_names,
+    coco_id_of_class,
+    find_category,
+)
+from tallybox.detections.category_words import spellings
 from tallybox.errors import InputError
 
 
 @pytest.mark.parametrize(
     ("word", "name"),
     [
+        ("dog", "dog"),
+        ("People", "person"),
         ("people", "person"),
         ("persons", "person"),
         ("Person", "person"),
@@ -16,7 +26,7 @@ from tallybox.errors import InputError
         ("TV", "tv"),
         ("TVs", "tv"),
         ("televisions", "tv"),
-        ("sofa", "couch"),
+        ("sofas", "couch"),
         ("cell_phone", "cell phone"),
         ("knives", "knife"),
         ("ski", "skis"),
@@ -37,3 +47,19 @@ def test_a_word_for_two_categories_is_neither():
     assert find_category("BOLT", {1: "bolt", 2: "BOLT"}) == 2
     with pytest.raises(InputError, match=r"one of the 2 known names, but got 'gear'; 'tallybox categories' lists them"):
         category_id_of("gear", {1: "bolt", 2: "nut"})
+
+
+def test_names_of_classes_and_of_ids():
+    assert (coco_id_of_class("tvmonitor"), coco_id_of_class("bolt")) == (72, None)
+    assert (category_name_of(18), category_name_of(12)) == ("dog", "12")
+    assert spellings("person") == ("person", "people", "persons")
+
+
+def test_an_estimator_that_names_a_category_differently_is_refused():
+    check_same_names({1: "Person"}, {1: "person", 2: "apple"}, "apples.parquet")
+    with pytest.raises(InputError) as caught:
+        check_same_names({1: "person"}, {1: "apple"}, "apples.parquet")
+    assert str(caught.value) == (
+        "the estimator must be fitted to the categories of apples.parquet, but category 1 is 'person' in the estimator "
+        "and 'apple' there; give the estimator of this detector with --estimator FILE"
+    )

@@ -15,6 +15,16 @@ triples = st.lists(
 )
 
 
+def test_sums_worked_out_by_hand():
+    both = CountSums.of([3, 0], [3, 1]) + CountSums.of([2], [4])
+    assert both.compute() == {"exact": 1 / 3, "mae": 1.0, "rmse": math.sqrt(5 / 3)}
+    categories = CategorySums.of(category_ids=[1, 1, 18], means=[2.0, 0.0, 1.0], true_counts=[2, 1, 0])
+    assert categories.compute(images=4, category_ids=[1, 18]) == {"mrmse": 0.5, "mrmse_nz": math.sqrt(1 / 2)}
+    covered = CoverageSums.of(lows=[1, 0], highs=[2, 0], true_counts=[2, 7], grouped_by=[1, 0])
+    assert covered.coverage() == 0.5
+    assert covered.coverage_by_group() == covered.width_by_group() == {"0": 0.0, "1": 1.0}
+
+
 def test_figures_of_a_hand_computed_case():
     assert CountSums.of([1, 2, 7], [1, 4, 3]).compute() == {"exact": 1 / 3, "mae": 2.0, "rmse": math.sqrt(20 / 3)}
 

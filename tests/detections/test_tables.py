@@ -7,9 +7,8 @@ import io
 import pytest
 from hypothesis import given
 
+from tallybox import read_counts, read_detections
 from tallybox.detections.category_names import category_name_of
-from tallybox.detections.count_tables import read_table_counts
-from tallybox.detections.tables import read_csv_detections
 from tallybox.errors import InputError
 from tests.support.detection_sets import assert_same_images, image_sets
 
@@ -39,7 +38,7 @@ def csv_of(images, *, names: bool) -> str:
 def test_detections_come_back_as_they_were(tmp_path_factory, names, images):
     path = tmp_path_factory.mktemp("csv") / "detections.csv.gz"
     path.write_bytes(gzip.compress(csv_of(images, names=names).encode()))
-    found = list(read_csv_detections(path))
+    found = list(read_detections(path))
     assert_same_images(found, images)
     assert [image.image_size for image in found] == [image.image_size for image in images]
 
@@ -47,17 +46,17 @@ def test_detections_come_back_as_they_were(tmp_path_factory, names, images):
 def test_spaces_around_ids_do_not_matter(tmp_path):
     path = tmp_path / "detections.csv"
     path.write_text(HEADER + "7,18,0,0,1,1,0.5\n 7 , 18 ,0,0,1,1,0.5\n")
-    assert [(image.image_id, image.category_ids.tolist()) for image in read_csv_detections(path)] == [(7, [18, 18])]
+    assert [(image.image_id, image.category_ids.tolist()) for image in read_detections(path)] == [(7, [18, 18])]
 
 
 def test_many_rows_keep_their_line_numbers(tmp_path):
     path = tmp_path / "detections.csv"
     rows = [f"{row // 3},18,0,0,1,1,0.5\n" for row in range(10_007)]
     path.write_text(HEADER + "".join(rows))
-    assert sum(len(image) for image in read_csv_detections(path)) == len(rows)
+    assert sum(len(image) for image in read_detections(path)) == len(rows)
     path.write_text(HEADER + "".join([*rows[:-1], "9,18,0,0,1,1,1.5\n"]))
     with pytest.raises(InputError, match=f"line {len(rows) + 1}: scores must be in"):
-        list(read_csv_detections(path))
+        list(read_detections(path))
 
 
 @pytest.mark.parametrize(
@@ -92,14 +91,14 @@ def test_wrong_detections_are_named_with_file_and_line(tmp_path, text, message):
     path = tmp_path / "detections.csv"
     path.write_text(text)
     with pytest.raises(InputError, match=message) as raised:
-        list(read_csv_detections(path))
+        list(read_detections(path))
     assert str(path) in str(raised.value)
 
 
 def test_counts_are_taken_by_name_and_by_id(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_text("\ufeffimage_id,category,count\r\n7,dog,3\r\n7,1,0\r\na.jpg,teddy bear,2\r\n")
-    labels = read_table_counts(path)
+    labels = read_counts(path)
     assert labels.counts == {7: {18: 3, 1: 0}, "a.jpg": {88: 2}}
     assert labels.categories[18] == "dog"
 
@@ -107,7 +106,7 @@ def test_counts_are_taken_by_name_and_by_id(tmp_path):
 def test_counts_by_id_alone_name_no_categories(tmp_path):
     path = tmp_path / "counts.csv.gz"
     path.write_bytes(gzip.compress(b"image_id,category_id,count\n7,500,3\n"))
-    labels = read_table_counts(path)
+    labels = read_counts(path)
     assert labels.count(7, 500) == 3
     assert labels.categories == {}
 
@@ -136,7 +135,7 @@ def test_wrong_counts_are_named_with_file_and_line(tmp_path, rows, message):
     path = tmp_path / "counts.csv"
     path.write_text("image_id,category,count\n" + rows)
     with pytest.raises(InputError, match=message) as raised:
-        read_table_counts(path)
+        read_counts(path)
     assert str(path) in str(raised.value)
 
 
@@ -144,11 +143,11 @@ def test_a_line_without_end_is_not_kept_in_memory(tmp_path):
     path = tmp_path / "detections.csv.gz"
     path.write_bytes(gzip.compress(HEADER.encode() + b"7,18,0,0,1,1," + b"0" * (1 << 24)))
     with pytest.raises(InputError, match=r"detections\.csv\.gz, line 2: must be CSV in UTF-8, but .* field limit"):
-        list(read_csv_detections(path))
+        list(read_detections(path))
 
 
 def test_a_file_that_is_no_text_is_an_error(tmp_path):
     path = tmp_path / "counts.csv"
     path.write_bytes(b"image_id,category,count\n7,\xff\xfe,3\n")
     with pytest.raises(InputError, match="must be CSV in UTF-8"):
-        read_table_counts(path)
+        read_counts(path)

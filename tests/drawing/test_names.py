@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 from tallybox.counter.reference import Activations
-from tallybox.drawing.assets import read_assets
+from tallybox.drawing import read_assets
 
 
 def test_pages_name_the_activations_as_the_equations_do():

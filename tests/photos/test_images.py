@@ -67,6 +67,8 @@ def test_what_is_transparent_is_white(tmp_path):
     found = pixels(tmp_path / "a.png")
     assert found[0, 0].tolist() == [10, 20, 30]
     assert found[3, 3].tolist() == [255, 255, 255]
+    Image.new("LA", (1, 1), (0, 0)).save(tmp_path / "la.png")
+    assert pixels(tmp_path / "la.png").tolist() == [[[255, 255, 255]]]
     palette = Image.new("P", (2, 1))
     palette.putpalette([200, 0, 0, 0, 200, 0])
     palette.putpixel((1, 0), 1)

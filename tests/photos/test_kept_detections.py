@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.photos import kept_detections, sample_photos
-from tallybox.photos.kept_detections import keep_detections
+from tallybox.photos import detecting, sample_photos
+from tallybox.photos.detecting import keep_detections
 from tallybox.photos.sources import find_photos
 
 
@@ -27,7 +27,7 @@ def progress():
 
 def test_a_second_call_detects_nothing_and_gives_the_same(tmp_path, photos, monkeypatch):
     names, first = keep_detections(find_photos([photos]), tmp_path / "kept")
-    monkeypatch.setattr(kept_detections, "detector_of", lambda *_, **__: pytest.fail("the detector was loaded"))
+    monkeypatch.setattr(detecting, "detector_of", lambda *_, **__: pytest.fail("the detector was loaded"))
     again, second = keep_detections(find_photos([photos]), tmp_path / "kept")
     assert again == names
     for a, b in zip(first, second, strict=True):
@@ -37,7 +37,7 @@ def test_a_second_call_detects_nothing_and_gives_the_same(tmp_path, photos, monk
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, photos, monkeypatch):
-    monkeypatch.setattr(kept_detections, "PHOTOS_PER_FILE", 1)
+    monkeypatch.setattr(detecting, "PHOTOS_PER_FILE", 1)
 
     def interrupt(done, total):
         if done == 2:

@@ -54,6 +54,7 @@ def test_ids_are_paths_from_the_folder_that_was_named(tmp_path, monkeypatch):
     assert [*find_photos(["ripe"])] == ["00.png", "01.png"]
     assert [*find_photos(["ripe/*.png"])] == ["00.png", "01.png"]
     assert [*find_photos(["ripe/01.png"])] == ["01.png"]
+    assert [*find_photos([".", "ripe/01.png"])] == ["ripe/00.png", "ripe/01.png", "01.png"]
 
 
 def test_two_photos_of_one_id_and_what_is_no_photo_are_one_line(tmp_path):

@@ -24,6 +24,8 @@ def test_the_default_is_the_embedded_detector():
         ("PicoDet", "did you mean picodet?"),
         ("transformer:facebook/detr-resnet-50", "did you mean transformers:facebook/detr-resnet-50?"),
         ("torchvison:fcos_resnet50_fpn", "did you mean torchvision:fcos_resnet50_fpn?"),
+        ("facebook/detr:main", "did you mean transformers:facebook/detr:main?"),
+        ("a:b:c", "give one of them"),
         ("facebook/detr-resnet-50", "did you mean transformers:facebook/detr-resnet-50?"),
         ("models/apples.onnx", "did you mean onnx:models/apples.onnx?"),
         ("yolo11n.pt", "did you mean ultralytics:yolo11n.pt?"),

@@ -5,7 +5,6 @@ import torch
 
 from tallybox import PresenceCounter, PresenceWeights, presence_features
 from tallybox.errors import InputError
-from tallybox.presence.functional import presence_trace
 from tests.support.backends import device_of
 from tests.support.problems import (
     assert_same,
@@ -133,7 +132,7 @@ def test_function_layer_and_trace_are_one_computation(backend, dtype):
     got = presence_features(attention, boxes, weights, max_objects=5, mask=mask, backend=backend)
     allowed = tolerance(backend, dtype, PresenceCounter)._asdict()
     torch.testing.assert_close(got, layer(attention, boxes, mask), **allowed)
-    trace = presence_trace(attention, boxes, layer.weights, max_objects=5, mask=mask)
+    trace = layer.explain(attention, boxes, mask)
     torch.testing.assert_close(got, trace.features, **allowed)
 
 

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from tallybox import Counter
-from tallybox.drawing.assets import read_assets
+from tallybox.drawing import read_assets
 from tallybox.drawing.counting import count_with_component
 from tallybox.drawing.page_data import page_counting
 from tallybox.drawing.scenes import cats
-from tallybox.report.bundle import joined_modules
-from tallybox.report.page import embedded_json, report_page
+from tallybox.report.page import embedded_json, joined_modules, report_page
 
 HOSTILE = "</script><script>alert(1)</script><img src=https://example.org/x onerror=alert(2)> {{data}} & \u2028"
 

@@ -111,6 +111,9 @@ def test_bent_activations_are_used(client):
     refused = client.post("/v1/explain", json={**asked, "activations": falling})
     assert refused.status_code == 422
     assert "never fall" in refused.json()["error"]
+    refused = client.post("/v1/explain", json={**asked, "activations": straight[:7]})
+    assert refused.status_code == 422
+    assert "body.activations: List should have at least 8 items" in refused.json()["error"]
 
 
 def test_every_set_of_weights_counts(client):

@@ -9,7 +9,7 @@ import torch
 
 from tallybox import Counter, PresenceCounter
 from tallybox.photos.shipped import shipped_estimator
-from tallybox.service.weights import counter_with_knots, presence_with_weights, weight_sets
+from tallybox.service.explaining import counter_with_knots, presence_with_weights, weight_sets
 from tests.support.pages import scene_of, settled, start_service, stop_service
 
 
@@ -162,7 +162,7 @@ def test_a_link_restores_the_scene(explorer):
     assert scene_of(other) == scene
     assert shown_count(other) == first
     assert other.locator("#weights").input_value() == "toy-0.5-0.25-2"
-    weights = next(one for one in weight_sets(None)["presence"] if one.name == "toy-0.5-0.25-2").weights
+    weights = next(one for one in weight_sets(shipped_estimator())["presence"] if one.name == "toy-0.5-0.25-2").weights
     assert first == pytest.approx(library_count(presence_with_weights(weights, 10), scene), abs=1e-6)
 
 

@@ -10,11 +10,12 @@ from functools import cache
 import httpx
 import numpy as np
 import pytest
+from starlette.exceptions import HTTPException
 
 from tallybox.photos import sample_photos
 from tallybox.service.api import ServiceSettings, build_api, create_app
 from tallybox.service.guard import Guard
-from tallybox.service.limits import Limits, Refused
+from tallybox.service.limits import Limits
 from tests.support.estimators import small_estimator
 
 LIMITS = Limits(
@@ -185,8 +186,8 @@ def test_large_bodies_of_many_clients_are_bounded_together():
         async def read() -> str:
             try:
                 await guard.read_body({"headers": []}, receive, bytearray())
-            except Refused as refused:
-                return str(refused.status)
+            except HTTPException as refused:
+                return str(refused.status_code)
             return "held"
 
         reading = [asyncio.create_task(read()) for _ in range(3)]

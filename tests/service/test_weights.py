@@ -10,7 +10,8 @@ from research.toy_weights import SETTINGS, TOY_WEIGHTS, collect
 from tallybox.errors import InputError
 from tallybox.presence.weights import PresenceFunctions
 from tallybox.runs import read_results
-from tallybox.service.weights import counter_with_knots, presence_with_weights, weight_sets
+from tallybox.service.explaining import counter_with_knots, presence_with_weights, weight_sets
+from tests.support.estimators import small_estimator
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "toy"
 
@@ -24,7 +25,10 @@ def test_weights_make_the_functions_that_were_learned(sweep, side_length, noise)
     wanted = {"side_length": side_length, "noise": noise, "seed": 0}
     row = next(row for row in read_results(RESULTS / sweep / "results.jsonl") if wanted.items() <= row.items())
     name = f"toy-{side_length:g}-{noise:g}"
-    sets = {component: {one.name: one.weights for one in found} for component, found in weight_sets(None).items()}
+    sets = {
+        component: {one.name: one.weights for one in found}
+        for component, found in weight_sets(small_estimator()).items()
+    }
     knots = counter_with_knots(sets["paper"][name], 10)
     assert torch.nn.functional.pad(knots.weight.detach().cumsum(-1), (1, 0))[0].numpy() == pytest.approx(
         torch.tensor(row["activations"]).numpy(), abs=2e-5
@@ -38,7 +42,7 @@ def test_weights_make_the_functions_that_were_learned(sweep, side_length, noise)
             assert found == pytest.approx(torch.tensor(row["presence"][function][head]).numpy(), abs=0.03), function
 
 
-@pytest.mark.parametrize("knots", [[[0.0, 1.0]] * 7, [[0.1, 1.0]] * 8, [[0.0, 0.9]] * 8, [[0.0, 0.6, 0.5, 1.0]] * 8])
+@pytest.mark.parametrize("knots", [[[0.1, 1.0]] * 8, [[0.0, 0.9]] * 8, [[0.0, 0.6, 0.5, 1.0]] * 8])
 def test_activations_that_are_none_are_refused(knots):
     with pytest.raises(InputError, match="activations must"):
         counter_with_knots(knots, 10)

@@ -39,7 +39,7 @@ def write_onnx(
     names: str | None = '{"0": "pear", "1": "mug", "2": "fig"}',
     output_names: tuple[str, ...] = ("boxes", "scores", "labels"),
 ) -> Path:
-    """Write the detector in the layout that `tallybox.photos.adapters.onnx_files` documents."""
+    """Write the detector in the layout of docs/reference/file-formats.md."""
     node = helper.make_node
     boxes, scores, labels = (*output_names, "labels")[:3]
     constants = {

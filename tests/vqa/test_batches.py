@@ -8,7 +8,6 @@ from tallybox.distributed import Processes
 from tallybox.vqa import batches
 from tallybox.vqa.batches import (
     ResidentExamples,
-    ResidentPhotos,
     StreamedExamples,
     epoch_order,
     load_examples,
@@ -59,11 +58,12 @@ def test_two_processes_get_the_halves_of_a_batch_padded_alike(examples):
 
 def test_only_photos_that_are_asked_about_take_memory():
     data = tiny_data()
-    rows = np.array([2, 5])
-    photos = ResidentPhotos(data.store, rows, CPU, torch.float32, length=1)
+    asked = data.questions.at(np.isin(data.questions.images, (2, 5)))
+    examples = ResidentExamples(asked, data.store, CPU, torch.float32, length=1)
     sizes = data.store.offsets[1:] - data.store.offsets[:-1]
-    assert len(photos.features) == sizes[rows].sum()
-    features, boxes, mask = photos.at(torch.tensor([5]), width=9)
+    assert len(examples.features) == sizes[np.unique(asked.images)].sum() < sizes.sum()
+    row = int(np.flatnonzero(asked.images == 5)[0])
+    features, boxes, mask, _, _ = examples.at(torch.tensor([row]), proposals=9, words=3).batch
     assert features.shape == (1, 9, 6)
     assert mask.sum() == sizes[5]
     expected = data.store.boxes_xyxy[data.store.offsets[5] : data.store.offsets[6]]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ def test_every_file_is_read(path):
 
 def test_the_attention_may_have_a_dropout_of_its_own():
     assert VqaConfig.from_dict({"model": {"attention_dropout": 0}}).model.attention_dropout == 0
-    assert VqaConfig.from_dict(VqaConfig().to_dict()).model.attention_dropout is None
+    assert VqaConfig.from_dict(asdict(VqaConfig())).model.attention_dropout is None
 
 
 def test_values_are_overruled_one_by_one(tmp_path):
@@ -43,7 +43,7 @@ def test_values_are_overruled_one_by_one(tmp_path):
     config = read_configuration(path, model={"name": "counter", "question": None}, training={"seed": 3})
     assert config.model == ModelConfig(name="counter", question=7)
     assert config.training == TrainingConfig(learning_rate=1.0, seed=3)
-    assert VqaConfig.from_dict(config.to_dict()) == config
+    assert VqaConfig.from_dict(asdict(config)) == config
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tallybox.ask.category_questions import (
-    CountedAnswer,
-    answer_from_counts,
-    read_category_question,
-)
+from tallybox.ask.category_questions import CountedAnswer, answer_from_counts, read_category_question
 from tallybox.ask.question import encode_question, quoted
 from tallybox.counter.module import Counter
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
@@ -84,6 +80,7 @@ class PhotoAnswer:
             return ()
         question = self.counted.question
         word, remarks = quoted(question.word), []
+        counts = [one.count for one in self.counted.predictions]  # of several categories where a word names several
         if not self.has_answer:
             remarks.append(f"As far as can be seen there is no {word} in the photo: the question has no answer.")
         if kept_together := question.kept_together:
@@ -92,15 +89,9 @@ class PhotoAnswer:
             remarks.append(f"{self.answer} is the middle of what is probable.")
         if question.kind == "how many" and self.counted.none > 0.5 and self.answer != "0":
             remarks.append("To ask how many presumes that there are some; boxes alone say that there are none.")
-        elif question.kind in ("how many", "whether") and self._only_count == 0 and self.answer not in ("0", "no"):
+        elif question.kind in ("how many", "whether") and counts == [0] and self.answer not in ("0", "no"):
             remarks.append("People ask about what they see. `tallybox count`, which nobody asks, says 0.")
         return tuple(remarks)
-
-    @property
-    def _only_count(self) -> int | None:
-        """What `tallybox count` shows of the category; None where there are several."""
-        predictions = () if self.counted is None else self.counted.predictions
-        return predictions[0].count if len(predictions) == 1 else None
 
     @property
     def has_answer(self) -> bool:
@@ -178,15 +169,9 @@ class Answerer:
             answers = [*counted.answers, *others][: 1 + RUNNERS_UP]
         count = self.model.count
         relevance = count.log_odds(glimpses) if isinstance(count, FirstGlimpse) else glimpses[..., 0]
-        return PhotoAnswer(
-            encoded.text,
-            tuple(answers),
-            () if counted is not None and counted.question.kind in ("how many", "whether") else encoded.unknown,
-            regions,
-            glimpses[0],
-            relevance[0],
-            counted,
-        )
+        is_counted = counted is not None and counted.question.kind in ("how many", "whether")
+        unknown = () if is_counted else encoded.unknown
+        return PhotoAnswer(encoded.text, tuple(answers), unknown, regions, glimpses[0], relevance[0], counted)
 
     def _counted(self, seen: RegionFeatures, question: str) -> CountedAnswer | None:
         """Return what counts say to a question about a category; None where it is about none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ FITTING_IMAGES = 60
 IOU_THRESHOLD, SCORE_THRESHOLD = 0.5, 0.3
 AGREEMENT = 1e-4
 
+Read = Callable[[], Iterable[Detections]]
+
 
 def bench_detections(
     estimator: CountEstimator | None = None, images: Sequence[Detections] | None = None, seconds: float = 2.0
@@ -41,8 +44,10 @@ def bench_detections(
         path = Path(folder) / "detections.parquet"
         write_parquet(photos, path)
         case = f"{len(photos)} images with {sum(map(len, photos))} boxes"
-        yield _row(f"{case}, in memory", estimator, supervision, lambda: photos, seconds)
-        yield _row(f"{case}, from Parquet", estimator, supervision, lambda: read_detections(path), seconds)
+        sources: dict[str, Read] = {"in memory": lambda: photos, "from Parquet": lambda: read_detections(path)}
+        for name, read in sources.items():
+            ours, reference = partial(_count, estimator, read), partial(_count_by_nms, supervision, read)
+            yield compare(f"{case}, {name}", ours, reference, torch.device("cpu"), seconds)
 
 
 def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
@@ -50,8 +55,7 @@ def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
     for photo in photos:
         kept = {tuple(box) for box in _after_nms(supervision, photo).xyxy.tolist()}
         ours = set()
-        for category_id in photo.best_scores():
-            one = photo.of_category(category_id)
+        for one in map(photo.of_category, photo.best_scores()):
             ours |= {tuple(box) for box in one.boxes[nms(one.boxes, one.scores, [IOU_THRESHOLD])[0]].tolist()}
         if kept != ours:
             raise TallyboxError(f"both must suppress alike before they are timed, but image {photo.image_id!r} differs")
@@ -59,10 +63,8 @@ def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
 
 def check_answers(estimator: CountEstimator, photos: Sequence[Detections]) -> None:
     """Raise unless images give the same answers together as each alone."""
-    together = estimator.predict_many(photos)
-    for photo, expected in zip(photos, together, strict=True):
-        alone = estimator.predict(photo)
-        for category_id, one in alone.items():
+    for photo, expected in zip(photos, estimator.predict_many(photos), strict=True):
+        for category_id, one in estimator.predict(photo).items():
             error = np.abs(one.probabilities - expected[category_id].probabilities).max()
             if not error < AGREEMENT:
                 raise TallyboxError(
@@ -71,29 +73,18 @@ def check_answers(estimator: CountEstimator, photos: Sequence[Detections]) -> No
                 )
 
 
-def _count_by_nms(supervision: Any, photos: Iterable[Detections]) -> int:
-    total = 0
-    for photo in photos:
-        kept = _after_nms(supervision, photo)
-        total += len(np.unique(kept.class_id[kept.confidence >= SCORE_THRESHOLD], return_counts=True)[0])
-    return total
-
-
 def _after_nms(supervision: Any, photo: Detections) -> Any:
     given = supervision.Detections(xyxy=photo.boxes, confidence=photo.scores, class_id=photo.category_ids)
     return given.with_nms(threshold=IOU_THRESHOLD)
 
 
-def _row(
-    case: str, estimator: CountEstimator, supervision: Any, read: Callable[[], Iterable[Detections]], seconds: float
-) -> Row:
-    def ours() -> int:
-        return sum(len(predictions) for _, predictions in estimator.predict_each(read()))
+def _count(estimator: CountEstimator, read: Read) -> int:
+    return sum(len(predictions) for _, predictions in estimator.predict_each(read()))
 
-    def reference() -> int:
-        return _count_by_nms(supervision, read())
 
-    return compare(case, ours, reference, torch.device("cpu"), seconds)
+def _count_by_nms(supervision: Any, read: Read) -> int:
+    kept = (_after_nms(supervision, photo) for photo in read())
+    return sum(len(np.unique(one.class_id[one.confidence >= SCORE_THRESHOLD], return_counts=True)[0]) for one in kept)
 
 
 def _supervision() -> Any:

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from typing import Any
 import torch
 
 from tallybox import __version__
+
+Run = Callable[[], object]  # what is measured
 
 
 @dataclass(frozen=True)
@@ -30,15 +33,7 @@ class Row:
     reference_peak_bytes: int | None
 
 
-def compare(
-    case: str,
-    ours: Callable[[], object],
-    reference: Callable[[], object],
-    device: torch.device,
-    seconds: float,
-    *,
-    items: int = 1,
-) -> Row:
+def compare(case: str, ours: Run, reference: Run, device: torch.device, seconds: float, *, items: int = 1) -> Row:
     """Measure two functions; times are those of one of the ``items`` that a call works on."""
     # Memory first, and ours first: what a large call leaves behind hides what a small one needs.
     peaks = peak_bytes(ours, device), peak_bytes(reference, device)
@@ -52,13 +47,8 @@ def make_row(case: str, ours_ms: float, reference_ms: float, peak: int | None, r
 
 
 def report(rows: list[Row], device: torch.device) -> dict[str, Any]:
-    """Return a benchmark's result, ready for JSON."""
-    return {"machine": describe_machine(device), "rows": [asdict(row) for row in rows]}
-
-
-def describe_machine(device: torch.device) -> dict[str, Any]:
-    """Return the hardware and the versions that a measurement is made with."""
-    machine: dict[str, Any] = {
+    """Return a benchmark's result, ready for JSON, with the hardware and the versions that it was measured with."""
+    machine = {
         "processor": _processor_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -69,25 +59,22 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
     }
     if device.type == "cuda":
         machine["accelerator"] = torch.cuda.get_device_name(device)
-    return machine
+    return {"machine": machine, "rows": [asdict(row) for row in rows]}
 
 
 def _processor_name() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    names = re.findall(r"^model name\s*: (.*)", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else []
+    return names[0] if names else platform.processor() or platform.machine()
 
 
-def median_ms(run: Callable[[], object], device: torch.device, *, seconds: float = 2.0) -> float:
+def median_ms(run: Run, device: torch.device, *, seconds: float = 2.0) -> float:
     """Return the median milliseconds of one call, over batches of calls that fill ``seconds``.
 
     A batch is long enough (20 ms) for a GPU's queue to stay filled, as it is in training.
     """
-    for _ in range(2):
-        run()
+    run()
+    run()
     calls = max(1, int(0.02 / max(_batch_seconds(run, device, 1), 1e-6)))
     times: list[float] = []
     deadline = time.perf_counter() + seconds
@@ -96,7 +83,7 @@ def median_ms(run: Callable[[], object], device: torch.device, *, seconds: float
     return statistics.median(times)
 
 
-def _batch_seconds(run: Callable[[], object], device: torch.device, calls: int) -> float:
+def _batch_seconds(run: Run, device: torch.device, calls: int) -> float:
     _synchronise(device)
     start = time.perf_counter()
     for _ in range(calls):
@@ -110,22 +97,22 @@ def _synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def peak_bytes(run: Callable[[], object], device: torch.device) -> int | None:
+def peak_bytes(run: Run, device: torch.device) -> int | None:
     """Return how much more memory is in use at the peak of one call than before it."""
     run()
     gc.collect()
-    if device.type == "cuda":
-        _synchronise(device)
-        torch.cuda.empty_cache()
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        run()
-        _synchronise(device)
-        return torch.cuda.max_memory_allocated(device) - before
-    return _peak_resident_bytes(run)
+    if device.type != "cuda":
+        return _peak_resident_bytes(run)
+    _synchronise(device)
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    run()
+    _synchronise(device)
+    return torch.cuda.max_memory_allocated(device) - before
 
 
-def _peak_resident_bytes(run: Callable[[], object]) -> int | None:
+def _peak_resident_bytes(run: Run) -> int | None:
     """Measure by the operating system's high-water mark, which Linux lets a process reset."""
     try:
         ctypes.CDLL(None).malloc_trim(0)  # memory kept from earlier calls would hide what this one needs
@@ -133,12 +120,9 @@ def _peak_resident_bytes(run: Callable[[], object]) -> int | None:
         before = _status_bytes("VmRSS")
         run()
         return max(_status_bytes("VmHWM") - before, 0)
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, IndexError):
         return None
 
 
 def _status_bytes(field: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/self/status has no {field}")
+    return 1024 * int(re.findall(rf"^{field}:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)[0])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
 
-from tallybox.bench.measure import Row, compare
+from tallybox.bench.measure import Row, Run, compare
 from tallybox.errors import TallyboxError
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import Photo, read_photo
@@ -31,22 +31,16 @@ def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
         paths = made_from_samples(Path(folder), PHOTOS)
         photos = [read_photo(path) for path in paths]
         check_batch(detector, photos[:BATCH])
-        detections = detector.detect(photos)
-
-        def read() -> list[Photo]:
-            return [read_photo(path) for path in paths]
-
-        stages: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-            "read": (read, read),  # in one thread; end to end it runs ahead in several
+        detections, estimator = detector.detect(photos), counter.estimator
+        # Each stage for all photos at once, and one by one.
+        stages: dict[str, tuple[Run, Run]] = {
+            "read": (lambda: [*map(read_photo, paths)],) * 2,  # in one thread; end to end it runs ahead in several
             "read and detect": (
-                lambda: list(detect_each(paths, detector)),
-                lambda: [detector.detect([photo]) for photo in photos],
+                lambda: [*detect_each(paths, detector)],
+                lambda: [detector.detect([p]) for p in photos],
             ),
-            "count": (
-                lambda: counter.estimator.predict_many(detections),
-                lambda: [counter.estimator.predict(image) for image in detections],
-            ),
-            "end to end": (lambda: counter.count_many(paths), lambda: [counter.count(path) for path in paths]),
+            "count": (lambda: estimator.predict_many(detections), lambda: [*map(estimator.predict, detections)]),
+            "end to end": (lambda: counter.count_many(paths), lambda: [*map(counter.count, paths)]),
         }
         width, height = SIZE_WH
         for stage, (ours, one_by_one) in stages.items():

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes
+from tallybox.bench.measure import Row, make_row, median_ms, peak_bytes
 from tallybox.errors import TallyboxError
 from tallybox.vqa.batches import LabelledBatch, ResidentExamples, StreamedExamples
 from tallybox.vqa.configuration import ModelConfig, Precision, TrainingConfig
@@ -41,57 +40,15 @@ class VqaRow(Row):
 
 @dataclass(frozen=True)
 class Size:
-    """How large a step is."""
+    """How large a step is; enough photos that the proposals of a batch are spread over the memory."""
 
     batch: int
-    proposals: int
+    photos: int
     sizes: DataSizes
     model: ModelConfig
-    photos: int
 
-
-def paper_size(proposals: int) -> Size:
-    """Return the paper's size, with enough photos that the proposals of a batch are spread over the memory."""
-    return Size(256, proposals, DataSizes(15_000, 3_000, 2_048, proposals), ModelConfig(), photos=4_096)
-
-
-def small_size() -> Size:
-    """Return a size that a CPU can compute in a fraction of a second."""
-    model = ModelConfig(embedding=64, question=128, attention=64, classifier=128)
-    return Size(64, 20, DataSizes(500, 200, 128, 20), model, photos=512)
-
-
-def random_photos(size: Size, seed: int = 0) -> FeatureStore:
-    """Return a store of random photos in memory, all with the same number of proposals."""
-    random = np.random.default_rng(seed)
-    total = size.photos * size.proposals
-    # All photos repeat one block of features: their values do not matter.
-    block = random.random((1 << 12, size.sizes.features), np.float32).astype(np.float16)
-    corners = random.random((total, 2), np.float32) * 400
-    return FeatureStore(
-        Path(),
-        header={},
-        image_ids=np.arange(size.photos).astype(str),
-        sizes_wh=np.full((size.photos, 2), 1000, np.float32),
-        offsets=np.arange(0, total + 1, size.proposals),
-        features=block[np.arange(total) % len(block)],
-        boxes_xyxy=np.concatenate((corners, corners + 20 + corners[::-1] / 2), 1),
-    )
-
-
-def random_questions(size: Size, seed: int = 0) -> EncodedQuestions:
-    """Return questions about random photos, with answers."""
-    random = np.random.default_rng(seed)
-    number = size.photos * 2
-    lengths = random.choice(LENGTHS, number, p=np.array(SHARES) / sum(SHARES))
-    words = random.integers(1, size.sizes.words + 1, (number, max(LENGTHS)))
-    return EncodedQuestions(
-        np.arange(number),
-        random.integers(0, size.photos, number),
-        words * (np.arange(words.shape[1]) < lengths[:, None]),
-        lengths,
-        random.integers(0, size.sizes.answers, (number, 10)),
-    )
+    def __str__(self) -> str:
+        return f"{self.batch} x {self.sizes.proposals} x {self.sizes.features}"
 
 
 class StepMode(NamedTuple):
@@ -103,6 +60,12 @@ class StepMode(NamedTuple):
     streamed: bool = False  # photos are copied from the computer's memory at each step
 
 
+SMALL_MODEL = ModelConfig(embedding=64, question=128, attention=64, classifier=128)
+# The paper's with 100 and with 36 proposals; one that a CPU can compute in a fraction of a second.
+SIZES = {
+    "cuda": [Size(256, 4_096, DataSizes(15_000, 3_000, 2_048, proposals), ModelConfig()) for proposals in (100, 36)],
+    "cpu": [Size(64, 512, DataSizes(500, 200, 128, 20), SMALL_MODEL)],
+}
 PLAIN = StepMode("float32")
 # By name; training uses the last.
 MODES = {
@@ -119,55 +82,75 @@ MODES = {
 BROKEN_DOWN = {"cpu": "float32", "cuda": "bfloat16, compiled"}
 
 
-class BenchSteps:
-    """A trainer with random examples."""
+def random_photos(size: Size) -> FeatureStore:
+    """Return a store of random photos in memory, all with the same number of proposals."""
+    random = np.random.default_rng(0)
+    total = size.photos * size.sizes.proposals
+    # All photos repeat one block of features: their values do not matter.
+    block = random.random((1 << 12, size.sizes.features), np.float32).astype(np.float16)
+    corners = random.random((total, 2), np.float32) * 400
+    return FeatureStore(
+        Path(),
+        header={},
+        image_ids=np.arange(size.photos).astype(str),
+        sizes_wh=np.full((size.photos, 2), 1000, np.float32),
+        offsets=np.arange(0, total + 1, size.sizes.proposals),
+        features=block[np.arange(total) % len(block)],
+        boxes_xyxy=np.concatenate((corners, corners + 20 + corners[::-1] / 2), 1),
+    )
 
-    def __init__(self, size: Size, device: torch.device, mode: StepMode) -> None:
+
+def random_questions(size: Size) -> EncodedQuestions:
+    """Return questions about random photos, with answers."""
+    random = np.random.default_rng(0)
+    number = size.photos * 2
+    lengths = random.choice(LENGTHS, number, p=np.array(SHARES) / sum(SHARES))
+    words = random.integers(1, size.sizes.words + 1, (number, max(LENGTHS)))
+    words *= np.arange(max(LENGTHS)) < lengths[:, None]
+    images, answers = random.integers(0, size.photos, number), random.integers(0, size.sizes.answers, (number, 10))
+    return EncodedQuestions(np.arange(number), images, words, lengths, answers)
+
+
+class BenchSteps:
+    """A trainer with random examples: all of them, or the same batch again and again."""
+
+    def __init__(self, size: Size, device: torch.device, mode: StepMode, *, one_batch: bool = False) -> None:
         torch.manual_seed(0)
         config = TrainingConfig(batch=size.batch, precision=mode.precision)
-        self.size = size
         self.trainer = VqaTrainer(VqaModel(size.model, size.sizes), config, device)
         examples = StreamedExamples if mode.streamed else ResidentExamples
         self.examples: ResidentExamples | StreamedExamples = examples(
             random_questions(size), random_photos(size), device, self.trainer.dtype, size.model.feature_length
         )
         order = np.random.default_rng(1).permutation(len(self.examples.questions))
-        self.order = order[: len(order) // size.batch * size.batch].reshape(-1, size.batch)
-        self.taken = 0
+        batches = order[: len(order) // size.batch * size.batch].reshape(-1, size.batch)
+        self.rows = cycle(batches[:1] if one_batch else batches)
         if mode.compiled:
             self.trainer.compile()
         self.graphed: Iterator[None] | None = None
         if mode.graphed:
-            self.graphed = GraphedSteps(self.trainer, self.examples).run(self.rows() for _ in count())
-
-    def rows(self) -> NDArray[np.int64]:
-        """Return the rows of the next batch."""
-        self.taken += 1
-        rows: NDArray[np.int64] = self.order[self.taken % len(self.order)]
-        return rows
+            self.graphed = GraphedSteps(self.trainer, self.examples).run(self.rows)
 
     def step(self) -> None:
         """Take a step like training."""
         if self.graphed is not None:
             next(self.graphed)
         else:
-            self.trainer.step(next(self.examples.batches([self.rows()])))
+            self.trainer.step(self.batch())
 
     def batch(self) -> LabelledBatch:
         """Return the next batch, padded to its longest question."""
-        return next(self.examples.batches([self.rows()]))
+        return next(self.examples.batches([next(self.rows)]))
 
 
 def check_learning(size: Size, device: torch.device, mode: StepMode) -> None:
     """Raise unless fast steps reduce the loss of one batch as plain ones do."""
-    curves = []
-    for steps in (BenchSteps(size, device, mode), BenchSteps(size, device, PLAIN)):
-        steps.order = steps.order[:1]
-        losses = []
+    curves: list[list[float]] = []
+    for steps in (BenchSteps(size, device, one, one_batch=True) for one in (mode, PLAIN)):
+        curves.append([])
         for _ in range(12):
             steps.step()
-            losses.append(steps.trainer.pop_totals()[0])
-        curves.append(losses)
+            curves[-1].append(steps.trainer.pop_totals()[0])
     ours, plain = curves
     # Compiled layers draw other dropout masks: losses agree only as those of two seeds do.
     if not (abs(ours[0] - plain[0]) < 0.1 * plain[0] and abs(ours[-1] - plain[-1]) < 0.25 * plain[0]):
@@ -177,15 +160,13 @@ def check_learning(size: Size, device: torch.device, mode: StepMode) -> None:
 def bench_vqa(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
     """Yield rows for whole steps, for the parts of one, and on a GPU for the paper's whole training."""
     kind = "cuda" if device.type == "cuda" else "cpu"
-    sizes = [paper_size(100), paper_size(36)] if kind == "cuda" else [small_size()]
-    check_learning(sizes[0], device, list(MODES[kind].values())[-1])
-    for size in sizes:
+    check_learning(SIZES[kind][0], device, list(MODES[kind].values())[-1])
+    for size in SIZES[kind]:
         yield from bench_size(size, device, kind, seconds)
 
 
 def bench_size(size: Size, device: torch.device, kind: str, seconds: float) -> Iterator[Row]:
     """Yield the rows of one size."""
-    suffix = f"{size.batch} x {size.proposals} x {size.sizes.features}"
     plain = BenchSteps(size, device, PLAIN)
     plain_ms, plain_peak = median_ms(plain.step, device, seconds=seconds), peak_bytes(plain.step, device)
     plain_parts = {name: median_ms(run, device, seconds=seconds / 4) for name, run in parts(plain).items()}
@@ -194,39 +175,34 @@ def bench_size(size: Size, device: torch.device, kind: str, seconds: float) -> I
         steps = BenchSteps(size, device, mode)
         step_ms = median_ms(steps.step, device, seconds=seconds)
         peaks = peak_bytes(steps.step, device), plain_peak
-        yield _row(f"step, {name}, {suffix}", step_ms, plain_ms, *peaks, questions=size.batch)
+        yield _row(f"step, {name}, {size}", step_ms, plain_ms, *peaks, questions=size.batch)
         if name == BROKEN_DOWN[kind]:
             for part, run in parts(steps).items():
                 part_ms = median_ms(run, device, seconds=seconds / 4)
-                yield _row(f"part, {part}, {name}, {suffix}", part_ms, plain_parts[part])
+                yield _row(f"part, {part}, {name}, {size}", part_ms, plain_parts[part])
         del steps
     if kind == "cuda":
         taken = PAPER_EPOCHS * (PAPER_QUESTIONS // size.batch)
-        case = f"{PAPER_EPOCHS} epochs of {PAPER_QUESTIONS:,} questions, projected, {suffix}"
+        case = f"{PAPER_EPOCHS} epochs of {PAPER_QUESTIONS:,} questions, projected, {size}"
         yield _row(case, step_ms * taken, plain_ms * taken, questions=taken * size.batch)
 
 
-def _row(
-    case: str,
-    ours_ms: float,
-    plain_ms: float,
-    peak: int | None = None,
-    plain_peak: int | None = None,
-    questions: int | None = None,
-) -> VqaRow:
-    rate = None if questions is None else round(questions / ours_ms * 1e3, 1)
-    return VqaRow(case, round(ours_ms, 4), round(plain_ms, 4), round(plain_ms / ours_ms, 2), peak, plain_peak, rate)
+def _row(case: str, ms: float, plain_ms: float, *peaks: int | None, questions: int | None = None) -> VqaRow:
+    row = make_row(case, ms, plain_ms, *(peaks or (None, None)))
+    return VqaRow(**vars(row), questions_per_second=None if questions is None else round(questions / ms * 1e3, 1))
 
 
 def parts(steps: BenchSteps) -> dict[str, Callable[[], object]]:
     """Return the parts of a step, with their backward passes."""
     trainer, model = steps.trainer, steps.trainer.model.train()
-    labelled = steps.batch()
-    batch = labelled.batch
+    component, batch = model.count, steps.batch().batch
+    assert component is not None
     with torch.no_grad(), autocast(trainer.dtype, trainer.device):
         question = model.question(batch.words, batch.lengths)
         glimpses = model.attention(batch.features, question).float()
         seen = attended(batch.features, glimpses, batch.mask)
+    with torch.no_grad():
+        count = component(glimpses, batch.boxes, batch.mask)
 
     def both(run: Callable[..., Tensor], *leaves: Tensor) -> Callable[[], object]:
         """Run forward, and backward to ``leaves`` and all weights."""
@@ -240,11 +216,6 @@ def parts(steps: BenchSteps) -> dict[str, Callable[[], object]]:
 
         return once
 
-    assert model.count is not None
-    component = model.count
-    with torch.no_grad():
-        count = component(glimpses, batch.boxes, batch.mask)
-
     def update() -> None:
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -256,6 +227,6 @@ def parts(steps: BenchSteps) -> dict[str, Callable[[], object]]:
         "attention": both(lambda q: model.attention(batch.features, q), question),
         "weighted means": both(lambda g: attended(batch.features, g, batch.mask), glimpses),
         "counter": both(lambda g: component(g, batch.boxes, batch.mask), glimpses),
-        "classifier": both(lambda s, q, c: model.classifier(s, q, c), seen, question, count),
+        "classifier": both(model.classifier, seen, question, count),
         "Adam": update,
     }

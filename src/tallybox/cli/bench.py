@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import partial, wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from tallybox.bench.measure import Row, report
-from tallybox.cli.device import chosen_device
 from tallybox.errors import InputError
 from tallybox.files import write_text
+from tallybox.photos.detector import device_or_default
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "ms": lambda row: f"{row.median_ms:.3f}",
@@ -26,6 +27,16 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "peak memory": lambda row: format_bytes(row.peak_bytes),
     "reference's peak": lambda row: format_bytes(row.reference_peak_bytes),
 }
+# The modules that have a function bench_NAME(device, seconds), imported when a benchmark runs, and what it measures.
+BENCHMARKS = {
+    "counter": ("counter", "Time the counting component: the fused backend beside the reference."),
+    "toy": ("toy", "Time the toy task: one point on a CPU, both complete sweeps on a GPU."),
+    "photos": (
+        "photo_counting",
+        "Time photos to counts: reading, detecting, counting, all; the reference takes one photo at a time.",
+    ),
+    "vqa": ("vqa", "Time a training step of the VQA model, at the paper's size on a GPU and at a small one on a CPU."),
+}
 
 
 @click.group()
@@ -33,86 +44,58 @@ def bench() -> None:
     """Measure speed on this machine; results are checked first."""
 
 
-def benchmark(*, cpu_only: bool = False) -> Callable[..., click.Command]:
+def add_benchmark(
+    name: str, summary: str | None, rows: Callable[..., Iterator[Row]], *, cpu_only: bool = False
+) -> None:
     """Turn a function that yields rows into a command that prints them."""
 
-    def decorate(rows: Callable[..., Iterator[Row]]) -> click.Command:
-        @bench.command()
-        @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
-        @click.option("--seconds", default=2.0, show_default=True, help="How long to measure each number.")
-        @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-        @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
-        @wraps(rows)
-        def command(device: str | None, as_json: bool, out: Path | None, **options: Any) -> None:
-            where = chosen_device("cpu" if cpu_only and device is None else device)
-            if cpu_only and where.type != "cpu":
-                raise InputError(f"this is measured on the CPU, but got device {device!r}")
-            progress, table, done = Console(stderr=True), Table("case", *COLUMNS), []
-            for row in rows(device=where, **options):
-                done.append(row)
-                cells = [text_of(row) for text_of in COLUMNS.values()]
-                table.add_row(row.case, *cells)
-                progress.print(f"{row.case}: {cells[0]} ms, {row.speedup:.1f} times the reference's speed")
-            result = json.dumps(report(done, where), indent=1)
-            if out is not None:
-                write_text(out, result + "\n")
-            if as_json:
-                click.echo(result)
-            else:
-                Console().print(table)
-
-        return command
-
-    return decorate
+    @bench.command(name, help=summary)
+    @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
+    @click.option("--seconds", default=2.0, show_default=True, help="How long to measure each number.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
+    @wraps(rows)
+    def command(device: str | None, as_json: bool, out: Path | None, **options: Any) -> None:
+        where = device_or_default("cpu" if cpu_only and device is None else device)
+        if cpu_only and where.type != "cpu":
+            raise InputError(f"this is measured on the CPU, but got device {device!r}")
+        progress, table, done = Console(stderr=True), Table("case", *COLUMNS), []
+        for row in rows(device=where, **options):
+            done.append(row)
+            cells = [text_of(row) for text_of in COLUMNS.values()]
+            table.add_row(row.case, *cells)
+            progress.print(f"{row.case}: {cells[0]} ms, {row.speedup:.1f} times the reference's speed")
+        result = json.dumps(report(done, where), indent=1)
+        if out is not None:
+            write_text(out, result + "\n")
+        if as_json:
+            click.echo(result)
+        else:
+            Console().print(table)
 
 
-@benchmark()
-def counter(device: torch.device, seconds: float) -> Iterator[Row]:
-    """Time the counting component: the fused backend beside the reference."""
-    from tallybox.bench.counter import bench_counter
-
-    return bench_counter(device, seconds)
+def measure(module: str, function: str, **options: Any) -> Iterator[Row]:
+    """Yield the rows of a benchmark, whose module is imported only now."""
+    rows: Iterator[Row] = getattr(import_module(f"tallybox.bench.{module}"), function)(**options)
+    return rows
 
 
-@benchmark()
-def toy(device: torch.device, seconds: float) -> Iterator[Row]:
-    """Time the toy task: one point on a CPU, both complete sweeps on a GPU."""
-    from tallybox.bench.toy import bench_toy
-
-    return bench_toy(device, seconds)
-
-
-@benchmark()
-def photos(device: torch.device, seconds: float) -> Iterator[Row]:
-    """Time photos to counts: reading, detecting, counting, all; the reference takes one photo at a time."""
-    from tallybox.bench.photo_counting import bench_photos
-
-    return bench_photos(device, seconds)
-
-
-@benchmark()
-def vqa(device: torch.device, seconds: float) -> Iterator[Row]:
-    """Time a training step of the VQA model, at the paper's size on a GPU and at a small one on a CPU."""
-    from tallybox.bench.vqa import bench_vqa
-
-    return bench_vqa(device, seconds)
-
-
-@benchmark(cpu_only=True)
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True))
-@click.option(
-    "--estimator", "estimator_file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`."
-)
-def detections(device: torch.device, seconds: float, file: Path | None, estimator_file: Path | None) -> Iterator[Row]:
+@click.option("--estimator", "model", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
+def measure_detections(device: torch.device, seconds: float, file: Path | None, model: Path | None) -> Iterator[Row]:
     """Time counting from detections (made-up ones, or FILE's) on the CPU; the reference is supervision's NMS."""
     from tallybox import CountEstimator, read_detections
     from tallybox.bench.detections import bench_detections
 
-    estimator = None if estimator_file is None else CountEstimator.load(estimator_file)
-    images = None if file is None else list(read_detections(file))
-    return bench_detections(estimator, images, seconds)
+    estimator = None if model is None else CountEstimator.load(model)
+    return bench_detections(estimator, None if file is None else list(read_detections(file)), seconds)
 
 
 def format_bytes(number: int | None) -> str:
     """Write a number of bytes in the unit a person would use."""
     return "unknown" if number is None else decimal(number)
+
+
+for _name, (_module, _summary) in BENCHMARKS.items():
+    add_benchmark(_name, _summary, partial(measure, _module, f"bench_{_name}"))
+add_benchmark("detections", measure_detections.__doc__, measure_detections, cpu_only=True)

@@ -38,7 +38,7 @@ def open_images(
 
     Their categories must have the names that an estimator knows them by, where it has learned already.
     """
-    from tallybox.photos.kept_detections import keep_detections
+    from tallybox.photos.detecting import keep_detections
     from tallybox.photos.sources import find_photos, find_sources
     from tallybox.photos.specs import DEFAULT_SPEC
 

@@ -19,6 +19,7 @@ from tallybox.toy.training import Setting, ToyConfig, train_settings
 
 # Many settings at once fill a GPU. On a CPU they gain nothing, and a group is saved as a whole.
 SETTINGS_AT_ONCE = {"cuda": 404, "cpu": 1}
+folder_type = click.Path(path_type=Path, file_okay=False)
 
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,17 +49,13 @@ def toy() -> None:
 @config_options
 def train(side_length: float, noise: float, seed: int, device: str | None, as_json: bool, **constants: Any) -> None:
     """Train all models at one point of the paper's figures."""
-    config = config_of(constants)
-    setting = Setting(side_length, noise)
+    settings, config, where = [Setting(side_length, noise)], config_of(constants), chosen_device(device)
     start = time.perf_counter()
-    steps = config.iterations + config.evaluation_batches
     with progress_bar("training") as show:
-        (result,) = train_settings(
-            [setting], seed, config, device=chosen_device(device), on_step=lambda done: show(done, steps)
-        )
-    accuracies = {f"{model}_accuracy": accuracy for model, accuracy in result.accuracy.items()}
+        (result,) = train_settings(settings, seed, config, device=where, on_progress=show)
     seconds = round(time.perf_counter() - start, 2)
     if as_json:
+        accuracies = {f"{model}_accuracy": accuracy for model, accuracy in result.accuracy.items()}
         click.echo(json.dumps({"side_length": side_length, "noise": noise, **accuracies, "seconds": seconds}))
         return
     for model, accuracy in result.accuracy.items():
@@ -69,40 +66,25 @@ def train(side_length: float, noise: float, seed: int, device: str | None, as_js
 @toy.command()
 @click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), help="One of the two; without it, both.")
 @click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="The folder of results; of both settings, OUT/easy and OUT/hard.",
+    "--out", type=folder_type, required=True, help="The folder of results; of both settings, OUT/easy and OUT/hard."
 )
 @click.option("--step", type=float, default=0.01, show_default=True, help="Distance of neighbouring points.")
 @click.option("--seeds", type=int, default=2, show_default=True)
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
-@click.option("--settings-at-once", type=int, help="How many points train together, and are saved together.")
+@click.option("--settings-at-once", "at_once", type=int, help="How many points train together, and are saved together.")
 @config_options
 def sweep(
-    difficulty: Any,
-    out: Path,
-    step: float,
-    seeds: int,
-    device: str | None,
-    settings_at_once: int | None,
-    **constants: Any,
+    difficulty: Any, out: Path, step: float, seeds: int, device: str | None, at_once: int | None, **constants: Any
 ) -> None:
     """Train all points of the paper's figures; run again to go on after an interruption."""
-    where = chosen_device(device)
+    where, config = chosen_device(device), config_of(constants)
+    at_once = at_once or SETTINGS_AT_ONCE.get(where.type, 1)
     start = time.perf_counter()
     folders = {name: out / name for name in FIXED_AT} if difficulty is None else {difficulty: out}
     for name, folder in folders.items():
         with progress_bar(f"{name} sweep") as show:
             run_sweep(
-                folder,
-                name,
-                config=config_of(constants),
-                step=step,
-                seeds=seeds,
-                device=where,
-                settings_at_once=settings_at_once or SETTINGS_AT_ONCE.get(where.type, 1),
-                on_progress=show,
+                folder, name, config, step=step, seeds=seeds, device=where, settings_at_once=at_once, on_progress=show
             )
     echo_line(f"{out}: done in {time.perf_counter() - start:.1f} s")
 

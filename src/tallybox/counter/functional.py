@@ -31,10 +31,10 @@ def count_features(
 ) -> Tensor:
     """Return the counting features of the paper (section 4), ``[..., max_objects + 1]``.
 
-    ``attention [..., N]`` in [0, 1] (any real numbers with ``logits=True``), ``boxes [..., N, 4]``
-    corners in any unit, ``mask [..., N]`` True for a real proposal, ``weight [..., 8, segments]`` one
-    row for each activation. All leading dimensions broadcast, so one call can evaluate many
-    differently trained counters: ``weight [M, 1, 8, 16]`` with ``attention [M, B, N]``.
+    ``attention [..., N]`` in [0, 1] (any real numbers with ``logits=True``), ``boxes [..., N, 4]`` corners in any
+    unit, ``mask [..., N]`` True for a real proposal, ``weight [..., 8, segments]`` one row for each activation. All
+    leading dimensions broadcast, so one call can evaluate many differently trained counters: ``weight [M, 1, 8, 16]``
+    with ``attention [M, B, N]``.
 
     >>> boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]])
     >>> count_features(torch.ones(3), boxes, torch.ones(8, 16), max_objects=3)  # two objects, one seen twice
@@ -42,21 +42,15 @@ def count_features(
     """
     check_count("max_objects", max_objects)
     check_weight(weight, attention)
-    proposals = checked_proposals(attention, boxes, mask, weight.shape[:-2], max_objects=max_objects, logits=logits)
+    proposals = checked_proposals(attention, boxes, mask, *weight.shape[:-2], max_objects=max_objects, logits=logits)
     return count_result(proposals, weight, max_objects, backend, "features")
 
 
 def checked_proposals(
-    attention: Tensor,
-    boxes: Tensor,
-    mask: Tensor | None,
-    weight_leading: torch.Size | tuple[()] = (),
-    *,
-    max_objects: int,
-    logits: bool,
+    attention: Tensor, boxes: Tensor, mask: Tensor | None, *leading: int, max_objects: int, logits: bool
 ) -> Proposals:
-    """Check the inputs of a call, and prepare their proposals."""
-    check_proposal_shapes(attention, boxes, mask, weight_leading=torch.Size(weight_leading))
+    """Check the inputs of a call, whose weight has these ``leading`` dimensions, and prepare their proposals."""
+    check_proposal_shapes(attention, boxes, mask, weight_leading=torch.Size(leading))
     check_proposal_values(attention, boxes, mask, logits=logits)
     return prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
 
@@ -90,13 +84,7 @@ def reference_quantities(proposals: Proposals, weight: Tensor, max_objects: int)
 
 
 def count_trace(
-    attention: Tensor,
-    boxes: Tensor,
-    weight: Tensor,
-    *,
-    max_objects: int = 10,
-    mask: Tensor | None = None,
-    logits: bool = False,
+    attention: Tensor, boxes: Tensor, mask: Tensor | None, weight: Tensor, *, max_objects: int, logits: bool
 ) -> CountTrace:
     """Return every intermediate quantity of `count_features` for ``weight [heads, 8, segments]``.
 

@@ -18,8 +18,8 @@ from tallybox.kernels.proposals import for_every_head
 class Counter(nn.Module):
     """Count objects from attention weights and overlapping boxes, differentiably (paper, section 4).
 
-    ``heads=1`` is the paper; with more, each head has its own eight activations over the same
-    proposals. ``logits=True`` applies a logistic to the attention first.
+    ``heads=1`` is the paper; with more, each head has its own eight activations over the same proposals.
+    ``logits=True`` applies a logistic to the attention first.
 
     >>> counter = Counter(max_objects=3)
     >>> attention = torch.tensor([1.0, 1.0, 1.0])
@@ -60,31 +60,26 @@ class Counter(nn.Module):
 
     def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> CountTrace:
         """Return every intermediate quantity of one call."""
-        return count_trace(attention, boxes, self.weight, max_objects=self.max_objects, mask=mask, logits=self.logits)
+        return count_trace(attention, boxes, mask, self.weight, max_objects=self.max_objects, logits=self.logits)
 
     def _result(self, attention: Tensor, boxes: Tensor, mask: Tensor | None, result: Result) -> Tensor:
         """Return count or features, with a dimension for the heads where there are several."""
         proposals = checked_proposals(attention, boxes, mask, max_objects=self.max_objects, logits=self.logits)
         if len(self.weight) > 1:
             return count_result(for_every_head(proposals), self.weight, self.max_objects, self.backend, result)
-        # A single head broadcasts along the leading dimensions; where there are none, it adds one.
         results = count_result(proposals, self.weight, self.max_objects, self.backend, result)
+        # A single head broadcasts along the leading dimensions; where there are none, it adds one.
         alone = attention.dim() == 1 and boxes.dim() == 2 and (mask is None or mask.dim() == 1)
         return results.squeeze(0) if alone else results
 
     @classmethod
     def from_published(
-        cls,
-        state_dict: Mapping[str, Tensor],
-        max_objects: int,
-        *,
-        logits: bool = False,
-        backend: Backend = "auto",
+        cls, state_dict: Mapping[str, Tensor], max_objects: int, *, logits: bool = False, backend: Backend = "auto"
     ) -> Counter:
         """Convert a checkpoint of the published module, alone or inside a larger model's.
 
-        The published module applies a logistic unless built with ``already_sigmoided=True``: pass
-        ``logits=True`` for such a model.
+        The published module applies a logistic unless built with ``already_sigmoided=True``: pass ``logits=True`` for
+        such a model.
         """
         weight = read_published_weight(state_dict)
         counter = cls(max_objects, segments=weight.shape[-1], logits=logits, backend=backend)

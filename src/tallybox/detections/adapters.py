@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from tallybox.detections.box_checks import look_like_misread_corners
 from tallybox.detections.category_names import category_ids_of_classes, coco_id_of_class
+from tallybox.detections.category_words import entries
 from tallybox.errors import InputError, InputTypeError
 
 NEGATIVE_SIZE = "bbox must be left, top, width, height with sizes of at least 0"
 
-ClassIds = Sequence[int] | Mapping[int, int]
-ClassNames = Sequence[str] | Mapping[int, str]
+ClassIds = Sequence[int] | Mapping[int, int] | None
+ClassNames = Sequence[str] | Mapping[int, str] | None
 Columns = tuple[Any, Any, Any]  # boxes [N, 4] x1 y1 x2 y2, scores [N], category ids [N], not checked yet
+ImageColumns = tuple[Any, Any, Any, Any]  # likewise, and the id or the size of the image
 
 
 def on_host(values: Any) -> Any:
@@ -24,46 +26,36 @@ def on_host(values: Any) -> Any:
     if not (hasattr(values, "detach") and hasattr(values, "cpu")):
         return values
     tensor = values.detach().cpu()
-    if tensor.is_floating_point():
-        tensor = tensor.float()  # numpy has no bfloat16
-    return tensor.numpy()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # numpy has no bfloat16
 
 
-def from_coco(
-    results: Sequence[Mapping[str, Any]], image_size: tuple[int, int] | None
-) -> tuple[Any, Any, Any, int | str | None]:
+def from_coco(results: Sequence[Mapping[str, Any]], image_size: tuple[int, int] | None) -> ImageColumns:
     """Convert COCO results, which must be of one image, and return its id too."""
     for number, result in enumerate(results):
-        missing = [key for key in ("category_id", "bbox", "score") if key not in result]
-        if missing:
+        if missing := [key for key in ("category_id", "bbox", "score") if key not in result]:
             raise InputError(f"results must have a {missing[0]}, but result {number} has only {sorted(result)}")
         if len(result["bbox"]) != 4:
             raise InputError(f"bbox must be left, top, width, height, but result {number} has {result['bbox']!r}")
-    image_ids = list(dict.fromkeys(result.get("image_id") for result in results))
-    if len(image_ids) > 1:
-        raise InputError(
-            f"results must be of one image, but got {len(image_ids)}: {image_ids[:3]}; read files with read_detections"
-        )
+    image_id = _only_id([result.get("image_id") for result in results], "results", "read files with read_detections")
     try:
-        boxes_xywh = np.array([result["bbox"] for result in results], np.float64).reshape(-1, 4)
+        boxes = np.array([result["bbox"] for result in results], np.float64).reshape(-1, 4)
         scores = np.array([result["score"] for result in results], np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(f"bbox and score must be numbers, but got something else: {error}") from None
-    negative = (boxes_xywh[:, 2:] < 0).any(1)
+    negative = (boxes[:, 2:] < 0).any(1)
     if negative.any():
         index = int(np.argmax(negative))
-        raise InputError(f"{NEGATIVE_SIZE}, but got {boxes_xywh[index].tolist()} at index {index}")
-    boxes_xyxy = np.concatenate((boxes_xywh[:, :2], boxes_xywh[:, :2] + boxes_xywh[:, 2:]), axis=1)
-    if image_size is not None and look_like_misread_corners(boxes_xyxy, image_size):
+        raise InputError(f"{NEGATIVE_SIZE}, but got {boxes[index].tolist()} at index {index}")
+    boxes[:, 2:] += boxes[:, :2]  # now x1 y1 x2 y2
+    if image_size is not None and look_like_misread_corners(boxes, image_size):
         raise InputError(
             f"bbox must be left, top, width, height, but the boxes reach far beyond the {image_size[0]} x "
             f"{image_size[1]} image; these look like x1 y1 x2 y2: pass them to Detections"
         )
-    category_ids = [result["category_id"] for result in results]
-    return boxes_xyxy, scores, category_ids, image_ids[0] if image_ids else None
+    return boxes, scores, [result["category_id"] for result in results], image_id
 
 
-def from_supervision(detections: Any, category_ids: ClassIds | None, class_names: ClassNames | None) -> Columns:
+def from_supervision(detections: Any, category_ids: ClassIds, class_names: ClassNames) -> Columns:
     """Convert a ``supervision.Detections``."""
     for name in ("xyxy", "confidence", "class_id"):
         if not hasattr(detections, name):
@@ -83,7 +75,7 @@ def from_supervision(detections: Any, category_ids: ClassIds | None, class_names
 
 
 def from_prediction(
-    prediction: Any, category_ids: ClassIds | None, class_names: ClassNames | None, origin: str, *, labels_are_ids: bool
+    prediction: Any, category_ids: ClassIds, class_names: ClassNames, origin: str, *, labels_are_ids: bool
 ) -> Columns:
     """Convert the dict that torchvision and transformers return for one image; ``origin`` names its source."""
     if isinstance(prediction, list | tuple):
@@ -95,8 +87,7 @@ def from_prediction(
         )
     if not isinstance(prediction, Mapping):
         raise InputTypeError(f"prediction must be a dict that {origin}, but got {type(prediction).__name__}")
-    missing = [key for key in ("boxes", "scores", "labels") if key not in prediction]
-    if missing:
+    if missing := [key for key in ("boxes", "scores", "labels") if key not in prediction]:
         raise InputError(f"prediction must have {missing[0]}, but got only {sorted(prediction)}")
     labels = on_host(prediction["labels"])
     if not labels_are_ids or category_ids is not None or class_names is not None:
@@ -104,9 +95,7 @@ def from_prediction(
     return prediction["boxes"], prediction["scores"], labels
 
 
-def from_ultralytics(
-    result: Any, category_ids: ClassIds | None, class_names: ClassNames | None
-) -> tuple[Any, Any, Any, tuple[int, int]]:
+def from_ultralytics(result: Any, category_ids: ClassIds, class_names: ClassNames) -> ImageColumns:
     """Convert a ``Results`` of ultralytics, and return the image size too."""
     if isinstance(result, list | tuple):
         raise InputTypeError(
@@ -123,19 +112,14 @@ def from_ultralytics(
     return boxes.xyxy, boxes.conf, ids, (width, height)
 
 
-def from_dataframe(
-    frame: Any, layout: str | None, category_ids: ClassIds | None, class_names: ClassNames | None
-) -> tuple[Any, Any, Any, int | str | None]:
+def from_dataframe(frame: Any, layout: str | None, category_ids: ClassIds, class_names: ClassNames) -> ImageColumns:
     """Convert the rows of one image in a pandas ``DataFrame``, and return its id too."""
-    columns = {COLUMN_NAMES.get(str(name), str(name)): frame[name].tolist() for name in reversed(list(frame.columns))}
+    names = list(frame.columns)
+    columns = {COLUMN_NAMES.get(str(name), str(name)): frame[name].tolist() for name in reversed(names)}
     if "score" not in columns:
-        raise InputError(f"a data frame must have a column score or confidence, but got {list(frame.columns)}")
-    image_ids = list(dict.fromkeys(columns.get("image_id", [])))
-    if len(image_ids) > 1:
-        raise InputError(
-            f"a data frame must be of one image, but got {len(image_ids)}: {image_ids[:3]}; "
-            "pass those of frame.groupby('image_id') one by one"
-        )
+        raise InputError(f"a data frame must have a column score or confidence, but got {names}")
+    remedy = "pass those of frame.groupby('image_id') one by one"
+    image_id = _only_id(columns.get("image_id", []), "a data frame", remedy)
     if "category_id" in columns:
         ids = columns["category_id"]
     elif "category" in columns and category_ids is None and class_names is None:
@@ -143,27 +127,24 @@ def from_dataframe(
     elif "class_id" in columns:
         ids = _to_categories(columns["class_id"], category_ids, class_names, "a data frame with class numbers only")
     else:
-        raise InputError(
-            f"a data frame must have a column category_id, category or class_id, but got {list(frame.columns)}"
-        )
-    return _frame_boxes(columns, layout), columns["score"], ids, image_ids[0] if image_ids else None
+        raise InputError(f"a data frame must have a column category_id, category or class_id, but got {names}")
+    return _frame_boxes(columns, layout), columns["score"], ids, image_id
+
+
+def _only_id(image_ids: Sequence[Any], what: str, remedy: str) -> Any:
+    found = list(dict.fromkeys(image_ids))
+    if len(found) > 1:
+        raise InputError(f"{what} must be of one image, but got {len(found)}: {found[:3]}; {remedy}")
+    return found[0] if found else None
 
 
 # Columns as other tools call them: pandas of YOLOv5, supervision's CSVSink.
-COLUMN_NAMES = {
-    **dict.fromkeys(("xmin", "x_min"), "x1"),
-    **dict.fromkeys(("ymin", "y_min"), "y1"),
-    **dict.fromkeys(("xmax", "x_max"), "x2"),
-    **dict.fromkeys(("ymax", "y_max"), "y2"),
-    **dict.fromkeys(("left", "x"), "x1"),
-    **dict.fromkeys(("top", "y"), "y1"),
-    **dict.fromkeys(("class_name", "name"), "category"),
-    **dict.fromkeys(("image", "image_name", "file_name", "frame_index", "frame_number", "frame"), "image_id"),
-    "w": "width",
-    "h": "height",
-    "class": "class_id",
-    "confidence": "score",
-}
+COLUMN_NAMES = entries(
+    "xmin: x1; ymin: y1; xmax: x2; ymax: y2; x_min: x1; y_min: y1; x_max: x2; y_max: y2; left: x1; top: y1; "
+    "x: x1; y: y1; w: width; h: height; class_name: category; name: category; class: class_id; confidence: score; "
+    "image: image_id; image_name: image_id; file_name: image_id; frame_index: image_id; frame_number: image_id; "
+    "frame: image_id"
+)
 BOX_COLUMNS = {"xyxy": ("x1", "y1", "x2", "y2"), "xywh": ("x1", "y1", "width", "height")}
 
 
@@ -192,22 +173,21 @@ def _frame_boxes(columns: Mapping[str, list[Any]], layout: str | None) -> NDArra
 
 def _coco_ids(names: Any) -> list[int]:
     """Return COCO's ids of the names of boxes; only all names of a detector could tell how it numbers others."""
-    ids = {name: coco_id_of_class(str(name)) for name in dict.fromkeys(np.asarray(names).tolist())}
-    for name, found in ids.items():
-        if found is None:
+    ids = []
+    for name in np.asarray(names).tolist():
+        if (found := coco_id_of_class(str(name))) is None:
             raise InputError(
                 f"names of classes must be COCO's, but got {name!r}; give those of all classes of the detector with "
                 "class_names={0: ..., 1: ...}"
             )
-    return [ids[name] or 0 for name in np.asarray(names).tolist()]
+        ids.append(found)
+    return ids
 
 
-def _to_categories(
-    classes: Any, category_ids: ClassIds | None, class_names: ClassNames | None, origin: str
-) -> NDArray[np.int64]:
+def _to_categories(classes: Any, category_ids: ClassIds, class_names: ClassNames, origin: str) -> NDArray[np.int64]:
     """Return the category id of each class; never guess: YOLO's class 16 is a dog, COCO's category 16 a bird."""
     numbers = np.asarray(on_host(classes)).tolist()
-    by: ClassIds = {} if category_ids is None else category_ids
+    by = {} if category_ids is None else category_ids
     if category_ids is None and class_names is not None:
         names = class_names if isinstance(class_names, Mapping) else dict(enumerate(class_names))
         by = category_ids_of_classes({int(key): str(name) for key, name in names.items()})

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import nms
-from tallybox.detections.container import Detections
+from tallybox.detections.container import Detections, Floats, Integers
 from tallybox.detections.labels import CountingPair
 from tallybox.errors import InputError
 
@@ -37,19 +37,14 @@ class Thresholds(NamedTuple):
 class CountTable(NamedTuple):
     """What every pair of thresholds counts, for each counting pair."""
 
-    counts: NDArray[np.float32]  # [P, overlaps, scores]
-    true_counts: NDArray[np.float32]  # [P]
-    category_ids: NDArray[np.int64]  # [P]
+    counts: Floats  # [P, overlaps, scores]
+    true_counts: Floats  # [P]
+    category_ids: Integers  # [P]
 
 
 @dataclass(frozen=True)
 class ThresholdCounter:
-    """A tuned baseline: thresholds for all categories, and for those that were tuned on their own.
-
-    >>> counter = ThresholdCounter("exact", Thresholds(0.5, 0.25))
-    >>> counter.count(Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.8, 0.7], [18, 18, 18]), 18)
-    2.0
-    """
+    """A tuned baseline: thresholds for all categories, and for those that were tuned on their own."""
 
     metric: Metric
     overall: Thresholds
@@ -57,9 +52,8 @@ class ThresholdCounter:
 
     def count(self, detections: Detections, category_id: int) -> float:
         """Return how many objects of a category these thresholds find in an image."""
-        thresholds = self.by_category.get(category_id, self.overall)
-        counts = count_with(detections.of_category(category_id), [thresholds.overlap], [thresholds.score])
-        return float(counts[0, 0])
+        overlap, score = self.by_category.get(category_id, self.overall)
+        return float(count_with(detections.of_category(category_id), [overlap], [score])[0, 0])
 
     def counts(self, pairs: Iterable[CountingPair]) -> NDArray[np.float64]:
         """Return the count of each pair, ``[P]``."""
@@ -67,20 +61,12 @@ class ThresholdCounter:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "metric": self.metric,
-            "overall": list(self.overall),
-            "by_category": {str(category_id): list(chosen) for category_id, chosen in self.by_category.items()},
-        }
+        by_category = {str(category_id): list(chosen) for category_id, chosen in self.by_category.items()}
+        return {"metric": self.metric, "overall": list(self.overall), "by_category": by_category}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ThresholdCounter:
-        """Build a counter from what `to_dict` returned; it may come from a file of unknown origin.
-
-        >>> counter = ThresholdCounter("mae", Thresholds(0.5, 0.25), {18: Thresholds(0.3, 0.1)})
-        >>> ThresholdCounter.from_dict(counter.to_dict()) == counter
-        True
-        """
+        """Build a counter from what `to_dict` returned; it may come from a file of unknown origin."""
         try:
             metric = stored["metric"]
             if metric not in get_args(Metric):
@@ -91,9 +77,7 @@ class ThresholdCounter:
             raise InputError(f"a stored baseline must be as ThresholdCounter.to_dict gives it, but: {error}") from None
 
 
-def count_with(
-    one_category: Detections, iou_thresholds: Sequence[float], score_thresholds: Sequence[float]
-) -> NDArray[np.float32]:
+def count_with(one_category: Detections, iou_thresholds: Sequence[float], score_thresholds: Sequence[float]) -> Floats:
     """Return what each pair of thresholds counts among boxes of one category, ``[overlaps, scores]``."""
     # Thresholds in the dtype of the scores: a score of 0.3 is at least 0.3.
     counts_if_kept = one_category.scores[:, None] >= np.asarray(score_thresholds, np.float32)  # [N, scores]
@@ -101,17 +85,14 @@ def count_with(
     return kept.astype(np.float32) @ counts_if_kept.astype(np.float32)
 
 
-def tabulate(pairs: Iterable[CountingPair]) -> CountTable:
+def tabulate(pairs: Sequence[CountingPair]) -> CountTable:
     """Count each pair with every pair of thresholds of the grid, so that `tune` can compare them."""
-    counts, true_counts, category_ids = [], [], []
-    for pair in pairs:
-        one_category = pair.detections.of_category(pair.category_id)
-        counts.append(count_with(one_category, IOU_THRESHOLDS, SCORE_THRESHOLDS))
-        true_counts.append(pair.true_count)
-        category_ids.append(pair.category_id)
-    if not counts:
+    if not pairs:
         raise InputError("pairs must not be empty: there is nothing to tune thresholds on")
-    return CountTable(np.stack(counts), np.array(true_counts, np.float32), np.array(category_ids, np.int64))
+    _, category_ids, true_counts = zip(*pairs, strict=True)
+    found = (image.of_category(category_id) for image, category_id, _ in pairs)
+    counts = np.stack([count_with(one_category, IOU_THRESHOLDS, SCORE_THRESHOLDS) for one_category in found])
+    return CountTable(counts, np.array(true_counts, np.float32), np.array(category_ids, np.int64))
 
 
 def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = False) -> ThresholdCounter:
@@ -119,10 +100,6 @@ def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = Fa
 
     Of thresholds that are equally good for a category, those that are better for all are taken; of those that are
     equally good for all, the lower ones. A category without labelled pairs is counted with those for all.
-
-    >>> image = Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.6, 0.4], [18, 18, 18], image_id=7)
-    >>> tune(tabulate([CountingPair(image, 18, 2)])).overall
-    Thresholds(overlap=0.3, score=0.05)
     """
     if metric not in get_args(Metric):
         raise InputError(f'metric must be "exact", "mae" or "rmse", but got {metric!r}')

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from tallybox.detections.category_words import SYNONYMS, spellings
+from tallybox.detections.category_words import SYNONYMS, entries, spellings
 from tallybox.errors import InputError
 
 # The names of consecutive ids, by the first of these.
@@ -40,14 +40,10 @@ _COCO_IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
 NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})
 
 # Names that Darknet's list of COCO's categories took over from Pascal VOC.
-VOC_NAMES = {
-    "aeroplane": "airplane",
-    "diningtable": "dining table",
-    "motorbike": "motorcycle",
-    "pottedplant": "potted plant",
-    "sofa": "couch",
-    "tvmonitor": "tv",
-}
+VOC_NAMES = entries(
+    "aeroplane: airplane; diningtable: dining table; motorbike: motorcycle; pottedplant: potted plant; sofa: couch; "
+    "tvmonitor: tv"
+)
 
 
 def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
@@ -64,23 +60,14 @@ def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
 
 
 def coco_id_of_class(name: str) -> int | None:
-    """Return the id of COCO's category that a detector's class is called after, or None.
-
-    >>> coco_id_of_class("tvmonitor"), coco_id_of_class("bolt")
-    (72, None)
-    """
+    """Return the id of COCO's category that a detector's class is called after, or None."""
     name = name.strip().lower()
     return _COCO_IDS.get(VOC_NAMES.get(name, name))
 
 
 def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:
-    """Return the id of a category by its name, also in another case, as a plural or by a common synonym.
-
-    >>> category_id_of("dog"), category_id_of("People"), category_id_of("sofas")
-    (18, 1, 63)
-    """
-    found = find_category(name, categories)
-    if found is not None:
+    """Return the id of a category by its name, also in another case, as a plural or by a common synonym."""
+    if (found := find_category(name, categories)) is not None:
         return found
     similar = get_close_matches(name[:MAX_SHOWN], categories.values(), n=1)
     hint = f"did you mean {similar[0]!r}?" if similar else "'tallybox categories' lists them"
@@ -100,8 +87,7 @@ def find_category(name: str, categories: Mapping[int, str]) -> int | None:
             return category_id
     wanted = _plain(name)
     for words_of in (lambda known: (known,), spellings, _synonyms):
-        matches = [key for key, known in categories.items() if wanted in map(_plain, words_of(_plain(known)))]
-        if matches:
+        if matches := [key for key, known in categories.items() if wanted in map(_plain, words_of(_plain(known)))]:
             return matches[0] if len(matches) == 1 else None
     return None
 
@@ -115,11 +101,7 @@ def _plain(text: str) -> str:
 
 
 def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
-    """Return the name of a category, or its id as text where it has none.
-
-    >>> category_name_of(18), category_name_of(12)
-    ('dog', '12')
-    """
+    """Return the name of a category, or its id as text where it has none."""
     return categories.get(category_id, str(category_id))
 
 
@@ -127,11 +109,6 @@ def check_same_names(estimator: Mapping[int, str], given: Mapping[int, str], sou
     """Raise where an estimator and the ``source`` of its detections give one category id different names.
 
     Counts would get wrong names, for example with phrases in another order or with another model.
-
-    >>> check_same_names({1: "person"}, {1: "apple"}, "apples.parquet")
-    Traceback (most recent call last):
-    tallybox.errors.InputError: the estimator must be fitted to the categories of apples.parquet, but category 1 is \
-'person' in the estimator and 'apple' there; give the estimator of this detector with --estimator FILE
     """
     for category_id, name in given.items():
         learned = estimator.get(category_id, name)

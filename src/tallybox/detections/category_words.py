@@ -2,58 +2,28 @@
 
 from __future__ import annotations
 
-IRREGULAR = {
-    "person": "people",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "foot": "feet",
-    "tooth": "teeth",
-    "mouse": "mice",
-    "goose": "geese",
-    "wolf": "wolves",
-    "calf": "calves",
-    "knife": "knives",
-    "leaf": "leaves",
-    "loaf": "loaves",
-    "shelf": "shelves",
-    "tomato": "tomatoes",
-    "potato": "potatoes",
-    "tv": "TVs",
-    **dict.fromkeys(("sheep", "fish", "deer", "aircraft"), ""),  # the same in singular and plural
-}
+
+def entries(text: str) -> dict[str, str]:
+    """Return what stands behind each word of a text such as ``tooth: teeth; mouse: mice``."""
+    return {word: behind for word, _, behind in (entry.partition(": ") for entry in text.split("; "))}
+
+
+IRREGULAR = entries(
+    "person: people; man: men; woman: women; child: children; foot: feet; tooth: teeth; mouse: mice; goose: geese; "
+    "wolf: wolves; calf: calves; knife: knives; leaf: leaves; loaf: loaves; shelf: shelves; tomato: tomatoes; "
+    "potato: potatoes; tv: TVs; sheep: sheep; fish: fish; deer: deer; aircraft: aircraft"
+)
 # Words for the same things.
-SYNONYMS = {
-    "person": ("human",),
-    "bicycle": ("bike",),
-    "car": ("automobile",),
-    "motorcycle": ("motorbike",),
-    "airplane": ("plane", "aeroplane", "aircraft"),
-    "boat": ("ship",),
-    "fire hydrant": ("hydrant",),
-    "backpack": ("rucksack",),
-    "handbag": ("purse",),
-    "tie": ("necktie",),
-    "frisbee": ("flying disc",),
-    "sports ball": ("ball",),
-    "baseball bat": ("bat",),
-    "baseball glove": ("mitt",),
-    "tennis racket": ("racket", "racquet"),
-    "cup": ("mug",),
-    "donut": ("doughnut",),
-    "couch": ("sofa",),
-    "potted plant": ("plant", "houseplant"),
-    "dining table": ("table",),
-    "tv": ("television",),
-    "laptop": ("notebook computer",),
-    "mouse": ("computer mouse",),
-    "remote": ("remote control",),
-    "cell phone": ("phone", "cellphone", "mobile phone", "smartphone"),
-    "microwave": ("microwave oven",),
-    "refrigerator": ("fridge",),
-    "teddy bear": ("teddy", "stuffed animal"),
-    "hair drier": ("hair dryer", "hairdryer"),
-}
+_SYNONYMS = entries(
+    "person: human; bicycle: bike; car: automobile; motorcycle: motorbike; airplane: plane, aeroplane, aircraft; "
+    "boat: ship; fire hydrant: hydrant; backpack: rucksack; handbag: purse; tie: necktie; frisbee: flying disc; "
+    "sports ball: ball; baseball bat: bat; baseball glove: mitt; tennis racket: racket, racquet; cup: mug; "
+    "donut: doughnut; couch: sofa; potted plant: plant, houseplant; dining table: table; tv: television; "
+    "laptop: notebook computer; mouse: computer mouse; remote: remote control; "
+    "cell phone: phone, cellphone, mobile phone, smartphone; microwave: microwave oven; refrigerator: fridge; "
+    "teddy bear: teddy, stuffed animal; hair drier: hair dryer, hairdryer"
+)
+SYNONYMS = {name: tuple(words.split(", ")) for name, words in _SYNONYMS.items()}
 OTHER_PLURALS = {"person": "persons", "skis": "ski"}
 
 
@@ -63,24 +33,16 @@ def plural(name: str) -> str:
     >>> plural("person"), plural("teddy bear"), plural("puppy"), plural("bench")
     ('people', 'teddy bears', 'puppies', 'benches')
     """
-    *before, last = name.split(" ")
-    return " ".join([*before, _plural_word(last)])
-
-
-def _plural_word(word: str) -> str:
+    before, space, word = name.rpartition(" ")
     if word in IRREGULAR:
-        return IRREGULAR[word] or word
+        return before + space + IRREGULAR[word]
     if word.endswith(("s", "x", "z", "ch", "sh")):
-        return f"{word}es"
+        return f"{name}es"
     if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
-        return f"{word[:-1]}ies"
-    return f"{word}s"
+        return f"{name[:-1]}ies"
+    return f"{name}s"
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return a name with its plurals.
-
-    >>> spellings("person")
-    ('person', 'people', 'persons')
-    """
+    """Return a name with its plurals."""
     return tuple(dict.fromkeys((name, plural(name), OTHER_PLURALS.get(name, name))))

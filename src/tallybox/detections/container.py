@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tallybox.detections import adapters
 from tallybox.detections.adapters import ClassIds, ClassNames
+from tallybox.detections.box_checks import first_problem
 from tallybox.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -18,11 +19,10 @@ if TYPE_CHECKING:
 
 ImageId = int | str
 Size = tuple[int, int]  # width, height
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
 
 MAX_SIDE = 2**31 - 1  # of an image, in pixels
-
-# A score computed as a product or an interpolation may miss 1 by a rounding error of float32.
-ROUNDING_SLACK = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,9 @@ class Detections:
     (2, 'float32', {18: 0.8999999761581421})
     """
 
-    boxes: NDArray[np.float32]
-    scores: NDArray[np.float32]
-    category_ids: NDArray[np.int64]
+    boxes: Floats
+    scores: Floats
+    category_ids: Integers
     image_size: Size | None = None
     image_id: ImageId | None = None
 
@@ -53,9 +53,7 @@ class Detections:
             raise InputError(f"boxes must have shape [N, 4], but got {list(boxes.shape)}; pass one image at a time")
         for name, array in (("scores", scores), ("category_ids", category_ids)):
             if array.shape != (len(boxes),):
-                raise InputError(
-                    f"{name} must have shape [{len(boxes)}], one for each box, but got {list(array.shape)}"
-                )
+                raise InputError(f"{name} must have shape [{len(boxes)}], one for each box, but got {[*array.shape]}")
         if problem := first_problem(boxes, scores):
             index, message, remedy = problem
             raise InputError(f"{message} at index {index}; {remedy}")
@@ -77,9 +75,8 @@ class Detections:
         return self._of_rows(np.isin(self.category_ids, list(category_ids)))
 
     def _of_rows(self, chosen: NDArray[np.bool_]) -> Self:
-        return self.of_checked(
-            self.boxes[chosen], self.scores[chosen], self.category_ids[chosen], self.image_size, self.image_id
-        )
+        columns = (self.boxes[chosen], self.scores[chosen], self.category_ids[chosen])
+        return self.of_checked(*columns, self.image_size, self.image_id)
 
     def best_scores(self) -> dict[int, float]:
         """Return the highest score of each category that is there."""
@@ -101,18 +98,12 @@ class Detections:
 
     @classmethod
     def of_checked(
-        cls,
-        boxes: NDArray[np.float32],
-        scores: NDArray[np.float32],
-        category_ids: NDArray[np.int64],
-        image_size: Size | None,
-        image_id: ImageId | None,
+        cls, boxes: Floats, scores: Floats, category_ids: Integers, image_size: Size | None, image_id: ImageId | None
     ) -> Self:
         """Take arrays of the right types that a reader has checked, for a whole file at once."""
         self = object.__new__(cls)
-        self.__dict__.update(
-            boxes=boxes, scores=scores, category_ids=category_ids, image_size=image_size, image_id=image_id
-        )
+        columns = {"boxes": boxes, "scores": scores, "category_ids": category_ids}
+        self.__dict__.update(columns, image_size=image_size, image_id=image_id)
         return self
 
     @classmethod
@@ -146,8 +137,8 @@ class Detections:
         *,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take a ``supervision.Detections``.
 
@@ -164,8 +155,8 @@ class Detections:
         *,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take one of the dicts (``boxes``, ``labels``, ``scores``) that a torchvision detector returns.
 
@@ -187,8 +178,8 @@ class Detections:
         *,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take one of the dicts that ``image_processor.post_process_object_detection`` returns.
 
@@ -205,8 +196,8 @@ class Detections:
         result: Any,
         *,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take one ``Results`` of an ultralytics model.
 
@@ -223,8 +214,8 @@ class Detections:
         layout: Literal["xyxy", "xywh"] | None = None,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds | None = None,
-        class_names: ClassNames | None = None,
+        category_ids: ClassIds = None,
+        class_names: ClassNames = None,
     ) -> Self:
         """Take the rows of one image in a pandas ``DataFrame``.
 
@@ -257,31 +248,7 @@ class Detections:
         )
 
 
-def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str, str] | None:
-    """Return the index, the problem and a remedy of the first wrong one of boxes [N, 4] and scores [N], or None."""
-    with np.errstate(invalid="ignore"):
-        sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2], not finite where a corner is not
-    good = ((sizes >= 0) & (sizes < np.inf)).all(1) & (scores >= -ROUNDING_SLACK) & (scores <= 1 + ROUNDING_SLACK)
-    if good.all():
-        return None
-    index = int(np.argmin(good))
-    score, box = float(scores[index]), boxes_xyxy[index]
-    corners = "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
-    if not np.isfinite(score):
-        return (index, f"scores must be in [0, 1], but got {score}", "leave such detections out")
-    if not -ROUNDING_SLACK <= score <= 1 + ROUNDING_SLACK:
-        remedy = "apply a logistic if these are logits, divide by 100 if they are percentages"
-        return (index, f"scores must be in [0, 1], but got {score:g}", remedy)
-    if not np.isfinite(box).all():
-        return (index, f"boxes must be finite, but got {corners}", "leave such detections out")
-    return (
-        index,
-        f"boxes must be corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2, but got {corners}",
-        "if they are left, top, width, height, add the left and top to the width and height",
-    )
-
-
-def _as_floats(name: str, values: Any) -> NDArray[np.float32]:
+def _as_floats(name: str, values: Any) -> Floats:
     try:
         with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused
             return np.asarray(adapters.on_host(values), dtype=np.float32)
@@ -289,14 +256,13 @@ def _as_floats(name: str, values: Any) -> NDArray[np.float32]:
         raise InputTypeError(f"{name} must be an array of numbers, but got {type(values).__name__}: {error}") from None
 
 
-def _as_category_ids(values: Any) -> NDArray[np.int64]:
+def _as_category_ids(values: Any) -> Integers:
     array = np.asarray(adapters.on_host(values))
     if array.size == 0:
         return np.zeros(array.shape, np.int64)
-    are_whole = array.dtype.kind in "iu" or (
-        array.dtype.kind == "f" and np.array_equal(array, np.round(array))  # ultralytics keeps classes as floats
-    )
-    if not are_whole or (array.dtype.kind in "uf" and np.abs(array).max() >= 2**63):
+    kind = array.dtype.kind
+    are_whole = kind in "iu" or (kind == "f" and np.array_equal(array, np.round(array)))  # ultralytics has floats
+    if not are_whole or (kind in "uf" and np.abs(array).max() >= 2**63):
         raise InputTypeError(
             f"category_ids must be whole numbers of 64 bits, but got {array.dtype} {array.ravel()[:3].tolist()}; "
             "give each name a number"

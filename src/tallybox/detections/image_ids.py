@@ -43,28 +43,18 @@ def check_photos(found: Mapping[ImageId, str], labels: Collection[ImageId], phot
     labelled = set(found.values())
     unlabelled = [photo_id for photo_id in photo_ids if photo_id not in labelled]
     unmatched = [label for label in labels if label not in found]
-    check_ids(unlabelled, unmatched, len(labels), consequence="the former are left out")
+    check_ids(unlabelled, unmatched, len(labels), "the former are left out")
     if unmatched and not unlabelled:
         warnings.warn(f"{len(unmatched)} labels are of no photo ({_named(unmatched)}); they are left out", stacklevel=2)
 
 
-def check_ids(
-    unlabelled: Sequence[ImageId],
-    undetected: Sequence[ImageId],
-    labelled: int,
-    consequence: str = "the former count as images without boxes",
-) -> None:
+def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labelled: int, consequence: str) -> None:
     """Raise where detections and labels seem to name the same images in two ways; warn of other ids without match.
 
     ``unlabelled`` are ids of detections without labels, ``undetected`` those of labels without detections, of
     ``labelled`` in all. Either alone is usual: labels of some of the images, images without boxes. Together they are an
     error where two ids differ only in how they are written, or where both are more than one and more than a
     quarter of the labels.
-
-    >>> check_ids(["1.0"], [1], labelled=5)
-    Traceback (most recent call last):
-    tallybox.errors.InputError: image ids must be written alike in detections and labels, but 1 of 5 labelled images \
-is written differently: 1 is '1.0' among the detections
     """
     if not unlabelled or not undetected:
         return
@@ -75,8 +65,7 @@ is written differently: 1 is '1.0' among the detections
             f"{_named(undetected)}"
         )
     by_meaning = {_meaning(image_id): image_id for image_id in unlabelled}
-    alike = [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]
-    if alike:
+    if alike := [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]:
         are = f"{len(alike)} of {labelled} labelled images {'is' if len(alike) == 1 else 'are'}"
         named = ", ".join(f"{label!r} is {found!r}" for label, found in alike[:NAMED_IDS])
         raise InputError(

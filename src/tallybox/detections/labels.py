@@ -173,17 +173,14 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
     unlabelled: list[ImageId] = []
     for image in detections:
         image_id = _label_id(image, labels, by_file_name)
-        if image_id not in labels.counts:
-            if image_id not in labels.left_out:
-                unlabelled.append(image_id)
-            continue
-        image = image if image_id == image.image_id else replace(image, image_id=image_id)
-        if image.image_id not in missing:
-            raise InputError(f"image {image.image_id!r} must come once, but came again")
-        del missing[image.image_id]
-        _check_categories(image, labels)
-        yield _with_size(image, labels)
-    check_ids(unlabelled, list(missing), len(labels))
+        if image_id in missing:
+            del missing[image_id]
+            yield _labelled(image, image_id, labels)
+        elif image_id in labels.counts:
+            raise InputError(f"image {image_id!r} must come once, but came again")
+        elif image_id not in labels.left_out:
+            unlabelled.append(image_id)
+    check_ids(unlabelled, list(missing), len(labels), "the former count as images without boxes")
     for image_id in missing:
         yield Detections.empty(image_id, labels.image_sizes.get(image_id))
 
@@ -202,12 +199,7 @@ def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iter
 
 
 def every_pair(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
-    """Yield a pair for each category that is in an image or was detected there; for others, 0 is counted rightly.
-
-    >>> image = Detections([[0, 0, 9, 9]], [0.01], [1], image_id=7)
-    >>> [(pair.category_id, pair.true_count) for pair in every_pair([image], TrueCounts({7: {18: 3}}))]
-    [(18, 3), (1, 0)]
-    """
+    """Yield a pair for each category that is in an image or was detected there; for others, 0 is counted rightly."""
     return _pairs(detections, labels, sorted)
 
 
@@ -222,11 +214,9 @@ def _pairs(
         for category_id, count in present.items():
             yield CountingPair(image, category_id, count)
         absent = {
-            category_id: score
-            for category_id, score in image.best_scores().items()
-            if category_id not in present
-            and labels.is_labelled(category_id)
-            and (image.image_id, category_id) not in labels.unknown
+            c: score
+            for c, score in image.best_scores().items()
+            if c not in present and labels.is_labelled(c) and (image.image_id, c) not in labels.unknown
         }
         for category_id in choose(absent):
             yield CountingPair(image, category_id, 0)
@@ -274,8 +264,7 @@ def _label_id(image: Detections, labels: TrueCounts, by_file_name: Mapping[str, 
         raise InputError("detections must have an image_id to find their labels, but got None")
     if image.image_id in labels.counts or isinstance(image.image_id, int):
         return image.image_id
-    last_part = PurePosixPath(image.image_id).name
-    return by_file_name.get(image.image_id, by_file_name.get(last_part, image.image_id))
+    return by_file_name.get(image.image_id, by_file_name.get(PurePosixPath(image.image_id).name, image.image_id))
 
 
 def _hardest(absent: dict[int, float]) -> list[int]:
@@ -283,19 +272,16 @@ def _hardest(absent: dict[int, float]) -> list[int]:
     return sorted(above, key=lambda category_id: (-absent[category_id], category_id))[:ABSENT_CATEGORIES_PER_IMAGE]
 
 
-def _check_categories(image: Detections, labels: TrueCounts) -> None:
+def _labelled(image: Detections, image_id: ImageId, labels: TrueCounts) -> Detections:
+    """Return an image under the id of its labels, with its size where known, if categories and boxes can be right."""
     unknown = set(image.category_ids.tolist()) - labels.categories.keys()
     if unknown and labels.categories:
         raise InputError(
-            f"image {image.image_id!r}: category ids must be among the {len(labels.categories)} of the labels, but got "
+            f"image {image_id!r}: category ids must be among the {len(labels.categories)} of the labels, but got "
             f"{min(unknown)}; if the detector numbers its classes from 0, translate them to the labels' ids"
         )
-
-
-def _with_size(image: Detections, labels: TrueCounts) -> Detections:
-    assert image.image_id is not None
-    size = image.image_size or labels.image_sizes.get(image.image_id)
-    check_in_image(image.boxes, size, f"image {image.image_id!r}")
-    if image.image_size == size:
+    size = image.image_size or labels.image_sizes.get(image_id)
+    check_in_image(image.boxes, size, f"image {image_id!r}")
+    if (image.image_size, image.image_id) == (size, image_id):
         return image
-    return Detections.of_checked(image.boxes, image.scores, image.category_ids, size, image.image_id)
+    return Detections.of_checked(image.boxes, image.scores, image.category_ids, size, image_id)

@@ -11,18 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from tallybox.errors import InputError
 
-# Groups of counts that figures are given for: smallest, largest, name.
-COUNT_GROUPS = ((0, 0, "0"), (1, 1, "1"), (2, 4, "2-4"), (5, None, "5+"))
+# Groups of counts that figures are given for, by the smallest count of each.
+COUNT_GROUPS = {0: "0", 1: "1", 2: "2-4", 5: "5+"}
+NO_SUMS = (0,) * len(COUNT_GROUPS)
 
 
 @dataclass(frozen=True)
 class CountSums:
-    """Sums behind `exact`, `mae` and `rmse`; ``a + b`` is the sums of both.
-
-    >>> both = CountSums.of([3, 0], [3, 1]) + CountSums.of([2], [4])
-    >>> both.compute()
-    {'exact': 0.3333333333333333, 'mae': 1.0, 'rmse': 1.2909944487358056}
-    """
+    """Sums behind `exact`, `mae` and `rmse`; ``a + b`` is the sums of both."""
 
     pairs: int = 0
     exact: int = 0
@@ -31,12 +27,7 @@ class CountSums:
 
     @classmethod
     def of(
-        cls,
-        counts: ArrayLike,
-        true_counts: ArrayLike,
-        *,
-        medians: ArrayLike | None = None,
-        means: ArrayLike | None = None,
+        cls, counts: ArrayLike, true_counts: ArrayLike, medians: ArrayLike | None = None, means: ArrayLike | None = None
     ) -> Self:
         """Sum over pairs: the most probable counts, the medians and the means of the predictions, all [P].
 
@@ -73,15 +64,10 @@ class CategorySums:
     """Sums behind mRMSE and mRMSE-nz of Chattopadhyay et al. 2017, over every image and category.
 
     Pairs that are not added have a count and a true count of 0; so `compute` needs the number of images.
-
-    >>> sums = CategorySums.of(category_ids=[1, 1, 18], means=[2.0, 0.0, 1.0], true_counts=[2, 1, 0])
-    >>> sums.compute(images=4, category_ids=[1, 18])
-    {'mrmse': 0.5, 'mrmse_nz': 0.7071067811865476}
     """
 
-    squared_error: Mapping[int, float] = field(default_factory=dict)
-    squared_error_nonzero: Mapping[int, float] = field(default_factory=dict)  # where the true count is not 0
-    nonzero: Mapping[int, float] = field(default_factory=dict)  # how many pairs that is
+    # For each category: squared error, that where the true count is not 0, and how many pairs the latter are.
+    by_category: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, category_ids: ArrayLike, means: ArrayLike, true_counts: ArrayLike) -> Self:
@@ -90,22 +76,17 @@ class CategorySums:
         mean = _vector("means", means, len(truth))
         categories, rows = np.unique(np.asarray(category_ids), return_inverse=True)
         if rows.shape != truth.shape:
-            raise InputError(
-                f"category_ids must have shape [{len(truth)}] like true_counts, but got {list(rows.shape)}"
-            )
-        error = (mean - truth) ** 2
-        shown = truth > 0
-
-        def sums(values: NDArray[np.float64]) -> dict[int, float]:
-            return dict(zip(categories.tolist(), np.bincount(rows, values).tolist(), strict=True))
-
-        return cls(sums(error), sums(error * shown), sums(shown.astype(np.float64)))
+            raise InputError(f"category_ids must have shape [{len(truth)}] like true_counts, but got {[*rows.shape]}")
+        error, shown = (mean - truth) ** 2, truth > 0
+        sums = (np.bincount(rows, values).tolist() for values in (error, error * shown, shown))
+        return cls(dict(zip(categories.tolist(), zip(*sums, strict=True), strict=True)))
 
     def __add__(self, other: CategorySums) -> CategorySums:
-        def added(a: Mapping[int, float], b: Mapping[int, float]) -> dict[int, float]:
-            return {category_id: a.get(category_id, 0) + b.get(category_id, 0) for category_id in {**a, **b}}
-
-        return CategorySums(*(added(a, b) for a, b in zip(astuple(self), astuple(other), strict=True)))
+        total = dict(self.by_category)
+        for category_id, (error, nonzero_error, nonzero) in other.by_category.items():
+            before = total.get(category_id, (0.0, 0.0, 0.0))
+            total[category_id] = (before[0] + error, before[1] + nonzero_error, before[2] + nonzero)
+        return CategorySums(total)
 
     def compute(self, images: int, category_ids: Iterable[int]) -> dict[str, float]:
         """Return the RMSE of each category, over all images and over those that show it, averaged over categories.
@@ -113,32 +94,23 @@ class CategorySums:
         A category that no image shows has no RMSE on non-zero counts and is left out of that average.
         """
         categories = list(category_ids)
-        outside = sorted(self.squared_error.keys() - set(categories))
-        if outside:
+        if outside := sorted(self.by_category.keys() - set(categories)):
             raise InputError(f"category_ids must hold every category that was added, but {outside[0]} is missing")
         if images < 1 or not categories:
             raise InputError(f"images and category_ids must not be empty, but got {images} and {len(categories)}")
-        over_all = [(self.squared_error.get(c, 0.0) / images) ** 0.5 for c in categories]
-        shown = [c for c in categories if self.nonzero.get(c, 0) > 0]
-        over_nonzero = [(self.squared_error_nonzero[c] / self.nonzero[c]) ** 0.5 for c in shown]
-        return {
-            "mrmse": sum(over_all) / len(over_all),
-            "mrmse_nz": sum(over_nonzero) / len(over_nonzero) if shown else float("nan"),
-        }
+        over_all = [(error / images) ** 0.5 for error, _, _ in self.by_category.values()]
+        over_nonzero = [(error / pairs) ** 0.5 for _, error, pairs in self.by_category.values() if pairs]
+        nonzero_mean = sum(over_nonzero) / len(over_nonzero) if over_nonzero else float("nan")
+        return {"mrmse": sum(over_all) / len(categories), "mrmse_nz": nonzero_mean}
 
 
 @dataclass(frozen=True)
 class CoverageSums:
-    """How often intervals hold the true count and how wide they are, by groups of true or of predicted counts.
+    """How often intervals hold the true count and how wide they are, by groups of true or of predicted counts."""
 
-    >>> sums = CoverageSums.of(lows=[1, 0], highs=[2, 0], true_counts=[2, 7], grouped_by=[1, 0])
-    >>> sums.coverage(), sums.coverage_by_group(), sums.width_by_group()
-    (0.5, {'0': 0.0, '1': 1.0}, {'0': 0.0, '1': 1.0})
-    """
-
-    pairs: tuple[int, ...] = (0,) * len(COUNT_GROUPS)
-    held: tuple[int, ...] = (0,) * len(COUNT_GROUPS)
-    widths: tuple[int, ...] = (0,) * len(COUNT_GROUPS)  # largest minus smallest count of each interval
+    pairs: tuple[int, ...] = NO_SUMS
+    held: tuple[int, ...] = NO_SUMS
+    widths: tuple[int, ...] = NO_SUMS  # largest minus smallest count of each interval
 
     @classmethod
     def of(cls, lows: ArrayLike, highs: ArrayLike, true_counts: ArrayLike, *, grouped_by: ArrayLike) -> Self:
@@ -147,15 +119,9 @@ class CoverageSums:
         low, high = _vector("lows", lows, len(truth)), _vector("highs", highs, len(truth))
         counts = _vector("grouped_by", grouped_by, len(truth))
         inside = (low <= truth) & (truth <= high)
-        groups = [
-            (counts >= smallest) & (counts <= (np.inf if largest is None else largest))
-            for smallest, largest, _ in COUNT_GROUPS
-        ]
-        return cls(
-            tuple(int(group.sum()) for group in groups),
-            tuple(int((group & inside).sum()) for group in groups),
-            tuple(int((high - low)[group].sum()) for group in groups),
-        )
+        groups = np.searchsorted(list(COUNT_GROUPS), counts, side="right") - 1
+        sums = (np.bincount(groups, values, len(COUNT_GROUPS)) for values in (None, inside, high - low))
+        return cls(*(tuple(map(int, of_groups)) for of_groups in sums))
 
     def __add__(self, other: CoverageSums) -> CoverageSums:
         both = zip(astuple(self), astuple(other), strict=True)
@@ -174,8 +140,8 @@ class CoverageSums:
         return self._means(self.widths)
 
     def _means(self, sums: tuple[int, ...]) -> dict[str, float]:
-        groups = zip(COUNT_GROUPS, self.pairs, sums, strict=True)
-        return {name: total / pairs for (_, _, name), pairs, total in groups if pairs}
+        groups = zip(COUNT_GROUPS.values(), self.pairs, sums, strict=True)
+        return {name: total / pairs for name, pairs, total in groups if pairs}
 
 
 def _vector(name: str, values: ArrayLike, length: int | None = None) -> NDArray[np.float64]:

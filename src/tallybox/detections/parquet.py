@@ -16,9 +16,10 @@ within an image; a file may not. Where pages have checksums, they are verified.
 from __future__ import annotations
 
 import json
+import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,24 +31,25 @@ from numpy.typing import NDArray
 
 from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import Detections, ImageId, Size
-from tallybox.detections.rows import check_boxes_and_scores, image_key, image_size, two_sizes
+from tallybox.detections.rows import BOX_AND_SCORE, check_boxes_and_scores, image_key, image_size, two_sizes
 from tallybox.errors import InputError
 from tallybox.files import first_line, open_regular
 
-BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
 SIZE = ("width", "height")
 CATEGORIES_KEY = b"tallybox.categories"
 ROWS_AT_ONCE = 1 << 15  # 1.5 MB of columns; a piece may read so many rows beyond its end
 ROWS_PER_GROUP = 1 << 17  # what the writer holds, and the minimum of a piece
 BUFFER_BYTES = 1 << 20  # of each column
 
+_Column = tuple[NDArray[np.generic], NDArray[np.bool_]]  # values [N], and which are given [N]
+
 
 class ParquetPiece(NamedTuple):
-    """Row groups of one file that are read independently of all others."""
+    """Row groups of one file that are read independently of all others; by default all of them."""
 
     part: Path
-    first_group: int
-    stop_group: int
+    first_group: int = 0
+    stop_group: int = sys.maxsize
 
 
 class _Rows(NamedTuple):
@@ -66,9 +68,7 @@ def read_parquet(path: Path) -> Iterator[Detections]:
     """
     seen = SeenImages()
     for part in _parts(path):
-        with _open(part) as file:
-            groups = file.num_row_groups
-        for image in read_parquet_piece(ParquetPiece(part, 0, groups)):
+        for image in read_parquet_piece(ParquetPiece(part)):
             seen.check(part, image.image_id)
             yield image
 
@@ -94,12 +94,18 @@ def read_parquet_piece(piece: ParquetPiece) -> Iterator[Detections]:
     """
     part = piece.part
     with _open(part) as file:
+        names = file.schema_arrow.names
+        if missing := [name for name in ("image_id", "category_id", *BOX_AND_SCORE) if name not in names]:
+            raise InputError(f"{part} must have a column {missing[0]}, but it has only {names}")
+        columns = ["image_id", "category_id", *BOX_AND_SCORE, *(name for name in SIZE if name in names)]
         counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         row, stop = sum(counts[: piece.first_group]), sum(counts[: piece.stop_group])
         earlier = [group for group in range(piece.first_group) if counts[group]]
-        begun = _last_image_id(part, file, earlier[-1]) if earlier else None  # this image belongs to another piece
+        begun = None  # the image in the last row before, which belongs to another piece
+        for batch in _batches(part, file, ["image_id"], earlier[-1:]):
+            begun = _image_ids(part, batch)[0][-1]
         rows: _Rows | None = None  # of an image that may go on in the next batch
-        for batch in _batches(part, file, _column_names(part, file), range(piece.first_group, len(counts))):
+        for batch in _batches(part, file, columns, range(piece.first_group, len(counts))):
             if row - (len(rows.image_ids) if rows else 0) >= stop:
                 return
             new = _rows_of(part, batch, row)
@@ -173,8 +179,7 @@ class SeenImages:
 def _parts(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    parts = sorted(path.glob("*.parquet"))
-    if not parts:
+    if not (parts := sorted(path.glob("*.parquet"))):
         raise InputError(f"{path} must hold .parquet files, but there is none")
     return parts
 
@@ -192,15 +197,7 @@ def _damaged(part: Path, error: Exception) -> InputError:
     return InputError(f"{part} must be a whole Parquet file, but it is damaged: {first_line(error)}")
 
 
-def _column_names(part: Path, file: pq.ParquetFile) -> list[str]:
-    names = file.schema_arrow.names
-    missing = [name for name in ("image_id", "category_id", *BOX_AND_SCORE) if name not in names]
-    if missing:
-        raise InputError(f"{part} must have a column {missing[0]}, but it has only {names}")
-    return ["image_id", "category_id", *BOX_AND_SCORE, *(name for name in SIZE if name in names)]
-
-
-def _batches(part: Path, file: pq.ParquetFile, columns: list[str], groups: range) -> Iterator[pa.RecordBatch]:
+def _batches(part: Path, file: pq.ParquetFile, columns: list[str], groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
     try:
         for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups), columns=columns):
             if batch.num_rows:
@@ -209,16 +206,8 @@ def _batches(part: Path, file: pq.ParquetFile, columns: list[str], groups: range
         raise _damaged(part, error) from None
 
 
-def _last_image_id(part: Path, file: pq.ParquetFile, group: int) -> Any:
-    """Return the id in the last row of a row group, as `_rows_of` has it."""
-    *_, last = _batches(part, file, ["image_id"], range(group, group + 1))
-    return _image_ids(part, last)[0][-1]
-
-
-def _column(
-    part: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType
-) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
-    """Return a column's values ``[N]``, 0 or "" where null, and which are given ``[N]``."""
+def _column(part: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> _Column:
+    """Return a column; its values are 0 or "" where null."""
     values = batch.column(name)
     try:
         values = values.cast(kind)
@@ -230,7 +219,7 @@ def _column(
     return values.to_numpy(zero_copy_only=False), given
 
 
-def _image_ids(part: Path, batch: pa.RecordBatch) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
+def _image_ids(part: Path, batch: pa.RecordBatch) -> _Column:
     are_numbers = pa.types.is_integer(batch.schema.field("image_id").type)
     return _column(part, batch, "image_id", pa.int64() if are_numbers else pa.string())
 

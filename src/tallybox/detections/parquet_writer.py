@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet import BOX_AND_SCORE, CATEGORIES_KEY, ROWS_PER_GROUP, SIZE
+from tallybox.detections.parquet import CATEGORIES_KEY, ROWS_PER_GROUP, SIZE
+from tallybox.detections.rows import BOX_AND_SCORE
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, first_line
 
@@ -27,19 +28,15 @@ def write_parquet(
     """Write detections of images that have an id and return how many images there were.
 
     Row groups end where images end. Pages have checksums, which `read_parquet` verifies.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from tallybox.detections.parquet import read_parquet
-    >>> with TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "detections.parquet"
-    ...     images = write_parquet([Detections([[1, 2, 3, 4]], [0.5], [18], image_id=7), Detections.empty(9)], file)
-    ...     images, [(image.image_id, len(image)) for image in read_parquet(file)]
-    (2, [(7, 1), (9, 0)])
     """
     images = 0
     groups = _row_groups(detections)
     first = next(groups, [])
-    schema = _schema(first, {**(metadata or {}), **_names(categories)})
+    ids_are_texts = bool(first) and isinstance(first[0].image_id, str)
+    fields = [("image_id", pa.string() if ids_are_texts else pa.int64()), ("category_id", pa.int64())]
+    fields += [(name, pa.float32()) for name in BOX_AND_SCORE] + [(name, pa.int32()) for name in SIZE]
+    names = {CATEGORIES_KEY: json.dumps(dict(categories))} if categories else {}
+    schema = pa.schema(fields, metadata={**(metadata or {}), **names} or None)
     with atomic_writing(path) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for group in chain([first] if first else [], groups):
             writer.write_table(_table(group, schema))
@@ -61,17 +58,6 @@ def _row_groups(detections: Iterable[Detections]) -> Iterator[list[Detections]]:
             group, rows = [], 0
     if group:
         yield group
-
-
-def _names(categories: Mapping[int, str] | None) -> dict[bytes, str]:
-    return {CATEGORIES_KEY: json.dumps({str(key): name for key, name in categories.items()})} if categories else {}
-
-
-def _schema(group: list[Detections], metadata: Mapping[bytes, str]) -> pa.Schema:
-    ids_are_texts = bool(group) and isinstance(group[0].image_id, str)
-    fields = [("image_id", pa.string() if ids_are_texts else pa.int64()), ("category_id", pa.int64())]
-    fields += [(name, pa.float32()) for name in BOX_AND_SCORE] + [(name, pa.int32()) for name in SIZE]
-    return pa.schema(fields, metadata=metadata or None)
 
 
 def _table(group: list[Detections], schema: pa.Schema) -> pa.Table:

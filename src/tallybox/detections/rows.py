@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tallybox.detections.box_checks import check_in_image, check_not_corners
-from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size, first_problem
+from tallybox.detections.box_checks import check_in_image, check_not_corners, first_problem
+from tallybox.detections.container import MAX_SIDE, Detections, Floats, ImageId, Integers, Size
 from tallybox.errors import InputError
 
+BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")  # columns of Parquet and CSV files
 WHOLE_NUMBER = re.compile("0|[1-9][0-9]{0,17}", re.ASCII)  # as str() writes it, within 64 bits
 
 
@@ -29,12 +29,7 @@ def image_key(text: ImageId) -> ImageId:
 
 
 def check_boxes_and_scores(
-    path: Path,
-    boxes_xyxy: NDArray[np.floating],
-    scores: NDArray[np.floating],
-    records: Sequence[int] | NDArray[np.int64],
-    *,
-    unit: str = "record",
+    path: Path, boxes_xyxy: Floats, scores: Floats, records: Sequence[int] | Integers, *, unit: str = "record"
 ) -> None:
     """Raise with the file and the number of the record where a box [N, 4] or a score [N] is wrong."""
     if problem := first_problem(boxes_xyxy, scores):
@@ -43,11 +38,7 @@ def check_boxes_and_scores(
 
 
 def image_size(record: str, width: int | None, height: int | None) -> Size | None:
-    """Return the size of an image, None where neither side is known; 0 stands for a side that is not known.
-
-    >>> image_size("a.json, record 3", 640, 480), image_size("a.json, record 3", 0, None)
-    ((640, 480), None)
-    """
+    """Return the size of an image, None where neither side is known; 0 stands for a side that is not known."""
     if not width and not height:
         return None
     if not (width and height and 0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, import_optional, suffix_without_gz
+from tallybox.files import atomic_writing, check_writable, import_optional, suffix_without_gz
 
 
 def write_detections(detections: Iterable[Detections], path: Path, *, categories: Mapping[int, str]) -> int:
@@ -34,28 +33,18 @@ def write_detections(detections: Iterable[Detections], path: Path, *, categories
             raise InputError(
                 f"{path} cannot hold names of categories, and {name!r} is none of COCO's; write a .parquet file"
             )
-    return write_coco_results(detections, path)
+    return _write_coco_results(detections, path)
 
 
 def check_can_be_written(path: Path) -> None:
     """Raise before hours of detecting where detections cannot be written to a path; make its folder."""
     if path.suffix.lower() != ".parquet" and suffix_without_gz(path) != ".json":
         raise InputError(f"detections must be written to a .parquet, .json or .json.gz file, but got {path}")
-    if path.is_dir():
-        raise InputError(f"{path} must be a file, but it is a folder")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path} must be a file that can be written, but: {error.strerror}") from error
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path} must be a file that can be written, but its folder cannot be written to")
+    check_writable(path)
 
 
-def write_coco_results(detections: Iterable[Detections], path: Path) -> int:
-    """Write detections as COCO results, gzipped where the name ends in ``.gz``, and return how many images there were.
-
-    An image without detections leaves no trace in such a file.
-    """
+def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
+    """Write COCO results, gzipped where the name ends in ``.gz``; an image without detections leaves no trace there."""
     images, separator = 0, b"["
     with atomic_writing(path) as plain:
         is_packed = path.suffix.lower() == ".gz"
@@ -63,21 +52,14 @@ def write_coco_results(detections: Iterable[Detections], path: Path) -> int:
         with gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if is_packed else nullcontext(plain) as file:
             for image in detections:
                 images += 1
-                for record in _results_of(image):
-                    file.write(separator + json.dumps(record).encode())
+                if image.image_id is None:
+                    raise InputError("detections must have an image_id to be written, but got None")
+                boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1)
+                for category_id, box, score in zip(image.category_ids, boxes_xywh, image.scores, strict=True):
+                    result: dict[str, Any] = {"image_id": image.image_id, "category_id": int(category_id)}
+                    result["bbox"] = [round(float(side), 3) for side in box]
+                    result["score"] = round(float(score), 6)
+                    file.write(separator + json.dumps(result).encode())
                     separator = b",\n"
             file.write(b"]\n" if separator != b"[" else b"[]\n")
     return images
-
-
-def _results_of(image: Detections) -> Iterator[dict[str, Any]]:
-    if image.image_id is None:
-        raise InputError("detections must have an image_id to be written, but got None")
-    boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1)
-    for category_id, box, score in zip(image.category_ids, boxes_xywh, image.scores, strict=True):
-        yield {
-            "image_id": image.image_id,
-            "category_id": int(category_id),
-            "bbox": [round(float(side), 3) for side in box],
-            "score": round(float(score), 6),
-        }

@@ -1,1 +1,11 @@
 """What the static report and the explorer page both draw with: countings as plain data, example scenes, and assets."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def read_assets(*packages: str) -> dict[str, str]:
+    """Return the text of every file in the ``assets`` folders of packages, by name."""
+    folders = [files(package) / "assets" for package in packages]
+    return {file.name: file.read_text(encoding="utf-8") for folder in folders for file in folder.iterdir()}

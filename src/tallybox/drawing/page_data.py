@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,8 @@ from tallybox.drawing.traces import ComponentName, HeadTrace, head_trace
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.explanation import CountExplanation, merged_into
+from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
-
-if TYPE_CHECKING:
-    from tallybox.photos.images import Photo
 
 PageCounting = dict[str, Any]  # the fields of `Counting`, and what only a report shows
 
@@ -57,17 +55,16 @@ def estimator_countings(
     estimator: CountEstimator, image: Detections, categories: Sequence[int | str] | None
 ) -> list[PageCounting]:
     """Return the countings of the named categories, by default of those of which there may be any."""
-    explanations = estimator.explain(image, categories)
+    explained = list(estimator.explain(image, categories).items())
     if categories is None:
-        there = {key: found for key, found in explanations.items() if found.prediction.high > 0}
-        most = sorted(there, key=lambda key: -there[key].prediction.expected)[:MAX_CATEGORIES]
-        explanations = {key: there[key] for key in most}
-    if not explanations:
+        there = [(key, found) for key, found in explained if found.prediction.high > 0]
+        explained = sorted(there, key=lambda one: -one[1].prediction.expected)[:MAX_CATEGORIES]
+    if not explained:
         raise InputError(
             f"image {image.image_id!r} must have a category with a box that scores more than {ABSENT_SCORE_ABOVE}, "
             "but got none; name one with --category to see why it counts 0"
         )
-    return [estimator_counting(estimator, image, key, found) for key, found in explanations.items()]
+    return [estimator_counting(estimator, image, key, found) for key, found in explained]
 
 
 def estimator_counting(
@@ -76,18 +73,12 @@ def estimator_counting(
     """Return how a fitted estimator counts one category of an image, with a trace for each head of each member."""
     fitted, predicted = estimator.fitted, explanation.prediction
     boxes, scores = image.boxes[explanation.indices], image.scores[explanation.indices]
-    heads = [
-        (f"model {number}, head {head + 1}", head_trace(trace, member.component, head))
+    heads = {
+        f"model {number}, head {head + 1}": head_trace(trace, member.component, head)
         for number, (trace, member) in enumerate(zip(explanation.traces, fitted.members, strict=True), start=1)
         for head in range(fitted.config.heads)
-    ]
-    (first_name, first), *others = heads
-    prediction = {
-        **predicted.to_dict(),
-        "probability": float(predicted.probabilities.max()),
-        "members": fitted.config.members,
-        "heads": fitted.config.heads,
     }
+    (first_name, first), *others = heads.items()
     merged = merged_into(explanation).tolist()
     thresholds = fitted.baselines["nms"]["exact"]
     counting = Counting(
@@ -101,14 +92,19 @@ def estimator_counting(
         merged_into=merged,
         baselines=count_with_baselines(boxes, scores, thresholds.by_category.get(category_id, thresholds.overall)),
         steps=[
-            *component_steps(_mean_head([head for _, head in heads]), scores.tolist(), merged),
-            prediction_step(prediction),
+            *component_steps(_mean_head([*heads.values()]), scores.tolist(), merged),
+            prediction_step(predicted, fitted.config.members),
         ],
     )
-    other_heads = [{"head_name": name, **asdict(head)} for name, head in others]
     name = estimator.category_name(category_id)
-    summary = predicted_summary(name, predicted, counting)
-    return page_counting(name, counting, summary, prediction=prediction, head_name=first_name, other_heads=other_heads)
+    return page_counting(
+        name,
+        counting,
+        predicted_summary(name, predicted, counting),
+        prediction=predicted.to_dict(),
+        head_name=first_name,
+        other_heads=[{"head_name": head_name, **asdict(head)} for head_name, head in others],
+    )
 
 
 def untrained_countings(
@@ -131,12 +127,10 @@ def untrained_countings(
 
 def canvas_size(image: Detections) -> tuple[int, int]:
     """Return the size of an image, of the area its boxes need where it is not known."""
-    if image.image_size is not None:
-        return image.image_size
-    if not len(image):
-        return 640, 480
-    right, bottom = image.boxes[:, 2:].max(0)
-    return max(int(np.ceil(right * 1.04)), 1), max(int(np.ceil(bottom * 1.04)), 1)
+    if image.image_size is not None or not len(image):
+        return image.image_size or (640, 480)
+    right, bottom = np.ceil(1.04 * image.boxes[:, 2:].max(0)).clip(1).tolist()
+    return int(right), int(bottom)
 
 
 def photo_url(photo: Photo) -> str:
@@ -148,13 +142,13 @@ def photo_url(photo: Photo) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def rounded(value: Any, digits: int = 5) -> Any:
-    """Keep so many significant digits of every number in nested lists and dicts: pages stay small."""
+def rounded(value: Any) -> Any:
+    """Keep five significant digits of every number in nested lists and dicts: pages stay small."""
     if isinstance(value, dict):
-        return {key: rounded(item, digits) for key, item in value.items()}
+        return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(item, digits) for item in value]
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+        return [rounded(item) for item in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def _mean_head(heads: Sequence[HeadTrace]) -> HeadTrace:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from tallybox.toy.data import draw_images
 
-WIDTH, HEIGHT = 640, 400
-TOY_SIDE = 400
-TOY_BOXES = 10
+CANVAS_WH = (640, 400)
 CATS_SCALE = 10
+TOY_SIDE, TOY_BOXES = 400, 10
 
 
-@dataclass(frozen=True, eq=False)
-class CatProposals:
+class CatProposals(NamedTuple):
     """The proposals of the paper's figure 1, with what each of them shows."""
 
     size_wh: tuple[int, int]
@@ -29,11 +26,8 @@ class CatProposals:
 def cats() -> CatProposals:
     """Return the example of the paper's figure 1: four proposals, three cats, one of them detected twice."""
     tabby, black, white = [2.0, 5.0, 22.0, 19.0], [28.0, 2.0, 46.0, 17.0], [52.0, 6.0, 70.0, 20.0]
-    return CatProposals(
-        size_wh=(72, 22),
-        boxes=torch.tensor([tabby, tabby, black, white]),
-        labels=("tabby", "tabby again", "black", "white"),
-    )
+    boxes = torch.tensor([tabby, tabby, black, white])
+    return CatProposals((72, 22), boxes, ("tabby", "tabby again", "black", "white"))
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,7 @@ class ExampleScene:
     label: str
     width: int
     height: int
-    boxes: list[list[float]]
+    boxes: list[list[float]]  # to one decimal, and attention to two, as in the links of the page
     attention: list[float]
     true_count: int | None = None
 
@@ -52,56 +46,31 @@ class ExampleScene:
 def example_scenes() -> list[ExampleScene]:
     """Return the scenes that the explorer page offers."""
     width, height = (CATS_SCALE * side for side in cats().size_wh)
-    cat_boxes = CATS_SCALE * cats().boxes
-    cat_boxes[1] += torch.tensor([14.0, 12.0, 14.0, 12.0])  # beside the first, so that both can be seen and dragged
-    first, second = [90, 110, 260, 300], [380, 80, 540, 260]
-    partial = [
-        [80, 90, 250, 270],
-        [120, 100, 290, 285],
-        [185, 120, 360, 300],
-        [420, 60, 580, 220],
-        [430, 180, 590, 340],
-    ]
-    corners = [(40 + 120 * column, 70 + 160 * row) for row in range(2) for column in range(5)]
+    shift = torch.tensor([14.0, 12.0, 14.0, 12.0])  # beside the first, so that both can be seen and dragged
+    first, second, *others = CATS_SCALE * cats().boxes
+    cat_boxes = torch.stack((first, second + shift, *others)).tolist()
+    copies = 3 * [[90.0, 110.0, 260.0, 300.0]] + 3 * [[380.0, 80.0, 540.0, 260.0]]
+    left = [[80.0, 90.0, 250.0, 270.0], [120.0, 100.0, 290.0, 285.0], [185.0, 120.0, 360.0, 300.0]]
+    right = [[420.0, 60.0, 580.0, 220.0], [430.0, 180.0, 590.0, 340.0]]
+    corners = [(40.0 + 120 * column, 70.0 + 160 * row) for row in range(2) for column in range(5)]
     apart = [[x, y, x + 84, y + 100] for x, y in corners]
     return [
-        _scene(
-            "cats",
-            "The paper's cats: four boxes, three cats",
-            cat_boxes.tolist(),
-            [0.95, 0.8, 0.9, 0.95],
-            width,
-            height,
+        ExampleScene(
+            "cats", "The paper's cats: four boxes, three cats", width, height, cat_boxes, [0.95, 0.8, 0.9, 0.95]
         ),
-        _scene("duplicates", "Exact duplicates: two objects, three boxes each", [first] * 3 + [second] * 3, [0.95] * 6),
-        _scene("partial", "Partial overlaps", partial, [0.9, 0.8, 0.7, 0.9, 0.6]),
-        _scene("uncertain", "Ten uncertain boxes, all apart", apart, [0.5] * 10),
+        ExampleScene("duplicates", "Exact duplicates: two objects, three boxes each", *CANVAS_WH, copies, [0.95] * 6),
+        ExampleScene("partial", "Partial overlaps", *CANVAS_WH, left + right, [0.9, 0.8, 0.7, 0.9, 0.6]),
+        ExampleScene("uncertain", "Ten uncertain boxes, all apart", *CANVAS_WH, apart, [0.5] * 10),
     ]
 
 
 def toy_scene(side_length: float, noise: float, seed: int) -> ExampleScene:
     """Draw one image of the toy task, with its true count."""
+    generator = torch.Generator().manual_seed(seed)
     toy = draw_images(
-        torch.tensor([side_length]),
-        torch.tensor([noise]),
-        images=1,
-        boxes=TOY_BOXES,
-        generator=torch.Generator().manual_seed(seed),
+        torch.tensor([side_length]), torch.tensor([noise]), images=1, boxes=TOY_BOXES, generator=generator
     )
-    boxes = (toy.boxes[0, 0] * TOY_SIDE).tolist()
+    boxes = (TOY_SIDE * toy.boxes[0, 0].double()).round(decimals=1).tolist()
+    attention = toy.attention[0, 0].double().round(decimals=2).tolist()
     label = f"Toy task, l = {side_length:g}, q = {noise:g}"
-    return _scene("toy", label, boxes, toy.attention[0, 0].tolist(), TOY_SIDE, TOY_SIDE, int(toy.count[0, 0]))
-
-
-def _scene(
-    name: str,
-    label: str,
-    boxes: Sequence[Sequence[float]],
-    attention: Sequence[float],
-    width: int = WIDTH,
-    height: int = HEIGHT,
-    true_count: int | None = None,
-) -> ExampleScene:
-    """Round as the page does, so that the numbers of a scene survive a link."""
-    corners = np.round(np.array(boxes, np.float64), 1).tolist()
-    return ExampleScene(name, label, width, height, corners, np.round(attention, 2).tolist(), true_count)
+    return ExampleScene("toy", label, TOY_SIDE, TOY_SIDE, boxes, attention, int(toy.count[0, 0]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tallybox.drawing.traces import HeadTrace
+from tallybox.estimator.prediction import CountPrediction
 
 # Pairs and boxes that a sentence names; the rest are in the pictures.
 MAX_NAMED = 4
@@ -29,17 +29,16 @@ def component_steps(head: HeadTrace, scores: Sequence[float], merged_into: Seque
     return [_proposals_step(scores), *rest]
 
 
-def prediction_step(prediction: Mapping[str, Any]) -> Step:
-    """Describe what an estimator predicts; ``prediction`` as the report has it."""
-    count = f"{'about ' if prediction.get('at_least') else ''}{prediction['count']}"
-    low, high = prediction["low"], prediction["high"]
+def prediction_step(predicted: CountPrediction, members: int) -> Step:
+    """Describe what an estimator with so many models predicts."""
+    low, high = predicted.low, predicted.high
     return Step(
-        f"The answer: {count}",
-        f"{prediction['members']} models were fitted to photos with known counts. From the presences, and from what "
-        "thresholds would find, they predict how probable each count is. The median of that is "
-        f"{count}, the most probable count {prediction['most_probable']} "
-        f"({100 * prediction['probability']:.0f} %), the mean {number(prediction['expected'])}. The interval is "
-        f"{f'{low} alone' if low == high else f'{low} to {high}'}: nine of ten such intervals hold the true count.",
+        f"The answer: {predicted}",
+        f"{members} models were fitted to photos with known counts. From the presences, and from what thresholds would "
+        f"find, they predict how probable each count is. The median of that is {predicted}, the most probable count "
+        f"{predicted.most_probable} ({100 * predicted.probabilities.max():.0f} %), the mean "
+        f"{number(predicted.expected)}. The interval is {f'{low} alone' if low == high else f'{low} to {high}'}: nine "
+        "of ten such intervals hold the true count.",
     )
 
 
@@ -48,22 +47,17 @@ def _proposals_step(scores: Sequence[float]) -> Step:
         return Step("One box", f"There is one box, with a score of {number(scores[0])}.")
     highest, lowest = number(max(scores)), number(min(scores))
     spread = f"All score {highest}." if highest == lowest else f"Scores go from {highest} down to {lowest}."
-    return Step(
-        f"{len(scores)} boxes",
-        f"{spread} Adding them all up would say "
-        f"{number(sum(scores))}: objects that were found twice would count twice, and weak boxes add a little each.",
-    )
+    twice = "objects that were found twice would count twice, and weak boxes add a little each"
+    return Step(f"{len(scores)} boxes", f"{spread} Adding them all up would say {number(sum(scores))}: {twice}.")
 
 
 def _presence_steps(head: HeadTrace, merged: Sequence[str]) -> list[Step]:
     alone, presence = head.trace["calibrated"], head.trace["presence"]
     best = max(range(len(alone)), key=alone.__getitem__)
-    stands_for = (
-        "Where boxes overlap, the one that is ahead takes over the others, as far as η (overlap) and τ (lead) "
-        f"say: {_listed(merged)}."
-        if merged
-        else "No box overlaps another so much that one would stand for both."
-    )
+    stands_for = "No box overlaps another so much that one would stand for both."
+    if merged:
+        ahead = "Where boxes overlap, the one that is ahead takes over the others"
+        stands_for = f"{ahead}, as far as η (overlap) and τ (lead) say: {_listed(merged)}."
     return [
         Step(
             "What each box is worth alone",
@@ -94,8 +88,8 @@ def _counter_steps(head: HeadTrace, boxes: int, merged: Sequence[str]) -> list[S
         ),
         Step(
             "D cuts the edges within an object",
-            f"Boxes at the same place have distance 0. Multiplying by D leaves {number(between)} edges between "
-            "objects.",
+            "Boxes at the same place have distance 0. "
+            f"Multiplying by D leaves {number(between)} edges between objects.",
         ),
         Step(
             "Sim finds the copies",

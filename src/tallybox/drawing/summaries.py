@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tallybox.detections.category_words import plural
@@ -44,12 +43,9 @@ def predicted_summary(name: str, predicted: CountPrediction, counting: Counting)
     interval = f"In nine of ten such photos the true number is {within}."
     if not predicted.calibrated:
         interval = "Nothing was learned for this detector: take the numbers as a guess."
-    return Summary(
-        ("about " if predicted.at_least else "") + quantity(predicted.count, name),
-        _certainty(predicted),
-        interval,
-        [*_box_reasons(name, counting), *_sum_reasons(predicted.count, counting)],
-    )
+    headline = ("about " if predicted.at_least else "") + quantity(predicted.count, name)
+    reasons = [*_box_reasons(name, counting), *_sum_reasons(predicted.count, counting)]
+    return Summary(headline, _certainty(predicted), interval, reasons)
 
 
 def component_summary(name: str, counting: Counting) -> Summary:
@@ -91,21 +87,21 @@ def _box_reasons(name: str, counting: Counting) -> list[str]:
     merged = counting.merged_into
     if not merged:
         return [f"The detector found no box that could show a {name}."]
-    counted = [box for box, into in enumerate(merged) if into == box]
-    again = [box for box, into in enumerate(merged) if into not in (-1, box)]
-    faint = len(merged) - len(counted) - len(again)
-    reasons = [
-        f"Of {_boxes(len(merged))} that could show {_article(name)}, {_counted(counted)}."
-        if counted
-        else f"{_boxes(len(merged)).capitalize()} could show {_article(name)}, but none is sure enough to be counted."
-    ]
-    if again:
-        shows = "shows an object" if len(again) == 1 else "show objects"
-        reasons.append(
-            f"{_boxes(len(again)).capitalize()} {shows} that another box shows better, and {_is(again)} merged into it."
-        )
+    boxes = "one box" if len(merged) == 1 else f"{len(merged)} boxes"
+    counted = [box + 1 for box, into in enumerate(merged) if into == box]
+    again = sum(into not in (-1, box) for box, into in enumerate(merged))
+    faint = len(merged) - len(counted) - again
+    if counted:
+        which = f"box {counted[0]} is" if len(counted) == 1 else f"boxes {joined(counted)} are"
+        reasons = [f"Of {boxes} that could show {_article(name)}, {which} counted."]
+    else:
+        reasons = [f"{boxes.capitalize()} could show {_article(name)}, but none is sure enough to be counted."]
+    if again == 1:
+        reasons.append("One box shows an object that another box shows better, and is merged into it.")
+    elif again:
+        reasons.append(f"{again} boxes show objects that another box shows better, and are merged into it.")
     if faint:
-        reasons.append(f"{_boxes(faint).capitalize()} {'is' if faint == 1 else 'are'} too faint to count.")
+        reasons.append("One box is too faint to count." if faint == 1 else f"{faint} boxes are too faint to count.")
     return reasons
 
 
@@ -115,30 +111,14 @@ def _sum_reasons(count: int, counting: Counting) -> list[str]:
     total = sum(counting.presence)
     reasons = []
     if counted < count:
-        reasons.append(
-            f"That is fewer than {count}: labelled photos like this one held more than the boxes that stand out."
-        )
+        because = "labelled photos like this one held more than the boxes that stand out"
+        reasons.append(f"That is fewer than {count}: {because}.")
     if int(total + 0.5) != count:
-        because = (
-            "faint boxes add a little each, and in labelled photos like this one they were seldom objects"
-            if total > count
-            else "in labelled photos like this one there was more than the boxes show"
-        )
+        because = "in labelled photos like this one there was more than the boxes show"
+        if total > count:
+            because = "faint boxes add a little each, and in labelled photos like this one they were seldom objects"
         reasons.append(f"The presences of all boxes add up to {number(total)}, the answer is {count}: {because}.")
     return reasons
-
-
-def _counted(boxes: Sequence[int]) -> str:
-    which = joined([box + 1 for box in boxes])
-    return f"box {which} is counted" if len(boxes) == 1 else f"boxes {which} are counted"
-
-
-def _boxes(amount: int) -> str:
-    return "one box" if amount == 1 else f"{amount} boxes"
-
-
-def _is(boxes: Sequence[int]) -> str:
-    return "is" if len(boxes) == 1 else "are"
 
 
 def _article(name: str) -> str:

@@ -18,12 +18,9 @@ from tallybox.presence.weights import PresenceFunctions, PresenceWeights
 
 ComponentName = Literal["paper", "presence"]  # as in JSON, on the command line and in estimator files
 
-# Quantities of a trace by the number of their dimensions that run over proposals; the others have none.
-PROPOSAL_DIMENSIONS = {
-    **dict.fromkeys(("attention", "boxes", "mask", "indices", "scale", "calibrated", "presence"), 1),
-    **dict.fromkeys(("relevance", "distance", "deduplicated", "similarity", "count_matrix"), 2),
-    **dict.fromkeys(("overlap", "evidence", "suppression"), 2),
-}
+# Quantities of a trace with one and with two dimensions that run over proposals; the others have none.
+OF_PROPOSALS = {"attention", "boxes", "mask", "indices", "scale", "calibrated", "presence"}
+OF_PAIRS = {"relevance", "distance", "deduplicated", "similarity", "count_matrix", "overlap", "evidence", "suppression"}
 # Quantities that do not depend on the head, and so have no dimension for it.
 SHARED_BY_HEADS = {"attention", "boxes", "mask", "indices", "relevance", "distance", "overlap"}
 
@@ -54,7 +51,6 @@ def head_trace(trace: CountTrace | PresenceTrace, component: Counter | PresenceC
 
 def _quantities(trace: CountTrace | PresenceTrace, head: int, heads: int) -> dict[str, Any]:
     """Return the quantities of one head by name."""
-    real = trace.mask.nonzero().squeeze(-1)
     by_name: dict[str, Any] = {}
     for name in (quantity.name for quantity in fields(trace)):
         value: Tensor = getattr(trace, name).detach()
@@ -64,8 +60,10 @@ def _quantities(trace: CountTrace | PresenceTrace, head: int, heads: int) -> dic
             value = value.unflatten(-1, (heads, -1))[head]
         elif has_heads and name not in SHARED_BY_HEADS:
             value = value[head]
-        for dimension in range(PROPOSAL_DIMENSIONS.get(name, 0)):
-            value = value.index_select(dimension, real)
+        if name in OF_PROPOSALS | OF_PAIRS:
+            value = value[trace.mask]
+        if name in OF_PAIRS:
+            value = value[:, trace.mask]
         by_name[name] = value.tolist()
     return by_name
 

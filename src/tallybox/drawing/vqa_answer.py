@@ -46,20 +46,19 @@ def answer_counting(answer: PhotoAnswer, counter: Counter | PresenceCounter) -> 
         _summary(answer),
         labels=labels,
         answers=[list(one) for one in answer.answers],
-        unknown_words=list(answer.unknown_words),
         steps=[vars(step) for step in steps],
     )
 
 
 def _summary(answer: PhotoAnswer) -> Summary:
     others = [f"{other} is {percent(probability)} probable" for other, probability in answer.others[:1]]
-    unknown = ", ".join(quoted(word) for word in answer.unknown_words)
-    return Summary(
-        answer.answer,
-        "; ".join([f"{percent(answer.probability)} sure", *others]),
-        f"It does not know {unknown}: take that as a guess." if unknown else "",
-        [],
-    )
+    unknown = _unknown_words(answer)
+    warning = f"It does not know {unknown}: take that as a guess." if unknown else ""
+    return Summary(answer.answer, "; ".join([f"{percent(answer.probability)} sure", *others]), warning, [])
+
+
+def _unknown_words(answer: PhotoAnswer) -> str:
+    return ", ".join(quoted(word) for word in answer.unknown_words)
 
 
 def region_labels(regions: RegionFeatures) -> list[str]:
@@ -69,12 +68,10 @@ def region_labels(regions: RegionFeatures) -> list[str]:
 
 
 def _question_step(answer: PhotoAnswer) -> Step:
-    if not answer.unknown_words:
-        return Step("The question is read", "Every word of it is known to the model.")
-    words = ", ".join(quoted(word) for word in answer.unknown_words)
-    return Step(
-        "The question is read", f"The model never saw {words}. It answers from the others: take that as a guess."
-    )
+    known = "Every word of it is known to the model."
+    if unknown := _unknown_words(answer):
+        known = f"The model never saw {unknown}. It answers from the others: take that as a guess."
+    return Step("The question is read", known)
 
 
 def _attention_step(counting: Counting, labels: list[str]) -> Step:

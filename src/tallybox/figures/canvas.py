@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from tallybox.errors import InputError
@@ -49,6 +49,14 @@ def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
             figure.savefig(file, format=path.suffix[1:], metadata=metadata)
 
 
-def add_scale(figure: Figure, axes: list[Axes], label: str) -> None:
-    """Add the scale of `SEQUENTIAL` from 0 to 1 beside axes."""
-    figure.colorbar(ScalarMappable(Normalize(0, 1), SEQUENTIAL), ax=axes, label=label)
+def draw_all(folder: Path, drawings: Mapping[str, Callable[[Path], None]]) -> list[Path]:
+    """Draw pictures by name into a folder, each as SVG and PNG; return the files."""
+    for name, draw in drawings.items():
+        draw(folder / f"{name}.svg")
+        draw(folder / f"{name}.png")
+    return [folder / f"{name}{suffix}" for name in drawings for suffix in (".svg", ".png")]
+
+
+def add_scale(figure: Figure, axes: Iterable[Axes], label: str, colours: Colormap = SEQUENTIAL) -> None:
+    """Add the scale of a colour map from 0 to 1 beside axes."""
+    figure.colorbar(ScalarMappable(Normalize(0, 1), colours), ax=[*axes], label=label)

@@ -24,20 +24,13 @@ def draw_cats(path: Path) -> None:
     with picture(path, 11, 2.6) as figure:
         photo, *matrices = figure.subplots(1, 4, width_ratios=(2.4, 1, 1, 1))
         draw_proposals(photo, proposals)
-        for axes, title, matrix in zip(
-            matrices,
-            ("A: both relevant", "D: how distant", "C: edges counted once"),
-            (trace.relevance, trace.distance, trace.count_matrix),
-            strict=True,
-        ):
+        titles = ("A: both relevant", "D: how distant", "C: edges counted once")
+        shown = (trace.relevance, trace.distance, trace.count_matrix)
+        for axes, title, matrix in zip(matrices, titles, shown, strict=True):
             draw_matrix(axes, title, matrix)
-        total = trace.attention.sum().item()
-        figure.suptitle(
-            f"count = √(sum of C) = √{trace.count_matrix.sum().item():.0f} = {trace.count.item():.2f}"
-            f"      (summing the weights: {total:.0f})",
-            fontsize=13,
-            fontweight="bold",
-        )
+        edges, count, total = (value.sum().item() for value in (trace.count_matrix, trace.count, trace.attention))
+        text = f"count = √(sum of C) = √{edges:.0f} = {count:.2f}      (summing the weights: {total:.0f})"
+        figure.suptitle(text, fontsize=13, fontweight="bold")
 
 
 def draw_proposals(axes: Axes, proposals: CatProposals) -> None:
@@ -47,11 +40,9 @@ def draw_proposals(axes: Axes, proposals: CatProposals) -> None:
         x1, y1, x2, y2 = box
         grow = 0.8 * boxes[:number].count(box)
         width, height, style = x2 - x1 + 2 * grow, y2 - y1 + 2 * grow, "--" if grow else "-"
-        frame = Rectangle((x1 - grow, y1 - grow), width, height, fill=False, ec=colour, lw=2.5, ls=style)
-        axes.add_patch(frame)
+        axes.add_patch(Rectangle((x1 - grow, y1 - grow), width, height, fill=False, ec=colour, lw=2.5, ls=style))
         below = 2.2 if grow else -2.2 if boxes.count(box) > 1 else 0  # labels of duplicates stand one above the other
-        label = f"{number + 1} {proposals.labels[number]}"
-        x, y = (x1 + x2) / 2, (y1 + y2) / 2 + below
+        x, y, label = (x1 + x2) / 2, (y1 + y2) / 2 + below, f"{number + 1} {proposals.labels[number]}"
         axes.text(x, y, label, color=colour, ha="center", va="center", fontweight="bold")
     axes.set(xlim=(0, proposals.size_wh[0]), ylim=(proposals.size_wh[1], 0), xticks=[], yticks=[], aspect="equal")
     axes.set_title("four proposals, three cats, one found twice")

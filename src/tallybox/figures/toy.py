@@ -4,59 +4,70 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 
 from tallybox.counter.reference import Activations
 from tallybox.errors import InputError
-from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, SEQUENTIAL, add_scale, picture
-from tallybox.figures.presence import VARIED, draw_presence_functions
+from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, SEQUENTIAL, add_scale, draw_all, picture
+from tallybox.presence.weights import calibration_edges
 from tallybox.runs import read_results
-from tallybox.toy.data import ToyImages, draw_images
+from tallybox.toy.data import draw_images
 from tallybox.toy.sweep import FIXED_AT
 
+VARIED = {"side_length": "side length l", "noise": "noise q"}
 MODELS = {
     "counter": ("the paper's component", BLUE),
     "baseline": ("sum of the weights", ORANGE),
     "presence": ("presence counting", GREEN),
 }
 ROLES = [f"f{number}: {name.replace('_', ' ')}" for number, name in enumerate(Activations._fields, start=1)]
+# The functions of presence counting, and what they are functions of.
+PRESENCE_FUNCTIONS = {
+    "φ": "score, shifted and scaled",
+    "τ": "how far j is ahead of i",
+    "η at a middling score": "overlap",
+    "κ at an overlap of one half": "score of the neighbour",
+}
+WEIGHT_COLOURS = colormaps["RdBu"]
 
 Results = list[dict[str, Any]]
 
 
-def draw_toy_figures(folder: Path) -> list[Path]:
-    """Draw the figures of a sweep's folder into its folder ``figures``, each as SVG and PNG; return the files."""
+def read_sweep(folder: Path) -> tuple[float, Results]:
+    """Return what the parameter that a sweep did not vary was fixed at, and the results."""
     config = folder / "config.json"
     if not config.exists():
         raise InputError(f"{folder} must be the folder of a sweep, but it has no config.json; run tallybox toy sweep")
-    fixed = FIXED_AT[json.loads(config.read_text())["config"]["difficulty"]]
     results = read_results(folder / "results.jsonl")
     if not results:
         raise InputError(f"{folder} must hold the results of a sweep, but results.jsonl is missing or empty")
+    return FIXED_AT[json.loads(config.read_text())["config"]["difficulty"]], results
+
+
+def draw_toy_figures(folder: Path) -> list[Path]:
+    """Draw the figures of a sweep's folder into its folder ``figures``, each as SVG and PNG; return the files."""
+    fixed, results = read_sweep(folder)
     halves = {varied: half_of_sweep(results, varied, fixed) for varied in VARIED}
-    written = []
-    for ending in ("svg", "png"):
-
-        def path(name: str, ending: str = ending) -> Path:
-            written.append(folder / "figures" / f"{name}.{ending}")
-            return written[-1]
-
-        draw_accuracy(path("accuracy"), halves, fixed)
-        for varied, half in halves.items():
-            draw_activations(path(f"activations_{varied}"), {varied: half}, range(8))
-            draw_presence_functions(path(f"presence_{varied}"), half, varied)
-        draw_activations(path("f1_and_f2"), halves, range(2))
-        draw_samples(path("samples"), fixed)
-    return written
+    drawings: dict[str, Callable[[Path], None]] = {
+        "accuracy": partial(draw_accuracy, halves=halves, fixed=fixed),
+        "f1_and_f2": partial(draw_activations, halves=halves, roles=range(2)),
+        "samples": partial(draw_samples, fixed_at=fixed),
+    }
+    for varied, half in halves.items():
+        drawings[f"activations_{varied}"] = partial(draw_activations, halves={varied: half}, roles=range(8))
+        if any(result.get("presence") for result in half):
+            drawings[f"presence_{varied}"] = partial(draw_presence_functions, results=half, varied=varied)
+    return draw_all(folder / "figures", drawings)
 
 
 def half_of_sweep(results: Results, varied: str, fixed: float) -> Results:
@@ -70,8 +81,8 @@ def draw_accuracy(path: Path, halves: dict[str, Results], fixed: float) -> None:
     """Accuracy of each model against l and against q, with the spread over seeds."""
     with picture(path, 9, 3.4) as figure:
         for axes, (varied, half) in zip(figure.subplots(1, 2, sharey=True), halves.items(), strict=True):
-            for model, (name, colour) in MODELS.items():
-                draw_curve(axes, half, varied, model, name, colour)
+            for model in MODELS:
+                draw_curve(axes, half, varied, model)
             (other,) = VARIED.keys() - {varied}
             axes.set(xlabel=VARIED[varied], xlim=(0, 1), ylim=(0, 1.02), title=f"{VARIED[other]} = {fixed:g}")
             axes.grid(alpha=0.3)
@@ -79,7 +90,7 @@ def draw_accuracy(path: Path, halves: dict[str, Results], fixed: float) -> None:
         figure.axes[0].legend(loc="lower left")
 
 
-def draw_curve(axes: Axes, results: Results, varied: str, model: str, name: str, colour: str) -> None:
+def draw_curve(axes: Axes, results: Results, varied: str, model: str) -> None:
     """Draw one model's mean over seeds, and a band from the smallest to the largest."""
     by_value: dict[float, list[float]] = defaultdict(list)
     for result in results:
@@ -87,11 +98,10 @@ def draw_curve(axes: Axes, results: Results, varied: str, model: str, name: str,
             by_value[result[varied]].append(result["accuracy"][model])
     if not by_value:
         return
-    values, accuracies = list(by_value), by_value.values()
-    axes.fill_between(
-        values, [min(a) for a in accuracies], [max(a) for a in accuracies], color=colour, alpha=0.25, lw=0
-    )
-    axes.plot(values, [mean(a) for a in accuracies], color=colour, label=name)
+    name, colour = MODELS[model]
+    smallest, largest, means = ([of(shares) for shares in by_value.values()] for of in (min, max, mean))
+    axes.fill_between(list(by_value), smallest, largest, color=colour, alpha=0.25, lw=0)
+    axes.plot(list(by_value), means, color=colour, label=name)
 
 
 def draw_activations(path: Path, halves: dict[str, Results], roles: range) -> None:
@@ -102,18 +112,53 @@ def draw_activations(path: Path, halves: dict[str, Results], roles: range) -> No
         for varied, half in halves.items():
             own, axes = axes[: len(roles)], axes[len(roles) :]
             for role in roles:
-                draw_activation(own[role], half, varied, role)
+                lines = [(result["activations"], SEQUENTIAL(result[varied])) for result in half if result["seed"] == 0]
+                draw_role(own[role], role, lines, lw=0.7, alpha=0.8)
             add_scale(figure, own, VARIED[varied])
 
 
-def draw_activation(axes: Axes, results: Results, varied: str, role: int) -> None:
-    """Draw one activation for every value of the varied parameter, coloured by it."""
-    for result in results:
-        if result["seed"] == 0:
-            knots = result["activations"][role]
-            x = [number / (len(knots) - 1) for number in range(len(knots))]
-            axes.plot(x, knots, color=SEQUENTIAL(result[varied]), lw=0.7, alpha=0.8)
+def draw_role(axes: Axes, role: int, lines: Iterable[tuple[Sequence[Sequence[float]], Any]], **style: Any) -> None:
+    """Draw one of f1 … f8 of several components, each given as its activations at their knots and a colour."""
+    for activations, colour in lines:
+        axes.plot(np.linspace(0, 1, len(activations[role])), activations[role], color=colour, **style)
     axes.set(title=ROLES[role], xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+
+
+def draw_presence_functions(path: Path, results: Results, varied: str) -> None:
+    """Draw φ, τ, η and κ of every head, a line for each value of the varied parameter (first seed)."""
+    results = [result for result in results if result["seed"] == 0 and result.get("presence")]
+    heads = len(results[0]["presence"]["slope"])
+    with picture(path, 10, 0.8 + 2.2 * heads) as figure:
+        grid = figure.subplots(heads, 4, squeeze=False)
+        for head, row in enumerate(grid):
+            for result in results:
+                draw_presence(row, result["presence"], head, color=SEQUENTIAL(result[varied]), lw=0.7, alpha=0.8)
+            label_presence(row, head, last=head == heads - 1)
+        add_scale(figure, grid.flat, VARIED[varied])
+
+
+def draw_presence(row: Iterable[Axes], functions: dict[str, Any], head: int, **style: Any) -> None:
+    """Draw the functions of a head; those of two numbers at a score of one half, or at an IoU of one half."""
+    own = {name: values[head] for name, values in functions.items()}
+    order, overlap = own["order"], own["overlap"]
+    segments, middle, half = len(order) - 1, (len(order) - 1) // 2, round((len(overlap) - 1) / 2)
+    edges = calibration_edges(segments, torch.zeros(())).tolist()
+    # The order has a step in the middle, where both scores are equal.
+    ahead = [number / segments for number in (*range(middle + 1), *range(middle, segments + 1))]
+    ordered = [*order[: middle + 1], *(value + own["step"] for value in order[middle:])]
+    cells, by_overlap = np.linspace(0, 1, len(overlap)).tolist(), [by_score[half] for by_score in overlap]
+    x_values = (edges, ahead, cells, cells)
+    for axes, x, y in zip(row, x_values, (own["calibration"], ordered, by_overlap, own["evidence"][half]), strict=True):
+        axes.plot(x, y, **style)
+
+
+def label_presence(row: Sequence[Axes], head: int, *, last: bool) -> None:
+    """Label a head's axes."""
+    for axes, (title, label) in zip(row, PRESENCE_FUNCTIONS.items(), strict=True):
+        axes.set(xlim=(0, 1), xticks=(0, 0.5, 1), title=title if head == 0 else "", xlabel=label if last else "")
+    for axes in row[:3]:
+        axes.set(ylim=(0, 1.02), yticks=(0, 0.5, 1))
+    row[0].set_ylabel(f"head {head + 1}")
 
 
 def draw_samples(path: Path, fixed_at: float) -> None:
@@ -125,25 +170,21 @@ def draw_samples(path: Path, fixed_at: float) -> None:
         for row, (side_length, noise) in enumerate(((values, fixed), (fixed, values))):
             generator = torch.Generator().manual_seed(row)
             images = draw_images(side_length, noise, images=1, boxes=10, generator=generator)
+            truth, data = grid[2 * row : 2 * row + 2]
             for column in range(len(values)):
-                truth, data = grid[2 * row][column], grid[2 * row + 1][column]
-                draw_sample(truth, images, column, seen=False)
-                draw_sample(data, images, column, seen=True)
-                truth.set_title(f"l = {side_length[column]:g}, q = {noise[column]:g}", fontsize=9)
-            grid[2 * row][0].set_ylabel("truth")
-            grid[2 * row + 1][0].set_ylabel("data")
-        scale = ScalarMappable(Normalize(0, 1), colormaps["RdBu"])
-        figure.colorbar(
-            scale, ax=grid.ravel().tolist(), label="weight (truth: 1 for a true box, 0 for an irrelevant one)"
-        )
+                draw_sample(truth[column], images.boxes[column, 0], images.is_true[column, 0].float())
+                draw_sample(data[column], images.boxes[column, 0], images.attention[column, 0])
+                truth[column].set_title(f"l = {side_length[column]:g}, q = {noise[column]:g}", fontsize=9)
+            truth[0].set_ylabel("truth")
+            data[0].set_ylabel("data")
+        label = "weight (truth: 1 for a true box, 0 for an irrelevant one)"
+        add_scale(figure, grid.flat, label, WEIGHT_COLOURS)
 
 
-def draw_sample(axes: Axes, images: ToyImages, setting: int, *, seen: bool) -> None:
-    """Draw one image's boxes, coloured by their weights or by whether they are true."""
-    weights = images.attention[setting, 0] if seen else images.is_true[setting, 0].float()
-    for box, weight in zip(images.boxes[setting, 0].tolist(), weights.tolist(), strict=True):
-        x1, y1, x2, y2 = box
-        colour = colormaps["RdBu"](weight)
+def draw_sample(axes: Axes, boxes: torch.Tensor, weights: torch.Tensor) -> None:
+    """Draw one image's boxes ``[N, 4]``, coloured by ``weights [N]``."""
+    for (x1, y1, x2, y2), weight in zip(boxes.tolist(), weights.tolist(), strict=True):
+        colour = WEIGHT_COLOURS(weight)
         axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, facecolor=(*colour[:3], 0.25), edgecolor=colour, lw=1.5))
         if x2 - x1 < 0.01:
             axes.plot((x1 + x2) / 2, (y1 + y2) / 2, "s", color=colour, markeredgecolor=GREY, markersize=5, mew=0.4)

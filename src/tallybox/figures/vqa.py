@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,18 @@ from matplotlib.patches import Rectangle
 from tallybox.activation import activation_knots
 from tallybox.counter.module import Counter
 from tallybox.errors import InputError
-from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
-from tallybox.figures.toy import ROLES, Results
+from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, draw_all, picture
+from tallybox.figures.toy import Results, draw_role, read_sweep
 from tallybox.photos.images import read_photo
 from tallybox.photos.sources import find_photos
 from tallybox.runs import read_results
-from tallybox.toy.sweep import FIXED_AT
+from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import open_records
+from tallybox.vqa.evaluation import VALIDATION
 from tallybox.vqa.examples import counting_examples
-from tallybox.vqa.model import FirstGlimpse, VqaModel
-from tallybox.vqa.prediction import load_run, predict_run, prepared_folder, run_config
+from tallybox.vqa.model import FirstGlimpse
+from tallybox.vqa.prediction import load_run, predict_run, prepared_folder
 from tallybox.vqa.scoring import accuracy_by, true_count
-from tallybox.vqa.validation import FILE as VALIDATION
 
 # Noise around these values, as in the paper's last figure of activations.
 TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
@@ -39,72 +39,38 @@ SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # that curves are drawn
 
 
 def draw_run_figures(
-    run: Path,
-    out: Path,
-    *,
-    device: torch.device,
-    toy: Path | None = None,
-    photos: Path | None = None,
-    split: str = "val",
-    prepared: Path | None = None,
+    run: Path, out: Path, device: torch.device, split: str, prepared: Path | None, toy: Path | None, photos: Path | None
 ) -> list[Path]:
     """Draw the figures that a run has the data for into a folder, each as SVG and PNG; return the files."""
     model, _ = load_run(run)
     predictions = predict_run(run, split=split, device=device, prepared=prepared)[1]
     records = open_records(prepared_folder(run, prepared), split)
-    by_count = accuracy_by(true_count, predictions, records)
-    knots = trained_knots(model)
-    examples: list[dict[str, Any]] = []
-    if knots is not None:
-        first_of_count = {true_count(record): record.question_id for record in reversed(records)}
-        chosen = [first_of_count[count] for count in range(1, 7) if count in first_of_count]
-        examples = counting_examples(run, chosen, split=split, prepared=prepared) if chosen else []
-        if photos is not None:
-            examples = with_photos(examples, photos)
-    folder = run_config(run).parent
+    by_count = accuracy_by(_bar_of, predictions, records)
+    folder = run if run.is_dir() else run.parent
     log, validated = read_results(folder / "results.jsonl"), read_results(folder / VALIDATION)
-    written = []
-    for ending in ("svg", "png"):
-
-        def path(name: str, ending: str = ending) -> Path:
-            written.append(out / f"{name}.{ending}")
-            return written[-1]
-
-        if log:
-            draw_learning_curves(path("curves"), log, validated)
-        if by_count:
-            draw_accuracy_by_count(path("accuracy_by_count"), by_count)
-        if knots is not None:
-            fixed, results = (None, []) if toy is None else read_sweep(toy)
-            draw_trained_activations(path("activations"), {"VQA": [knots]}, results, fixed)
-        if examples:
-            draw_examples(examples, path("examples"))
-    return written
-
-
-def trained_knots(model: VqaModel) -> list[list[float]] | None:
-    """Return the values of f1 … f8 at their knots, ``[8, 17]``, of a model with the paper's component."""
-    if not (isinstance(model.count, FirstGlimpse) and isinstance(model.count.counter, Counter)):
-        return None
-    knots: list[list[float]] = activation_knots(model.count.counter.weight.detach()[0].double()).tolist()
-    return knots
-
-
-def read_sweep(folder: Path) -> tuple[float, Results]:
-    """Return the side length that a sweep of the toy task varied the noise at, and its results."""
-    config = folder / "config.json"
-    if not config.exists():
-        raise InputError(f"{folder} must be the folder of a sweep, but it has no config.json; run tallybox toy sweep")
-    return FIXED_AT[json.loads(config.read_text())["config"]["difficulty"]], read_results(folder / "results.jsonl")
+    drawings: dict[str, Callable[[Path], None]] = {}
+    if log:
+        drawings["curves"] = partial(draw_learning_curves, log=log, validated=validated)
+    if by_count:
+        drawings["accuracy_by_count"] = partial(draw_accuracy_by_count, by_count=by_count)
+    if isinstance(model.count, FirstGlimpse) and isinstance(model.count.counter, Counter):
+        trained = {"VQA": [activation_knots(model.count.counter.weight.detach()[0].double()).tolist()]}
+        fixed, results = (None, []) if toy is None else read_sweep(toy)
+        drawings["activations"] = partial(draw_trained_activations, trained=trained, toy=results, side_length=fixed)
+        first_of_count = {true_count(record): record.question_id for record in reversed(records)}
+        if chosen := [first_of_count[count] for count in range(1, 7) if count in first_of_count]:
+            examples = counting_examples(run, chosen, split=split, prepared=prepared)
+            drawings["examples"] = partial(draw_examples, examples if photos is None else with_photos(examples, photos))
+    return draw_all(out, drawings)
 
 
 def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
     """Draw the loss by step, and the accuracy in training beside scores on the validation questions."""
     with picture(path, 9, 3.4) as figure:
         loss, scores = figure.subplots(1, 2)
-        loss.plot([line["step"] for line in log], [line["loss"] for line in log], color=GREY)
-        loss.set(title="loss in training", xlabel="steps")
         steps = [line["step"] for line in log]
+        loss.plot(steps, [line["loss"] for line in log], color=GREY)
+        loss.set(title="loss in training", xlabel="steps")
         scores.plot(steps, [line["accuracy"] for line in log], color=GREY, ls=":", label="all, in training")
         for name, colour in SCORES.items():
             points = [(line["step"], line[name]) for line in validated if name in line]
@@ -116,19 +82,19 @@ def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
             axes.grid(alpha=0.3)
 
 
+def _bar_of(record: QuestionRecord) -> int | None:
+    count = true_count(record)
+    return None if count is None else min(count, MAX_BAR)
+
+
 def draw_accuracy_by_count(path: Path, by_count: Mapping[int, tuple[int, float]]) -> None:
-    """Draw a bar for each true count, with the number of questions above it."""
-    grouped: dict[int, list[tuple[int, float]]] = {}
-    for count, questions_and_accuracy in by_count.items():
-        grouped.setdefault(min(count, MAX_BAR), []).append(questions_and_accuracy)
+    """Draw a bar for each true count up to `MAX_BAR`, with the number of questions above it."""
     with picture(path, 7, 3.4) as figure:
         axes = figure.subplots()
-        for count, found in grouped.items():
-            questions = sum(number for number, _ in found)
-            height = sum(number * accuracy for number, accuracy in found) / questions
-            axes.bar(count, height, color=BLUE)
-            axes.annotate(f"{questions:,}", (count, height), ha="center", va="bottom", fontsize=8)
-        ticks = range(max(grouped) + 1)
+        for count, (questions, accuracy) in by_count.items():
+            axes.bar(count, accuracy, color=BLUE)
+            axes.annotate(f"{questions:,}", (count, accuracy), ha="center", va="bottom", fontsize=8)
+        ticks = range(max(by_count) + 1)
         axes.set_xticks(ticks, [f"{MAX_BAR}+" if tick == MAX_BAR else str(tick) for tick in ticks])
         axes.set(xlabel="true count (above a bar: questions)", ylabel="VQA accuracy in percent", ylim=(0, 105))
 
@@ -145,22 +111,13 @@ def draw_trained_activations(
             for noise in TOY_NOISE
         }
         for role, axes in enumerate(grid.flat):
-            for noise, results in near.items():
-                for result in results:
-                    _draw_knots(axes, result["activations"][role], color=TOY_NOISE[noise], lw=0.6, alpha=0.7)
+            toy_lines = [(one["activations"], TOY_NOISE[noise]) for noise, some in near.items() for one in some]
+            draw_role(axes, role, toy_lines, lw=0.6, alpha=0.7)
             for name, runs in trained.items():
-                for knots in runs:
-                    _draw_knots(axes, knots[role], color="black", lw=1.5, ls=styles[name], alpha=0.8)
-            axes.set(
-                title=ROLES[role], xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1)
-            )
+                draw_role(axes, role, [(knots, "black") for knots in runs], lw=1.5, ls=styles[name], alpha=0.8)
         marks = [Line2D([], [], color="black", ls=styles[name], label=name) for name in trained]
         marks += [Line2D([], [], color=TOY_NOISE[q], label=f"toy, q ≈ {q:g}") for q in TOY_NOISE if near[q]]
         figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
-
-
-def _draw_knots(axes: Axes, knots: list[float], **style: Any) -> None:
-    axes.plot([number / (len(knots) - 1) for number in range(len(knots))], knots, **style)
 
 
 def with_photos(examples: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
@@ -193,8 +150,7 @@ def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
             draw_boxes(axes[0], example)
             for panel, name in zip(axes[1:4], ("A", "D", "C"), strict=True):
                 panel.imshow(example[name], cmap="gray", vmin=0, vmax=1)
-                panel.set_title(name)
-                panel.set(xticks=[], yticks=[])
+                panel.set(title=name, xticks=[], yticks=[])
             write_answers(axes[4], example)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
-from tallybox.photos.detector import Detector, categories_of
+from tallybox.photos.detector import Detector, categories_of, in_batches
 from tallybox.photos.images import read_photo
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.pipeline import DetectedPhoto, detect_each
@@ -110,7 +109,7 @@ class PhotoCounter:
         if isinstance(paths, str | Path):
             raise InputTypeError(f"several paths are expected, but got one, {str(paths)!r}; call count")
         detected = detect_each((Path(path) for path in paths), self.detector, keep_photos=keep_photos)
-        while batch := list(islice(detected, BATCH)):
+        for batch in in_batches(detected, BATCH):
             yield from count_detected(self.estimator, batch, categories)
 
     def explain(self, path: str | Path, categories: Categories = None) -> dict[str, CountExplanation]:

@@ -1,18 +1,29 @@
-"""From photos to a file of detections, which `tallybox fit` and `tallybox count` read."""
+"""From photos to detections on the disk: a file that `tallybox fit` and `tallybox count` read, or a folder.
+
+The folder holds Parquet files of some photos each, written one after the other, so that no photo goes through a
+detector twice: detecting can be interrupted and goes on where it was. A photo is detected again where its size or its
+time has changed, and where the detector is another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tallybox.detections.container import Detections
 from tallybox.detections.writers import check_can_be_written, write_detections
 from tallybox.errors import InputError
-from tallybox.photos.detector import categories_of
-from tallybox.photos.pipeline import detect_each
+from tallybox.files import import_optional
+from tallybox.photos.detector import categories_of, in_batches
+from tallybox.photos.pipeline import DetectedPhoto, OnFailure, OnProgress, detect_each
 from tallybox.photos.specs import DEFAULT_SPEC, detector_of
+
+PHOTOS_PER_FILE = 32  # of a folder: as many as are detected again, at most, after an interruption
+METADATA_KEY = b"tallybox.photos"
 
 
 class DetectionSummary(NamedTuple):
@@ -29,8 +40,8 @@ def detect_to_file(
     spec: str = DEFAULT_SPEC,
     texts: Sequence[str] = (),
     engine: Literal["local", "ray"] = "local",
-    on_failure: Callable[[InputError], None] = lambda error: None,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_failure: OnFailure = lambda error: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> DetectionSummary:
     """Write what a detector finds in photos, by their ids, to a file, which appears when all of them are done.
 
@@ -47,15 +58,100 @@ def detect_to_file(
     boxes: list[int] = []  # of each photo that was read
 
     def each() -> Iterator[Detections]:
-        for number, (image_id, found) in enumerate(zip(photos, detected, strict=True), 1):
-            if found.detections is not None:
-                boxes.append(len(found.detections))
-                yield replace(found.detections, image_id=image_id)
-            elif found.error is not None:
-                on_failure(found.error)
+        for number, one in enumerate(zip(photos, detected, strict=True), 1):
+            for found in _found([one], on_failure):
+                boxes.append(len(found))
+                yield found
             on_progress(number, len(photos))
         if not boxes:
             raise InputError(f"no photo of {len(photos)} could be read, so that nothing was written to {out}")
 
     write_detections(each(), out, categories=categories)
     return DetectionSummary(len(boxes), sum(boxes))
+
+
+def keep_detections(
+    photos: Mapping[str, Path],
+    folder: Path,
+    *,
+    spec: str = DEFAULT_SPEC,
+    texts: Sequence[str] = (),
+    on_failure: OnFailure = lambda error: None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> tuple[Mapping[int, str], list[Detections]]:
+    """Return the names of the categories, and what a detector finds in photos, by their ids; both from the folder.
+
+    Photos that the folder does not hold yet are detected and added to it. One that cannot be read is given to
+    ``on_failure`` and left out.
+    """
+    import_optional("pyarrow", needed_for="keeping detections", install="'tallybox[detections]'")
+    from tallybox.detections.parquet_writer import write_parquet
+
+    origin = {"detector": [spec, *texts], "model": _state(Path(spec.partition(":")[2]))}
+    states = {image_id: _state(path) for image_id, path in photos.items()}
+    categories, kept = _read(folder, origin, states)
+    missing = {image_id: path for image_id, path in photos.items() if image_id not in kept}
+    done = len(kept)
+    on_progress(done, len(photos))
+    if missing:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder} must be a folder for detections, but: {error.strerror}") from None
+        detector = detector_of(spec, texts=texts)
+        categories = categories_of(detector)
+        names = (folder / f"{number:05}.parquet" for number in count(1))
+        detected = zip(missing, detect_each(missing.values(), detector), strict=True)
+        for some in in_batches(detected, PHOTOS_PER_FILE):
+            new = {str(image.image_id): image for image in _found(some, on_failure)}
+            if new:
+                stored = json.dumps({**origin, "photos": {image_id: states[image_id] for image_id in new}})
+                path = next(name for name in names if not name.exists())
+                write_parquet(new.values(), path, categories=categories, metadata={METADATA_KEY: stored})
+            kept |= new
+            done += len(some)
+            on_progress(done, len(photos))
+    if not kept:
+        raise InputError(f"there must be a photo that can be read, but none of {len(photos)} can")
+    return categories, [kept[image_id] for image_id in photos if image_id in kept]
+
+
+def _found(detected: Iterable[tuple[str, DetectedPhoto]], on_failure: OnFailure) -> Iterator[Detections]:
+    """Yield the detections of the photos that could be read, under their ids."""
+    for image_id, one in detected:
+        if one.detections is not None:
+            yield replace(one.detections, image_id=image_id)
+        elif one.error is not None:
+            on_failure(one.error)
+
+
+def _read(
+    folder: Path, origin: Mapping[str, Any], states: Mapping[str, Any]
+) -> tuple[Mapping[int, str], dict[str, Detections]]:
+    """Return what the folder holds of photos as they are now."""
+    from tallybox.detections.parquet import read_parquet, read_parquet_categories, read_parquet_metadata
+
+    categories: Mapping[int, str] = {}
+    found: dict[str, Detections] = {}
+    for part in sorted(folder.glob("*.parquet")):
+        stored = read_parquet_metadata(part, METADATA_KEY)
+        if any(stored.get(key) != value for key, value in origin.items()):
+            continue
+        then = stored.get("photos", {})
+        for image in read_parquet(part):
+            image_id = str(image.image_id)
+            if image_id in states and then.get(image_id) == states[image_id]:
+                found[image_id] = replace(image, image_id=image_id)
+        categories = read_parquet_categories(part)
+    return categories, found
+
+
+def _state(path: Path) -> list[Any] | None:
+    """Return the size and the time of a file, or of the files in a folder; None where there is none."""
+    try:
+        if path.is_dir():
+            return [[file.name, *(_state(file) or [])] for file in sorted(path.iterdir()) if file.is_file()]
+        state = path.stat()
+    except (OSError, ValueError):
+        return None
+    return [state.st_size, state.st_mtime_ns]

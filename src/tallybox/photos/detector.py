@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -11,8 +14,13 @@ from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
-from tallybox.errors import InputError
+from tallybox.errors import InputError, TallyboxError
+from tallybox.files import first_line
 from tallybox.photos.images import Photo
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")  # for one photo
+Device = str | torch.device | None  # None is the GPU where there is one, else the CPU
 
 
 class Detector(Protocol):
@@ -37,7 +45,7 @@ class RegionProposals(NamedTuple):
     features: NDArray[np.floating]  # [P, F]
 
 
-def device_or_default(device: str | torch.device | None) -> torch.device:
+def device_or_default(device: Device) -> torch.device:
     """Return the named device, by default the GPU where there is one."""
     try:
         return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -55,10 +63,60 @@ def categories_of(detector: Detector) -> Mapping[int, str]:
         )
     ids: dict[str, int] = {}
     for category_id, name in categories.items():
-        if name in ids:
+        if ids.setdefault(name, category_id) != category_id:
             raise InputError(
-                "categories of a detector must have different names, "
-                f"but {ids[name]} and {category_id} are both {name!r}"
+                f"categories of a detector must have different names, but {ids[name]} and {category_id} are "
+                f"both {name!r}"
             )
-        ids[name] = category_id
     return categories
+
+
+@contextmanager
+def one_line_errors(
+    message: str, kind: type[TallyboxError] = TallyboxError, *, with_type: bool = False
+) -> Iterator[None]:
+    """Turn whatever another library raises into an error of one line, ``message`` and its reason; ours pass."""
+    try:
+        yield
+    except TallyboxError:
+        raise
+    except Exception as error:
+        reason = f" {type(error).__name__}:" if with_type else ":"
+        raise kind(f"{message}{reason} {first_line(error)}") from error
+
+
+def boxes_in_photo(
+    boxes_xyxy: NDArray[np.float32], looked_at_wh: tuple[int, int], photo_wh: tuple[int, int]
+) -> NDArray[np.float32]:
+    """Scale boxes ``[N, 4]`` from the image that a model looked at to the photo, and cut them at its edges."""
+    size = np.tile(np.array(photo_wh, np.float32), 2)  # width, height, width, height
+    return (boxes_xyxy * (size / np.tile(np.array(looked_at_wh, np.float32), 2))).clip(0, size)
+
+
+def map_same_size(
+    function: Callable[[Sequence[Photo]], Sequence[Found]],
+    photos: Sequence[Photo],
+    sizes: Sequence[tuple[int, int]],
+    *,
+    at_once: int | None = None,
+) -> list[Found]:
+    """Call a function with photos of the same size, ``at_once`` of them or all; return its results in photos' order.
+
+    Models pad the photos of a batch to the largest of them, which changes what they detect: nothing that is detected
+    in a photo may depend on the photos beside it.
+    """
+    by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for index, size_wh in enumerate(sizes):
+        by_size[size_wh].append(index)
+    found: dict[int, Found] = {}
+    for indices in by_size.values():
+        for some in in_batches(indices, at_once or len(indices)):
+            found.update(zip(some, function([photos[index] for index in some]), strict=True))
+    return [found[index] for index in range(len(photos))]
+
+
+def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
+    """Yield items in lists of so many, the last with what is left."""
+    remaining = iter(items)
+    while some := list(islice(remaining, number)):
+        yield some

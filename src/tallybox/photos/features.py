@@ -7,14 +7,13 @@ the best 36.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import first_kept, nms
-from tallybox.detections.container import Detections
 from tallybox.photos.detector import Detector, RegionProposals, categories_of
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, RawDetections
@@ -53,12 +52,8 @@ def describe_regions(detector: Detector, photos: Sequence[Photo]) -> list[Region
             for one in region_features(detector, photos)
         ]
     else:
-        propose = getattr(detector, "propose_regions", None)
-        found = None if propose is None else propose(photos)
-        if found is None:
-            categories = np.array(sorted(categories_of(detector)), np.int64)
-            found = [_scores_by_category(one, categories) for one in detector.detect(photos)]
-        described = [_chosen(one) for one in found]
+        propose = getattr(detector, "propose_regions", lambda photos: None)
+        described = [_chosen(one) for one in propose(photos) or _scores_by_category(detector, photos)]
     return [one if len(one.scores) else _whole_photo(one, photo) for one, photo in zip(described, photos, strict=True)]
 
 
@@ -77,20 +72,19 @@ def choose_regions(boxes_xyxy: NDArray[np.float32], best_scores: NDArray[np.floa
 def regions_of(raw: RawDetections, photo: Photo) -> RegionFeatures:
     """Return the regions among everything that the detector proposes in a photo."""
     kept = choose_regions(raw.boxes_xyxy, raw.scores.max(1, initial=0))
-    scores = raw.scores[kept]
-    return RegionFeatures(
-        raw.boxes_xyxy[kept], np.where(scores < MIN_SCORE, 0, scores).astype(np.float16), photo.size_wh
-    )
+    scores = np.where(raw.scores[kept] < MIN_SCORE, 0, raw.scores[kept]).astype(np.float16)
+    return RegionFeatures(raw.boxes_xyxy[kept], scores, photo.size_wh)
 
 
-def _scores_by_category(detections: Detections, category_ids: NDArray[np.int64]) -> RegionProposals:
-    """Join detections of the same box into one region with a score for each category."""
-    boxes, region = np.unique(detections.boxes, axis=0, return_inverse=True)
-    features = np.zeros((len(boxes), len(category_ids)), np.float32)
-    np.maximum.at(
-        features, (region.reshape(-1), np.searchsorted(category_ids, detections.category_ids)), detections.scores
-    )
-    return RegionProposals(boxes.astype(np.float32), features.max(1, initial=0), features)
+def _scores_by_category(detector: Detector, photos: Sequence[Photo]) -> Iterator[RegionProposals]:
+    """Yield detections, those of the same box joined into one region with a score for each category."""
+    category_ids = np.array(sorted(categories_of(detector)), np.int64)
+    for found in detector.detect(photos):
+        boxes, region = np.unique(found.boxes, axis=0, return_inverse=True)
+        features = np.zeros((len(boxes), len(category_ids)), np.float32)
+        column = np.searchsorted(category_ids, found.category_ids)
+        np.maximum.at(features, (region.reshape(-1), column), found.scores)
+        yield RegionProposals(boxes.astype(np.float32), features.max(1, initial=0), features)
 
 
 def _chosen(proposals: RegionProposals) -> RegionProposals:

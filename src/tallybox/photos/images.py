@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.errors import InputError
+from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line, import_optional
 
 if TYPE_CHECKING:
@@ -32,16 +32,10 @@ HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"
 MADE_BY = b"drawn by tallybox"  # the JPEG comment of photos with what was counted outlined
 MAX_PIXELS = 100_000_000  # 300 MB as RGB; a file of some kilobytes can claim any size
 ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
-# What turns each orientation upright, as Pillow names it.
-UPRIGHT = {
-    2: "FLIP_LEFT_RIGHT",
-    3: "ROTATE_180",
-    4: "FLIP_TOP_BOTTOM",
-    5: "TRANSPOSE",
-    6: "ROTATE_270",
-    7: "TRANSVERSE",
-    8: "ROTATE_90",
-}
+# What turns the orientations 2 to 8 upright, as Pillow names it.
+UPRIGHT = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
+BILINEAR, BICUBIC = 2, 3  # Pillow's numbers for filters; Pillow is imported only to read photos
+GREY = 114  # beside a photo in the input of a detector
 
 # Six files of 300 kB that claim 99 million pixels took 2.3 GB when several threads decoded them at once.
 LARGE_PIXELS = 16_000_000
@@ -67,30 +61,31 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
     What is transparent becomes white, as on a page. Of several frames the first is taken. With ``reduced_to`` the
     longer side may be divided by a whole number while it stays at least that long, which saves time and memory.
     """
-    pillow = _pillow()
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path} must be a photo, but it is a folder")
     try:
+        if path.is_dir():
+            raise InputError(f"{path} must be a photo, but it is a folder")
         if path.exists() and not path.is_file():
             raise InputError(f"{path} must be a photo, but it is a pipe or a device, which is never read")
-        with _open(pillow, path) as image:
+        with _open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise InputError(
                     f"{path} must have at most {MAX_PIXELS // 1_000_000} million pixels, "
                     f"but it claims {image.width} x {image.height}; make it smaller first"
                 )
             size_wh = image.size
-            factor = 1 if reduced_to is None else max(1, max(size_wh) // reduced_to)
-            if factor > 1:
+            min_side = reduced_to or max(size_wh)
+            if (factor := max(size_wh) // min_side) > 1:
                 image.draft(None, (size_wh[0] // factor, size_wh[1] // factor))  # JPEG can be decoded smaller
             with _decoding(image.width * image.height):
                 image.load()
-                orientation = _orientation(image)
-                rgb = _reduced(image, 1 if reduced_to is None else max(1, max(image.size) // reduced_to))
+                orientation = 1
+                with suppress(Exception):  # EXIF that cannot be read is ignored
+                    orientation = int(image.getexif().get(ORIENTATION) or 1)
+                rgb = _reduced(image, max(1, max(image.size) // min_side))
                 if rgb is not image:
                     image.close()  # its pixels too
-    except InputError:
+    except TallyboxError:
         raise
     except FileNotFoundError:
         raise InputError(f"{path} must be a photo, but there is no such file; check the path") from None
@@ -98,22 +93,30 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
         raise InputError(f"{path} must fit into memory, but it does not; make it smaller first") from None
     except Exception as error:  # readers of damaged files raise whatever their parsing stumbles on
         raise InputError(f"{path} must be a photo, but {_reason(error, path)}") from None
-    if orientation in UPRIGHT:
-        rgb = rgb.transpose(pillow.Transpose[UPRIGHT[orientation]])
+    if 2 <= orientation <= 8:
+        rgb = rgb.transpose(_pillow().Transpose[UPRIGHT[orientation - 2]])
         if orientation >= 5:  # the camera was held sideways
             size_wh = (size_wh[1], size_wh[0])
     return Photo(rgb, size_wh, str(path))
 
 
+def letterbox(
+    image: Image, resized_wh: tuple[int, int], input_wh: tuple[int, int], resampling: int
+) -> NDArray[np.uint8]:
+    """Return an image, resized, at the top left of a grey one ``[H, W, 3]``."""
+    resized = image if image.size == resized_wh else image.resize(resized_wh, resampling)
+    padded = np.full((input_wh[1], input_wh[0], 3), GREY, np.uint8)
+    padded[: resized_wh[1], : resized_wh[0]] = np.asarray(resized)
+    return padded
+
+
 def is_outlined_copy(path: Path) -> bool:
     """Return whether a file is a photo that `tallybox count --save` drew on."""
-    if not path.is_file() or path.is_symlink():
-        return False
-    try:
-        with _pillow().open(path, formats=["JPEG"]) as picture:
+    if path.is_file() and not path.is_symlink():
+        # Readers of damaged files raise whatever their parsing stumbles on.
+        with suppress(Exception), _pillow().open(path, formats=["JPEG"]) as picture:
             return bool(picture.info.get("comment") == MADE_BY)
-    except Exception:  # readers of damaged files raise whatever their parsing stumbles on
-        return False
+    return False
 
 
 @contextmanager
@@ -135,7 +138,7 @@ def _reduced(image: Image, factor: int) -> Image:
         return as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image)
     rows = factor * max(1, BAND_PIXELS // (image.width * factor))
     bands = [(0, top, image.width, min(top + rows, image.height)) for top in range(0, image.height, rows)]
-    highest = max(_highest(image.crop(band)) for band in bands) if _is_deep(image) else None
+    highest = max(float(_values(image.crop(band)).max()) for band in bands) if _is_deep(image) else None
     result: Image = _pillow().new("RGB", (-(-image.width // factor), -(-image.height // factor)))
     for band in bands:
         part = image.crop(band)
@@ -148,20 +151,22 @@ def as_rgb(image: Image, highest: float | None = None) -> Image:
     """Turn a loaded image of any mode into RGB; transparent parts become white.
 
     ``highest`` is the highest value of the image of which this is a part, by which more than 8 bits are scaled.
-
-    >>> from PIL import Image
-    >>> as_rgb(Image.new("LA", (1, 1), (0, 0))).getpixel((0, 0))
-    (255, 255, 255)
     """
+    pillow = _pillow()
     if _is_deep(image):
-        return _eight_bits(image, _highest(image) if highest is None else highest).convert("RGB")
-    if image.has_transparency_data:
-        pillow = _pillow()
+        # 16 bits are scaled to 8; floating point is taken as from 0 to 1, or to 255 where it goes beyond 1.
+        values = _values(image)
+        highest = float(values.max(initial=0)) if highest is None else highest
+        if image.mode == "F":
+            values = values * (255 if highest <= 1 else 1)
+        elif image.mode.startswith("I;16") or highest > 255:
+            values = values / 257
+        image = pillow.fromarray(values.clip(0, 255).round().astype(np.uint8))
+    elif image.has_transparency_data:
         front = image.convert("RGBA")
         white = pillow.new("RGBA", front.size, (255, 255, 255, 255))
         white.alpha_composite(front)
-        flat: Image = white.convert("RGB")
-        return flat
+        image = white
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
@@ -174,38 +179,15 @@ def _values(image: Image) -> NDArray[np.float64]:
     return np.nan_to_num(np.asarray(image, np.float64), nan=0, posinf=0, neginf=0)
 
 
-def _highest(image: Image) -> float:
-    return float(_values(image).max(initial=0))
-
-
-def _eight_bits(image: Image, highest: float) -> Image:
-    """Scale 16 bits to 8; floating point is taken as from 0 to 1, or to 255 where it goes beyond 1."""
-    values = _values(image)
-    if image.mode == "F":
-        values = values * (255 if highest <= 1 else 1)
-    elif image.mode.startswith("I;16") or highest > 255:
-        values = values / 257
-    scaled: Image = _pillow().fromarray(values.clip(0, 255).round().astype(np.uint8))
-    return scaled
-
-
-def _open(pillow: Any, path: Path) -> Image:
+def _open(path: Path) -> Image:
     """Read the header; Pillow's warning of large images gives way to our limit."""
+    pillow = _pillow()
     pillow.init()
     _register_heif()
-    known = [name for name in FORMATS if name in pillow.OPEN]
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        image: Image = pillow.open(path, formats=known)
+        image: Image = pillow.open(path, formats=[name for name in FORMATS if name in pillow.OPEN])
     return image
-
-
-def _orientation(image: Image) -> int:
-    """Return EXIF's orientation; 1 is upright. EXIF that cannot be read is ignored."""
-    try:
-        return int(image.getexif().get(ORIENTATION) or 1)
-    except Exception:  # as above
-        return 1
 
 
 @cache

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
@@ -27,6 +28,7 @@ MIN_WIDTH = 240  # of the counts below a tiny photo
 QUALITY = 92
 
 Corners = tuple[float, float, float, float]
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 class Outline(NamedTuple):
@@ -47,7 +49,7 @@ def outlines_of(detections: Detections, explanations: Mapping[str, CountExplanat
         if explanation.prediction.count == 0:
             continue
         merged = merged_into(explanation).tolist()
-        counted = [index for index, into in enumerate(merged) if into == index]
+        counted = (index for index, into in enumerate(merged) if into == index)
         numbers = {index: number for number, index in enumerate(counted, start=1)}
         for index, (box, into) in enumerate(zip(explanation.indices.tolist(), merged, strict=True)):
             number = numbers.get(into, 0)
@@ -66,21 +68,21 @@ def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str,
     layer = Image.new("RGBA", picture.size)
     pen = ImageDraw.Draw(layer)
     width = max(3, round(max(picture.size) / 220))
-    outlines = outlines_of(detections, explanations)
+    outlines = [_on_picture(outline, scale) for outline in outlines_of(detections, explanations)]
     for outline in outlines:
-        corners = _on_picture(outline.corners, scale)
-        if outline.number == 0:
-            pen.rectangle(corners, outline=LEFTOVER, width=max(1, width // 3))
-        elif not outline.is_counted:
-            pen.rectangle(corners, outline=(*_rgb(outline.colour), DUPLICATE_OPACITY), width=max(1, width // 3))
+        if outline.is_counted:
+            shade = width // 3 + 1
+            x1, y1, x2, y2 = outline.corners
+            pen.rectangle((x1 - shade, y1 - shade, x2 + shade, y2 + shade), outline=SHADE, width=width + 2 * shade)
+            pen.rectangle(outline.corners, outline=outline.colour, width=width)
         else:
-            pen.rectangle(_grown(corners, width // 3 + 1), outline=SHADE, width=width + 2 * (width // 3 + 1))
-            pen.rectangle(corners, outline=outline.colour, width=width)
+            colour = (*ImageColor.getrgb(outline.colour), DUPLICATE_OPACITY) if outline.number else LEFTOVER
+            pen.rectangle(outline.corners, outline=colour, width=max(1, width // 3))
     font = ImageFont.load_default(max(12, round(max(picture.size) / 45)))
     taken: list[Corners] = []
     for outline in outlines:
         if outline.is_counted:
-            _label(pen, outline, _on_picture(outline.corners, scale), font, taken, picture.size)
+            _label(pen, outline, font, taken, picture.size)
     picture = Image.alpha_composite(picture.convert("RGBA"), layer).convert("RGB")
     return _with_caption(picture, caption(explanations), legend(outlines), width, font)
 
@@ -105,9 +107,8 @@ def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
     >>> caption({})
     ['nothing counted']
     """
-    predictions = {name: explanation.prediction for name, explanation in explanations.items()}
-    parts = [f"{name}: {p} ({p.low} to {p.high})" for name, p in predictions.items() if p.count > 0]
-    return parts or ["nothing counted"]
+    predictions = ((name, explanation.prediction) for name, explanation in explanations.items())
+    return [f"{name}: {p} ({p.low} to {p.high})" for name, p in predictions if p.count > 0] or ["nothing counted"]
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
@@ -123,64 +124,42 @@ def save_picture(picture: Image.Image, path: Path) -> None:
         file.write(encoded.getbuffer())
 
 
-def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:
-    x1, y1, x2, y2 = (np.array(corners) * np.tile(scale, 2)).tolist()
-    return x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)
-
-
-def _grown(corners: Corners, by: int) -> Corners:
-    x1, y1, x2, y2 = corners
-    return x1 - by, y1 - by, x2 + by, y2 + by
-
-
-def _rgb(colour: str) -> tuple[int, int, int]:
-    red, green, blue = bytes.fromhex(colour[1:])
-    return red, green, blue
+def _on_picture(outline: Outline, scale: NDArray[np.float64]) -> Outline:
+    x1, y1, x2, y2 = (np.array(outline.corners) * np.tile(scale, 2)).tolist()
+    return outline._replace(corners=(x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)))
 
 
 def _label(
-    pen: ImageDraw.ImageDraw,
-    outline: Outline,
-    corners: Corners,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
-    taken: list[Corners],
-    size_wh: tuple[int, int],
+    pen: ImageDraw.ImageDraw, outline: Outline, font: Font, taken: list[Corners], size_wh: tuple[int, int]
 ) -> None:
     """Write the object's name and number where no label is yet, and add the label's corners to ``taken``."""
     text = f"{outline.name} {outline.number}"
     left, top, right, bottom = pen.textbbox((0, 0), text, font=font)
     margin = round((bottom - top) * 0.35)
     wide, high = right - left + 2 * margin, bottom - top + 2 * margin
-    inside = (corners[0], corners[1], corners[0] + wide, corners[1] + high)
-    label = next(_free(_candidates(corners, wide, high), taken, size_wh), inside)
+    x, y, _, _ = outline.corners
+    label = next(_free(outline.corners, wide, high, taken, size_wh), (x, y, x + wide, y + high))
     taken.append(label)
     pen.rectangle(label, fill=outline.colour)
-    red, green, blue = _rgb(outline.colour)
+    red, green, blue = ImageColor.getrgb(outline.colour)[:3]
     ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
     pen.text((label[0] + margin - left, label[1] + margin - top), text, fill=ink, font=font)
 
 
-def _candidates(corners: Corners, wide: float, high: float) -> Iterator[Corners]:
-    """Yield corners for a label: above the box, where it hides no face, else in it from the top or bottom on."""
+def _free(
+    corners: Corners, wide: float, high: float, taken: list[Corners], size_wh: tuple[int, int]
+) -> Iterator[Corners]:
+    """Yield where a label may be: above the box, where it hides no face, else in it from the top or bottom on."""
     x1, y1, x2, y2 = corners
-    for y in (y1 - high, y1, y2 - high, y1 + high, y1 + 2 * high):
-        for x in (x1, x2 - wide):
-            yield x, y, x + wide, y + high
-
-
-def _free(candidates: Iterator[Corners], taken: list[Corners], size_wh: tuple[int, int]) -> Iterator[Corners]:
-    for x1, y1, x2, y2 in candidates:
-        inside = x1 >= 0 and y1 >= 0 and x2 <= size_wh[0] and y2 <= size_wh[1]
-        if inside and all(x1 >= t[2] or x2 <= t[0] or y1 >= t[3] or y2 <= t[1] for t in taken):
-            yield x1, y1, x2, y2
+    for top, left in product((y1 - high, y1, y2 - high, y1 + high, y1 + 2 * high), (x1, x2 - wide)):
+        right, bottom = left + wide, top + high
+        inside = left >= 0 and top >= 0 and right <= size_wh[0] and bottom <= size_wh[1]
+        if inside and all(left >= t[2] or right <= t[0] or top >= t[3] or bottom <= t[1] for t in taken):
+            yield left, top, right, bottom
 
 
 def _with_caption(
-    picture: Image.Image,
-    parts: list[str],
-    kinds: list[tuple[str, str]],
-    stroke: int,
-    font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
+    picture: Image.Image, parts: list[str], kinds: list[tuple[str, str]], stroke: int, font: Font
 ) -> Image.Image:
     """Add the counts below, in as many lines as they need, and what thick and thin lines mean."""
     pen = ImageDraw.Draw(picture)
@@ -194,18 +173,16 @@ def _with_caption(
             lines[-1] = joined
         else:
             lines.append(part)
-    rows = len(lines) + bool(kinds)
-    whole = Image.new("RGB", (width, picture.height + 2 * margin + line * rows), "white")
+    whole = Image.new("RGB", (width, picture.height + 2 * margin + line * (len(lines) + bool(kinds))), "white")
     whole.paste(picture, (0, 0))
     pen = ImageDraw.Draw(whole)
     for number, text in enumerate(lines):
         pen.text((margin, picture.height + margin + number * line), text, fill="black", font=font)
     x, y = float(margin), picture.height + margin + len(lines) * line
     for meaning, colour in kinds:
-        is_pale = meaning == "not counted"
         thickness = stroke if meaning == "counted" else max(1, stroke // 3)
         box = (x, y + 0.2 * margin, x + 1.6 * margin, y + 1.2 * margin)
-        pen.rectangle(box, outline="#B0B0B0" if is_pale else colour, width=thickness)
+        pen.rectangle(box, outline="#B0B0B0" if meaning == "not counted" else colour, width=thickness)
         pen.text((x + 2 * margin, y), meaning, fill="#444444", font=font)
         x += 3 * margin + pen.textlength(meaning, font=font)
     return whole

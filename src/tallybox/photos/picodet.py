@@ -7,7 +7,6 @@ each category, at a high threshold: what is left out cannot be counted.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -22,14 +21,12 @@ from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
 from tallybox.kernels.threads import small_operations
-from tallybox.photos.detector import device_or_default
-from tallybox.photos.images import Photo
+from tallybox.photos.detector import boxes_in_photo, device_or_default, map_same_size
+from tallybox.photos.images import BICUBIC, Photo, letterbox
 from tallybox.photos.picodet_network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network
 
 DEFAULT_SIZE = 640  # AP on 128 photos of COCO: 42.0, against 40.9 at 512 and 38.9 at 768 px
 MULTIPLE = STRIDES[-1]  # sides of the network's input are multiples of it
-GREY = 114
-BICUBIC = 3  # Pillow's number for the filter; Pillow is imported only to read photos
 CHANNEL_MEAN, CHANNEL_DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of pixels in [0, 1], RGB
 
 # As in the detections that the shipped estimator learned from.
@@ -80,31 +77,24 @@ class PicoDet:
         """Return every cell of each photo that scores above 0.05 in some category."""
         # The network averages over its whole input, so that padding a photo further would change its scores:
         # only photos of the same size go through it together.
-        by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for index, photo in enumerate(photos):
-            by_size[_resized_wh(photo.size_wh, self.size)].append(index)
-        batch = BATCHES.get(self.device.type, 1)
-        proposed: dict[int, RawDetections] = {}
+        sizes = [_resized_wh(photo.size_wh, self.size) for photo in photos]
         # On one thread: with another program on a core, two threads wait for each other at every layer (2 s, not 0.1).
         with torch.inference_mode(), small_operations():
-            for resized_wh, indices in by_size.items():
-                for first in range(0, len(indices), batch):
-                    some = indices[first : first + batch]
-                    inputs = torch.stack([_input(photos[index], resized_wh) for index in some])
-                    found = self._propose(inputs.permute(0, 3, 1, 2), resized_wh)
-                    for index, (boxes_xyxy, scores) in zip(some, found, strict=True):
-                        proposed[index] = _in_photo(boxes_xyxy, scores, resized_wh, photos[index].size_wh)
-        return [proposed[index] for index in range(len(photos))]
+            return map_same_size(self._propose, photos, sizes, at_once=BATCHES.get(self.device.type, 1))
 
-    def _propose(self, pixels: Tensor, resized_wh: tuple[int, int]) -> list[tuple[Tensor, Tensor]]:
-        """Run the network on bytes ``[B, 3, H, W]``; return boxes in its pixels and scores for each image."""
-        mean, deviation = (
-            255 * torch.tensor(values, device=self.device).view(3, 1, 1) for values in (CHANNEL_MEAN, CHANNEL_DEVIATION)
-        )
-        images = pixels.to(self.device).float().sub_(mean).div_(deviation)
+    def _propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
+        """Run the network on photos of one size when resized."""
+        resized_wh = width, height = _resized_wh(photos[0].size_wh, self.size)
+        input_wh = -(-width // MULTIPLE) * MULTIPLE, -(-height // MULTIPLE) * MULTIPLE
+        pixels = np.stack([letterbox(photo.image, resized_wh, input_wh, BICUBIC) for photo in photos])
+        mean, deviation = 255 * torch.tensor((CHANNEL_MEAN, CHANNEL_DEVIATION), device=self.device).view(2, 3, 1, 1)
+        images = torch.from_numpy(pixels).permute(0, 3, 1, 2).to(self.device).float().sub_(mean).div_(deviation)
         with _exact_convolutions():
             maps = self.network(images)
-        return list(_cells_above(maps, resized_wh))
+        return [
+            RawDetections(boxes_in_photo(boxes.cpu().numpy(), resized_wh, photo.size_wh), scores.cpu().numpy())
+            for photo, (boxes, scores) in zip(photos, _cells_above(maps, resized_wh), strict=True)
+        ]
 
 
 def _resized_wh(size_wh: tuple[int, int], longer_side: int) -> tuple[int, int]:
@@ -115,17 +105,6 @@ def _resized_wh(size_wh: tuple[int, int], longer_side: int) -> tuple[int, int]:
     """
     scale = longer_side / max(size_wh)
     return max(1, round(size_wh[0] * scale)), max(1, round(size_wh[1] * scale))
-
-
-def _input(photo: Photo, resized_wh: tuple[int, int]) -> Tensor:
-    """Return the photo's bytes at the top left of a grey image ``[H, W, 3]`` whose sides are multiples of 64."""
-    width, height = resized_wh
-    image = photo.image if photo.image.size == resized_wh else photo.image.resize(resized_wh, BICUBIC)
-    padded = torch.full(
-        (-(-height // MULTIPLE) * MULTIPLE, -(-width // MULTIPLE) * MULTIPLE, 3), GREY, dtype=torch.uint8
-    )
-    padded[:height, :width] = torch.from_numpy(np.array(image))
-    return padded
 
 
 def _cells_above(maps: Sequence[HeadMaps], resized_wh: tuple[int, int]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -148,21 +127,11 @@ def _grid(maps: Sequence[HeadMaps]) -> tuple[Tensor, Tensor]:
     """Return the centre of each cell ``[cells, 2]`` in pixels of the input, and its stride ``[cells, 1]``."""
     centres, strides = [], []
     for stride, (class_logits, _, _) in zip(STRIDES, maps, strict=True):
-        height, width = class_logits.shape[2:]
-        device = class_logits.device
-        y, x = torch.meshgrid(torch.arange(height, device=device), torch.arange(width, device=device), indexing="ij")
-        centres.append((torch.stack((x, y), -1).reshape(-1, 2) + 0.5) * stride)
-        strides.append(torch.full((height * width, 1), float(stride), device=device))
+        sides = (torch.arange(side, device=class_logits.device) for side in reversed(class_logits.shape[2:]))
+        cells = torch.stack(torch.meshgrid(*sides, indexing="xy"), -1).reshape(-1, 2)  # x and y of each
+        centres.append((cells + 0.5) * stride)
+        strides.append(torch.full_like(centres[-1][:, :1], stride))
     return torch.cat(centres), torch.cat(strides)
-
-
-def _in_photo(
-    boxes_xyxy: Tensor, scores: Tensor, resized_wh: tuple[int, int], size_wh: tuple[int, int]
-) -> RawDetections:
-    """Scale boxes from the resized photo's pixels to the photo's own, and cut them at its edges."""
-    boxes = boxes_xyxy.float().cpu().numpy()
-    boxes *= np.tile(np.array(size_wh, np.float32) / np.array(resized_wh, np.float32), 2)
-    return RawDetections(boxes.clip(0, np.tile(np.array(size_wh, np.float32), 2)), scores.float().cpu().numpy())
 
 
 def detections_of(raw: RawDetections, photo: Photo) -> Detections:
@@ -176,29 +145,19 @@ def detections_of(raw: RawDetections, photo: Photo) -> Detections:
         enough=MAX_DETECTIONS,
         candidates=FIRST_CANDIDATES,
     )
-    return Detections(
-        raw.boxes_xyxy[cells[kept]],
-        scores[kept],
-        np.array(COCO_CATEGORY_IDS, np.int64)[categories[kept]],
-        photo.size_wh,
-        photo.name,
-    )
+    category_ids = np.array(COCO_CATEGORY_IDS, np.int64)[categories[kept]]
+    return Detections(raw.boxes_xyxy[cells[kept]], scores[kept], category_ids, photo.size_wh, photo.name)
 
 
 def _nms_by_category(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return which boxes ``[N, 4]``, in order of their scores, are kept within their categories ``[N]``."""
-    kept = [np.zeros(0, np.int64)]
-    for category in np.unique(categories).tolist():
-        own = np.flatnonzero(categories == category)
-        kept.append(
-            first_kept(
-                own,
-                lambda some: suppress(overlap_by_more(boxes_xyxy[some], NMS_IOU)),
-                enough=MAX_PER_CATEGORY,
-                candidates=FIRST_OF_CATEGORY,
-            )
-        )
-    return np.sort(np.concatenate(kept))
+
+    def keep(some: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return suppress(overlap_by_more(boxes_xyxy[some], NMS_IOU))
+
+    by_category = (np.flatnonzero(categories == category) for category in np.unique(categories))
+    kept = [first_kept(own, keep, enough=MAX_PER_CATEGORY, candidates=FIRST_OF_CATEGORY) for own in by_category]
+    return np.sort(np.concatenate([np.zeros(0, np.int64), *kept]))
 
 
 @contextmanager

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.files import first_line
 from tallybox.kernels.threads import map_in_order
-from tallybox.photos.detector import Detector
+from tallybox.photos.detector import Detector, Found, in_batches, one_line_errors
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
 
-Item = TypeVar("Item")
-
 BATCH = 8  # photos that are detected together, by a detector that is not ours
 BATCH_ON_CPU, BATCH_ON_GPU = 2, 32  # by PicoDet
+
+OnFailure = Callable[[InputError], None]  # takes what is wrong with a photo
+OnProgress = Callable[[int, int], None]  # takes how many photos of how many are done
 
 
 @dataclass(frozen=True)
@@ -38,61 +37,68 @@ class DetectedPhoto:
 
 def detect_each(paths: Iterable[Path], detector: Detector, *, keep_photos: bool = False) -> Iterator[DetectedPhoto]:
     """Yield what is detected in photos, in order and in bounded memory whatever the number of photos."""
+
+    def detect(photos: Sequence[Photo]) -> list[tuple[Detections, Photo | None]]:
+        kept = photos if keep_photos else [None] * len(photos)
+        return list(zip(_detect(photos, detector), kept, strict=True))
+
+    for path, found in map_photos(detect, paths, detector):
+        if isinstance(found, InputError):
+            yield DetectedPhoto(path, error=found)
+        else:
+            yield DetectedPhoto(path, found[0], photo=found[1])
+
+
+def map_photos(
+    function: Callable[[Sequence[Photo]], list[Found]], paths: Iterable[Path], detector: Detector
+) -> Iterator[tuple[Path, Found | InputError]]:
+    """Yield what a function that uses a detector returns for each photo, or why a photo could not be read, in order."""
     read = partial(_read, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
     if isinstance(detector, PicoDet) and detector.device.type == "cpu":
         # Each thread reads and detects photos of its own: threads that share one wait for each other at every layer.
-        detected = map_in_order(
-            lambda some: _detect_batch([read(path) for path in some], detector, keep_photos),
-            in_batches(paths, BATCH_ON_CPU),
-        )
-        yield from chain.from_iterable(detected)
+        found = map_in_order(lambda some: _call(function, [*map(read, some)]), in_batches(paths, BATCH_ON_CPU))
+        yield from chain.from_iterable(found)
         return
     # Threads read and one detects: each thread that uses a GPU makes its own plans for every convolution, in seconds.
     with ThreadPoolExecutor(max_workers=min(BATCH, os.cpu_count() or 1)) as threads:
-        ahead: deque[list[Future[DetectedPhoto]]] = deque()
+        ahead: deque[list[Future[tuple[Path, Photo | InputError]]]] = deque()
         for some in in_batches(paths, BATCH_ON_GPU if isinstance(detector, PicoDet) else BATCH):
             ahead.append([threads.submit(read, path) for path in some])
             if len(ahead) > 1:  # one batch is read while the other is detected
-                yield from _detect_batch([one.result() for one in ahead.popleft()], detector, keep_photos)
+                yield from _call(function, [one.result() for one in ahead.popleft()])
         for futures in ahead:
-            yield from _detect_batch([one.result() for one in futures], detector, keep_photos)
+            yield from _call(function, [one.result() for one in futures])
 
 
-def _read(path: Path, reduced_to: int | None = None) -> DetectedPhoto:
+def _read(path: Path, reduced_to: int | None) -> tuple[Path, Photo | InputError]:
     try:
-        return DetectedPhoto(path, photo=read_photo(path, reduced_to=reduced_to))
+        return path, read_photo(path, reduced_to=reduced_to)
     except InputError as error:
-        return DetectedPhoto(path, error=error)
+        return path, error
 
 
-def _detect_batch(read: Sequence[DetectedPhoto], detector: Detector, keep_photos: bool) -> list[DetectedPhoto]:
-    """Detect in the photos that could be read; the others stay where they are.
+def _call(
+    function: Callable[[Sequence[Photo]], list[Found]], read: Sequence[tuple[Path, Photo | InputError]]
+) -> list[tuple[Path, Found | InputError]]:
+    """Call a function with the photos that could be read; the others stay where they are.
 
-    Where a detector cannot take one of several photos, each goes through it alone: the others are detected.
+    Where it cannot take one of several photos, it is called with each alone.
     """
+    photos = [photo for _, photo in read if isinstance(photo, Photo)]
     try:
-        detected = iter(_detect([one.photo for one in read if one.photo is not None], detector))
+        found = iter(function(photos) if photos else [])
     except InputError as error:
         if len(read) == 1:
-            return [DetectedPhoto(read[0].path, error=error)]
-        return [found for one in read for found in _detect_batch([one], detector, keep_photos)]
-    return [
-        one if one.photo is None else DetectedPhoto(one.path, next(detected), photo=one.photo if keep_photos else None)
-        for one in read
-    ]
+            return [(read[0][0], error)]
+        return [one for each in read for one in _call(function, [each])]
+    return [(path, next(found) if isinstance(photo, Photo) else photo) for path, photo in read]
 
 
 def _detect(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
     """Return what a detector gives for photos; anything but `Detections` is an error of the detector."""
-    if not photos:
-        return []
     name = f"{type(detector).__name__}.detect"
-    try:
+    with one_line_errors(f"{name} raised", with_type=True):
         detected = detector.detect(photos)
-    except TallyboxError:
-        raise
-    except Exception as error:  # of somebody's detector
-        raise TallyboxError(f"{name} raised {type(error).__name__}: {first_line(error)}") from error
     if not isinstance(detected, Sequence) or len(detected) != len(photos):
         given = f"a list of {len(detected)}" if isinstance(detected, Sequence) else f"a {type(detected).__name__}"
         raise TallyboxError(
@@ -102,10 +108,3 @@ def _detect(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
         if not isinstance(one, Detections):
             raise TallyboxError(f"{name} must return tallybox.Detections, but gave {type(one).__name__}")
     return list(detected)
-
-
-def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
-    """Yield items in lists of so many, the last with what is left."""
-    remaining = iter(items)
-    while some := list(islice(remaining, number)):
-        yield some

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain
 from operator import length_hint
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.ray_tasks import TASKS_AHEAD, RayTasks, runs_on_gpu
 from tallybox.photos.counter import CountedPhoto, PhotoCounter, count_detected
-from tallybox.photos.detector import Detector, categories_of
+from tallybox.photos.detector import Detector, categories_of, in_batches
 from tallybox.photos.picodet import PicoDet
 from tallybox.photos.pipeline import DetectedPhoto, detect_each
 from tallybox.photos.specs import detector_of
@@ -74,7 +74,8 @@ def _maker_of(counter: PhotoCounter) -> Callable[..., Detector]:
         return _maker_of_spec(counter.spec, counter.texts)
     if type(counter.detector) is PicoDet:  # a subclass may hold more than its size
         return partial(PicoDet, size=counter.detector.size)
-    return partial(_pickled, counter.detector)
+    detector = counter.detector
+    return lambda device: detector
 
 
 def _maker_of_spec(spec: str, texts: Sequence[str]) -> Callable[..., Detector]:
@@ -84,18 +85,11 @@ def _maker_of_spec(spec: str, texts: Sequence[str]) -> Callable[..., Detector]:
     return partial(detector_of, spec, texts=tuple(texts))
 
 
-def _pickled(detector: Detector, *, device: str) -> Detector:
-    return detector
-
-
 def _each(
     tasks: RayTasks, function: Callable[[list[Path], _PhotoTask], list[Any]], paths: Iterable[str | Path]
 ) -> Iterator[Any]:
-    photos_per_task = MAX_PHOTOS_PER_TASK
-    if number := length_hint(paths):
-        photos_per_task = min(photos_per_task, -(-number // (TASKS_AHEAD * tasks.max_running())))
-    remaining = map(Path, paths)
-    batches = iter(lambda: list(islice(remaining, photos_per_task)), [])
+    per_core = -(-length_hint(paths) // (TASKS_AHEAD * tasks.max_running()))
+    batches = in_batches(map(Path, paths), min(MAX_PHOTOS_PER_TASK, per_core or MAX_PHOTOS_PER_TASK))
 
     def retry_each(batch: list[Path], crash: TallyboxError) -> list[Any]:
         """Process photos that crashed their worker in a task of its own each; one that does so again is an error."""
@@ -113,16 +107,14 @@ def _categories(_: None, task: _PhotoTask) -> dict[int, str]:
 
 def _detect_photos(paths: list[Path], task: _PhotoTask) -> list[DetectedPhoto]:
     """Detect in the photos of a task, in a worker process, which runs in a folder of its own."""
-    with chdir(task.folder) if task.folder.is_dir() else nullcontext():
-        return [
-            _missing(one.path, task.folder) if one.error is not None and not one.path.exists() else one
-            for one in detect_each(paths, task.detector)
-        ]
-
-
-def _missing(path: Path, folder: Path) -> DetectedPhoto:
     problem = "must be a photo, but there is no such file; all machines must see it under this path"
-    return DetectedPhoto(path, error=InputError(f"{folder / path} {problem}"))
+    detected = []
+    with chdir(task.folder) if task.folder.is_dir() else nullcontext():
+        for one in detect_each(paths, task.detector):
+            if one.error is not None and not one.path.exists():
+                one = DetectedPhoto(one.path, error=InputError(f"{task.folder / one.path} {problem}"))
+            detected.append(one)
+    return detected
 
 
 def _count_photos(paths: list[Path], task: _PhotoTask) -> list[CountedPhoto]:

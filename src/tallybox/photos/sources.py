@@ -31,24 +31,15 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
     Of a folder, all photos in it and below are taken by their suffixes, by name; hidden ones are left out, and outlined
     copies of the others (``NAME_counted.jpg``) that `tallybox count --save` wrote there. A folder of Parquet files is
     one file of detections. A file that is named itself is a photo unless its suffix says detections.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("b.jpg", "a.PNG", "notes.txt"):
-    ...         (Path(folder) / name).touch()
-    ...     [source.path.name for source in find_sources([folder])]
-    ['a.PNG', 'b.jpg']
     """
     sources: list[Source] = []
     for given in paths:
-        path = Path(given)
-        if path.exists():
-            sources += _of_path(path)
-        elif found := sorted(glob.glob(str(given), recursive=True)):  # noqa: PTH207  # Path.glob takes no absolute pattern
-            for name in found:
-                sources += _of_path(Path(name))
-        else:
+        # Path.glob takes no absolute pattern.
+        found = [given] if Path(given).exists() else sorted(glob.glob(str(given), recursive=True))  # noqa: PTH207
+        if not found:
             raise InputError(f"PATH must be a file, a folder or a pattern that fits some, but got {str(given)!r}")
+        for path in found:
+            sources += _of_path(Path(path))
     return sources
 
 
@@ -56,14 +47,6 @@ def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
     """Return the photos that paths, folders and patterns stand for by their ids, which must differ.
 
     The id of a photo in a folder is its path from that folder, with slashes; that of a photo named itself is its name.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     (Path(folder) / "ripe").mkdir()
-    ...     for name in ("ripe/a.jpg", "b.jpg"):
-    ...         (Path(folder) / name).touch()
-    ...     list(find_photos([folder, Path(folder) / "ripe" / "a.jpg"]))
-    ['b.jpg', 'ripe/a.jpg', 'a.jpg']
     """
     photos: dict[str, Path] = {}
     for path, is_photo, folder in find_sources(paths):
@@ -85,7 +68,8 @@ def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
 def _of_path(path: Path) -> list[Source]:
     if not path.is_dir():
         return [Source(path, suffix_without_gz(path) not in DETECTION_SUFFIXES)]
-    inside = sorted(file for file in path.rglob("*") if not _is_hidden(file, path))
+    found = ((file, file.relative_to(path).parts) for file in path.rglob("*"))
+    inside = sorted(file for file, parts in found if not any(part.startswith(".") for part in parts))
     photos = [Source(file, True, path) for file in inside if file.suffix.lower() in SUFFIXES and file.is_file()]
     copies = [s for s in photos if COUNTED_COPY.fullmatch(s.path.name) and is_outlined_copy(s.path)]
     photos = [source for source in photos if source not in copies] or copies  # a folder of copies alone was meant
@@ -93,7 +77,3 @@ def _of_path(path: Path) -> list[Source]:
     if not photos and not tables:
         raise InputError(f"{path} must hold photos or Parquet files of detections, but it holds neither")
     return tables + photos
-
-
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)

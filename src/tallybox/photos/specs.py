@@ -1,44 +1,38 @@
-"""Detectors by name, as `tallybox count --detector SPEC` and `PhotoCounter` take them.
+"""Detectors by name (SPEC), as `tallybox count` and `PhotoCounter` take them; docs/learn/detectors.md has a table.
 
-| SPEC | detector |
-|---|---|
-| ``picodet`` | the embedded one |
-| ``transformers:MODEL`` | a folder or a name on the hub; zero-shot models look for phrases |
-| ``ultralytics:FILE`` | a YOLO or RT-DETR model of ultralytics |
-| ``torchvision:NAME`` | a model of torchvision.models.detection, with its default weights |
-| ``onnx:FILE`` | an ONNX file, see `tallybox.photos.adapters.onnx_files` |
-| ``package.module:factory`` | what a function returns |
+A SPEC is ``picodet``, a library and what it loads (``transformers:MODEL``), or a function that returns a detector
+(``package.module:factory``).
 """
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from functools import partial
-from pathlib import PurePath
-
-import torch
+from importlib import import_module
+from pathlib import Path, PurePath
+from typing import Any
 
 from tallybox.errors import InputError
-from tallybox.photos.adapters import (
-    OnnxDetector,
-    TorchvisionDetector,
-    TransformersDetector,
-    UltralyticsDetector,
-    detector_from_factory,
-)
-from tallybox.photos.detector import Detector
+from tallybox.photos.adapters import OnnxDetector, TorchvisionDetector, TransformersDetector, UltralyticsDetector
+from tallybox.photos.detector import Detector, Device, one_line_errors
 from tallybox.photos.picodet import PicoDet
 
 DEFAULT_SPEC = "picodet"
 
 LIBRARIES = {"transformers": "MODEL", "ultralytics": "FILE", "torchvision": "NAME", "onnx": "FILE"}
 LIBRARY_OF_SUFFIX = {".onnx": "onnx", ".pt": "ultralytics"}
+LOADERS: dict[str, Callable[..., Detector]] = {  # of models with categories of their own
+    "ultralytics": UltralyticsDetector.load,
+    "torchvision": TorchvisionDetector.load,
+    "onnx": OnnxDetector,
+}
 
 
-def detector_of(spec: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Detector:
+def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) -> Detector:
     """Return the detector that a SPEC stands for; ``texts`` are the phrases that a zero-shot model looks for."""
-    kind, colon, name = spec.partition(":")
+    kind, _, name = spec.partition(":")
     if kind == "transformers" and name:
         return TransformersDetector.load(name, texts=texts, device=device)
     if spec == DEFAULT_SPEC or (kind in LIBRARIES and name):
@@ -47,33 +41,16 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: str | torch.dev
                 f"--text is for zero-shot models of transformers, but {spec} has categories of its own; "
                 "choose among them with --category"
             )
-        of_kind: dict[str, Callable[..., Detector]] = {
-            "picodet": PicoDet,
-            "ultralytics": partial(UltralyticsDetector.load, name),
-            "torchvision": partial(TorchvisionDetector.load, name),
-            "onnx": partial(OnnxDetector, name),
-        }
-        return of_kind[kind](device=device)
-    if kind not in LIBRARIES and colon and _is_factory(spec):
+        return PicoDet(device=device) if spec == DEFAULT_SPEC else LOADERS[kind](name, device=device)
+    if kind not in LIBRARIES and all(part.isidentifier() for part in (*kind.split("."), name)):
         try:
-            return detector_from_factory(spec, texts=texts, device=device)
+            return _from_factory(spec, texts, device)
         except InputError as error:
-            missing = error.__cause__
-            similar = _similar_library(kind)
-            if similar and isinstance(missing, ModuleNotFoundError) and missing.name == kind.partition(".")[0]:
-                raise _unknown(spec, f"did you mean {similar}:{name}?") from None
+            is_missing = isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name == kind.split(".")[0]
+            if is_missing and _similar_library(kind):
+                raise _unknown(spec) from None
             raise
-    raise _unknown(spec, _hint(spec))
-
-
-def _is_factory(spec: str) -> bool:
-    """Return whether a SPEC has the form of ``package.module:factory``.
-
-    >>> _is_factory("my.detectors:apples"), _is_factory("facebook/detr:main")
-    (True, False)
-    """
-    module, _, name = spec.rpartition(":")
-    return name.isidentifier() and all(part.isidentifier() for part in module.split("."))
+    raise _unknown(spec)
 
 
 def _similar_library(kind: str) -> str | None:
@@ -82,11 +59,7 @@ def _similar_library(kind: str) -> str | None:
 
 
 def _hint(spec: str) -> str:
-    """Return what may have been meant.
-
-    >>> _hint("model.onnx"), _hint("PicoDet"), _hint("transformer:facebook/detr-resnet-50")
-    ('did you mean onnx:model.onnx?', 'did you mean picodet?', 'did you mean transformers:facebook/detr-resnet-50?')
-    """
+    """Return what may have been meant."""
     kind, _, name = spec.partition(":")
     if kind in LIBRARIES:
         return f"say which, as in {kind}:{LIBRARIES[kind]}"
@@ -101,6 +74,48 @@ def _hint(spec: str) -> str:
     return "give one of them"
 
 
-def _unknown(spec: str, hint: str) -> InputError:
+def _unknown(spec: str) -> InputError:
     forms = ", ".join(f"{library}:{what}" for library, what in LIBRARIES.items())
-    return InputError(f"detector must be picodet, {forms} or package.module:factory, but got {spec!r}; {hint}")
+    return InputError(f"detector must be picodet, {forms} or package.module:factory, but got {spec!r}; {_hint(spec)}")
+
+
+def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
+    """Import a module, call its factory and return the detector that it gives.
+
+    The factory is called with ``texts=`` and ``device=`` where it has parameters of these names.
+    """
+    factory = _imported(spec)
+    try:
+        parameters = dict(inspect.signature(factory).parameters)
+    except ValueError:  # of some functions written in C
+        parameters = {}
+    if texts and "texts" not in parameters:
+        raise InputError(f"--text is for detectors that look for phrases, but {spec} has no parameter texts")
+    if not texts and "texts" in parameters and parameters["texts"].default is inspect.Parameter.empty:
+        raise InputError(f"{spec} looks for phrases and needs at least one; give --text PHRASE")
+    given: dict[str, Any] = {"texts": tuple(texts)} if texts else {}
+    if "device" in parameters:
+        given["device"] = device
+    with one_line_errors(f"{spec} must return a detector, but raised", with_type=True):
+        detector: Detector = factory(**given)
+    if not callable(getattr(detector, "detect", None)):
+        raise InputError(f"{spec} must return an object with detect(photos), but returned {type(detector).__name__}")
+    return detector
+
+
+def _imported(spec: str) -> Callable[..., Any]:
+    """Return a function by the names of its module and itself; Python's folders come before the current one."""
+    module_name, _, name = spec.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+    must = f"{spec} must name a module that can be imported"
+    with one_line_errors(f"{must}, but it raised", with_type=True):
+        try:
+            factory = getattr(import_module(module_name), name, None)
+        except ModuleNotFoundError as error:
+            raise InputError(f"{must}, but there is no module {error.name!r}") from error
+    if not callable(factory):
+        found = "has no such name" if factory is None else f"has a {type(factory).__name__} of that name"
+        raise InputError(f"{spec} must name a function of {module_name}, but the module {found}")
+    return factory  # type: ignore[no-any-return]  # checked above

@@ -14,7 +14,7 @@ from tallybox.kernels.dispatch import Backend, choose_backend
 from tallybox.kernels.layout import Layout
 from tallybox.kernels.operators import needs_gradient
 from tallybox.kernels.proposals import Proposals, for_every_head, prepare_proposals
-from tallybox.presence.operator import presence_operator
+from tallybox.presence.operator import presence_operator, table_of
 from tallybox.presence.reference import (
     PresenceQuantities,
     count_features_of,
@@ -52,7 +52,7 @@ def presence_features(
     """
     check_weights(weights, attention)
     check_count("max_objects", max_objects)
-    proposals = checked_boxes(attention, boxes, mask, logits=logits, weights_leading=weights.leading)
+    proposals = checked_boxes(attention, boxes, mask, *weights.leading, logits=logits)
     return presence_results(proposals, weights, max_objects=max_objects, logits=logits, backend=backend).features
 
 
@@ -77,7 +77,7 @@ def presence_results(
         return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
     leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
     layout = Layout.of(weights.leading, boxes.shape[:-2], *leading)
-    table = PresenceFunctions.of(weights).table()
+    table = table_of(weights, choice.backend)
     *results, _ = presence_operator(
         layout.to_list(logit, 1),
         layout.to_list(boxes, 2),
@@ -90,16 +90,12 @@ def presence_results(
     return PresenceResults(*(layout.from_list(result) for result in results))
 
 
-def checked_boxes(
-    attention: Tensor,
-    boxes: Tensor,
-    mask: Tensor | None,
-    *,
-    logits: bool,
-    weights_leading: torch.Size | None = None,
-) -> Proposals:
-    """Check the inputs of a call and bring them to one dtype; all proposals stay, logits stay logits."""
-    check_proposal_shapes(attention, boxes, mask, weight_leading=weights_leading or torch.Size())
+def checked_boxes(attention: Tensor, boxes: Tensor, mask: Tensor | None, *leading: int, logits: bool) -> Proposals:
+    """Check the inputs of a call, whose weights have these ``leading`` dimensions, and bring them to one dtype.
+
+    All proposals stay, logits stay logits.
+    """
+    check_proposal_shapes(attention, boxes, mask, weight_leading=torch.Size(leading))
     check_proposal_values(attention, boxes, mask, logits=logits)
     _check_pairs_fit(attention.shape[-1])
     return prepare_proposals(attention, boxes, mask, max_objects=attention.shape[-1], logits=False)
@@ -116,13 +112,7 @@ def _check_pairs_fit(number: int) -> None:
 
 
 def presence_trace(
-    attention: Tensor,
-    boxes: Tensor,
-    weights: PresenceWeights,
-    *,
-    max_objects: int = 10,
-    mask: Tensor | None = None,
-    logits: bool = False,
+    attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: PresenceWeights, *, max_objects: int, logits: bool
 ) -> PresenceTrace:
     """Return every intermediate quantity of `presence_features` for weights ``[heads, ...]``.
 
@@ -143,11 +133,7 @@ def presence_trace(
         boxes=shared.boxes.expand(*leading, number, 4),
         mask=mask.expand(*leading, number),
         overlap=box_iou(shared.boxes, shared.boxes).expand(*leading, number, number),
-        evidence=q.evidence,
-        calibrated=q.calibrated,
-        suppression=q.suppression,
-        presence=q.presence,
-        distribution=q.distribution,
+        **q._asdict(),
         count=count.squeeze(-1) if count.shape[-1] == 1 else count,
         features=features.flatten(-2),
     )

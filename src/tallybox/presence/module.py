@@ -76,9 +76,7 @@ class PresenceCounter(nn.Module):
 
     def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> PresenceTrace:
         """Return every intermediate quantity of one call."""
-        return presence_trace(
-            attention, boxes, self.weights, max_objects=self.max_objects, mask=mask, logits=self.logits
-        )
+        return presence_trace(attention, boxes, mask, self.weights, max_objects=self.max_objects, logits=self.logits)
 
     def _results(self, attention: Tensor, boxes: Tensor, mask: Tensor | None) -> PresenceResults:
         """Count, with a dimension for the heads where there are several."""

@@ -34,7 +34,7 @@ def score_logit(attention: Tensor, *, logits: bool) -> Tensor:
     """L, within its limits; beyond them its slope is 0."""
     if not logits:
         smallest = 1 / (1 + math.exp(LOGIT_LIMIT + 1))  # below the limit, with a finite logit
-        attention = attention.clamp(smallest, 1 - smallest).logit()
+        attention = attention.logit(smallest)
     return attention.clamp(-LOGIT_LIMIT, LOGIT_LIMIT)
 
 

@@ -9,26 +9,30 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from tallybox.activation import activation_knots
 
-# Cells each way of the functions of two numbers: of an overlap and of a score.
-CELLS = 8
-
-# Logits are clamped to this: scores of 0 and 1 have none.
-LOGIT_LIMIT = 14.0
-
-# Added to a probability under the logarithm.
-LOG_FLOOR = 1e-6
-
-# Knots are spread as evenly over the scores in the middle as over the logits further out than this.
-LOGIT_BEND = 2.0
+CELLS = 8  # each way of the functions of two numbers: of an overlap and of a score
+LOGIT_LIMIT = 14.0  # logits are clamped to this: scores of 0 and 1 have none
+LOG_FLOOR = 1e-6  # added to a probability under the logarithm
+LOGIT_BEND = 2.0  # knots are spread as evenly over the scores in the middle as over the logits further out than this
 
 # Offsets in `PresenceFunctions.table`: four numbers, κ and η at their (E + 1)² knots by overlap first, and from
 # CALIBRATION on, S + 1 numbers each, φ at its knots, τ at its knots and the scores at which φ's segments meet.
 SLOPE, SHIFT, SHARPNESS, STEP, EVIDENCE = range(5)
 OVERLAP = EVIDENCE + (CELLS + 1) ** 2
 CALIBRATION = OVERLAP + (CELLS + 1) ** 2
+
+
+def segments_of(row_size: int) -> int:
+    """Return S from the length of a row of `PresenceWeights.rows`."""
+    return (row_size - 5 - 2 * CELLS * (CELLS + 1)) // 2
+
+
+def table_size(row_size: int) -> int:
+    """Return T, the length of `PresenceFunctions.table`, from the length of a row of `PresenceWeights.rows`."""
+    return CALIBRATION + 3 * (segments_of(row_size) + 1)
 
 
 class PresenceWeights(NamedTuple):
@@ -48,6 +52,10 @@ class PresenceWeights(NamedTuple):
     def leading(self) -> torch.Size:
         """The leading dimensions."""
         return self.slope.shape
+
+    def rows(self) -> Tensor:
+        """Return all of a counter's weights in one row, ``[..., 5 + 2 E (E + 1) + 2 S]``."""
+        return torch.cat([weight.reshape(*self.leading, -1) for weight in self], dim=-1)
 
 
 def initial_weights(heads: int, segments: int) -> PresenceWeights:
@@ -86,7 +94,7 @@ def calibration_edges(segments: int, like: Tensor) -> Tensor:
     coordinate = torch.arange(1, segments, dtype=like.dtype, device=like.device) / segments
     bent = (2 * coordinate - 1) / (1 + LOGIT_BEND / LOGIT_LIMIT)
     inner = torch.sigmoid(LOGIT_BEND * bent / (1 - bent.abs()))
-    return torch.nn.functional.pad(torch.nn.functional.pad(inner, (1, 0)), (0, 1), value=1)
+    return pad(pad(inner, (1, 0)), (0, 1), value=1)
 
 
 class PresenceFunctions(NamedTuple):
@@ -106,7 +114,7 @@ class PresenceFunctions(NamedTuple):
         """Make the functions: rises are taken without their sign and add up to 1."""
         share = _shares(weights.overlap.flatten(-2), weights.headroom).unflatten(-1, weights.overlap.shape[-2:])
         # All 0: the step alone.
-        smooth = torch.nn.functional.pad(_shares(weights.order, weights.step).cumsum(-1), (1, 0))
+        smooth = pad(_shares(weights.order, weights.step).cumsum(-1), (1, 0))
         return cls(
             slope=weights.slope,
             shift=weights.shift,
@@ -114,8 +122,8 @@ class PresenceFunctions(NamedTuple):
             step=1 - smooth[..., -1],
             calibration=activation_knots(weights.calibration),
             order=smooth,
-            evidence=torch.nn.functional.pad(weights.evidence, (0, 0, 1, 0)),
-            overlap=torch.nn.functional.pad(share.cumsum(-1).cumsum(-2), (0, 0, 1, 0)).clamp(max=1),
+            evidence=pad(weights.evidence, (0, 0, 1, 0)),
+            overlap=pad(share.cumsum(-1).cumsum(-2), (0, 0, 1, 0)).clamp(max=1),
         )
 
     def table(self) -> Tensor:
@@ -126,14 +134,10 @@ class PresenceFunctions(NamedTuple):
         return torch.cat((numbers, *matrices, self.calibration, self.order, edges), dim=-1)
 
 
-def _size(weight: Tensor) -> Tensor:
-    """|w|, with a slope of 1 at 0, so that what starts at 0 can grow."""
-    return torch.where(weight < 0, -weight, weight)
-
-
 def _shares(rises: Tensor, rest: Tensor) -> Tensor:
     """Return the share of each of ``[..., n]`` in the sum of all and ``rest [...]``, signs aside; 0 of nothing."""
-    sizes = _size(torch.cat((rises, rest.unsqueeze(-1)), dim=-1))
+    weights = torch.cat((rises, rest.unsqueeze(-1)), dim=-1)
+    sizes = torch.where(weights < 0, -weights, weights)  # its slope at 0 is 1: what starts at 0 can grow
     largest = sizes.detach().amax(-1, keepdim=True)
     all_zero = largest == 0
     # Dividing by the largest first keeps the sum finite.

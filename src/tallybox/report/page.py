@@ -16,11 +16,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tallybox.drawing.assets import read_assets
-from tallybox.report.bundle import joined_modules
+from tallybox.drawing import read_assets
 
 # Characters that an HTML or JavaScript parser could take for the end of the block or of a line.
 UNSAFE_IN_HTML = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+\.js)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async )?function |const |class )", re.MULTILINE)
+TOP_LEVEL_NAME = re.compile(r"^(?:async )?(?:function\*?|const|let|class) ([A-Za-z_$][\w$]*)", re.MULTILINE)
 
 
 def report_page(page: Mapping[str, Any]) -> str:
@@ -43,6 +46,30 @@ def report_page(page: Mapping[str, Any]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], assets["report.html"])
 
 
+def joined_modules(entry: str, modules: Mapping[str, str]) -> str:
+    """Return a JavaScript module and all that it imports as one script, each once and after what it needs.
+
+    Import lines and `export` words are left out. So modules may only have named imports from ``./``, and no two of
+    them may declare the same name at the top level.
+    """
+    parts: dict[str, str] = {}
+
+    def collect(name: str) -> None:
+        for needed in IMPORT.findall(modules[name]):
+            if needed not in parts:
+                collect(needed)
+        parts[name] = EXPORT.sub("", IMPORT.sub("", modules[name]))
+
+    collect(entry)
+    script = "\n".join(parts.values())
+    names = TOP_LEVEL_NAME.findall(script)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    assert not twice, f"modules of {entry} declare {twice} more than once"
+    assert not re.search(r"^(import|export)\b", script, re.MULTILINE), f"{entry} has an import or export that stays"
+    assert "</script" not in script.lower()
+    return script
+
+
 def embedded_json(data: Any) -> str:
     r"""Write JSON that may stand inside a script element whatever it holds.
 
@@ -56,14 +83,12 @@ def _without_script(page: Mapping[str, Any]) -> str:
     """Write the counts and steps in plain HTML, for browsers that run no script."""
     parts = []
     for counting in page["countings"]:
-        steps = "".join(
-            f"<li><strong>{html.escape(step['title'])}.</strong> {html.escape(step['text'])}</li>"
-            for step in counting["steps"]
-        )
-        said = counting["summary"]
-        plain = [said["certainty"], said["interval"], *said["reasons"]]
-        sentences = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in plain if sentence)
-        parts.append(f"<h2>{html.escape(said['headline'])}</h2>{sentences}<ol>{steps}</ol>")
+        summary = counting["summary"]
+        sentences = [summary["certainty"], summary["interval"], *summary["reasons"]]
+        parts.append(f"<h2>{html.escape(summary['headline'])}</h2>")
+        parts += [f"<p>{html.escape(sentence)}</p>" for sentence in sentences if sentence]
+        steps = [(html.escape(step["title"]), html.escape(step["text"])) for step in counting["steps"]]
+        parts += ["<ol>", *(f"<li><strong>{title}.</strong> {text}</li>" for title, text in steps), "</ol>"]
     return "".join(parts)
 
 

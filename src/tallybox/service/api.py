@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from asyncio import wrap_future
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from tallybox import __version__
@@ -23,18 +24,15 @@ from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo
 from tallybox.service.batching import Batcher, CountJob, count_jobs
 from tallybox.service.count_requests import checked_categories, count_answer, count_job
-from tallybox.service.explaining import explain, warm_up
+from tallybox.service.explaining import WeightSet, explain, warm_up, weight_sets
 from tallybox.service.guard import PHOTO_TYPES, Guard, content_type
-from tallybox.service.limits import Limits, Refused
+from tallybox.service.limits import Limits
 from tallybox.service.models import CategoryInfo, CountAnswer, CountRequest, ExplainRequest, Health
-from tallybox.service.pages import add_pages
-from tallybox.service.problems import add_problem_handlers, problem_responses
+from tallybox.service.pages import page_routes
+from tallybox.service.problems import PROBLEMS, answer_problem, problem_responses
 from tallybox.service.uploads import FORM_DESCRIPTION, Uploads, detected_photos, outlined_photo, read_uploads
-from tallybox.service.weights import WeightSet, weight_sets
 
-Result = TypeVar("Result")
-PhotoBody = Annotated[bytes, Body(media_type="image/*", description="The photo, as the file is.")]
-CategoryQuery = Annotated[list[str], Query(description="Answer for these.", max_length=100)]
+PhotoUploads = Annotated[Uploads, Depends(read_uploads)]
 
 
 @dataclass(frozen=True)
@@ -65,33 +63,32 @@ def create_app(settings: ServiceSettings) -> Guard:
 async def require_json(request: Request) -> None:
     """Refuse other content types, and empty bodies."""
     if content_type(request.scope) != "application/json":
-        raise Refused(415, "Content-Type must be application/json, but got another; photos go to /v1/count/photo")
+        raise HTTPException(415, "Content-Type must be application/json, but got another; photos go to /v1/count/photo")
     if not await request.body():
-        raise Refused(400, "the body must be JSON, but it is empty")
+        raise HTTPException(400, "the body must be JSON, but it is empty")
 
 
 async def require_photos(request: Request) -> None:
     """Refuse other content types."""
     if not content_type(request.scope).startswith(PHOTO_TYPES):
-        raise Refused(415, "Content-Type must be that of an image or multipart/form-data, but got another")
+        raise HTTPException(415, "Content-Type must be that of an image or multipart/form-data, but got another")
 
 
 def build_api(settings: ServiceSettings) -> FastAPI:
     """Return the routes without the guard before them."""
     estimator, limits = settings.estimator, settings.limits
+    count_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-count")
     detect_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-detect")
     explain_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-explain")
     sets, scenes = weight_sets(estimator), example_scenes()
-    count_all = partial(count_jobs, estimator)
-    batcher = Batcher(count_all, images_at_once=settings.images_at_once, max_pending=limits.pending)
+    count_all, at_once = partial(count_jobs, estimator), settings.images_at_once
+    batcher = Batcher(count_all, count_thread, images_at_once=at_once, max_pending=limits.pending)
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
-        explain_thread.submit(warm_up, sets)
-        yield
-        detect_thread.shutdown()
-        explain_thread.shutdown()
-        batcher.close()
+        with count_thread, detect_thread, explain_thread:
+            explain_thread.submit(warm_up, sets)
+            yield
 
     api = FastAPI(
         title="tallybox",
@@ -100,85 +97,62 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
         responses=problem_responses(400, 401, 403, 408, 413, 429),
+        exception_handlers=dict.fromkeys(PROBLEMS, answer_problem),
         separate_input_output_schemas=False,
     )
     # The dependency only describes the token; the guard checks it before a body is read.
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
+    post_json = partial(v1.post, responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
+    photo_problems = problem_responses(415, 422, 503)
+    post_photos = partial(v1.post, openapi_extra=FORM_DESCRIPTION, dependencies=[Depends(require_photos)])
 
     async def detect(uploads: Uploads) -> list[tuple[Photo, Detections]]:
         if settings.detector is None:
-            raise Refused(503, "photos need the detector; install it with: pip install 'tallybox[photos]'")
-        return await _run_on(detect_thread, partial(detected_photos, uploads, settings.detector, limits))
+            raise HTTPException(503, "photos need the detector; install it with: pip install 'tallybox[photos]'")
+        return await wrap_future(detect_thread.submit(detected_photos, uploads, settings.detector, limits))
 
-    @v1.post(
-        "/count",
-        responses=problem_responses(415, 422),
-        response_model_exclude_defaults=True,
-        dependencies=[Depends(require_json)],
-    )
+    @post_json("/count", response_model_exclude_defaults=True)
     async def count(request: Request, body: CountRequest) -> CountAnswer:
         """Count the objects in detections."""
         if request.query_params.keys() & {"category", "detections"}:
-            raise Refused(422, "category and detections in the address belong to photos; name categories in the body")
+            message = "category and detections in the address belong to photos; name categories in the body"
+            raise HTTPException(422, message)
         job = count_job(body, estimator, limits)
         return count_answer(job, await batcher.submit(job))
 
-    @v1.post(
-        "/count/photo",
-        responses=problem_responses(415, 422, 503),
-        response_model_exclude_defaults=True,
-        openapi_extra=FORM_DESCRIPTION,
-        dependencies=[Depends(require_photos)],
-    )
+    @post_photos("/count/photo", responses=photo_problems, response_model_exclude_defaults=True)
     async def count_photo(
-        request: Request,
-        photo: PhotoBody,
-        category: CategoryQuery = [],  # noqa: B006 - FastAPI copies it
+        uploads: PhotoUploads,
         detections: Annotated[bool, Query(description="Also return what the detector found.")] = False,
     ) -> CountAnswer:
         """Count the objects in a photo, or in each photo of a form."""
-        uploads = await read_uploads(request, limits)
-        found = await detect(uploads)
-        categories = checked_categories([*category, *uploads.categories] or None, estimator)
-        job = CountJob(tuple(one for _, one in found), categories)
+        categories = checked_categories(uploads.categories or None, estimator)
+        job = CountJob(tuple(found for _, found in await detect(uploads)), categories)
         return count_answer(job, await batcher.submit(job), with_detections=detections)
 
-    @v1.post(
-        "/outline",
-        responses=problem_responses(415, 422, 503) | {200: {"content": {"image/jpeg": {}}}},
-        response_class=Response,
-        openapi_extra=FORM_DESCRIPTION,
-        dependencies=[Depends(require_photos)],
-    )
-    async def outline_photo(
-        request: Request,
-        photo: PhotoBody,
-        category: CategoryQuery = [],  # noqa: B006 - FastAPI copies it
-    ) -> Response:
+    @post_photos("/outline", responses=photo_problems | {200: {"content": {"image/jpeg": {}}}}, response_class=Response)
+    async def outline_photo(uploads: PhotoUploads) -> Response:
         """Return a photo as a JPEG with its objects outlined and, below it, the counts in words."""
-        uploads = await read_uploads(request, limits)
         if len(uploads.files) > 1:
-            raise Refused(422, f"one photo is outlined at a time, but got {len(uploads.files)}")
-        categories = checked_categories([*category, *uploads.categories] or None, estimator)
-        ((decoded, found),) = await detect(uploads)
-        picture = await _run_on(detect_thread, partial(outlined_photo, decoded, found, estimator, categories))
+            raise HTTPException(422, f"one photo is outlined at a time, but got {len(uploads.files)}")
+        categories = checked_categories(uploads.categories or None, estimator)
+        ((photo, found),) = await detect(uploads)
+        picture = await wrap_future(detect_thread.submit(outlined_photo, photo, found, estimator, categories))
         return Response(picture, media_type="image/jpeg")
 
-    @v1.post("/explain", responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
+    @post_json("/explain")
     async def explain_boxes(body: ExplainRequest) -> Counting:
         """Count boxes with one component, and return every intermediate quantity."""
-        if len(body.boxes) > limits.explained_boxes:
-            most = limits.explained_boxes
-            raise Refused(413, f"at most {most} boxes are explained at once, but got {len(body.boxes)}")
-        return await _run_on(explain_thread, partial(explain, body, sets))
+        boxes, most = len(body.boxes), limits.explained_boxes
+        if boxes > most:
+            raise HTTPException(413, f"at most {most} boxes are explained at once, but got {boxes}")
+        return await wrap_future(explain_thread.submit(explain, body, sets))
 
     @v1.get("/categories")
     async def categories() -> list[CategoryInfo]:
         """List the categories that can be counted."""
-        learned = set(estimator.fitted.category_ids)
-        return [
-            CategoryInfo(id=i, name=n, learned=i in learned) for i, n in sorted(estimator.fitted.categories.items())
-        ]
+        learned, names = set(estimator.fitted.category_ids), sorted(estimator.fitted.categories.items())
+        return [CategoryInfo(id=key, name=name, learned=key in learned) for key, name in names]
 
     @v1.get("/weights")
     async def weights() -> dict[str, list[WeightSet]]:
@@ -197,18 +171,13 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
     ) -> ExampleScene:
         """Draw a sample of the toy task."""
-        return await _run_on(explain_thread, partial(toy_scene, side_length, noise, seed))
+        return await wrap_future(explain_thread.submit(toy_scene, side_length, noise, seed))
 
     @api.get("/healthz")
     async def health() -> Health:
         """Say that the service runs, and what it can count."""
         return Health(version=__version__, counts_photos=settings.detector is not None)
 
-    add_problem_handlers(api)
-    add_pages(api)
     api.include_router(v1)
+    api.router.routes += page_routes()
     return api
-
-
-async def _run_on(thread: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-    return await asyncio.get_running_loop().run_in_executor(thread, work)

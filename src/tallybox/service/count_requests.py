@@ -1,35 +1,32 @@
-"""From a request, with detections or a photo, to a `CountJob`, and from its predictions to the answer."""
+"""From a request with detections to a `CountJob`, and from its predictions to the answer."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from io import BytesIO
-from pathlib import Path
 
 import numpy as np
+from starlette.exceptions import HTTPException
 
 from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.photos.images import FORMATS, Photo, read_photo
 from tallybox.service.batching import CountJob, JobPredictions
-from tallybox.service.limits import Limits, Refused
+from tallybox.service.limits import Limits
 from tallybox.service.models import CategoryCount, CountAnswer, CountRequest, ImageCounts, ImageDetections
 
 
 def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) -> CountJob:
     """Check the sizes of a request, then its boxes."""
     images, boxes = len(request.images), sum(len(image.boxes) for image in request.images)
-    if images > limits.images:
-        raise Refused(413, f"a request must have at most {limits.images:,} images, but got {images:,}")
-    if boxes > limits.boxes:
-        raise Refused(413, f"a request must have at most {limits.boxes:,} boxes, but got {boxes:,}")
     categories = checked_categories(request.categories, estimator)
-    questions = images * len(categories or ())
-    if questions > limits.questions:
-        raise Refused(413, f"images times categories must be at most {limits.questions:,}, but got {questions:,}")
+    for name, number, most in (
+        ("images", images, limits.images),
+        ("boxes", boxes, limits.boxes),
+        ("images times categories", images * len(categories or ()), limits.questions),
+    ):
+        if number > most:
+            raise HTTPException(413, f"a request must have at most {most:,} {name}, but got {number:,}")
     found = tuple(_detections(image, index) for index, image in enumerate(request.images))
     if unsized := [image.boxes for image in found if image.image_size is None]:
         check_not_corners(np.concatenate(unsized), "images")
@@ -46,31 +43,6 @@ def checked_categories(
     for category in categories:
         by_id.setdefault(estimator.category_id(category), category)
     return tuple(by_id.values())
-
-
-def uploaded_photo(content: bytes, limits: Limits) -> Photo:
-    """Decode the photo of a request; its size is checked before."""
-    from PIL import Image
-
-    Image.init()
-    too_large = f"an image must have at most {limits.image_pixels:,} pixels, but got more; make it smaller first"
-    try:
-        with Image.open(BytesIO(content), formats=[name for name in FORMATS if name in Image.OPEN]) as image:
-            width, height = image.size
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise Refused(413, too_large) from None
-    except Exception:  # readers of damaged files raise whatever their parsing stumbles on
-        raise Refused(422, "the body must be an image (JPEG, PNG, WebP, TIFF, GIF, BMP ...), but it is none") from None
-    if width * height > limits.image_pixels:
-        raise Refused(413, too_large)
-    with tempfile.NamedTemporaryFile(prefix="tallybox-") as file:
-        file.write(content)
-        file.flush()
-        try:
-            photo = read_photo(Path(file.name))
-        except InputError as error:
-            raise Refused(422, str(error).replace(file.name, "the image")) from None
-    return Photo(photo.image, photo.size_wh, None)
 
 
 def count_answer(job: CountJob, predictions: JobPredictions, *, with_detections: bool = False) -> CountAnswer:
@@ -90,7 +62,6 @@ def count_answer(job: CountJob, predictions: JobPredictions, *, with_detections:
 
 def _found(image: Detections) -> ImageDetections:
     return ImageDetections(
-        image=None,
         boxes=image.boxes.tolist(),
         scores=image.scores.tolist(),
         category_ids=image.category_ids.tolist(),
@@ -99,10 +70,9 @@ def _found(image: Detections) -> ImageDetections:
 
 
 def _detections(image: ImageDetections, index: int) -> Detections:
-    size = None if image.size is None else (image.size[0], image.size[1])
     try:
-        found = Detections(image.boxes, image.scores, image.category_ids, size, image.image)  # type: ignore[arg-type]  # lists are taken
-        check_in_image(found.boxes, size, "size")
+        found = Detections(image.boxes, image.scores, image.category_ids, image.size, image.image)  # type: ignore[arg-type]  # lists are taken
+        check_in_image(found.boxes, found.image_size, "size")
     except InputError as error:
         raise InputError(f"images[{index}]: {error}") from None
     return found

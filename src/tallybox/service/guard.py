@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tallybox.service.limits import Limits, Refused
+from tallybox.service.limits import Limits
 from tallybox.service.problems import problem_answer
 
 HEADERS = [
@@ -53,7 +54,8 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        is_started = False
+        body, is_started = bytearray(), False
+        unread: list[Message] = []  # the whole body, for the app
 
         async def send_guarded(message: Message) -> None:
             nonlocal is_started
@@ -63,18 +65,20 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *HEADERS, *closing]}
             await send(message)
 
-        body = bytearray()
-        seconds = self.limits.seconds
+        async def receive_again() -> Message:
+            return unread.pop() if unread else await receive()
+
         try:
             self._check_sender(scope["path"], Headers(scope=scope))
             await self.read_body(scope, receive, body)
-            async with asyncio.timeout(seconds):
-                await self.app(scope, _replay(bytes(body), receive), send_guarded)
-        except Refused as refused:
-            await problem_answer(refused.status, refused.message)(scope, receive, send_guarded)
+            unread.append({"type": "http.request", "body": bytes(body), "more_body": False})
+            async with asyncio.timeout(self.limits.seconds):
+                await self.app(scope, receive_again, send_guarded)
+        except HTTPException as refused:
+            await problem_answer(refused.status_code, refused.detail)(scope, receive, send_guarded)
         except TimeoutError:
             if not is_started:
-                message = f"a request must be answered within {seconds:g} s, but it was not; ask for less"
+                message = f"a request must be answered within {self.limits.seconds:g} s, but it was not; ask for less"
                 await problem_answer(408, message)(scope, receive, send_guarded)
         finally:
             self.held -= len(body)
@@ -82,15 +86,14 @@ class Guard:
     def _check_sender(self, path: str, headers: Headers) -> None:
         host = headers.get("host", "")
         if not self._is_known(host):
-            raise Refused(
-                403, "Host must be an address, localhost or a name given with --allow-host, but got another name"
-            )
+            known = "an address, localhost or a name given with --allow-host"
+            raise HTTPException(403, f"Host must be {known}, but got another name")
         if not _is_origin_of(host, headers.get("origin")):
-            raise Refused(403, "Origin must be this service's own, but got another site's")
+            raise HTTPException(403, "Origin must be this service's own, but got another site's")
         if self.token is not None and path.startswith("/v1/"):
             given = headers.get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
-                raise Refused(401, "Authorization must be 'Bearer TOKEN' with the service's token, but it is not")
+                raise HTTPException(401, "Authorization must be 'Bearer TOKEN' with the service's token, but it is not")
 
     def _is_known(self, host: str) -> bool:
         try:
@@ -101,34 +104,35 @@ class Guard:
 
     async def read_body(self, scope: Scope, receive: Receive, body: bytearray) -> None:
         """Read the whole body of a request; `held` counts what all requests together have read."""
-        limits = self.limits
-        too_large = Refused(413, f"a body must have at most {limits.body_bytes:,} bytes, but got more; ask for less")
+        limits, most = self.limits, self.limits.body_bytes
+        too_large = HTTPException(413, f"a body must have at most {most:,} bytes, but got more; ask for less")
         announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdecimal() and int(announced) > DISCARD_UP_TO * limits.body_bytes:
+        if announced.isdecimal() and int(announced) > DISCARD_UP_TO * most:
             raise too_large
-        seen = 0
+        seen, more_body = 0, True
         try:
             async with asyncio.timeout(limits.seconds):
-                more_body = True
                 while more_body:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "a body must arrive whole, but the client left")
+                        raise HTTPException(400, "a body must arrive whole, but the client left")
                     chunk, more_body = message.get("body", b""), message.get("more_body", False)
                     seen += len(chunk)
-                    if seen > DISCARD_UP_TO * limits.body_bytes:
+                    if seen > DISCARD_UP_TO * most:
                         raise too_large
-                    if seen <= limits.body_bytes:
+                    if seen <= most:
                         if self.held + len(chunk) > limits.held_bytes:
-                            raise Refused(429, "the service is busy with large requests; try again later")
+                            raise HTTPException(429, "the service is busy with large requests; try again later")
                         self.held += len(chunk)
                         body += chunk
         except TimeoutError:
-            raise Refused(408, f"a request must arrive within {limits.seconds:g} s, but it did not") from None
-        if seen > limits.body_bytes:
+            raise HTTPException(408, f"a request must arrive within {limits.seconds:g} s, but it did not") from None
+        if seen > most:
             raise too_large
         if not content_type(scope).startswith(PHOTO_TYPES) and body.count(b",") > limits.json_values:
-            raise Refused(413, f"a body must have at most {limits.json_values:,} values, but got more; ask for less")
+            raise HTTPException(
+                413, f"a body must have at most {limits.json_values:,} values, but got more; ask for less"
+            )
 
 
 def content_type(scope: Scope) -> str:
@@ -141,13 +145,3 @@ def _is_origin_of(host: str, origin: str | None) -> bool:
         return origin is None or urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:  # such as "http://[::1"
         return False
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Give the app the body that was read; after that, the server's own messages."""
-    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-    async def replay() -> Message:
-        return next(messages, None) or await receive()
-
-    return replay

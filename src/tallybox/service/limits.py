@@ -1,4 +1,4 @@
-"""What the service accepts, and the one-line error of a request that asks for more."""
+"""What the service accepts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,3 @@ class Limits:
     pending: int = 2_000  # requests to count; more would wait longer than clients do
     header_seconds: float = 10.0  # to send the header of a request, from the first byte or from connecting
     connections: int = 2_000  # fewer where the system allows fewer open files
-
-
-class Refused(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """A request that is answered with a status of 4xx or 503 and one line."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message

@@ -18,10 +18,10 @@ Box = Annotated[
 ]
 Boxes = Annotated[list[Box], Field(fail_fast=True)]  # a body with 100,000 wrong values is refused at the first
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Shares = Annotated[list[Share], Field(fail_fast=True)]
+Shares = Annotated[list[Share], Field(fail_fast=True, description="One for each box.")]
 Knots = Annotated[list[Share], Field(min_length=2, max_length=65)]
 CategoryId = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Side = Annotated[int, Field(ge=1, le=MAX_COORDINATE)]
+Size = Annotated[list[Annotated[int, Field(ge=1, le=MAX_COORDINATE)]], Field(min_length=2, max_length=2)]
 Name = Annotated[str, Field(max_length=200)]
 
 
@@ -34,25 +34,19 @@ class RequestModel(BaseModel):
 class ImageDetections(RequestModel):
     """What a detector finds in one image; nothing suppressed."""
 
-    image: Name | int | None = Field(None, description="Comes back with the answer.")
+    image: Annotated[Name | int | None, Field(description="Comes back with the answer.")] = None
     boxes: Boxes
-    scores: Shares = Field(description="One for each box.")
-    category_ids: Annotated[list[CategoryId], Field(fail_fast=True)] = Field(
-        description="One for each box, as the estimator knows them."
-    )
-    size: Annotated[list[Side], Field(min_length=2, max_length=2)] | None = Field(
-        None, description="Width and height of the image, where known."
-    )
+    scores: Shares
+    category_ids: list[CategoryId] = Field(fail_fast=True, description="One for each box, as the estimator knows them.")
+    size: Annotated[Size | None, Field(description="Width and height of the image, where known.")] = None
 
 
 class CountRequest(RequestModel):
     """Images to count in."""
 
     images: Annotated[list[ImageDetections], Field(fail_fast=True)]
-    categories: Annotated[list[Name | CategoryId], Field(fail_fast=True)] | None = Field(
-        None,
-        max_length=1000,
-        description="Names or ids to answer for; without it, every category that is more than 10 % probable.",
+    categories: Annotated[list[Name | CategoryId], Field(fail_fast=True, max_length=1000)] | None = Field(
+        None, description="Names or ids to answer for; without it, every category that is more than 10 % probable."
     )
 
 
@@ -103,19 +97,13 @@ class ExplainRequest(RequestModel):
 
     component: Literal["paper", "presence"] = "paper"
     boxes: Boxes
-    attention: Shares = Field(description="One for each box.")
+    attention: Shares
     max_objects: Annotated[int, Field(ge=1, le=100)] = 10
     weights: Name = Field("untrained", description="The name of a set that GET /v1/weights lists.")
     activations: Annotated[list[Knots], Field(min_length=8, max_length=8)] | None = Field(
         None, description="f1 ... f8 at their knots, rising from 0 to 1: instead of a set of weights (paper only)."
     )
     nms: NmsThresholds = NmsThresholds()
-
-
-class ErrorAnswer(BaseModel):
-    """Why there is no answer, in one line."""
-
-    error: str
 
 
 class Health(BaseModel):

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Response
+from fastapi import Response
+from fastapi.responses import JSONResponse
+from starlette.routing import Route
 
-from tallybox.drawing.assets import read_assets
+from tallybox.drawing import read_assets
 from tallybox.photos.shipped import sample_photos
-from tallybox.service.limits import Refused
 
-MEDIA_TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
-def add_pages(api: FastAPI) -> None:
-    """Serve the explorer at ``/``, the description at ``/docs``, and what they load below ``/assets``, ``/photos``."""
-    assets = read_assets("tallybox.drawing", "tallybox.service")
-    photos = {path.name: path.read_bytes() for path in sample_photos()}
-
-    @api.get("/", include_in_schema=False)
-    async def explorer() -> Response:
-        return Response(assets["explorer.html"], media_type="text/html; charset=utf-8")
-
-    @api.get("/docs", include_in_schema=False)
-    async def description() -> Response:
-        return Response(assets["docs.html"], media_type="text/html; charset=utf-8")
-
-    @api.get("/assets/{name}", include_in_schema=False)
-    async def file(name: str) -> Response:
-        media_type = MEDIA_TYPES.get(name.rpartition(".")[2])
-        if name not in assets or media_type is None:
-            raise Refused(404, "there is no such file")
-        return Response(assets[name], media_type=f"{media_type}; charset=utf-8", headers={"cache-control": "no-cache"})
-
-    @api.get("/photos", include_in_schema=False)
-    async def photo_names() -> list[str]:
-        return list(photos)
-
-    @api.get("/photos/{name}", include_in_schema=False)
-    async def photo(name: str) -> Response:
-        if name not in photos:
-            raise Refused(404, "there is no such photo")
-        return Response(photos[name], media_type="image/jpeg", headers={"cache-control": "no-cache"})
+def page_routes() -> list[Route]:
+    """Return the explorer at ``/``, the description at ``/docs``, and what they load below ``/assets``, ``/photos``."""
+    assets, photos = read_assets("tallybox.drawing", "tallybox.service"), sample_photos()
+    paths = {"explorer.html": "/", "docs.html": "/docs"}
+    answers: dict[str, Response] = {"/photos": JSONResponse([photo.name for photo in photos])}
+    for name, content in assets.items():
+        media_type = MEDIA_TYPES[name[name.rindex(".") :]]
+        answers[paths.get(name, f"/assets/{name}")] = Response(content, media_type=media_type)
+    for photo in photos:
+        answers[f"/photos/{photo.name}"] = Response(photo.read_bytes(), media_type="image/jpeg")
+    for answer in answers.values():
+        answer.headers["cache-control"] = "no-cache"
+    return [Route(path, answer, methods=["GET"]) for path, answer in answers.items()]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from tallybox.errors import TallyboxError
-from tallybox.service.limits import Refused
-from tallybox.service.models import ErrorAnswer
 
 DESCRIPTIONS = {
     400: "The request is not what it should be.",
@@ -30,40 +29,37 @@ MAX_NAMED = 3  # of all that is wrong with a body
 NOT_JSON = {"json_invalid", "string_unicode"}  # the second: half of a surrogate pair
 
 
+class ErrorAnswer(BaseModel):
+    """Why there is no answer, in one line."""
+
+    error: str
+
+
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe the problems with which a route may answer."""
     return {status: {"model": ErrorAnswer, "description": DESCRIPTIONS[status]} for status in statuses}
 
 
-def add_problem_handlers(api: FastAPI) -> None:
-    """Answer everything that goes wrong as a `ErrorAnswer`."""
-
-    @api.exception_handler(Refused)
-    async def refused(request: Request, problem: Refused) -> Response:
-        return problem_answer(problem.status, problem.message)
-
-    @api.exception_handler(TallyboxError)
-    async def wrong_value(request: Request, problem: TallyboxError) -> Response:
-        return problem_answer(422, str(problem))
-
-    @api.exception_handler(RequestValidationError)
-    async def wrong_request(request: Request, problem: RequestValidationError) -> Response:
-        errors = problem.errors()
-        is_json = not any(error["type"] in NOT_JSON for error in errors)
-        return problem_answer(422 if is_json else 400, _summary(errors))
-
-    @api.exception_handler(HTTPException)
-    async def from_framework(request: Request, problem: HTTPException) -> Response:
-        return problem_answer(problem.status_code, str(problem.detail), problem.headers)
-
-    @api.exception_handler(Exception)
-    async def unexpected(request: Request, problem: Exception) -> Response:
-        logging.getLogger("tallybox.serve").error("%s %s failed", request.method, request.url.path, exc_info=problem)
-        return problem_answer(500, "the service failed to answer; its log says why")
+async def answer_problem(request: Request, problem: Exception) -> Response:
+    """Answer anything that goes wrong as an `ErrorAnswer`."""
+    match problem:
+        case HTTPException():
+            return problem_answer(problem.status_code, problem.detail, problem.headers)
+        case TallyboxError():
+            return problem_answer(422, str(problem))
+        case RequestValidationError():
+            is_json = not any(error["type"] in NOT_JSON for error in problem.errors())
+            return problem_answer(422 if is_json else 400, _summary(problem))
+    logging.getLogger("tallybox.serve").error("%s %s failed", request.method, request.url.path, exc_info=problem)
+    return problem_answer(500, "the service failed to answer; its log says why")
 
 
-def _summary(errors: Sequence[Mapping[str, Any]]) -> str:
+PROBLEMS: tuple[type[Exception], ...] = (HTTPException, TallyboxError, RequestValidationError, Exception)
+
+
+def _summary(problem: RequestValidationError) -> str:
     """Say what is wrong and where, without repeating the values."""
+    errors = problem.errors()
     problems = [f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}" for error in errors[:MAX_NAMED]]
     more = [f"and {len(errors) - MAX_NAMED} more"] if len(errors) > MAX_NAMED else []
     return " ".join("; ".join(problems + more).split())  # one line, whatever the names of keys hold

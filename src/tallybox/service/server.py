@@ -1,23 +1,33 @@
-"""Run the service: one process, one port, an orderly stop."""
+"""Run the service: one process, one port, limits on connections, which the routes cannot set, and an orderly stop."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tallybox.errors import InputError
 from tallybox.service.api import ServiceSettings, create_app
-from tallybox.service.connections import LimitedProtocol
 from tallybox.service.guard import Guard
 
 BACKLOG = 2048  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30
 ACCEPTED_AT_ONCE = 32  # by asyncio, before the first of them can be refused
 OTHER_FILES = 64 + 2 * ACCEPTED_AT_ONCE  # that the process may have open besides its connections
+# A stop closes idle connections only after this time: a request may be on its way.
+IDLE_SECONDS_AT_STOP = 0.5
+
+BUSY = b'{"error": "the service has too many connections; try again later"}'
+TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(BUSY), BUSY)
+)
 
 
 def serve(settings: ServiceSettings, host: str, port: int, *, on_start: Callable[[str], None]) -> None:
@@ -77,6 +87,56 @@ class GuardedServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+class LimitedProtocol(H11Protocol):
+    """uvicorn's protocol, which alone waits for the rest of a header forever and closes idle connections at once."""
+
+    max_connections: int
+    header_seconds: float
+    _header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Accept a connection, or refuse it where there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            transport.write(TOO_MANY)
+            transport.close()
+        else:
+            self._time_header()
+
+    def data_received(self, data: bytes) -> None:
+        """Take part of a request."""
+        super().data_received(data)
+        self._time_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """End the connection after the answer to its request, an idle one after a moment."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(IDLE_SECONDS_AT_STOP, self._shutdown_now)
+        else:
+            super().shutdown()
+
+    def _shutdown_now(self) -> None:
+        if not self.transport.is_closing():
+            super().shutdown()
+
+    def _time_header(self) -> None:
+        """Time a header from its beginning until it is complete."""
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_timer()
+        elif self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.header_seconds, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+
 def allowed_connections(wanted: int) -> int:
     """Return how many connections the limit on open files leaves, after raising it as far as the system allows."""
     if sys.platform == "win32":
@@ -85,7 +145,8 @@ def allowed_connections(wanted: int) -> int:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - OTHER_FILES))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, soft - OTHER_FILES)

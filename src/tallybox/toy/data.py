@@ -38,16 +38,14 @@ def draw_images(
     >>> toy.attention.shape, toy.count.tolist()
     (torch.Size([1, 2, 10]), [[5, 10]])
     """
-    side = side_length.view(-1, 1, 1)  # [M, 1, 1]
+    side, q = side_length.view(-1, 1, 1), noise.view(-1, 1, 1)  # [M, 1, 1]
     settings, device = len(side_length), side_length.device
-    shape = (settings, images, boxes)
-    x, y, z = torch.rand(3, *shape, device=device, generator=generator)
+    x, y, z = torch.rand(3, settings, images, boxes, device=device, generator=generator)
     count = torch.randint(boxes + 1, (settings, images), device=device, generator=generator)
     # Positions are independent and equally distributed, so that the first boxes are a random choice of true ones.
     is_true = torch.arange(boxes, device=device) < count.unsqueeze(-1)
     x1, y1 = x * (1 - side), y * (1 - side)
     score = largest_overlap(x1, y1, side, is_true)
-    q = noise.view(-1, 1, 1)
     corners = torch.stack((x1, y1, x1 + side, y1 + side), dim=-1)
     return ToyImages((1 - q) * score + q * z, corners, is_true, count)
 
@@ -60,12 +58,10 @@ def largest_overlap(x1: Tensor, y1: Tensor, side: Tensor, is_true: Tensor) -> Te
     i = (1 - |dx| / l)(1 - |dy| / l).
     """
     side = side.clamp(min=MIN_SIDE).unsqueeze(-1)
-    shared: Tensor | None = None
-    for corner in (x1, y1):
-        shift = (corner.unsqueeze(-1) - corner.unsqueeze(-2)).abs_()  # [M, B, N, N]
-        common = shift.div_(side).neg_().add_(1).clamp_(min=0)
-        shared = common if shared is None else shared.mul_(common)
-    assert shared is not None
+    common_x, common_y = (
+        (corner.unsqueeze(-1) - corner.unsqueeze(-2)).abs_().div_(side).neg_().add_(1).clamp_(min=0)  # [M, B, N, N]
+        for corner in (x1, y1)
+    )
     # The IoU grows with the shared area, so that the largest of these gives the largest IoU.
-    largest = shared.mul_(is_true.unsqueeze(-2)).amax(-1)
+    largest = common_x.mul_(common_y).mul_(is_true.unsqueeze(-2)).amax(-1)
     return largest / (2 - largest)

@@ -36,8 +36,8 @@ def sweep_settings(difficulty: Difficulty, step: float = 0.01) -> list[Setting]:
 def run_sweep(
     folder: Path,
     difficulty: Difficulty,
-    *,
     config: ToyConfig,
+    *,
     step: float,
     seeds: int,
     device: torch.device,
@@ -56,11 +56,10 @@ def run_sweep(
     for seed in range(seeds):
         missing = [s for s in settings if (s.side_length, s.noise, seed) not in finished]
         groups += [(seed, missing[i : i + settings_at_once]) for i in range(0, len(missing), settings_at_once)]
-    steps = config.iterations + config.evaluation_batches
     for number, (seed, group) in enumerate(groups):
 
-        def on_step(done: int, number: int = number) -> None:
+        def report(done: int, steps: int, number: int = number) -> None:
             on_progress(number * steps + done, len(groups) * steps)
 
-        results = train_settings(group, seed, config, device=device, on_step=on_step)
+        results = train_settings(group, seed, config, device=device, on_progress=report)
         run.append([asdict(result) for result in results])

@@ -131,18 +131,19 @@ def train_settings(
     *,
     device: torch.device,
     backend: Backend = "auto",
-    on_step: Callable[[int], None] = lambda done: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[SettingResult]:
     """Train all models for all settings at once, and score them on fresh images.
 
-    ``on_step`` is called with how many of ``config.iterations + config.evaluation_batches`` steps are done.
+    ``on_progress`` is called with how many of all training and evaluation steps are done.
     """
     training = ToyTraining(settings, seed, config, device=device, backend=backend)
     totals = {name: torch.zeros(len(settings), device=device) for name in training.models}
+    steps = config.iterations + config.evaluation_batches
     at_once = kernel_threads() if device.type == "cpu" else 1  # a GPU works through its queue in order
     with side_by_side(at_once) as run:
         (images,) = run([training.draw])
-        for step in range(config.iterations + config.evaluation_batches):
+        for step in range(steps):
             is_training = step < config.iterations
             work = training.learn if is_training else training.accuracy
             # The next batch is drawn while the models work on this one.
@@ -150,18 +151,18 @@ def train_settings(
             if not is_training:
                 for total, share in zip(totals.values(), shares, strict=True):
                     total += share
-            on_step(step + 1)
-    accuracy = {name: (total / max(config.evaluation_batches, 1)).cpu() for name, total in totals.items()}
-    activations = training.activations().cpu()
-    presence = {name: f.cpu() for name, f in training.presence_functions()._asdict().items()}
+            on_progress(step + 1, steps)
+    accuracy = {name: (total / max(config.evaluation_batches, 1)).tolist() for name, total in totals.items()}
+    activations = training.activations().tolist()
+    presence = {name: f.tolist() for name, f in training.presence_functions()._asdict().items()}
     return [
         SettingResult(
             setting.side_length,
             setting.noise,
             seed,
-            {name: round(accuracy[name][i].item(), 5) for name in ("counter", "baseline", "presence")},
-            rounded(activations[i].tolist(), 5),
-            {name: rounded(f[i].tolist(), 3) for name, f in presence.items()},
+            {name: round(accuracy[name][i], 5) for name in ("counter", "baseline", "presence")},
+            rounded(activations[i], 5),
+            {name: rounded(f[i], 3) for name, f in presence.items()},
         )
         for i, setting in enumerate(settings)
     ]

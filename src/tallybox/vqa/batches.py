@@ -78,21 +78,43 @@ class LabelledBatch(NamedTuple):
     relevance: Tensor | None = None  # [B, N] int8 as in `EncodedQuestions`; None where all of it is unknown
 
 
-class ResidentPhotos:
-    """The proposals of some photos in a device's memory, with scaled features."""
+@dataclass(eq=False)
+class Examples:
+    """Questions about photos as batches on a device; features are scaled to ``length`` (L2), or not if it is 0."""
 
-    def __init__(
-        self, store: FeatureStore, rows: Rows, device: torch.device, dtype: torch.dtype, length: float
-    ) -> None:
+    questions: EncodedQuestions
+    store: FeatureStore
+    device: torch.device
+    dtype: torch.dtype
+    length: float
+
+    def __post_init__(self) -> None:
+        answers = self.questions.answers
+        self.answers = np.full((len(self.questions), 10), -1) if answers is None else answers
+
+    def padded_sizes(self, rows: Rows) -> dict[str, int]:
+        """Return the numbers of proposals and words that a batch is padded to: its largest."""
+        images, offsets = self.questions.images[rows], self.store.offsets
+        proposals = (offsets[images + 1] - offsets[images]).max(initial=1)
+        return {"proposals": int(proposals), "words": int(self.questions.lengths[rows].max())}
+
+
+class ResidentExamples(Examples):
+    """Questions about photos whose proposals are in a device's memory, with scaled features."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        questions, store, device = self.questions, self.store, self.device
+        rows, photo = np.unique(questions.images, return_inverse=True)
         counts = np.diff(store.offsets)[rows]
-        self.max_proposals = int(counts.max(initial=1))
         starts = np.concatenate(([0], counts.cumsum()))
-        index_of_row = np.full(len(store.offsets) - 1, -1, np.int64)
-        index_of_row[rows] = np.arange(len(rows))
-        self.index_of_row, self.starts, self.counts = (
-            torch.from_numpy(values).to(device) for values in (index_of_row, starts[:-1].copy(), counts)
+        self.max_proposals = int(counts.max(initial=1))
+        self.starts, self.counts, self.words, self.lengths, self.answers_on_device = (
+            torch.from_numpy(values).to(device)  # by question
+            for values in (starts[photo], counts[photo], questions.words, questions.lengths, self.answers)
         )
-        self.features = torch.empty(int(starts[-1]), store.features.shape[1], device=device, dtype=dtype)
+        self.relevance = None if questions.relevance is None else torch.from_numpy(questions.relevance).to(device)
+        self.features = torch.empty(int(starts[-1]), store.features.shape[1], device=device, dtype=self.dtype)
         self.boxes = torch.empty(int(starts[-1]), 4, device=device)
         for first in range(0, len(rows), PHOTOS_PER_CHUNK):
             chunk = rows[first : first + PHOTOS_PER_CHUNK]
@@ -100,92 +122,48 @@ class ResidentPhotos:
             target = slice(int(starts[first]), int(starts[first]) + len(source))
             features = np.asarray(store.features[source])
             check_finite(store, features)
-            read = torch.from_numpy(features).to(device)
-            self.features[target] = scale_features(read, length).to(dtype)
+            self.features[target] = scale_features(torch.from_numpy(features).to(device), self.length).to(self.dtype)
             self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[source])).to(device)
-
-    def at(self, rows: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return features ``[B, N, F]``, boxes ``[B, N, 4]`` and mask ``[B, N]`` without waiting for the device."""
-        photo = self.index_of_row[rows]
-        column = torch.arange(width, device=rows.device)
-        mask = column < self.counts[photo].unsqueeze(1)
-        # Padding repeats proposals of other photos; the mask hides them.
-        index = (self.starts[photo].unsqueeze(1) + column).clamp(max=len(self.features) - 1).flatten()
-        features = self.features.index_select(0, index).unflatten(0, mask.shape)
-        return features, self.boxes.index_select(0, index).unflatten(0, mask.shape), mask
-
-
-class ResidentExamples:
-    """Questions about photos that are in a device's memory."""
-
-    def __init__(
-        self, questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
-    ) -> None:
-        self.questions = questions
-        self.device = device
-        self.photo_sizes = np.diff(store.offsets)
-        self.photos = ResidentPhotos(store, np.unique(questions.images), device, dtype, length)
-        self.images, self.words, self.lengths = (
-            torch.from_numpy(values).to(device) for values in (questions.images, questions.words, questions.lengths)
-        )
-        self.answers = None if questions.answers is None else torch.from_numpy(questions.answers).to(device)
-        self.relevance = None if questions.relevance is None else torch.from_numpy(questions.relevance).to(device)
 
     def at(self, rows: Tensor, *, proposals: int, words: int) -> LabelledBatch:
         """Return the questions in ``rows [B]`` padded to given sizes, without waiting for the device."""
+        column = torch.arange(proposals, device=rows.device)
+        mask = column < self.counts[rows].unsqueeze(1)
+        # Padding repeats proposals of other photos; the mask hides them.
+        index = (self.starts[rows].unsqueeze(1) + column).clamp(max=len(self.features) - 1).flatten()
+        features, boxes = (
+            values.index_select(0, index).unflatten(0, mask.shape) for values in (self.features, self.boxes)
+        )
         lengths = self.lengths[rows].clamp(max=words)  # a graph is captured with questions that may be longer
-        batch = Batch(*self.photos.at(self.images[rows], proposals), self.words[rows, :words], lengths)
-        answers = no_answers(rows) if self.answers is None else self.answers[rows]
         relevance = None if self.relevance is None else fitted(self.relevance[rows], proposals)
-        return LabelledBatch(batch, answers, relevance)
+        batch = Batch(features, boxes, mask, self.words[rows, :words], lengths)
+        return LabelledBatch(batch, self.answers_on_device[rows], relevance)
 
     def batches(self, order: Iterable[Rows], processes: Processes = SINGLE_PROCESS) -> Iterator[LabelledBatch]:
         """Yield this process's part of each batch, padded to the longest of the whole batch."""
         for whole in order:
-            proposals = int(self.photo_sizes[self.questions.images[whole]].max(initial=1))
-            words = int(self.questions.lengths[whole].max())
-            rows = torch.from_numpy(processes.share(whole)).to(self.device)
-            yield self.at(rows, proposals=proposals, words=words)
+            yield self.at(torch.from_numpy(processes.share(whole)).to(self.device), **self.padded_sizes(whole))
 
 
-class StreamedExamples:
+class StreamedExamples(Examples):
     """Questions about photos that are read from the store a few batches ahead."""
-
-    def __init__(
-        self, questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
-    ) -> None:
-        self.questions = questions
-        self.store = store
-        self.photo_sizes = np.diff(store.offsets)
-        self.device = device
-        self.dtype = dtype
-        self.length = length
 
     def batches(self, order: Iterable[Rows], processes: Processes = SINGLE_PROCESS) -> Iterator[LabelledBatch]:
         """Yield this process's part of each batch, padded to the longest of the whole batch."""
-
-        def read(whole: Rows) -> list[Tensor]:
-            proposals = int(self.photo_sizes[self.questions.images[whole]].max(initial=1))
-            words = int(self.questions.lengths[whole].max())
-            return self.read(processes.share(whole), proposals=proposals, words=words)
-
-        for host in read_ahead(order, read):
+        for host in read_ahead(order, lambda whole: self.read(processes.share(whole), **self.padded_sizes(whole))):
             yield self.labelled([value.to(self.device, non_blocking=True) for value in host])
 
     def read(self, rows: Rows, *, proposals: int, words: int) -> list[Tensor]:
         """Return the questions in ``rows [B]`` padded to given sizes, in memory that a GPU copies from."""
         questions, pinned = self.questions, self.device.type == "cuda"
-        photos = questions.images[rows]
-        features = torch.empty(
-            len(rows), proposals, self.store.features.shape[1], dtype=torch.float16, pin_memory=pinned
-        )
+        shape = len(rows), proposals, self.store.features.shape[1]
+        features = torch.empty(shape, dtype=torch.float16, pin_memory=pinned)
         boxes = torch.empty(len(rows), proposals, 4, pin_memory=pinned)
-        mask = self.store.read_into(photos, features.numpy(), boxes.numpy())
+        mask = self.store.read_into(questions.images[rows], features.numpy(), boxes.numpy())
         if not pinned:  # the check takes longer than a GPU's step; there a loss that is not finite is an error
             check_finite(self.store, features.numpy())
-        arrays = [mask, questions.words[rows, :words], questions.lengths[rows]]
+        arrays = [mask, questions.words[rows, :words], questions.lengths[rows], self.answers[rows]]
         small = [torch.from_numpy(array) for array in arrays]
-        small.append(no_answers(small[1]) if questions.answers is None else torch.from_numpy(questions.answers[rows]))
         if questions.relevance is not None:
             small.append(fitted(torch.from_numpy(questions.relevance[rows]), proposals))
         return [features, boxes, *((value.pin_memory() for value in small) if pinned else small)]
@@ -200,13 +178,9 @@ class StreamedExamples:
 def load_examples(
     questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
 ) -> ResidentExamples | StreamedExamples:
-    """Copy the photos to a device's memory where they fit, else read them when they are needed.
-
-    Features are scaled to ``length`` (L2), or not if it is 0.
-    """
-    counts = np.diff(store.offsets)[np.unique(questions.images)]
-    needed = int(counts.sum()) * (store.features.shape[1] * dtype.itemsize + 16)
-    fits = needed < free_bytes(device)
+    """Copy the photos to a device's memory where they fit, else read them when they are needed."""
+    proposals = int(np.diff(store.offsets)[np.unique(questions.images)].sum())
+    fits = proposals * (store.features.shape[1] * dtype.itemsize + 16) < free_bytes(device)
     return (ResidentExamples if fits else StreamedExamples)(questions, store, device, dtype, length)
 
 
@@ -233,11 +207,6 @@ def fitted(relevance: Tensor, proposals: int) -> Tensor:
     (tensor([[1, 0]]), tensor([[ 1, -1]]))
     """
     return nn.functional.pad(relevance, (0, proposals - relevance.shape[1]), value=UNKNOWN_RELEVANCE)
-
-
-def no_answers(rows: Tensor) -> Tensor:
-    """Return the answers ``[B, 10]`` of questions without answers: all outside the vocabulary."""
-    return torch.full((len(rows), 10), -1, device=rows.device)
 
 
 def read_ahead(order: Iterable[Rows], read: Callable[[Rows], Item]) -> Iterator[Item]:

@@ -8,18 +8,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tallybox.errors import InputError
 from tallybox.files import read_tensors, write_tensors
 from tallybox.vqa.configuration import ModelConfig, VqaConfig
-from tallybox.vqa.model import DataSizes, VqaModel, count_component
+from tallybox.vqa.model import DataSizes, VqaModel
 
 KIND = "tallybox.vqa"
 VERSION = 1
 FILE = "checkpoint.safetensors"  # the last
 BEST = "best.safetensors"  # the weights that were best on the validation questions
-MAX_LAYER_SIZE = 10_000_000  # limits the memory that a damaged file can make us allocate
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,7 @@ def read_checkpoint(folder: Path, *, prefix: str = "") -> tuple[Checkpoint, dict
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else error
         raise InputError(f"{path} must be a checkpoint of tallybox vqa train, but: {reason}") from None
-    return checkpoint, {
-        name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)
-    }
+    return checkpoint, {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
 
 
 def load_model(folder: Path) -> tuple[VqaModel, Checkpoint]:
@@ -66,32 +64,18 @@ def load_model(folder: Path) -> tuple[VqaModel, Checkpoint]:
 
 def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor], source: Path) -> VqaModel:
     """Return a model with given weights in evaluation mode; ``source`` is the file they come from."""
-    wrong = f"{source} must hold the weights of a {config.name} model"
-    if not all(0 <= size <= MAX_LAYER_SIZE for size in asdict(sizes).values()):
-        raise InputError(f"{wrong}, but its sizes are {asdict(sizes)}")
-    numbers, needed = sum(value.numel() for value in tensors.values()), _count_weights(config, sizes)
-    if numbers < needed:  # checked before the layers are allocated
-        raise InputError(f"{wrong} of its sizes, {needed} numbers and more, but it holds {numbers}")
-    model = VqaModel(config, sizes)
     try:
-        model.load_state_dict(dict(tensors))
-    except RuntimeError as error:
-        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:3])
-        raise InputError(f"{wrong}, but: {reason}") from None
+        with torch.device("meta"):  # whatever sizes a damaged file names, no memory is allocated for them
+            model = VqaModel(config, sizes)
+        model.load_state_dict(dict(tensors), assign=True)
+    except (OverflowError, RuntimeError, TypeError) as error:
+        lines = str(error).splitlines()
+        reason = "; ".join(line.strip() for line in lines[1:3] or lines)
+        raise InputError(f"{source} must hold the weights of a {config.name} model, but: {reason}") from None
     damaged = [name for name, value in model.state_dict().items() if not value.isfinite().all()]
     if damaged:
         raise InputError(f"{source} must hold finite weights, but {damaged[0]} has others")
-    return model.eval()
-
-
-def _count_weights(config: ModelConfig, sizes: DataSizes) -> int:
-    """Return how many numbers the matrices of a model have."""
-    component = count_component(config, sizes.proposals)
-    count_features = 0 if component is None else component.features
-    encoder = (sizes.words + 1) * config.embedding + 3 * config.question * (config.embedding + config.question)
-    attention = config.attention * (sizes.features + config.question + config.glimpses)
-    inputs = config.glimpses * sizes.features + config.question + count_features
-    return encoder + attention + config.classifier * (inputs + sizes.answers)
+    return model.float().eval()
 
 
 def _checkpoint(header: dict[str, Any]) -> Checkpoint:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 import tomllib
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,9 +17,35 @@ ModelName = Literal["baseline", "nms", "counter", "presence"]
 Padding = Literal["masked", "published"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
+# What values must be, by the names of fields of `ModelConfig` and `TrainingConfig`.
+CHOICES = {"name": get_args(ModelName), "padding": get_args(Padding), "precision": get_args(Precision)}
+COUNTS = {"embedding", "question", "attention", "glimpses", "classifier", "max_objects"}
+COUNTS |= {"batch", "epochs", "half_life", "log_steps"}
+NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
+    "in [0, 1)": (("dropout", "attention_dropout"), lambda value: 0 <= value < 1),
+    "between 0 and 1": (("nms_iou_threshold", "nms_score_threshold"), lambda value: 0 <= value <= 1),
+    "0 or more": (("feature_length", "attention_supervision"), lambda value: 0 <= value < math.inf),
+    "above 0": (("presence_sharpness", "learning_rate", "count_rate"), lambda value: 0 < value < math.inf),
+}
+
+
+class _Checked:
+    """A configuration that raises where a value is wrong."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value not in (choices := CHOICES.get(name, (value,))):
+                hint = _suggestion(value, [*choices])
+                raise InputError(f"{name} must be one of {', '.join(choices)}, but got {value!r}{hint}")
+            if name in COUNTS:
+                check_count(name, value)
+            for expected, (names, is_valid) in NUMBERS.items():
+                if name in names and value is not None and not is_valid(value):
+                    raise InputError(f"{name} must be {expected}, but got {value}")
+
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(_Checked):
     """The model of the paper's appendix "Baseline architecture", with or without a component that counts."""
 
     name: ModelName = "counter"
@@ -38,26 +65,9 @@ class ModelConfig:
     nms_score_threshold: float = 0.0  # on the logistic of a proposal's mean glimpse; 0: no proposal is left out by it
     presence_sharpness: float = 1.0  # factor of the first glimpse before the presence counter
 
-    def __post_init__(self) -> None:
-        _check_choice("name", self.name, get_args(ModelName))
-        _check_choice("padding", self.padding, get_args(Padding))
-        for name in ("embedding", "question", "attention", "glimpses", "classifier", "max_objects"):
-            check_count(name, getattr(self, name))
-        for name in ("dropout", "attention_dropout"):
-            share = getattr(self, name)
-            if share is not None and not 0 <= share < 1:
-                raise InputError(f"{name} must be in [0, 1), but got {share}")
-        if not 0 <= self.feature_length < math.inf:
-            raise InputError(f"feature_length must be 0 or more, but got {self.feature_length}")
-        for name in ("nms_iou_threshold", "nms_score_threshold"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} must be between 0 and 1, but got {getattr(self, name)}")
-        if not 0 < self.presence_sharpness < math.inf:
-            raise InputError(f"presence_sharpness must be above 0, but got {self.presence_sharpness}")
-
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(_Checked):
     """The paper's training, and what the paper leaves open: precision, speed, logging."""
 
     batch: int = 256  # questions per step, over all processes
@@ -70,16 +80,6 @@ class TrainingConfig:
     precision: Precision = "auto"  # auto: bfloat16 for products of matrices on a GPU, else float32; float64 throughout
     fast: bool = True  # on a GPU: layers compiled, and a whole step replayed as one CUDA graph
     log_steps: int = 100  # steps per line of the log
-
-    def __post_init__(self) -> None:
-        _check_choice("precision", self.precision, get_args(Precision))
-        for name in ("batch", "epochs", "half_life", "log_steps"):
-            check_count(name, getattr(self, name))
-        for name in ("learning_rate", "count_rate"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be above 0, but got {getattr(self, name)}")
-        if not 0 <= self.attention_supervision < math.inf:
-            raise InputError(f"attention_supervision must be 0 or more, but got {self.attention_supervision}")
 
 
 @dataclass(frozen=True)
@@ -96,23 +96,14 @@ class VqaConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, tables: dict[str, Any]) -> VqaConfig:
         """Read values from tables; missing ones are the paper's."""
+        kinds = {"model": ModelConfig, "training": TrainingConfig}
         for name in tables:
-            if name not in ("model", "training"):
-                raise InputError(f"a configuration has no table {name}{_suggestion(name, ['model', 'training'])}")
-        model = tables.get("model", {})
-        if isinstance(model, dict) and model.get("name") == "counting":
-            model = model | {"name": "counter"}  # its name in configurations and checkpoints of tallybox 0.1
-        return cls(
-            ModelConfig(**_values(ModelConfig, "model", model)),
-            TrainingConfig(**_values(TrainingConfig, "training", tables.get("training", {}))),
-        )
+            if name not in kinds:
+                raise InputError(f"a configuration has no table {name}{_suggestion(name, [*kinds])}")
+        return cls(**{name: kind(**_values(kind, name, tables.get(name, {}))) for name, kind in kinds.items()})
 
 
 def read_configuration(path: Path | None, **chosen: dict[str, Any]) -> VqaConfig:
@@ -142,6 +133,8 @@ def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
     for name, value in values.items():
         if name not in defaults:
             raise InputError(f"[{table}] has no {name}{_suggestion(name, list(defaults))}")
+        if (table, name, value) == ("model", "name", "counting"):
+            value = "counter"  # its name in configurations and checkpoints of tallybox 0.1
         wanted = float if defaults[name] is None else type(defaults[name])
         if wanted is float and type(value) is int:
             value = float(value)
@@ -155,10 +148,3 @@ def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
 def _suggestion(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(known)}"
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InputError(
-            f"{name} must be one of {', '.join(choices)}, but got {value!r}{_suggestion(value, [*choices])}"
-        )

@@ -1,22 +1,34 @@
-"""`tallybox vqa evaluate`: the scores of trained runs, with mean and deviation over several runs of a model."""
+"""Scores of models: after epochs of training, and of finished runs (`tallybox vqa evaluate`)."""
 
 from __future__ import annotations
 
 import json
-import math
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from tallybox.errors import InputError
+from tallybox.files import write_text
+from tallybox.runs import read_results
+from tallybox.vqa.batches import load_examples
+from tallybox.vqa.checkpoints import BEST, Checkpoint, write_checkpoint
 from tallybox.vqa.configuration import ModelName
-from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
-from tallybox.vqa.prediction import predict_run, prepared_folder, run_config
-from tallybox.vqa.scoring import COUNT_KEYS, KEYS, accuracy_by, all_scores
+from tallybox.vqa.data.prepare import PHOTOS
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.splits import EncodedQuestions, open_pairs, open_questions, open_records
+from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.model import VqaModel
+from tallybox.vqa.prediction import answer, predict_run, prepared_folder, run_settings
+from tallybox.vqa.scoring import accuracy_by, all_scores
+from tallybox.vqa.steps import compute_dtype
 
 Scores = dict[str, float]  # by the names of KEYS and COUNT_KEYS
 
@@ -26,6 +38,52 @@ TABLE_KEYS = ("number", "count", "all", "pair_number", "pair_count", "pair_all")
 COLUMNS = [(key.replace("_", " ").capitalize(), key) for key in TABLE_KEYS]
 TYPE = "type: "
 MISSING = "–"
+VALIDATION = "validation.jsonl"  # the file of scores in a run's folder
+BEST_BY = "all"
+
+
+@dataclass(frozen=True)
+class ValidationData:
+    """Questions to score a model on while it is trained."""
+
+    questions: EncodedQuestions
+    records: list[QuestionRecord]
+    pairs: NDArray[np.int64]
+    store: FeatureStore
+    every: int = 1  # epochs
+
+
+def open_validation_data(prepared: Path, split: str, every: int = 1) -> ValidationData:
+    """Open a split of a prepared folder."""
+    questions = open_questions(prepared, split)
+    if questions.answers is None:
+        raise InputError(f"split {split} must have answers to be scored on, but has none")
+    store = FeatureStore.open(prepared / PHOTOS)
+    return ValidationData(questions, open_records(prepared, split), open_pairs(prepared, split), store, every)
+
+
+class Validator:
+    """Scores a model after epochs into a run's ``validation.jsonl`` and keeps its best weights."""
+
+    def __init__(self, data: ValidationData, folder: Path, checkpoint: Checkpoint, device: torch.device) -> None:
+        self.data, self.folder = data, folder
+        config = checkpoint.config
+        dtype = compute_dtype(config.training.precision, device)
+        self.examples = load_examples(data.questions, data.store, device, dtype, config.model.feature_length)
+        self.model = VqaModel(config.model, checkpoint.sizes)  # of its own: the trained one may be compiled
+        # Epochs after the checkpoint are repeated.
+        self.lines = [line for line in read_results(folder / VALIDATION) if line["epoch"] <= checkpoint.epoch]
+
+    def validate(self, model: VqaModel, checkpoint: Checkpoint) -> dict[str, float]:
+        """Score a model, add a line, and write the weights if they are better than all before."""
+        self.model.load_state_dict(model.state_dict())
+        scores = all_scores(answer(self.model, checkpoint, self.examples), self.data.records, self.data.pairs)
+        if all(scores[BEST_BY] > line[BEST_BY] for line in self.lines):
+            tensors = ((f"model.{name}", value) for name, value in model.state_dict().items())
+            write_checkpoint(self.folder, checkpoint, tensors, BEST)
+        self.lines.append({"epoch": checkpoint.epoch, "step": checkpoint.steps, **scores})
+        write_text(self.folder / VALIDATION, "".join(json.dumps(line) + "\n" for line in self.lines))
+        return scores
 
 
 def evaluate_runs(
@@ -43,26 +101,22 @@ def evaluate_runs(
     ``name`` overrules what files of the published code are taken for. With ``question_types``, accuracies by the
     official type of a question come under names that begin with `TYPE`.
     """
-    scores: dict[str, list[Scores]] = {}
+    scores: dict[str, list[Scores]] = defaultdict(list)
     for run in runs:
-        folder = prepared_folder(run, prepared)
-        report = partial(on_progress, str(run))
-        model, predictions = predict_run(
-            run, split=split, device=device, prepared=folder, name=name, on_progress=report
-        )
+        folder, show = prepared_folder(run, prepared), partial(on_progress, str(run))
+        model, predictions = predict_run(run, split=split, device=device, prepared=folder, name=name, on_progress=show)
         records = open_records(folder, split)
         found = all_scores(predictions, records, open_pairs(folder, split))
         if question_types:
             by_type = accuracy_by(lambda record: record.question_type, predictions, records)
             found |= {TYPE + kind: by_type[kind][1] for kind in sorted(by_type, key=lambda kind: -by_type[kind][0])}
-        scores.setdefault(model, []).append(found)
+        scores[model].append(found)
     return {name: scores[name] for name in get_args(ModelName) if name in scores}
 
 
 def count_learned(run: Path, split: str, prepared: Path | None = None) -> int:
     """Return how many of a split's questions a run learned from; 0 where the file does not tell."""
-    config = run_config(run)
-    source = json.loads(config.read_text())["config"] if config.exists() else {}
+    source = run_settings(run)
     if "prepared" not in source:
         return 0
     folder = prepared_folder(run, prepared)
@@ -78,10 +132,8 @@ def summarise(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, 
     """
     summary: dict[str, Any] = {}
     for name, runs in scores.items():
-        keys = [*KEYS, *COUNT_KEYS, *(key for key in runs[0] if key.startswith(TYPE))]
-        figures = {
-            key: mean_and_deviation([run[key] for run in runs]) for key in keys if all(key in run for run in runs)
-        }
+        keys = [key for key in runs[0] if all(key in run for run in runs)]
+        figures = {key: mean_and_deviation([run[key] for run in runs]) for key in keys}
         summary[name] = {key: mean for key, (mean, _) in figures.items()} | {"runs": len(runs)}
         if len(runs) > 1:
             summary[name]["deviation"] = {key: deviation for key, (_, deviation) in figures.items()}
@@ -110,8 +162,7 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
     >>> mean_and_deviation([1.0, 3.0])
     (2.0, 1.4142135623730951)
     """
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return math.fsum(values) / len(values), deviation
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -23,12 +23,7 @@ MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
 
 
 def counting_examples(
-    run: Path,
-    question_ids: Sequence[int] | None = None,
-    *,
-    number: int = 8,
-    split: str = "val",
-    prepared: Path | None = None,
+    run: Path, question_ids: Sequence[int] = (), *, number: int = 8, split: str = "val", prepared: Path | None = None
 ) -> list[dict[str, Any]]:
     """Return what a run of the counter model computes for some counting questions, ready for JSON.
 
@@ -43,39 +38,37 @@ def counting_examples(
     questions, records = open_questions(folder, split), open_records(folder, split)
     store = FeatureStore.open(folder / PHOTOS)
     row_of = {int(key): row for row, key in enumerate(questions.question_ids)}
-    if question_ids is None:
-        question_ids = [record.question_id for record in records if record.counts][:number]
+    question_ids = question_ids or [record.question_id for record in records if record.counts][:number]
+    if not question_ids:
+        raise InputError(f'split {split} must have a question that starts with "how many", but has none')
     if unknown := [key for key in question_ids if key not in row_of]:
         raise InputError(f"question ids must be of split {split}, but got {unknown[0]}")
-    rows = np.array([row_of[key] for key in question_ids], np.int64)
-    if not len(rows):
-        raise InputError(f'split {split} must have a question that starts with "how many", but has none')
+    rows = np.array([row_of[key] for key in question_ids])
     length = checkpoint.config.model.feature_length
     examples = StreamedExamples(questions, store, torch.device("cpu"), torch.float32, length)
     batch = model.padded(next(examples.batches([rows])).batch)
     with torch.no_grad():
         logits, glimpses = model(batch)
+        trace: dict[str, Any]
         if isinstance(model.count, PublishedFirstGlimpse):
-            proposals, distance, found = model.count.quantities(glimpses, batch.boxes)
-            trace = {name: value.tolist() for name, value in {**vars(found), "distance": distance}.items()}
-            trace |= {"attention": proposals.attention.tolist(), "boxes": proposals.boxes.tolist()}
-            trace |= {"count": found.count.flatten().tolist(), "mask": torch.ones_like(proposals.attention).tolist()}
+            kept, distance, found = model.count.quantities(glimpses, batch.boxes)
+            trace = {**vars(found), **kept._asdict(), "distance": distance, "count": found.count.flatten()}
+            trace["mask"] = torch.ones_like(kept.attention, dtype=torch.bool)
         else:
-            trace = model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask).to_dict()
+            trace = vars(model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask))
     shown = []
     for index, row in enumerate(rows):
-        record = records[row]
-        kept = [k for k, is_real in enumerate(trace["mask"][index]) if is_real]
+        record, real = records[row], trace["mask"][index]
         shown.append(
             {
                 "question": record.text,
                 "question_id": record.question_id,
                 "image_id": record.image_id,
                 "size_wh": store.sizes_wh[questions.images[row]].tolist(),
-                "boxes": [trace["boxes"][index][k] for k in kept],
-                "attention": [trace["attention"][index][k] for k in kept],
-                **{name: [[trace[key][index][i][j] for j in kept] for i in kept] for name, key in MATRICES.items()},
-                "count": trace["count"][index],
+                "boxes": trace["boxes"][index][real].tolist(),
+                "attention": trace["attention"][index][real].tolist(),
+                **{name: trace[key][index][real][:, real].tolist() for name, key in MATRICES.items()},
+                "count": trace["count"][index].item(),
                 "prediction": checkpoint.answers[int(logits[index].argmax())],
                 "truth": None if record.answers is None else Tally(record.answers).most_common(1)[0][0],
             }

@@ -37,7 +37,7 @@ class ResidentInputs:
 
     def labelled(self, words: int) -> LabelledBatch:
         """Return the batch in place, padded to ``words``."""
-        return self.examples.at(self.rows, proposals=self.examples.photos.max_proposals, words=words)
+        return self.examples.at(self.rows, proposals=self.examples.max_proposals, words=words)
 
 
 class StreamedInputs:
@@ -45,10 +45,7 @@ class StreamedInputs:
 
     def __init__(self, examples: StreamedExamples, batch: int) -> None:
         self.examples = examples
-        self.sizes = {
-            "proposals": int(examples.photo_sizes[examples.questions.images].max(initial=1)),
-            "words": int(examples.questions.lengths.max()),
-        }
+        self.sizes = examples.padded_sizes(np.arange(len(examples.questions)))
         self.copying = torch.cuda.Stream(examples.device)
         self.values = self._copy(examples.read(np.zeros(batch, np.int64), **self.sizes))
         self.copying.synchronize()

@@ -5,7 +5,6 @@ Legend: B questions, N proposals (padded), F features, L words (padded), G glimp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,13 +39,11 @@ class WordPacking:
     longest first. A batch fits where no step has more questions that go on; fewer are padded.
     """
 
-    def __init__(self, batch_sizes: Sequence[int], device: torch.device) -> None:
-        steps = len(batch_sizes)
+    def __init__(self, batch_sizes: list[int], device: torch.device) -> None:
+        words = len(batch_sizes)
+        index = [question * words + word for word, number in enumerate(batch_sizes) for question in range(number)]
+        self.index = torch.tensor(index, device=device)  # [P] into the flattened words
         self.batch_sizes = torch.tensor(batch_sizes)  # [L] on the CPU, as a PackedSequence has them
-        self.index = torch.tensor(
-            [question * steps + step for step, number in enumerate(batch_sizes) for question in range(number)],
-            device=device,
-        )  # [P] into the flattened words
         self.starts = (self.batch_sizes.cumsum(0) - self.batch_sizes).to(device)  # [L] where a step starts among P
 
     def last(self, lengths: Tensor) -> Tensor:
@@ -78,8 +75,7 @@ class VqaModel(nn.Module):
 
     def __init__(self, config: ModelConfig, sizes: DataSizes) -> None:
         super().__init__()
-        self.config = config
-        self.sizes = sizes
+        self.config, self.sizes = config, sizes
         self.question = QuestionEncoder(config, sizes.words)
         self.attention = Attention(config, sizes.features)
         self.count = count_component(config, sizes.proposals)
@@ -88,13 +84,12 @@ class VqaModel(nn.Module):
 
     def forward(self, batch: Batch, packing: WordPacking | None = None) -> tuple[Tensor, Tensor]:
         """Return the logits of the answers ``[B, K]`` and the glimpses before softmax ``[B, N, G]``."""
-        proposals = batch.mask.shape[1]
-        batch = self.padded(batch)
-        question = self.question(batch.words, batch.lengths, packing)
-        glimpses = self.attention(batch.features, question)
-        seen = attended(batch.features, glimpses, batch.mask if self.config.padding == "masked" else None)
-        count = None if self.count is None else self.count(glimpses, batch.boxes, batch.mask)
-        return self.classifier(seen, question, count), glimpses[:, :proposals]
+        features, boxes, mask, words, lengths = self.padded(batch)
+        question = self.question(words, lengths, packing)
+        glimpses = self.attention(features, question)
+        seen = attended(features, glimpses, mask if self.config.padding == "masked" else None)
+        count = None if self.count is None else self.count(glimpses, boxes, mask)
+        return self.classifier(seen, question, count), glimpses[:, : batch.mask.shape[1]]
 
     def padded(self, batch: Batch) -> Batch:
         """Return a batch with the padding that the model sees; the published one is zeros up to a fixed number."""
@@ -149,30 +144,21 @@ class QuestionEncoder(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, packing: WordPacking | None = None) -> Tensor:
         """Read ``words [B, L]``, of which ``lengths [B]`` are the question's."""
-        if packing is None:
-            states = self._states(self._embed(words), None)
-            # Padding after the last word cannot change the state there: no need to pack.
-            last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
-            return states.gather(1, last).squeeze(1)
-        return self._states(self._embed(words.flatten()[packing.index]), packing)[packing.last(lengths)]
-
-    def _embed(self, words: Tensor) -> Tensor:
-        embedded: Tensor = self.dropout(torch.tanh(self.embedding(words)))
-        return embedded
-
-    def _states(self, embedded: Tensor, packing: WordPacking | None) -> Tensor:
-        """Return the states after each word: ``[B, L, E]`` to ``[B, L, question]``, or packed ``[P, ...]``."""
-        device = embedded.device.type
+        read = words if packing is None else words.flatten()[packing.index]
+        embedded = self.dropout(torch.tanh(self.embedding(read)))  # [B, L, E], or packed [P, E]
+        device, dtype = embedded.device.type, self.embedding.weight.dtype
         in_half_precision = device == "cuda" and torch.is_autocast_enabled(device)
         with torch.autocast(device, enabled=False):  # its half precision of a GRU is float16
-            if packing is not None and in_half_precision:
-                return half_precision_states(embedded, packing, self.gru)
-            embedded = embedded.to(next(self.gru.parameters()).dtype)
             if packing is None:
-                states: Tensor = self.gru(embedded)[0]
+                states: Tensor = self.gru(embedded.to(dtype))[0]
+                # Padding after the last word cannot change the state there: no need to pack.
+                last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
+                return states.gather(1, last).squeeze(1)
+            if in_half_precision:
+                states = half_precision_states(embedded, packing, self.gru)
             else:
-                states = self.gru(PackedSequence(embedded, packing.batch_sizes))[0].data
-            return states
+                states = self.gru(PackedSequence(embedded.to(dtype), packing.batch_sizes))[0].data
+            return states[packing.last(lengths)]
 
 
 def half_precision_states(embedded: Tensor, packing: WordPacking, gru: nn.GRU) -> Tensor:
@@ -189,17 +175,9 @@ def half_precision_states(embedded: Tensor, packing: WordPacking, gru: nn.GRU) -
     parts = in_one_piece.split([weight.numel() for weight in weights])
     shaped = [part.view(weight.shape) for part, weight in zip(parts, weights, strict=True)]
     start = in_one_piece.new_zeros(1, int(packing.batch_sizes[0]), gru.hidden_size)
-    states, _ = torch.gru(
-        nn.functional.pad(embedded, padding).bfloat16(),
-        packing.batch_sizes,
-        start,
-        shaped,
-        has_biases=True,
-        num_layers=1,
-        dropout=0.0,
-        train=gru.training,
-        bidirectional=False,
-    )
+    data = nn.functional.pad(embedded, padding).bfloat16()
+    options = gru.bias, gru.num_layers, gru.dropout, gru.training, gru.bidirectional
+    states, _ = torch.gru(data, packing.batch_sizes, start, shaped, *options)
     return states.float()
 
 
@@ -215,8 +193,7 @@ class Attention(nn.Module):
 
     def forward(self, features: Tensor, question: Tensor) -> Tensor:
         """Attend to ``features [B, N, F]`` given ``question [B, question]``."""
-        x = self.from_features(self.dropout(features))
-        y = self.from_question(self.dropout(question)).unsqueeze(1)
+        x, y = self.from_features(self.dropout(features)), self.from_question(self.dropout(question)).unsqueeze(1)
         glimpses: Tensor = self.to_glimpses(self.dropout(fuse(x, y)))
         return glimpses
 
@@ -226,9 +203,7 @@ class FirstGlimpse(nn.Module):
 
     def __init__(self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0) -> None:
         super().__init__()
-        self.counter = counter
-        self.features = features
-        self.sharpness = sharpness
+        self.counter, self.features, self.sharpness = counter, features, sharpness
 
     def log_odds(self, glimpses: Tensor) -> Tensor:
         """Return the input of the layer, ``[B, N, G]`` to ``[B, N]``."""
@@ -243,9 +218,10 @@ class FirstGlimpse(nn.Module):
 class PublishedFirstGlimpse(FirstGlimpse):
     """The paper's component over the first glimpse with padding among the proposals, as in the published code."""
 
+    counter: Counter
+
     def quantities(self, glimpses: Tensor, boxes: Tensor) -> tuple[Proposals, Tensor, Quantities]:
         """Return what the component computes from ``glimpses [B, N, G]`` and ``boxes [B, N, 4]``, 0 for padding."""
-        assert isinstance(self.counter, Counter)
         weight, objects = self.counter.weight[0], self.counter.max_objects
         return published_quantities(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
 
@@ -281,10 +257,9 @@ def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | S
             return SuppressedCount(max_proposals, config.nms_iou_threshold, config.nms_score_threshold)
         case "counter":
             layer = FirstGlimpse if config.padding == "masked" else PublishedFirstGlimpse
-            return layer(Counter(objects, logits=True), features=objects + 1)
+            return layer(Counter(objects, logits=True), objects + 1)
         case "presence":
-            counter = PresenceCounter(objects, logits=True)
-            return FirstGlimpse(counter, features=objects + 2, sharpness=config.presence_sharpness)
+            return FirstGlimpse(PresenceCounter(objects, logits=True), objects + 2, config.presence_sharpness)
 
 
 class Classifier(nn.Module):
@@ -313,18 +288,12 @@ class Classifier(nn.Module):
 
 def initialise(layer: nn.Module) -> None:
     """Draw weights by Glorot's rule, each gate of the GRU for itself; biases start at 0."""
-    if isinstance(layer, nn.Linear):
-        nn.init.xavier_uniform_(layer.weight)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
-    elif isinstance(layer, nn.Embedding):
-        nn.init.xavier_uniform_(layer.weight)
-        with torch.no_grad():
-            layer.weight[0].zero_()  # padding and unknown words
-    elif isinstance(layer, nn.GRU):
+    if not isinstance(layer, nn.Linear | nn.Embedding | nn.GRU):
+        return
+    with torch.no_grad():
         for name, parameter in layer.named_parameters():
-            if name.startswith("bias"):
-                nn.init.zeros_(parameter)
-            else:
-                for gate in parameter.detach().chunk(3):
-                    nn.init.xavier_uniform_(gate)
+            draw = nn.init.zeros_ if name.startswith("bias") else nn.init.xavier_uniform_
+            for gate in parameter.chunk(3 if isinstance(layer, nn.GRU) else 1):
+                draw(gate)
+        if isinstance(layer, nn.Embedding):
+            layer.weight[0].zero_()  # padding and unknown words

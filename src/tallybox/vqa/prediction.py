@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,13 +77,10 @@ def answer(
     on_progress: OnProgress = lambda done, total: None,
 ) -> dict[int, str]:
     """Return a model's most probable answer to each question of examples, by question id."""
-    questions, device = examples.questions, examples.device
-    dtype = compute_dtype(checkpoint.config.training.precision, device)
+    questions, device, dtype = examples.questions, examples.device, examples.dtype
     model = model.to(device, torch.float64 if dtype == torch.float64 else torch.float32).eval()
-    order = (
-        np.arange(first, min(first + BATCH_QUESTIONS, len(questions)))
-        for first in range(0, len(questions), BATCH_QUESTIONS)
-    )
+    rows = np.arange(len(questions))
+    order = (rows[first : first + BATCH_QUESTIONS] for first in range(0, len(rows), BATCH_QUESTIONS))
     indices: list[int] = []
     with torch.inference_mode(), autocast(dtype, device):
         for labelled in examples.batches(order):
@@ -104,26 +102,23 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
     """Return ``prepared`` if given, else the prepared folder that a run was trained from."""
     if prepared is not None:
         return prepared
-    config = run_config(run)
-    if not config.exists():
+    settings = run_settings(run)
+    if not settings:
         raise InputError(
             f"{run} must be a folder that tallybox vqa train wrote, but it has no config.json; "
             "for a checkpoint alone, name the questions' folder with --prepared"
         )
-    named = json.loads(config.read_text())["config"].get("prepared")
-    if named is None or not Path(named).exists():
-        was = (
-            "does not say what it was trained from"
-            if named is None
-            else f"was trained from {named}, which is not there"
-        )
-        raise InputError(f"{run} {was}; name where it is with --prepared")
-    return Path(named)
+    named = settings.get("prepared")
+    if named is not None and Path(named).exists():
+        return Path(named)
+    problem = f"was trained from {named}, which is not there" if named else "does not say what it was trained from"
+    raise InputError(f"{run} {problem}; name where it is with --prepared")
 
 
-def run_config(run: Path) -> Path:
-    """Return where a run's settings are, of its folder or of a checkpoint in it."""
-    return (run if run.is_dir() else run.parent) / "config.json"
+def run_settings(run: Path) -> dict[str, Any]:
+    """Return what the run of a folder, or of a checkpoint in it, was trained with; nothing of a checkpoint alone."""
+    config = (run if run.is_dir() else run.parent) / "config.json"
+    return dict(json.loads(config.read_text())["config"]) if config.exists() else {}
 
 
 def write_results(predictions: dict[int, str], path: Path) -> None:

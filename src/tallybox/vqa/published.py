@@ -48,10 +48,9 @@ def load_published(path: Path, name: ModelName | None = None) -> tuple[VqaModel,
         raise InputError(f"a file of the published code must be a baseline or counter model, but got {name!r}")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-        weights, vocabulary = content["weights"], content["vocab"]
-        words = _in_order(vocabulary["question"], first=1)
-        answers = _in_order(vocabulary["answer"], first=0)
-        tensors = our_tensors(weights)
+        words = _in_order(content["vocab"]["question"], first=1)
+        answers = _in_order(content["vocab"]["answer"], first=0)
+        tensors = our_tensors(content["weights"])
         if name == "baseline" or (name is None and never_counted(tensors)):
             tensors = {key: value for key, value in tensors.items() if not key.startswith(COUNTS)}
         # Photos are padded to a fixed number, which the file's settings name: 36 for features of 36 proposals.
@@ -61,9 +60,8 @@ def load_published(path: Path, name: ModelName | None = None) -> tuple[VqaModel,
         # torch advises to switch weights_only off, which would run the file's content.
         refused = isinstance(error, UnpicklingError) or "weights_only" in str(error)
         reason = "it is damaged, or holds more than tensors and plain values" if refused else first_line(error)
-        raise InputError(
-            f"{path} must be a checkpoint of the published code with weights and vocab, but: {reason}"
-        ) from None
+        wrong = f"{path} must be a checkpoint of the published code with weights and vocab, but: {reason}"
+        raise InputError(wrong) from None
     if len(words) != sizes.words or len(answers) < sizes.answers:
         raise InputError(
             f"{path} must have a vocabulary that fits its weights ({sizes.words} words, {sizes.answers} answers), "
@@ -98,9 +96,8 @@ def never_counted(tensors: Mapping[str, Tensor]) -> bool:
     The published baseline leaves out one line, so its file holds a counter nonetheless: one whose batch normalisation
     has the statistics it began with.
     """
-    statistics = [tensors.get(f"{COUNTS[0]}2.running_{name}") for name in ("mean", "var")]
-    began_with = (0, 1)
-    return all(found is not None and bool((found == v).all()) for found, v in zip(statistics, began_with, strict=True))
+    initial = {"classifier.from_count.2.running_mean": 0, "classifier.from_count.2.running_var": 1}
+    return all(name in tensors and bool((tensors[name] == value).all()) for name, value in initial.items())
 
 
 def _sizes(tensors: Mapping[str, Tensor], proposals: int) -> tuple[ModelConfig, DataSizes]:

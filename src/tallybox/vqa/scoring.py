@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.answers import normalise, on_one_line
-from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
 
 ANSWER_TYPES = ("yes/no", "number", "other")
 KEYS = (*ANSWER_TYPES, "all", "count", "pair_number", "pair_count", "pair_all")
@@ -25,16 +25,10 @@ TRUE_COUNTS = {
     "count_5_or_more": (5, math.inf),
     "count_2_or_more": (2, math.inf),
 }
-MEAN_ERROR, ROOT_MEAN_SQUARE = "count_mae", "count_rmse"
-GROUPS = ("simple", "complex")  # of TallyQA, each with its accuracy and RMSE
-COUNT_KEYS = (
-    *TRUE_COUNTS,
-    *(MEAN_ERROR, ROOT_MEAN_SQUARE),
-    *(f"{kind}_{group}" for group in GROUPS for kind in ("count", "count_rmse")),
-)
+# Also for the simple and the complex questions of TallyQA.
+COUNT_KEYS = (*TRUE_COUNTS, "count_mae", "count_rmse", "count_simple", "count_rmse_simple")
+COUNT_KEYS += ("count_complex", "count_rmse_complex")
 LARGEST_COUNT = 20  # HowMany-QA's; a larger count is taken as this one, so that no single answer makes half of an error
-PEOPLE = 10
-
 Key = TypeVar("Key", bound=Hashable)
 Pairs = NDArray[np.int64] | Sequence[Sequence[int]]  # [K, 2] question ids
 
@@ -54,15 +48,13 @@ def accuracy(prediction: str, answers: Sequence[str]) -> float:
     >>> round(accuracy("2", answers), 6), accuracy("3", answers), accuracy("a 3", ["3"] * 10)
     (0.9, 1.0, 0.0)
     """
-    prediction = on_one_line(prediction)
-    answers = [on_one_line(answer) for answer in answers]
+    prediction, *answers = [on_one_line(answer) for answer in (prediction, *answers)]
     if len(set(answers)) > 1:
-        prediction = normalise(prediction)
-        answers = [normalise(answer) for answer in answers]
-    agreeing = PEOPLE * answers.count(prediction) / len(answers)
+        prediction, *answers = [normalise(answer) for answer in (prediction, *answers)]
+    agreeing = ANSWERS_PER_QUESTION * answers.count(prediction) / len(answers)
     # Leaving out one who agrees leaves agreeing - 1; leaving out another leaves them all.
     without_one, without_other = (min(1.0, number / AGREEING_FOR_FULL_ACCURACY) for number in (agreeing - 1, agreeing))
-    return (agreeing * without_one + (PEOPLE - agreeing) * without_other) / PEOPLE
+    return (agreeing * without_one + (ANSWERS_PER_QUESTION - agreeing) * without_other) / ANSWERS_PER_QUESTION
 
 
 def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Pairs = ()) -> dict[str, float]:
@@ -76,22 +68,33 @@ def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pai
     >>> score({1: "2", 2: "2"}, records, [(1, 2)])  # doctest: +NORMALIZE_WHITESPACE
     {'number': 50.0, 'all': 50.0, 'count': 50.0, 'pair_number': 0.0, 'pair_count': 0.0, 'pair_all': 0.0}
     """
-    _check_same_questions(predictions, records)
-    values: dict[str, list[float]] = {}
+    expected = {record.question_id for record in records}
+    if missing := expected - predictions.keys():
+        raise InputError(
+            f"predictions must answer all {len(expected)} questions, but {len(missing)} have no answer, "
+            f"among them {min(missing)}"
+        )
+    if unknown := predictions.keys() - expected:
+        raise InputError(
+            f"predictions must be of these {len(expected)} questions, but {len(unknown)} are of others, "
+            f"among them {min(unknown)}; are they of another split?"
+        )
+    values: dict[str, list[float]] = defaultdict(list)
     accuracies: dict[int, float] = {}
     sorts: dict[int, set[str]] = {}
     for record in records:
-        if record.answers is None or record.answer_type is None:
-            raise InputError(
-                f"question {record.question_id} must have answers to be scored, but has none; is it of a test split?"
-            )
-        accuracies[record.question_id] = accuracy(predictions[record.question_id], record.answers)
-        sorts[record.question_id] = _sorts(record)
-        for sort in sorts[record.question_id]:
-            values.setdefault(sort, []).append(accuracies[record.question_id])
+        key, kind = record.question_id, record.answer_type
+        if record.answers is None or kind is None:
+            raise InputError(f"question {key} must have answers to be scored, but has none; is it of a test split?")
+        if kind not in ANSWER_TYPES:
+            raise InputError(f"question {key}: answer_type must be one of {', '.join(ANSWER_TYPES)}, but got {kind!r}")
+        accuracies[key] = accuracy(predictions[key], record.answers)
+        sorts[key] = {"all", kind, "count"} if record.counts else {"all", kind}
+        for sort in sorts[key]:
+            values[sort].append(accuracies[key])
     for first, second in np.asarray(pairs, dtype=np.int64).reshape(-1, 2).tolist():
         for sort in sorts[first] & sorts[second] & {"number", "count", "all"}:
-            values.setdefault(f"pair_{sort}", []).append(float(accuracies[first] == 1 and accuracies[second] == 1))
+            values[f"pair_{sort}"].append(float(accuracies[first] == 1 and accuracies[second] == 1))
     return {key: 100 * math.fsum(values[key]) / len(values[key]) for key in KEYS if key in values}
 
 
@@ -108,7 +111,7 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
     >>> errors["count_1"], errors["count_2_or_more"], errors["count_mae"]
     (100.0, 0.0, 1.0)
     """
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = defaultdict(list)
     for record in records:
         truth = true_count(record)
         if truth is None or record.answers is None:
@@ -116,13 +119,13 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
         prediction = predictions[record.question_id]
         for name, (low, high) in TRUE_COUNTS.items():
             if low <= truth <= high:
-                found.setdefault(name, []).append(100 * accuracy(prediction, record.answers))
+                found[name].append(100 * accuracy(prediction, record.answers))
         error = abs(min(whole_number(prediction) or 0, LARGEST_COUNT) - min(truth, LARGEST_COUNT))
-        found.setdefault(MEAN_ERROR, []).append(error)
-        found.setdefault(ROOT_MEAN_SQUARE, []).append(error**2)
+        found["count_mae"].append(error)
+        found["count_rmse"].append(error**2)
         if record.group is not None:
-            found.setdefault(f"count_{record.group}", []).append(100 * (whole_number(prediction) == truth))
-            found.setdefault(f"count_rmse_{record.group}", []).append(error**2)
+            found[f"count_{record.group}"].append(100 * (whole_number(prediction) == truth))
+            found[f"count_rmse_{record.group}"].append(error**2)
     means = {name: math.fsum(found[name]) / len(found[name]) for name in COUNT_KEYS if name in found}
     return {name: math.sqrt(mean) if "rmse" in name else mean for name, mean in means.items()}
 
@@ -136,10 +139,10 @@ def accuracy_by(
     >>> accuracy_by(lambda record: record.question_type, {1: "2", 2: "3"}, records)
     {'how many': (2, 50.0)}
     """
-    found: dict[Key, list[float]] = {}
+    found: dict[Key, list[float]] = defaultdict(list)
     for record in records:
         if (name := key(record)) is not None and record.answers is not None:
-            found.setdefault(name, []).append(accuracy(predictions[record.question_id], record.answers))
+            found[name].append(accuracy(predictions[record.question_id], record.answers))
     return {name: (len(values), 100 * math.fsum(values) / len(values)) for name, values in found.items()}
 
 
@@ -164,26 +167,3 @@ def whole_number(answer: str) -> int | None:
     """
     plain = normalise(answer)
     return int(plain) if plain.isascii() and plain.isdigit() else None
-
-
-def _sorts(record: QuestionRecord) -> set[str]:
-    if record.answer_type not in ANSWER_TYPES:
-        raise InputError(
-            f"question {record.question_id}: answer_type must be one of {', '.join(ANSWER_TYPES)}, "
-            f"but got {record.answer_type!r}"
-        )
-    return {"all", record.answer_type} | ({"count"} if record.counts else set())
-
-
-def _check_same_questions(predictions: Mapping[int, str], records: Sequence[QuestionRecord]) -> None:
-    expected = {record.question_id for record in records}
-    if missing := expected - predictions.keys():
-        raise InputError(
-            f"predictions must answer all {len(expected)} questions, but {len(missing)} have no answer, "
-            f"among them {min(missing)}"
-        )
-    if unknown := predictions.keys() - expected:
-        raise InputError(
-            f"predictions must be of these {len(expected)} questions, but {len(unknown)} are of others, "
-            f"among them {min(unknown)}; are they of another split?"
-        )

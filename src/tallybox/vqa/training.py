@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from tallybox.runs import RunFolder, read_results
 from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, load_examples
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import VqaConfig
+from tallybox.vqa.evaluation import ValidationData, Validator
 from tallybox.vqa.graphed_steps import GraphedSteps
-from tallybox.vqa.model import VqaModel
+from tallybox.vqa.model import PublishedFirstGlimpse, VqaModel
 from tallybox.vqa.steps import VqaTrainer
-from tallybox.vqa.validation import ValidationData, Validator
 
 # Multiplications in the largest layer of a step. Measured on two busy cores at 42 million: a step took 0.05 s on one
 # thread, and up to 1.9 s on two.
@@ -80,35 +80,38 @@ class VqaRun:
     ) -> None:
         self.data, self.folder, self.config = data, folder, config
         self.processes = current_processes()
-        questions = answerable(data.questions)
-        batch = config.training.batch
+        questions, training = answerable(data.questions), config.training
+        batch, number, supervision = training.batch, self.processes.number, training.attention_supervision
         if len(questions) < batch:
             raise InputError(
                 f"batch must be at most the {len(questions)} questions to learn from, but got {batch}; lower it"
             )
-        if batch % self.processes.number:
-            raise InputError(f"batch must divide evenly among {self.processes.number} processes, but got {batch}")
-        if config.training.attention_supervision and questions.relevance is None:
+        if batch % number:
+            raise InputError(f"batch must divide evenly among {number} processes, but got {batch}")
+        if supervision and questions.relevance is None:
             raise InputError(
                 "attention_supervision must be 0 where true boxes are not known, "
-                f"but got {config.training.attention_supervision}; prepare the questions with --instances"
+                f"but got {supervision}; prepare the questions with --instances"
             )
         settings = open_folder(folder, config, described) if self.processes.is_first else None
-        torch.manual_seed(config.training.seed)
-        self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), config.training, device)
+        torch.manual_seed(training.seed)
+        self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), training, device)
         self.examples = load_examples(questions, data.store, device, self.trainer.dtype, config.model.feature_length)
         self.graphed: GraphedSteps | None = None
-        if config.training.fast and device.type == "cuda":
+        if training.fast and device.type == "cuda":
             self.trainer.compile()
-            if self.processes.number == 1:
+            # The gradient of the reference's product waits for the device, which a graph cannot.
+            if number == 1 and not isinstance(self.trainer.model.count, PublishedFirstGlimpse):
                 self.graphed = GraphedSteps(self.trainer, self.examples)
         self.epoch = 0
         if (folder / FILE).exists():
-            self._resume()
-        if self.epoch > config.training.epochs:
-            raise InputError(
-                f"epochs must be at least the {self.epoch} that {folder} has, but got {config.training.epochs}"
-            )
+            checkpoint, tensors = read_checkpoint(folder)
+            if checkpoint.sizes != data.sizes:
+                raise InputError(f"{folder} holds a run on other data; name a new folder")
+            self.trainer.restore(tensors, checkpoint.steps)
+            self.epoch = checkpoint.epoch
+        if self.epoch > training.epochs:
+            raise InputError(f"epochs must be at least the {self.epoch} that {folder} has, but got {training.epochs}")
         if settings is not None:
             write_text(folder / "config.json", json.dumps(settings, indent=1) + "\n")
         self.validator: Validator | None = None
@@ -122,45 +125,33 @@ class VqaRun:
         products = self.config.training.batch * sizes.proposals * sizes.features * model.attention
         return self.trainer.device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
 
-    def _resume(self) -> None:
-        checkpoint, tensors = read_checkpoint(self.folder)
-        if checkpoint.sizes != self.data.sizes:
-            raise InputError(f"{self.folder} holds a run on other data; name a new folder")
-        self.trainer.restore(tensors, checkpoint.steps)
-        self.epoch = checkpoint.epoch
-
     def run(self, on_progress: OnProgress, on_epoch: OnEpoch, *, curves: bool, checkpoint_epochs: int) -> Checkpoint:
         """Train the remaining epochs."""
         epochs = self.config.training.epochs
         log = TrainingLog(self.folder, self.trainer.steps, writes=self.processes.is_first, curves=curves)
         # A checkpoint is written while the next epoch is trained, which takes 3.7 s on an H200: waiting would add 0.8.
         with closing(log), ThreadPoolExecutor(1) as writer:
-            written: Future[None] | None = None
+            written: Future[None] = writer.submit(lambda: None)  # nothing to wait for yet
             while self.epoch < epochs:
                 self._train_epoch(log, lambda done: on_progress(done, epochs * self.steps_in_epoch))
                 self.epoch += 1
-                self._validate(log)
+                if self.validator is not None and (self.epoch % self.validator.data.every == 0 or self.epoch == epochs):
+                    scores = self.validator.validate(self.trainer.model, self.checkpoint())
+                    log.add_curves("validation", scores, self.trainer.steps)
                 if self.processes.is_first and (self.epoch % checkpoint_epochs == 0 or self.epoch == epochs):
-                    if written is not None:
-                        written.result()
+                    written.result()
                     tensors = [(name, value.to("cpu", copy=True)) for name, value in self.trainer.tensors()]
                     written = writer.submit(write_checkpoint, self.folder, self.checkpoint(), tensors)
                     if self.trainer.device.type == "cpu":  # which has epochs of minutes, and no core to spare
                         written.result()
                 on_epoch(self.epoch, self.trainer.model)
-            if written is not None:
-                written.result()
+            written.result()
         return self.checkpoint()
 
     def checkpoint(self) -> Checkpoint:
         """Return the state of the run without its tensors."""
         data = self.data
         return Checkpoint(self.config, data.sizes, data.words, data.answers, self.epoch, self.trainer.steps)
-
-    def _validate(self, log: TrainingLog) -> None:
-        validator, epochs = self.validator, self.config.training.epochs
-        if validator is not None and (self.epoch % validator.data.every == 0 or self.epoch == epochs):
-            log.add_curves("validation", validator.validate(self.trainer.model, self.checkpoint()), self.trainer.steps)
 
     def _order(self, epoch: int) -> list[Rows]:
         settings = self.config.training
@@ -186,13 +177,13 @@ def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> d
 
     Raises where anything but the number of epochs differs.
     """
-    path, wanted = folder / "config.json", config.to_dict() | described
+    path, wanted = folder / "config.json", asdict(config) | described
     if path.exists():
         content: dict[str, Any] = json.loads(path.read_text())
         tables = {name: content["config"].pop(name) for name in ("model", "training")}
         earlier = VqaConfig.from_dict(tables)  # settings that it was written without have their defaults
         extended = replace(earlier, training=replace(earlier.training, epochs=config.training.epochs))
-        content["config"] |= extended.to_dict()
+        content["config"] |= asdict(extended)
         if content["config"] == wanted:
             return content
     RunFolder(folder, wanted)
@@ -226,9 +217,7 @@ class TrainingLog:
                 "the features with tallybox vqa prepare --verify"
             )
         now, steps = time.perf_counter(), trainer.steps - self.steps
-        line = {
-            "step": trainer.steps,
-            "epoch": epoch + 1,
+        values = {
             "loss": loss / steps,
             "accuracy": 100 * accuracy / steps,
             "learning_rate": float(trainer.optimiser.param_groups[0]["lr"]),
@@ -237,8 +226,7 @@ class TrainingLog:
         self.steps, self.since = trainer.steps, now
         if self.writes:
             with self.path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-        values = {name: float(line[name]) for name in line if name not in ("step", "epoch")}
+                file.write(json.dumps({"step": trainer.steps, "epoch": epoch + 1, **values}) + "\n")
         self.add_curves("train", values, trainer.steps)
 
     def add_curves(self, part: str, values: Mapping[str, float], step: int) -> None:

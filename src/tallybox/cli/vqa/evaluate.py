@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_steps
-from tallybox.vqa.configuration import ModelName
 
 if TYPE_CHECKING:
     from tallybox.vqa.evaluation import Scores
@@ -21,52 +20,35 @@ COUNTING = [
     *(("Complex", "count_complex"), ("RMSE", "count_rmse_complex")),
 ]
 CELL = len("49.36±0.1")  # fits seven columns into a terminal of 80
+existing = click.Path(path_type=Path, exists=True)
 BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other"), ("All", "all")]
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.argument("runs", nargs=-1, required=True, type=existing)
 @click.option("--split", default="val", show_default=True, help="Which questions.")
-@click.option(
-    "--prepared", type=click.Path(path_type=Path, exists=True), help="Another prepared folder than the run's own."
-)
+@click.option("--prepared", type=existing, help="Another prepared folder than the run's own.")
 @click.option("--model", "name", type=click.Choice(["baseline", "counter"]), help="What a .pth file is taken for.")
 @click.option("--question-types", is_flag=True, help="Also the accuracy by the official types of questions.")
 @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def evaluate(
-    runs: tuple[Path, ...],
-    split: str,
-    prepared: Path | None,
-    name: ModelName | None,
-    question_types: bool,
-    device: str | None,
-    as_json: bool,
-) -> None:
+def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **options: Any) -> None:
     """Score RUNS (folders, or .pth files of the published code); of several of a model, mean and sample deviation."""
     from tallybox.vqa.evaluation import TYPE, count_learned, evaluate_runs, summarise
 
     for run in runs:
-        if learned := count_learned(run, split, prepared):
+        if learned := count_learned(run, options["split"], options["prepared"]):
             click.echo(
                 f"Warning: {run} learned from {learned} of these questions; its scores say nothing about new ones",
                 err=True,
             )
     with progress_steps() as show:
-        scores = evaluate_runs(
-            runs,
-            split=split,
-            prepared=prepared,
-            name=name,
-            question_types=question_types,
-            device=chosen_device(device),
-            on_progress=show,
-        )
+        scores = evaluate_runs(runs, device=chosen_device(device), on_progress=show, **options)
     if as_json:
         click.echo(json.dumps(summarise(scores)))
         return
     show_tables(scores)
-    if question_types and not any(key.startswith(TYPE) for runs in scores.values() for key in runs[0]):
+    if options["question_types"] and not any(key.startswith(TYPE) for runs in scores.values() for key in runs[0]):
         click.echo("The prepared questions have no types; prepare them again, from annotations with question_type.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,19 +20,10 @@ folder = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.option("--split", default="val", show_default=True, help="Which questions.")
 @click.option("--prepared", type=folder, help="Another prepared folder than the run's own.")
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
-def figures(
-    run: Path,
-    out: Path | None,
-    toy: Path | None,
-    photos: Path | None,
-    split: str,
-    prepared: Path | None,
-    device: str | None,
-) -> None:
+def figures(run: Path, out: Path | None, device: str | None, **options: Any) -> None:
     """Draw a RUN's learning curves, accuracy by true count and, of the counter model, activations and examples."""
     from tallybox.figures.vqa import draw_run_figures
 
     out = out or (run if run.is_dir() else run.parent) / "figures"
-    where = chosen_device(device)
-    written = draw_run_figures(run, out, device=where, toy=toy, photos=photos, split=split, prepared=prepared)
+    written = draw_run_figures(run, out, device=chosen_device(device), **options)
     click.echo(f"{out}: {', '.join(sorted({path.stem for path in written}))}, each as SVG and PNG")

@@ -57,8 +57,8 @@ def train(
     """
     from tallybox.vqa.batches import open_training_data
     from tallybox.vqa.data.splits import has_split
+    from tallybox.vqa.evaluation import open_validation_data
     from tallybox.vqa.training import train as train_model
-    from tallybox.vqa.validation import open_validation_data
 
     values = read_configuration(config, model={"name": name}, training=training)
     data = open_training_data(prepared, split)
@@ -75,12 +75,8 @@ def train(
         done = train_model(
             data, out, values, device=where, described=described, validation=validation, on_progress=on_progress
         )
-    if not processes.is_first:
-        return
-    seconds = round(time.perf_counter() - start, 2)
-    if as_json:
-        click.echo(
-            json.dumps({"model": values.model.name, "epochs": done.epoch, "steps": done.steps, "seconds": seconds})
-        )
-        return
-    echo_line(f"{out}: {values.model.name}, {done.epoch} epochs, {done.steps} steps; {seconds} s this time")
+    name, seconds = values.model.name, round(time.perf_counter() - start, 2)
+    if as_json and processes.is_first:
+        click.echo(json.dumps({"model": name, "epochs": done.epoch, "steps": done.steps, "seconds": seconds}))
+    elif processes.is_first:
+        echo_line(f"{out}: {name}, {done.epoch} epochs, {done.steps} steps; {seconds} s this time")

@@ -1,16 +1,4 @@
-"""Detection models in ONNX files, run by onnxruntime.
-
-| | name | shape | holds |
-|---|---|---|---|
-| input | any | [B, 3, H, W] | float32 RGB in [0, 1]; B is free or 1, H and W are both fixed or both free |
-| output | ``boxes`` | [B, N, 4] | x1 y1 x2 y2 in pixels of the input |
-| output | ``scores`` | [B, N] or [B, N, C] | in [0, 1] |
-| output | ``labels`` | [B, N] | numbers of classes from 0; missing where ``scores`` is [B, N, C] |
-
-A photo is resized, its proportions kept, to fit into the input at the top left; the rest is grey (114). Where H and W
-are free, the longer side becomes 640 pixels and both are padded to multiples of 32. The file's metadata may name the
-classes under ``names``, as JSON or as the Python dict that ultralytics writes; without it they are COCO's 80, in order.
-"""
+"""Detection models in ONNX files, run by onnxruntime; docs/reference/file-formats.md describes what they must be."""
 
 from __future__ import annotations
 
@@ -21,21 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.files import first_line, import_optional
-from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.predictions import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, to_detections
-from tallybox.photos.detector import device_or_default
-from tallybox.photos.images import Photo
+from tallybox.files import import_optional
+from tallybox.photos.adapters.adapter import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, Prediction
+from tallybox.photos.detector import Device, boxes_in_photo, device_or_default, one_line_errors
+from tallybox.photos.images import BILINEAR, Photo, letterbox
 
 FREE_SIZE = 640  # of the longer side, where the input's size is free
 MULTIPLE = 32
-GREY = 114
 
 EXPECTED = (
     "one input [B, 3, H, W] and outputs boxes [B, N, 4], scores [B, N] and labels [B, N], or boxes and scores [B, N, C]"
@@ -43,9 +27,9 @@ EXPECTED = (
 
 
 class OnnxDetector(AdaptedDetector):
-    """A detection model in an ONNX file of the layout above."""
+    """A detection model in an ONNX file; the docs describe the layout, see "File formats"."""
 
-    def __init__(self, file: str | Path, *, device: str | torch.device | None = None) -> None:
+    def __init__(self, file: str | Path, *, device: Device = None) -> None:
         self.file = Path(file)
         onnxruntime = import_optional("onnxruntime", needed_for="this detector", install="'tallybox[onnx]'")
         if not self.file.is_file():
@@ -54,103 +38,83 @@ class OnnxDetector(AdaptedDetector):
         providers = ["CPUExecutionProvider"]
         if self.device.type == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
             providers.insert(0, "CUDAExecutionProvider")
-        try:
+        with one_line_errors(f"{self.file} must be an ONNX file, but it cannot be loaded"):
             self.session = onnxruntime.InferenceSession(self.file, providers=providers)
-        except Exception as error:  # onnxruntime's errors share no base
-            raise TallyboxError(
-                f"{self.file} must be an ONNX file, but it cannot be loaded: {first_line(error)}"
-            ) from error
         self._check_layout()
-        self._labels = self._label_categories()
-        self.categories = self._labels.categories
+        self._take_names(self._names())
 
-    def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
-        at_once = 1 if self._batch == 1 else len(photos)
-        detected: list[Detections] = []
-        for first in range(0, len(photos), at_once):
-            some = photos[first : first + at_once]
-            resized_wh, input_wh = _fitted(some[0].image.size, self._input_wh)
-            images = np.stack([_input(photo, resized_wh, input_wh) for photo in some])
-            for photo, prediction in zip(some, self._predict(images), strict=True):
-                # Rounding to whole pixels may stretch a photo a little; boxes are scaled by what was done to it.
-                detected.append(to_detections(prediction, photo, self._labels, looked_at_wh=resized_wh))
-        return detected
+    def _predict(self, photos: Sequence[Photo]) -> list[Prediction]:
+        image_wh = photos[0].image.size
+        resized_wh, input_wh = _fitted(image_wh, self._input_wh)
+        pixels = np.stack([letterbox(photo.image, resized_wh, input_wh, BILINEAR) for photo in photos])
+        images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
+        batches = np.split(images, len(images)) if self._batch == 1 else [images]
+        found = [_best(*one) for batch in batches for one in self._run(batch)]
+        # Rounding to whole pixels may stretch a photo a little; boxes are scaled by what was done to it.
+        return [{**one, "boxes": boxes_in_photo(one["boxes"], resized_wh, image_wh)} for one in found]
 
-    def _predict(self, images: NDArray[np.float32]) -> list[dict[str, Any]]:
-        try:
-            found = self.session.run(self._outputs, {self._input: images})
-        except Exception as error:
-            raise TallyboxError(f"{self.file} failed on an input {list(images.shape)}: {first_line(error)}") from error
-        arrays = dict(zip(self._outputs, found, strict=True))
-        number = len(images)
-        boxes, scores = arrays["boxes"], arrays["scores"]
-        labels = arrays.get("labels")
-        agree = boxes.ndim == 3 and boxes.shape[0] == number and boxes.shape[2] == 4
-        agree = agree and scores.ndim == (3 if labels is None else 2) and scores.shape[:2] == boxes.shape[:2]
-        if not agree or (labels is not None and labels.shape != scores.shape):
-            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-            raise TallyboxError(f"{self.file} must have {EXPECTED}, but it gave {shapes} for {number} photos")
-        return [
-            _best(boxes[index], scores[index], None if labels is None else labels[index]) for index in range(number)
-        ]
+    def _run(self, images: NDArray[np.float32]) -> list[tuple[NDArray[Any], ...]]:
+        """Return boxes, scores and, where there are any, labels of each image."""
+        with one_line_errors(f"{self.file} failed on an input {list(images.shape)}"):
+            arrays = self.session.run(self._outputs, {self._input: images})
+        boxes, scores, *labels = arrays
+        agree = boxes.ndim == 3 and boxes.shape[0] == len(images) and boxes.shape[2] == 4
+        agree = agree and scores.ndim == (2 if labels else 3) and scores.shape[:2] == boxes.shape[:2]
+        if not agree or any(one.shape != scores.shape for one in labels):
+            shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in zip(self._outputs, arrays, strict=True))
+            raise TallyboxError(f"{self.file} must have {EXPECTED}, but it gave {shapes} for {len(images)} photos")
+        return list(zip(*arrays, strict=True))
 
     def _check_layout(self) -> None:
         """Read names, batch size and input size from the file, or raise with what it has instead."""
         inputs, outputs = self.session.get_inputs(), self.session.get_outputs()
-        ranks = {output.name: len(output.shape) for output in outputs if output.shape}
-        names = [output.name for output in outputs]
-        self._outputs = [name for name in ("boxes", "scores", "labels") if name in names]
-        expected = {"boxes": 3, "scores": 2 if "labels" in names else 3, "labels": 2}
+        shapes = {output.name: output.shape for output in outputs}
+        self._outputs = [name for name in ("boxes", "scores", "labels") if name in shapes]
+        ranks = {"boxes": 3, "scores": 2 if "labels" in shapes else 3, "labels": 2}
+        sides = [side if isinstance(side, int) else None for side in inputs[0].shape] if inputs else []  # None is free
         right = (
             len(inputs) == 1
-            and len(inputs[0].shape) == 4
+            and len(sides) == 4
             and inputs[0].type == "tensor(float)"
-            and _is_free_or(inputs[0].shape[1], 3)
-            and _is_free_or(inputs[0].shape[0], 1)
-            and isinstance(inputs[0].shape[2], int) == isinstance(inputs[0].shape[3], int)
-            and {"boxes", "scores"} <= set(names)
-            and all(ranks.get(name, expected[name]) == expected[name] for name in self._outputs)
+            and sides[0] in (None, 1)
+            and sides[1] in (None, 3)
+            and (sides[2] is None) == (sides[3] is None)
+            and {"boxes", "scores"} <= set(shapes)
+            and all(len(shapes[name] or range(ranks[name])) == ranks[name] for name in self._outputs)
         )
         if not right:
-            has = [
-                f"{kind} {_described(one)}" for kind, many in (("input", inputs), ("output", outputs)) for one in many
-            ]
-            remedy = f"; if ultralytics wrote it, use ultralytics:{self.file}" if names == ["output0"] else ""
-            raise InputError(f"{self.file} must have {EXPECTED}, float32, but it has {', '.join(has)}{remedy}")
+            has = ", ".join(
+                [_described("input", one) for one in inputs] + [_described("output", one) for one in outputs]
+            )
+            remedy = f"; if ultralytics wrote it, use ultralytics:{self.file}" if list(shapes) == ["output0"] else ""
+            raise InputError(f"{self.file} must have {EXPECTED}, float32, but it has {has}{remedy}")
         self._input = inputs[0].name
-        self._batch, _, height, width = inputs[0].shape
-        self._input_wh = (width, height) if isinstance(width, int) else None
-        scores = next(output for output in outputs if output.name == "scores")
-        self._classes = scores.shape[2] if scores.shape and len(scores.shape) == 3 else None
+        self._batch, _, height, width = sides
+        self._input_wh = None if width is None or height is None else (width, height)
+        self._classes = shapes["scores"][2] if len(shapes["scores"] or ()) == 3 else None
 
-    def _label_categories(self) -> LabelCategories:
-        names = _names(self.file, self.session.get_modelmeta().custom_metadata_map.get("names"))
-        if names is not None:
-            return LabelCategories.from_names(names)
-        if isinstance(self._classes, int) and self._classes != len(COCO_CATEGORIES):
+    def _names(self) -> Mapping[int, str]:
+        """Return the names of classes, from JSON or a Python literal, a dict from number to name or a list."""
+        text = self.session.get_modelmeta().custom_metadata_map.get("names")
+        if text is None and isinstance(self._classes, int) and self._classes != len(COCO_CATEGORIES):
             raise InputError(
                 f"{self.file} must name its {self._classes} classes in its metadata under names, but it does not; "
                 'add for instance {"0": "apple", "1": "pear"} as JSON'
             )
-        return LabelCategories.coco_in_order()
-
-
-def _names(file: Path, text: str | None) -> Mapping[int, str] | None:
-    """Return the names of classes, from JSON or a Python literal, a dict from number to name or a list."""
-    if text is None:
-        return None
-    try:
+        if text is None:
+            return dict(enumerate(COCO_CATEGORIES.values()))
         try:
-            names = json.loads(text)
-        except ValueError:
-            names = ast.literal_eval(text)
-        if isinstance(names, Sequence) and not isinstance(names, str):
-            names = dict(enumerate(names))
-        return {int(label): str(name) for label, name in names.items()}
-    except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
-        raise InputError(
-            f"{file}: names must be JSON or a Python dict from number to name, but got {text[:60]!r}"
-        ) from None
+            try:
+                names = json.loads(text)
+            except ValueError:
+                names = ast.literal_eval(text)
+            if isinstance(names, Sequence) and not isinstance(names, str):
+                names = dict(enumerate(names))
+            return {int(label): str(name) for label, name in names.items()}
+        except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
+            raise InputError(
+                f"{self.file}: names must be JSON or a Python dict from number to name, but got {text[:60]!r}"
+            ) from None
 
 
 def _fitted(size_wh: tuple[int, int], input_wh: tuple[int, int] | None) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -168,17 +132,7 @@ def _fitted(size_wh: tuple[int, int], input_wh: tuple[int, int] | None) -> tuple
     return (width, height), padded if input_wh is None else input_wh
 
 
-def _input(photo: Photo, resized_wh: tuple[int, int], input_wh: tuple[int, int]) -> NDArray[np.float32]:
-    """Return a photo at the top left of a grey image ``[3, H, W]`` in [0, 1]."""
-    from PIL.Image import Resampling
-
-    image = photo.image if photo.image.size == resized_wh else photo.image.resize(resized_wh, Resampling.BILINEAR)
-    padded = np.full((input_wh[1], input_wh[0], 3), GREY, np.uint8)
-    padded[: resized_wh[1], : resized_wh[0]] = np.array(image)
-    return np.ascontiguousarray(padded.transpose(2, 0, 1), np.float32) / np.float32(255)
-
-
-def _best(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any] | None) -> dict[str, Any]:
+def _best(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any] | None = None) -> Prediction:
     """Return the best boxes of a photo, a box once for each class that scores enough."""
     if labels is None:
         rows, classes = np.nonzero(scores > MIN_SCORE)
@@ -190,11 +144,6 @@ def _best(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any] | None
     return {"boxes": boxes[rows[order]], "scores": values[order], "labels": classes[order]}
 
 
-def _is_free_or(side: int | str | None, number: int) -> bool:
-    return not isinstance(side, int) or side == number
-
-
-def _described(argument: Any) -> str:
-    return f"{argument.name} {argument.type.removeprefix('tensor(').removesuffix(')')} {list(argument.shape)}".replace(
-        "'", ""
-    )
+def _described(kind: str, argument: Any) -> str:
+    shape = ", ".join(map(str, argument.shape))
+    return f"{kind} {argument.name} {argument.type.removeprefix('tensor(').removesuffix(')')} [{shape}]"

@@ -8,15 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.container import Detections
-from tallybox.errors import InputError, InputTypeError, TallyboxError
-from tallybox.files import first_line, import_optional
-from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, AdaptedDetector, to_detections
-from tallybox.photos.detector import RegionProposals, device_or_default
+from tallybox.errors import InputError, InputTypeError
+from tallybox.files import import_optional
+from tallybox.photos.adapters.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
+from tallybox.photos.detector import Device, RegionProposals, boxes_in_photo, device_or_default, one_line_errors
 from tallybox.photos.images import Photo
 
 
@@ -27,20 +24,16 @@ class TorchvisionDetector(AdaptedDetector):
     ``names`` are those of its labels, by default COCO's categories by COCO's ids, as torchvision numbers them.
     """
 
-    def __init__(
-        self, model: Any, *, names: Mapping[int, str] | None = None, device: str | torch.device | None = None
-    ) -> None:
+    def __init__(self, model: Any, *, names: Mapping[int, str] | None = None, device: Device = None) -> None:
         if not isinstance(model, torch.nn.Module):
             raise InputTypeError(f"model must be a torchvision detector, but got {type(model).__name__}")
         self.device = device_or_default(device)
-        self.model = model.eval().to(self.device)
-        self._labels = LabelCategories.from_names(COCO_CATEGORIES if names is None else names)
-        self.categories = self._labels.categories
+        self.model: Any = model.eval().to(self.device)
+        self._take_names(COCO_CATEGORIES if names is None else names)
 
     @classmethod
-    def load(cls, name: str, *, device: str | torch.device | None = None) -> Self:
+    def load(cls, name: str, *, device: Device = None) -> Self:
         """Load a model by its name in ``torchvision.models.detection``, with its default weights."""
-        import_optional("torchvision", needed_for="this detector", install="torchvision")
         models = import_optional("torchvision.models", needed_for="this detector", install="torchvision")
         known = models.list_models(module=models.detection)
         if name not in known:
@@ -50,22 +43,16 @@ class TorchvisionDetector(AdaptedDetector):
                 f"torchvision:NAME must be a detection model of the installed torchvision, but got {name!r}; {hint}"
             )
         weights = models.get_model_weights(name).DEFAULT
-        try:
+        with one_line_errors(f"torchvision:{name}: its weights cannot be loaded"):  # the network, or a file cut short
             model = models.get_model(name, weights=weights)
-        except Exception as error:  # of the network, or of a file that is cut short
-            raise TallyboxError(f"torchvision:{name}: its weights cannot be loaded: {first_line(error)}") from error
         suppress_little(model)
         # Label 0 is the background of every detection model of torchvision, whatever it is called.
         names = {label: text for label, text in enumerate(weights.meta["categories"]) if label > 0}
         return cls(model, names=names, device=device)
 
     @torch.inference_mode()
-    def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
-        predictions = self.model([self._tensor(photo) for photo in photos])
-        return [
-            to_detections(prediction, photo, self._labels, looked_at_wh=photo.image.size)
-            for prediction, photo in zip(predictions, photos, strict=True)
-        ]
+    def _predict(self, photos: Sequence[Photo]) -> list[Prediction]:
+        return self.model(self._tensors(photos))  # type: ignore[no-any-return]  # as documented
 
     def propose_regions(self, photos: Sequence[Photo]) -> list[RegionProposals] | None:
         """Return the regions of each photo with what an R-CNN's box head sees in them; None of other models."""
@@ -73,32 +60,25 @@ class TorchvisionDetector(AdaptedDetector):
 
     @torch.inference_mode()
     def _propose_same_size(self, photos: Sequence[Photo]) -> list[RegionProposals]:
-        model: Any = self.model
-        images, _ = model.transform([self._tensor(photo) for photo in photos])
+        model, heads = self.model, self.model.roi_heads
+        images, _ = model.transform(self._tensors(photos))
         maps = model.backbone(images.tensors)
         maps = {"0": maps} if isinstance(maps, torch.Tensor) else maps
         proposals, _ = model.rpn(images, maps)
-        features = model.roi_heads.box_head(model.roi_heads.box_roi_pool(maps, proposals, images.image_sizes))
-        logits, deltas = model.roi_heads.box_predictor(features)
+        features = heads.box_head(heads.box_roi_pool(maps, proposals, images.image_sizes))
+        logits, deltas = heads.box_predictor(features)
         scores, labels = logits.softmax(-1)[:, 1:].max(-1)  # label 0 is the background
-        boxes = model.roi_heads.box_coder.decode(deltas, proposals)[torch.arange(len(labels)), labels + 1]
+        boxes = heads.box_coder.decode(deltas, proposals)[torch.arange(len(labels)), labels + 1]
         numbers = [len(some) for some in proposals]
-        found = zip(*(values.split(numbers) for values in (boxes, scores, features)), strict=True)
+        found = zip(*(values.cpu().split(numbers) for values in (boxes, scores, features)), strict=True)
         return [
-            RegionProposals(_in_photo(one[0], photo, looked_at_hw), one[1].cpu().numpy(), one[2].cpu().numpy())
-            for one, photo, looked_at_hw in zip(found, photos, images.image_sizes, strict=True)
+            RegionProposals(boxes_in_photo(own.numpy(), looked_at_hw[::-1], photo.size_wh), best.numpy(), seen.numpy())
+            for (own, best, seen), photo, looked_at_hw in zip(found, photos, images.image_sizes, strict=True)
         ]
 
-    def _tensor(self, photo: Photo) -> torch.Tensor:
-        pixels = torch.from_numpy(np.array(photo.image)).permute(2, 0, 1)  # [3, H, W]
-        return pixels.to(self.device).float().div_(255)
-
-
-def _in_photo(boxes_xyxy: torch.Tensor, photo: Photo, looked_at_hw: tuple[int, int]) -> NDArray[np.float32]:
-    """Scale boxes from the pixels that the model looked at to the photo's, and cut them at its edges."""
-    size = np.tile(np.array(photo.size_wh, np.float32), 2)
-    scale = size / np.tile(np.array(looked_at_hw[::-1], np.float32), 2)
-    return (boxes_xyxy.cpu().numpy() * scale).clip(0, size)
+    def _tensors(self, photos: Sequence[Photo]) -> list[torch.Tensor]:
+        pixels = [torch.from_numpy(np.array(photo.image)).permute(2, 0, 1) for photo in photos]  # [3, H, W] each
+        return [one.to(self.device).float().div_(255) for one in pixels]
 
 
 def suppress_little(model: torch.nn.Module) -> None:

@@ -10,26 +10,22 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from tallybox.detections.container import Detections
-from tallybox.errors import InputError, InputTypeError, TallyboxError
-from tallybox.files import first_line, import_optional
-from tallybox.photos.adapters.labels import LabelCategories
-from tallybox.photos.adapters.predictions import MAX_IOU, MIN_SCORE, AdaptedDetector, to_detections
-from tallybox.photos.detector import RegionProposals, device_or_default
+from tallybox.errors import InputError, InputTypeError
+from tallybox.files import import_optional
+from tallybox.photos.adapters.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
+from tallybox.photos.detector import Device, RegionProposals, boxes_in_photo, device_or_default, one_line_errors
 from tallybox.photos.images import Photo
 
 SCORES_TOKENS = ("grounding-dino", "mm-grounding-dino")  # model types
 SEPARATOR = "."  # between the phrases of one text
-
-Predictions = Sequence[Mapping[str, Any]]  # boxes, scores and labels of each photo
 
 
 class TransformersDetector(AdaptedDetector):
@@ -39,10 +35,9 @@ class TransformersDetector(AdaptedDetector):
     takes none: where its names are COCO's, in whatever order, its categories have COCO's ids.
     """
 
-    def __init__(
-        self, model: Any, processor: Any, *, texts: Sequence[str] = (), device: str | torch.device | None = None
-    ) -> None:
-        if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
+    def __init__(self, model: Any, processor: Any, *, texts: Sequence[str] = (), device: Device = None) -> None:
+        self._config: Any = getattr(model, "config", None)
+        if not isinstance(model, torch.nn.Module) or self._config is None:
             raise InputTypeError(f"model must be a detection model of transformers, but got {type(model).__name__}")
         method = "post_process_grounded_object_detection" if texts else "post_process_object_detection"
         if not hasattr(processor, method):
@@ -55,18 +50,21 @@ class TransformersDetector(AdaptedDetector):
         self.processor = processor
         self._post_process = getattr(processor, method)
         self.texts = check_texts(texts)
-        if texts:
-            self._labels = LabelCategories.own(dict(enumerate(self.texts)))
+        if texts:  # a phrase keeps its number, also where it is the name of one of COCO's categories
+            self.categories = dict(enumerate(self.texts))
+            self._category_ids = {label: label for label in self.categories}
             self._check_lengths()
         else:
-            self._labels = LabelCategories.from_names(_label_names(model))
-        self.categories = self._labels.categories
+            self._take_names({int(label): str(name) for label, name in self._config.id2label.items()})
 
     @classmethod
-    def load(cls, name: str, *, texts: Sequence[str] = (), device: str | torch.device | None = None) -> Self:
+    def load(cls, name: str, *, texts: Sequence[str] = (), device: Device = None) -> Self:
         """Load a model and its processor from a folder or from the hub."""
         transformers = import_optional("transformers", needed_for="this detector", install="transformers")
-        config = _loaded(transformers.AutoConfig, name)
+        # Of files, the network, and packages that the model needs.
+        loading = partial(one_line_errors, f"transformers:{name} cannot be loaded")
+        with loading():
+            config = transformers.AutoConfig.from_pretrained(name)
         is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
         if not is_zero_shot and type(config) not in transformers.MODEL_FOR_OBJECT_DETECTION_MAPPING:
             raise InputError(
@@ -81,26 +79,46 @@ class TransformersDetector(AdaptedDetector):
             )
         check_texts(texts)
         kind = "ZeroShotObjectDetection" if is_zero_shot else "ObjectDetection"
-        with _progress_on_terminals_only(transformers.utils.logging):
-            model = _loaded(getattr(transformers, f"AutoModelFor{kind}"), name, config=config)
-            processor = _loaded(transformers.AutoProcessor if is_zero_shot else transformers.AutoImageProcessor, name)
+        processors = transformers.AutoProcessor if is_zero_shot else transformers.AutoImageProcessor
+        with loading(), _progress_on_terminals_only(transformers.utils.logging):
+            model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(name, config=config)
+            processor = processors.from_pretrained(name)
         return cls(model, processor, texts=texts, device=device)
 
     @torch.inference_mode()
-    def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
-        images = [photo.image for photo in photos]
-        sizes_hw = [photo.size_wh[::-1] for photo in photos]
+    def _predict(self, photos: Sequence[Photo]) -> Sequence[Prediction]:
+        if self.texts and self._config.model_type in SCORES_TOKENS:
+            return self._predict_by_tokens(photos)
+        options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": [one.image.size[::-1] for one in photos]}
         if not self.texts:
-            inputs = self.processor(images=images, return_tensors="pt").to(self.device)
-            predictions = self._post_process(self.model(**inputs), threshold=MIN_SCORE, target_sizes=sizes_hw)
-        elif self.model.config.model_type in SCORES_TOKENS:
-            predictions = self._predict_by_tokens(images, sizes_hw)
-        else:
-            predictions = self._predict_by_phrases(images, sizes_hw)
+            _, outputs = self._run(photos)
+        else:  # OWL-ViT, OWLv2 and OmDet-Turbo score whole phrases
+            options["text_labels"] = [list(self.texts) for _ in photos]
+            _, outputs = self._run(photos, text=options["text_labels"])
+            if "nms_threshold" in inspect.signature(self._post_process).parameters:
+                options["nms_threshold"] = MAX_IOU
+        return self._post_process(outputs, **options)  # type: ignore[no-any-return]  # as documented
+
+    def _predict_by_tokens(self, photos: Sequence[Photo]) -> list[Prediction]:
+        """Predict with a model that scores tokens: Grounding DINO."""
+        inputs, outputs = self._run(photos, text=[self._joined_text()] * len(photos))
+        by_token = outputs.logits.sigmoid()  # [B, queries, tokens]
+        tokens = self._phrase_tokens(inputs["input_ids"][0].tolist())
+        by_phrase = torch.stack([by_token[..., own].mean(-1) for own in tokens], -1)  # [B, queries, phrases]
+        scores, labels = by_phrase.max(-1)
+        # From fractions of the photo to pixels.
+        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes) * torch.tensor(photos[0].image.size * 2, device=self.device)
+        enough = scores > MIN_SCORE
         return [
-            to_detections(prediction, photo, self._labels, looked_at_wh=photo.size_wh)
-            for prediction, photo in zip(predictions, photos, strict=True)
+            {"boxes": boxes[index, own], "scores": scores[index, own], "labels": labels[index, own]}
+            for index, own in enumerate(enough)
         ]
+
+    def _run(self, photos: Sequence[Photo], **text: Any) -> tuple[Any, Any]:
+        """Return the inputs and the outputs of the model."""
+        images = [photo.image for photo in photos]
+        inputs = self.processor(images=images, return_tensors="pt", **text).to(self.device)
+        return inputs, self.model(**inputs)
 
     def propose_regions(self, photos: Sequence[Photo]) -> list[RegionProposals] | None:
         """Return the regions of each photo with the states of the model's queries; None of zero-shot models."""
@@ -108,43 +126,19 @@ class TransformersDetector(AdaptedDetector):
 
     @torch.inference_mode()
     def _propose_same_size(self, photos: Sequence[Photo]) -> list[RegionProposals]:
-        inputs = self.processor(images=[photo.image for photo in photos], return_tensors="pt").to(self.device)
-        outputs = self.model(**inputs)
+        _, outputs = self._run(photos)
         logits = outputs.logits.float()  # [B, queries, categories], with one for "no object" in DETR and YOLOS
-        if logits.shape[-1] > self.model.config.num_labels:
+        if logits.shape[-1] > self._config.num_labels:
             scores = logits.softmax(-1)[..., :-1].amax(-1)
         else:
             scores = logits.sigmoid().amax(-1)
-        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes.float()).clamp(0, 1)  # fractions of the photo
+        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes.float())  # fractions of the photo
         states = outputs.last_hidden_state[:, -logits.shape[1] :].float()  # YOLOS has those of patches before them
         found = zip(*(values.cpu().numpy() for values in (boxes, scores, states)), photos, strict=True)
         return [
-            RegionProposals(own * np.tile(np.array(photo.size_wh, np.float32), 2), best, features)
+            RegionProposals(boxes_in_photo(own, (1, 1), photo.size_wh), best, features)
             for own, best, features, photo in found
         ]
-
-    def _predict_by_phrases(self, images: Sequence[Any], sizes_hw: Sequence[tuple[int, int]]) -> Predictions:
-        """Predict with a model that scores whole phrases: OWL-ViT, OWLv2, OmDet-Turbo."""
-        phrases = [list(self.texts) for _ in images]
-        inputs = self.processor(images=images, text=phrases, return_tensors="pt").to(self.device)
-        options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": sizes_hw, "text_labels": phrases}
-        if "nms_threshold" in inspect.signature(self._post_process).parameters:
-            options["nms_threshold"] = MAX_IOU
-        return self._post_process(self.model(**inputs), **options)  # type: ignore[no-any-return]  # as documented
-
-    def _predict_by_tokens(self, images: Sequence[Any], sizes_hw: Sequence[tuple[int, int]]) -> Predictions:
-        """Predict with a model that scores tokens: Grounding DINO."""
-        text = self._joined_text()
-        inputs = self.processor(images=images, text=[text] * len(images), return_tensors="pt").to(self.device)
-        outputs = self.model(**inputs)
-        tokens = self._phrase_tokens(inputs["input_ids"][0].tolist())
-        by_token = outputs.logits.sigmoid()  # [B, queries, tokens]
-        by_phrase = torch.stack([by_token[..., own].mean(-1) for own in tokens], -1)  # [B, queries, phrases]
-        scores, labels = by_phrase.max(-1)
-        heights, widths = torch.tensor(sizes_hw, device=self.device).unbind(1)
-        scale = torch.stack((widths, heights, widths, heights), 1)[:, None]
-        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes) * scale  # from fractions of the photo
-        return [_above(*one) for one in zip(boxes, scores, labels, strict=True)]
 
     def _joined_text(self) -> str:
         """Return the phrases as Grounding DINO wants them: in lower case, each with a full stop."""
@@ -168,14 +162,13 @@ class TransformersDetector(AdaptedDetector):
 
     def _check_lengths(self) -> None:
         """Raise where phrases are longer than the model reads: transformers cuts them off, or fails."""
-        tokenizer, config = self.processor.tokenizer, self.model.config
+        tokenizer, config = self.processor.tokenizer, self._config
         if config.model_type in SCORES_TOKENS:
             input_ids = tokenizer(self._joined_text())["input_ids"]
             self._phrase_tokens(input_ids)
-            if len(input_ids) > config.max_text_len:
+            if (length := len(input_ids)) > config.max_text_len:
                 raise InputError(
-                    f"phrases must have at most {config.max_text_len} tokens together, but got {len(input_ids)}; "
-                    "give fewer"
+                    f"phrases must have at most {config.max_text_len} tokens together, but got {length}; give fewer"
                 )
             return
         most = getattr(getattr(config, "text_config", None), "max_position_embeddings", None)
@@ -201,30 +194,14 @@ def box_cxcywh_to_xyxy(boxes: Tensor) -> Tensor:
     return torch.cat((centres - sizes / 2, centres + sizes / 2), -1)
 
 
-def _label_names(model: Any) -> dict[int, str]:
-    return {int(label): str(name) for label, name in model.config.id2label.items()}
-
-
-def _above(boxes: Tensor, scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    enough = scores > MIN_SCORE
-    return {"boxes": boxes[enough], "scores": scores[enough], "labels": labels[enough]}
-
-
-def _loaded(auto_class: Any, name: str, **options: Any) -> Any:
-    try:
-        return auto_class.from_pretrained(name, **options)
-    except Exception as error:  # of files, the network, and packages that the model needs
-        raise TallyboxError(f"transformers:{name} cannot be loaded: {first_line(error)}") from error
-
-
 @contextmanager
 def _progress_on_terminals_only(logging: Any) -> Iterator[None]:
     """Keep progress bars out of files and pipes, where messages are one line each."""
-    if sys.stderr.isatty() or not logging.is_progress_bar_enabled():
-        yield
-        return
-    logging.disable_progress_bar()
+    is_silenced = not sys.stderr.isatty() and logging.is_progress_bar_enabled()
+    if is_silenced:
+        logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.enable_progress_bar()
+        if is_silenced:
+            logging.enable_progress_bar()
