@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ import torch
 from tallybox.errors import TallyboxError
 from tallybox.vqa.batches import open_training_data
 from tallybox.vqa.configuration import ModelConfig, ModelName, TrainingConfig, VqaConfig
+from tallybox.vqa.data.photos import OnProgress
 from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.evaluation import Scores, evaluate_runs
 from tallybox.vqa.simulation.files import FEATURES
@@ -32,8 +32,6 @@ CONFIG = VqaConfig(
     ModelConfig(embedding=32, question=64, attention=128, classifier=128, dropout=0.0, presence_sharpness=4),
     TrainingConfig(batch=256, epochs=12, learning_rate=0.006, half_life=1000, count_rate=2.0),
 )
-
-OnProgress = Callable[[str, int, int], None]  # the step, how much of it is done, of how much
 
 
 def run_demo(

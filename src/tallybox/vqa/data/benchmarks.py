@@ -10,7 +10,7 @@ from tallybox.errors import InputError
 from tallybox.files import open_binary
 from tallybox.json_files import Int64, JsonRecord, read_json
 from tallybox.vqa.data.photo_ids import VISUAL_GENOME, photo_id
-from tallybox.vqa.data.questions import QuestionRecord, read_records
+from tallybox.vqa.data.questions import QuestionRecord, check_unique, read_records
 
 TALLYQA = "a file of TallyQA, a JSON array of questions with answers"
 HOWMANY = "HowMany-QA's question_ids.json, with train (vqa, visual_genome), dev and test"
@@ -70,20 +70,15 @@ def read_tallyqa(path: Path) -> list[QuestionRecord]:
 
     Each has one answer. ``group`` says which are simple and which complex, where the file says it.
     """
-    records: list[QuestionRecord] = []
-    seen: set[int] = set()
-    for number, one in enumerate(read_json(path, list[_TallyQuestion], TALLYQA)):
-        where = f"{path}, record {number}"
-        if one.question_id in seen:
-            raise InputError(f"{where}: question ids must differ, but {one.question_id} was there before")
+    listed = read_json(path, list[_TallyQuestion], TALLYQA)
+    check_unique(path, listed)
+    records = []
+    for number, one in enumerate(listed):
         if one.answer < 0:
-            raise InputError(f"{where}: answer must be a count, but got {one.answer}")
-        seen.add(one.question_id)
+            raise InputError(f"{path}, record {number}: answer must be a count, but got {one.answer}")
         group = None if one.issimple is None else "simple" if one.issimple else "complex"
-        answers = (str(one.answer),)
-        records.append(
-            QuestionRecord(one.question_id, photo_id(one.image), one.question, answers, ANSWER_TYPE, group=group)
-        )
+        asked = one.question_id, photo_id(one.image), one.question
+        records.append(QuestionRecord(*asked, (str(one.answer),), ANSWER_TYPE, group=group))
     return records
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,7 +104,8 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
 
 def read_questions(path: Path) -> list[OfficialQuestion]:
     """Return the records of a questions file; ids must differ, and a question must have words."""
-    found: list[OfficialQuestion] = _read_unique(path, QUESTIONS, "questions", _QuestionsFile)
+    found = read_json(path, _QuestionsFile, QUESTIONS).questions
+    check_unique(path, found)
     for number, one in enumerate(found):
         if not one.question.strip():
             raise InputError(f"{path}, record {number}: question must be a text, but got {one.question!r}")
@@ -113,7 +114,8 @@ def read_questions(path: Path) -> list[OfficialQuestion]:
 
 def read_annotations(path: Path) -> list[OfficialAnnotation]:
     """Return the records of an annotations file; ids must differ, and each has an answer, VQA v2's ten."""
-    found: list[OfficialAnnotation] = _read_unique(path, ANNOTATIONS, "annotations", _AnnotationsFile)
+    found = read_json(path, _AnnotationsFile, ANNOTATIONS).annotations
+    check_unique(path, found)
     for number, one in enumerate(found):
         if not one.answers:
             raise InputError(f"{path}, record {number}: answers must be those of at least one person, but got none")
@@ -138,14 +140,12 @@ def check_pairs(path: Path, pairs: NDArray[np.int64], records: Sequence[Question
                 )
 
 
-def _read_unique(path: Path, what: str, key: str, kind: type[Any]) -> list[Any]:
-    """Return the records under ``key``; question ids must differ."""
-    records: list[Any] = getattr(read_json(path, kind, what), key)
-    ids = set()
+def check_unique(path: Path, records: Iterable[Any]) -> None:
+    """Raise where two records have one question id."""
+    seen = set()
     for number, one in enumerate(records):
-        if one.question_id in ids:
+        if one.question_id in seen:
             raise InputError(
                 f"{path}, record {number}: question ids must differ, but {one.question_id} was there before"
             )
-        ids.add(one.question_id)
-    return records
+        seen.add(one.question_id)

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from tallybox.boxes import box_iou, box_xywh_to_xyxy
+from tallybox.boxes import numpy_box_iou
 from tallybox.detections.coco import INSTANCES, read_coco_instances
 from tallybox.errors import InputError
 from tallybox.json_files import Int64, JsonRecord, read_json
@@ -111,10 +110,8 @@ def overlapping(proposals_xyxy: NDArray[np.floating], boxes_xyxy: Boxes) -> NDAr
     >>> overlapping(np.array([[0, 0, 10, 10], [0, 0, 10, 4.0]]), np.array([[0, 0, 10, 9.0]]))
     array([ True, False])
     """
-    if not len(boxes_xyxy):
-        return np.zeros(len(proposals_xyxy), bool)
-    iou = box_iou(torch.from_numpy(proposals_xyxy).double(), torch.from_numpy(boxes_xyxy).double())
-    enough: NDArray[np.bool_] = (iou >= RELEVANT_IOU).any(1).numpy()
+    iou = numpy_box_iou(proposals_xyxy.astype(np.float64), boxes_xyxy)  # [N, K]
+    enough: NDArray[np.bool_] = np.any(iou >= RELEVANT_IOU, axis=1)
     return enough
 
 
@@ -122,5 +119,6 @@ def _read_boxes(path: Path) -> dict[tuple[int | str, int], Boxes]:
     """Return the boxes of each photo and category of a file."""
     found: dict[tuple[int | str, int], list[tuple[float, ...]]] = defaultdict(list)
     for one in read_json(path, _BoxesFile, INSTANCES).annotations:
-        found[one.image_id, one.category_id].append(one.bbox)
-    return {key: box_xywh_to_xyxy(torch.tensor(some, dtype=torch.float64)).numpy() for key, some in found.items()}
+        left, top, width, height = one.bbox
+        found[one.image_id, one.category_id].append((left, top, left + width, top + height))
+    return {key: np.array(some) for key, some in found.items()}

@@ -85,15 +85,9 @@ class SimulatedDetector:
         return found
 
     def _feature(self, thing: Thing) -> Features:
-        attributes = {
-            "class": CLASS_OF.get(thing.kind),
-            "colour": thing.colour,
-            "size": thing.size,
-            "digit": thing.digit,
-            "support": thing.support,
-        }
         feature = self._directions[thing.kind].copy()
-        for what, name in attributes.items():
+        for what in ("class", "colour", "size", "digit", "support"):
+            name = CLASS_OF.get(thing.kind) if what == "class" else getattr(thing, what)
             if name is not None:
                 feature += WEIGHTS[what] * self._directions[name]
         return feature
@@ -115,14 +109,12 @@ class SimulatedDetector:
 def _part_of(box: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
     """Return about a third of a box, at one end."""
     part = box.copy()
-    side = int(random.integers(4))
-    kept = random.uniform(0.25, 0.45)
-    axis = side % 2
-    length = box[axis + 2] - box[axis]
-    if side < 2:
-        part[axis + 2] = box[axis] + kept * length
+    far, axis = divmod(int(random.integers(4)), 2)
+    length = random.uniform(0.25, 0.45) * (box[axis + 2] - box[axis])
+    if far:
+        part[axis] = box[axis + 2] - length
     else:
-        part[axis] = box[axis + 2] - kept * length
+        part[axis + 2] = box[axis] + length
     return part
 
 

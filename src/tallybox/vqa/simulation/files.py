@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy as np
 
 from tallybox.files import atomic_writing
 from tallybox.vqa.data.answers import NUMBER_WORDS
+from tallybox.vqa.data.features import PhotoFeatures, write_tsv
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
-from tallybox.vqa.simulation.questions import SimulatedQuestion
+from tallybox.vqa.simulation.questions import FAMILIES, Facts, SimulatedQuestion, ask
 
 FEATURES = "features.tsv"
 YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}
@@ -26,29 +27,48 @@ WORD_OF = {number: word for word, number in NUMBER_WORDS.items() if word != "non
 def write_split(
     folder: Path,
     split: str,
-    questions: Sequence[SimulatedQuestion],
-    pairs: Sequence[tuple[int, int]],
-    *,
-    disagreement: float,
+    facts: Mapping[int, Facts],
+    wordings: Mapping[str, Sequence[str]],
+    per_photo: int,
     random: np.random.Generator,
+    *,
+    disagreement: float = 0.0,
     description: str,
-) -> None:
-    """Write a split's files; a test split has questions only."""
+) -> int:
+    """Ask about photos by their ids, write a split's files and return the number of questions; none, no files.
+
+    A test split has questions only.
+    """
+    questions, pairs = ask(facts, wordings, per_photo, random)
+    if not questions:
+        return 0
     subtype = YEARS[split]
     common = {"info": {"description": description}, "data_type": "mscoco", "data_subtype": subtype}
     records = [{"image_id": one.image_id, "question": one.text, "question_id": one.question_id} for one in questions]
     content = {**common, "task_type": "Open-Ended", "questions": records}
     write_json(folder / f"v2_OpenEnded_mscoco_{subtype}_questions.json.gz", content)
     if split == "test":
-        return
-    known: dict[str, list[str]] = {}
+        return len(questions)
+    known: dict[str, dict[str, None]] = {}  # the answers of a family, in order
     for one in questions:
-        known.setdefault(one.query.family, [])
-        if one.truth not in known[one.query.family]:
-            known[one.query.family].append(one.truth)
-    annotations = [_annotation(one, known, disagreement, random) for one in questions]
+        known.setdefault(one.query.family, {})[one.truth] = None
+    annotations = [_annotation(one, list(known[one.query.family]), disagreement, random) for one in questions]
     write_json(folder / f"v2_mscoco_{subtype}_annotations.json.gz", {**common, "annotations": annotations})
-    write_json(folder / f"v2_mscoco_{subtype}_complementary_pairs.json", [list(pair) for pair in pairs])
+    write_json(folder / f"v2_mscoco_{subtype}_complementary_pairs.json", pairs)
+    return len(questions)
+
+
+def write_photos(
+    folder: Path, photos: Iterable[PhotoFeatures], number: int, on_progress: Callable[[int, int], None]
+) -> None:
+    """Write the features of so many photos."""
+
+    def reported() -> Iterator[PhotoFeatures]:
+        for done, photo in enumerate(photos, start=1):
+            yield photo
+            on_progress(done, number)
+
+    write_tsv(folder / FEATURES, reported())
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -59,14 +79,14 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def _annotation(
-    one: SimulatedQuestion, known: Mapping[str, Sequence[str]], disagreement: float, random: np.random.Generator
+    one: SimulatedQuestion, known: Sequence[str], disagreement: float, random: np.random.Generator
 ) -> dict[str, Any]:
-    answers = ten_answers(one.truth, near_misses(one.truth, known[one.query.family]), disagreement, random)
+    answers = ten_answers(one.truth, near_misses(one.truth, known), disagreement, random)
     return {
         "question_id": one.question_id,
         "image_id": one.image_id,
         "question_type": " ".join(one.text.lower().split()[:TYPE_WORDS]),
-        "answer_type": one.answer_type,
+        "answer_type": FAMILIES[one.query.family][1],
         "multiple_choice_answer": Counter(answers).most_common(1)[0][0],
         "answers": [
             {"answer": answer, "answer_confidence": "yes", "answer_id": number}

@@ -10,17 +10,15 @@ import numpy as np
 
 from tallybox.errors import InputError
 from tallybox.files import open_text
-from tallybox.vqa.data.features import PhotoFeatures, write_tsv
+from tallybox.vqa.data.features import PhotoFeatures
 from tallybox.vqa.data.photo_ids import photo_id
 from tallybox.vqa.data.questions import read_questions
 from tallybox.vqa.simulation.detector import SimulatedDetector
-from tallybox.vqa.simulation.files import FEATURES
+from tallybox.vqa.simulation.files import write_photos
 from tallybox.vqa.simulation.world import CLUTTER, SIZES, BoxPlacer, SimulatedScene, Thing, World, prototypes
 
 COLUMNS = ("image_id", "category_id", "count")
 CLUTTER_THINGS = (3, 8)  # range of np.random.Generator.integers
-
-Inventory = Mapping[int, Mapping[int, int]]  # counts by photo and category
 
 
 def simulate_from_inventory(
@@ -45,18 +43,12 @@ def simulate_from_inventory(
     image_ids = sorted(map(int, names))
     if not counts.keys() & set(image_ids):
         raise InputError(f"{inventory} must be about the photos of the questions, but names none of {len(image_ids)}")
-
-    def photos() -> Iterator[PhotoFeatures]:
-        for number, photo in enumerate(photos_of_inventory(image_ids, counts, world), start=1):
-            yield photo
-            on_progress(number, len(image_ids))
-
-    write_tsv(out / FEATURES, photos())
+    write_photos(out, photos_of_inventory(image_ids, counts, world), len(image_ids), on_progress)
     return len(image_ids)
 
 
 def read_inventory(path: Path) -> dict[int, dict[int, int]]:
-    """Read a CSV with the columns image_id, category_id and count, gzipped or not."""
+    """Read counts by photo and category: a CSV with image_id, category_id and count, gzipped or not."""
     found: dict[int, dict[int, int]] = {}
     with open_text(path) as file:
         rows = csv.DictReader(file)
@@ -75,7 +67,9 @@ def read_inventory(path: Path) -> dict[int, dict[int, int]]:
     return found
 
 
-def photos_of_inventory(image_ids: Sequence[int], counts: Inventory, world: World) -> Iterator[PhotoFeatures]:
+def photos_of_inventory(
+    image_ids: Sequence[int], counts: Mapping[int, Mapping[int, int]], world: World
+) -> Iterator[PhotoFeatures]:
     """Yield simulated proposals of photos; those of a photo do not depend on the other photos."""
     kinds = sorted({category_id for some in counts.values() for category_id in some})
     detector = SimulatedDetector(world, prototypes(world, [_kind(category_id) for category_id in kinds]))

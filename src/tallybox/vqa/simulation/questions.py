@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ FAMILIES = {
 OTHER_WORDS_SHARE = 0.5
 RARE_ANSWERS = {"0": 0.15}  # most kinds are absent from a photo, so that nearly all answers would be 0
 
+Item = TypeVar("Item")
 Words = tuple[tuple[str, str], ...]  # the placeholders of a wording, like {plural}, and their values
 
 
@@ -54,22 +55,13 @@ class SimulatedQuestion:
     text: str
     truth: str
 
-    @property
-    def answer_type(self) -> str:
-        """The official type of its answer."""
-        return FAMILIES[self.query.family][1]
-
 
 def ask(
-    image_ids: Sequence[int],
-    facts: Sequence[Facts],
-    wordings: Mapping[str, Sequence[str]],
-    per_photo: int,
-    random: np.random.Generator,
+    facts: Mapping[int, Facts], wordings: Mapping[str, Sequence[str]], per_photo: int, random: np.random.Generator
 ) -> tuple[list[SimulatedQuestion], list[tuple[int, int]]]:
-    """Return questions in random order and their pairs, up to ``per_photo`` pairs for each photo."""
+    """Return questions about photos by their ids, in random order, and up to ``per_photo`` pairs of them a photo."""
     photos_by_answer: dict[Query, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for photo, known in enumerate(facts):
+    for photo, known in facts.items():
         for query, answer in known.items():
             photos_by_answer[query][answer].append(photo)
     drawn: dict[tuple[int, Query, str], SimulatedQuestion] = {}
@@ -78,24 +70,20 @@ def ask(
     def question_id_of(photo: int, query: Query, text: str) -> int:
         key = photo, query, text
         if key not in drawn:
-            question_id = image_ids[photo] * 1000 + numbers[photo]
+            question_id = photo * 1000 + numbers[photo]
             numbers[photo] += 1
-            drawn[key] = SimulatedQuestion(question_id, image_ids[photo], query, text, facts[photo][query])
+            drawn[key] = SimulatedQuestion(question_id, photo, query, text, facts[photo][query])
         return drawn[key].question_id
 
     pairs: set[tuple[int, int]] = set()
-    for photo, known in enumerate(facts):
+    for photo, known in facts.items():
         for query in _chosen(known, per_photo, random):
             others = [answer for answer in photos_by_answer[query] if answer != known[query]]
             if not others:
                 continue
-            weights = _weights(photos_by_answer[query], others)
-            answer = others[int(random.choice(len(others), p=weights))]
-            candidates = photos_by_answer[query][answer]
-            counterpart = candidates[int(random.integers(len(candidates)))]
-            options = wordings[query.family]
-            wording = options[int(random.integers(len(options)))]
-            text = wording.format(**dict(_words(query, random)))
+            answer = others[int(random.choice(len(others), p=_weights(photos_by_answer[query], others)))]
+            counterpart = _one_of(photos_by_answer[query][answer], random)
+            text = _one_of(wordings[query.family], random).format(**dict(_words(query, random)))
             first, second = sorted(question_id_of(one, query, text) for one in (photo, counterpart))
             pairs.add((first, second))
     questions = list(drawn.values())
@@ -116,7 +104,7 @@ def _chosen(known: Facts, number: int, random: np.random.Generator) -> list[Quer
         answers = list(by_family[family])
         weights = np.array([RARE_ANSWERS.get(answer, 1.0) for answer in answers])
         answer = answers[int(random.choice(len(answers), p=weights / weights.sum()))]
-        query = by_family[family][answer][int(random.integers(len(by_family[family][answer])))]
+        query = _one_of(by_family[family][answer], random)
         if query not in chosen:
             chosen.append(query)
     return chosen
@@ -125,16 +113,17 @@ def _chosen(known: Facts, number: int, random: np.random.Generator) -> list[Quer
 def _words(query: Query, random: np.random.Generator) -> Words:
     """Draw the words of a question: its own in half of the cases, else one of the others."""
     if query.other_words and random.random() < OTHER_WORDS_SHARE:
-        return query.other_words[int(random.integers(len(query.other_words)))]
+        return _one_of(query.other_words, random)
     return query.words
+
+
+def _one_of(items: Sequence[Item], random: np.random.Generator) -> Item:
+    return items[int(random.integers(len(items)))]
 
 
 def _weights(photos: Mapping[str, Sequence[int]], answers: Sequence[str]) -> NDArray[np.float64]:
     """Return the probabilities of answers: by the number of photos that have them, except rare ones."""
-    weights = np.array([0.0 if answer in RARE_ANSWERS else len(photos[answer]) for answer in answers])
-    total = weights.sum() or 1.0
-    for index, answer in enumerate(answers):
-        if answer in RARE_ANSWERS:
-            weights[index] = RARE_ANSWERS[answer] * total
+    total = sum(len(photos[answer]) for answer in answers if answer not in RARE_ANSWERS) or 1
+    weights = np.array([RARE_ANSWERS[one] * total if one in RARE_ANSWERS else len(photos[one]) for one in answers])
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from tallybox.vqa.data.features import PhotoFeatures, write_tsv
 from tallybox.vqa.simulation.detector import SimulatedDetector
-from tallybox.vqa.simulation.files import FEATURES, write_split
-from tallybox.vqa.simulation.questions import Query, ask
+from tallybox.vqa.simulation.files import write_photos, write_split
+from tallybox.vqa.simulation.questions import Query
 from tallybox.vqa.simulation.world import (
     CLASS_OF,
     COLOURS,
@@ -55,34 +54,20 @@ def simulate(
     world = world or World()
     out.mkdir(parents=True, exist_ok=True)
     sizes = {"train": world.train_photos, "val": world.val_photos, "test": world.test_photos}
-    scenes: dict[str, list[SimulatedScene]] = {}
+    scenes: list[SimulatedScene] = []
     questions: dict[str, int] = {}
-    first_id = 1
     for number, (split, size) in enumerate(sizes.items(), start=1):
         random = np.random.default_rng([world.seed, number])
-        scenes[split] = [draw_scene(image_id, world, random) for image_id in range(first_id, first_id + size)]
-        first_id += size
-        image_ids = [scene.image_id for scene in scenes[split]]
-        facts = [scene_facts(scene) for scene in scenes[split]]
-        drawn, pairs = ask(image_ids, facts, WORDINGS, world.questions_per_photo, random)
-        if drawn:
-            write_split(
-                out, split, drawn, pairs, disagreement=world.disagreement, random=random, description=DESCRIPTION
-            )
-            questions[split] = len(drawn)
-    everything = [scene for some in scenes.values() for scene in some]
-    write_tsv(out / FEATURES, _photos(everything, world, on_progress))
-    return questions
-
-
-def _photos(
-    scenes: list[SimulatedScene], world: World, on_progress: Callable[[int, int], None]
-) -> Iterator[PhotoFeatures]:
-    detector = SimulatedDetector(world, prototypes(world))
-    random = np.random.default_rng([world.seed, 4])
-    for number, scene in enumerate(scenes, start=1):
-        yield detector.detect(scene, random)
-        on_progress(number, len(scenes))
+        scenes += [draw_scene(image_id, world, random) for image_id in range(len(scenes) + 1, len(scenes) + 1 + size)]
+        facts = {scene.image_id: scene_facts(scene) for scene in scenes[len(scenes) - size :]}
+        questions[split] = write_split(
+            *(out, split, facts, WORDINGS, world.questions_per_photo, random),
+            disagreement=world.disagreement,
+            description=DESCRIPTION,
+        )
+    detector, random = SimulatedDetector(world, prototypes(world)), np.random.default_rng([world.seed, 4])
+    write_photos(out, (detector.detect(scene, random) for scene in scenes), len(scenes), on_progress)
+    return {split: number for split, number in questions.items() if number}
 
 
 def scene_facts(scene: SimulatedScene) -> dict[Query, str]:
