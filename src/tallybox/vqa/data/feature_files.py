@@ -109,7 +109,7 @@ def describe_file(path: Path) -> dict[str, Any]:
     try:
         if path.is_dir():
             listed = [(file.relative_to(path).as_posix(), file.stat().st_size) for file in _files_in(path)]
-            size, sample = sum(bytes_ for _, bytes_ in listed), json.dumps(listed).encode()
+            size, sample = sum(size for _, size in listed), json.dumps(listed).encode()
         else:
             size = path.stat().st_size
             with path.open("rb") as file:
@@ -177,37 +177,40 @@ def _open_h5(path: Path) -> Iterator[_Records]:
     try:
         with package.File(path, "r") as file:
             shapes = {name: file[name].shape for name in ("features", "boxes", "ids") if name in file}
-            photos = shapes.get("ids", (0,))[0]
-            if {name: len(shape) for name, shape in shapes.items()} != {"features": 3, "boxes": 3, "ids": 1} or shapes[
-                "boxes"
-            ] != (photos, 4, shapes["features"][2]):
+            dimensions = {name: len(shape) for name, shape in shapes.items()}
+            if dimensions != {"features": 3, "boxes": 3, "ids": 1} or (
+                shapes["boxes"] != (*shapes["ids"], 4, shapes["features"][2])
+            ):
                 raise InputError(
                     f"{path} must have the arrays features [I, F, N], boxes [I, 4, N] and ids [I] of the published "
                     f"code, but has {shapes or 'none of them'}"
                 )
-            ids = file["ids"][()].tolist()
-            sizes_wh = [file[name][()].tolist() for name in ("widths", "heights") if name in file]
-
-            @lru_cache(maxsize=1)
-            def rows(first: int) -> list[NDArray[Any]]:
-                return [file[name][first : first + H5_ROWS] for name in ("features", "boxes")]
-
-            def photo(record: int) -> PhotoFeatures | None:
-                where, row = f"{path}, record {record}", record % H5_ROWS
-                try:
-                    features, boxes = (array[row].T for array in rows(record - row))  # [N, F], [N, 4]
-                except OSError as error:
-                    raise InputError(f"{where}: must be readable, but: {first_line(error)}") from None
-                used = np.flatnonzero(features.any(1) | boxes.any(1))
-                if not len(used) and not ids[record]:
-                    return None  # the published code reserves more rows than it fills where photos come twice
-                number = int(used[-1]) + 1 if len(used) else 0  # the rest is padding
-                size = [float(one[record]) for one in sizes_wh]
-                return _photo(where, ids[record], size, boxes[:number], features[:number])
-
-            yield _Records(ids, photo)
+            yield _h5_records(path, file)
     except OSError as error:
         raise InputError(f"{path} must be a whole HDF5 file, but: {first_line(error)}") from None
+
+
+def _h5_records(path: Path, file: Any) -> _Records:
+    ids = file["ids"][()].tolist()
+    sizes_wh = [file[name][()].tolist() for name in ("widths", "heights") if name in file]
+
+    @lru_cache(maxsize=1)
+    def rows_from(first: int) -> list[NDArray[Any]]:
+        return [file[name][first : first + H5_ROWS] for name in ("features", "boxes")]
+
+    def photo(record: int) -> PhotoFeatures | None:
+        where, row = f"{path}, record {record}", record % H5_ROWS
+        try:
+            features, boxes = (array[row].T for array in rows_from(record - row))  # [N, F], [N, 4]
+        except OSError as error:
+            raise InputError(f"{where}: must be readable, but: {first_line(error)}") from None
+        used = np.flatnonzero(features.any(1) | boxes.any(1))
+        if not len(used) and not ids[record]:
+            return None  # the published code reserves more rows than it fills where photos come twice
+        number = int(used[-1]) + 1 if len(used) else 0  # the rest is padding
+        return _photo(where, ids[record], [float(one[record]) for one in sizes_wh], boxes[:number], features[:number])
+
+    return _Records(ids, photo)
 
 
 @contextmanager

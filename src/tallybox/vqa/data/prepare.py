@@ -49,8 +49,7 @@ class SplitFiles:
     def read(self, split: str) -> list[QuestionRecord]:
         """Read the questions."""
         if self.ids is not None and self.annotations is not None:
-            files = self.questions, self.annotations, self.ids, self.genome, self.genome_photos
-            return read_howmany(split, *files)
+            return read_howmany(split, self.questions, self.annotations, self.ids, self.genome, self.genome_photos)
         if self.annotations is None and is_tallyqa(self.questions):
             return read_tallyqa(self.questions)
         return read_records(self.questions, self.annotations)
