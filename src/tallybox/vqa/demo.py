@@ -19,8 +19,7 @@ from tallybox.vqa.configuration import ModelConfig, ModelName, TrainingConfig, V
 from tallybox.vqa.data.photos import OnProgress
 from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.evaluation import Scores, evaluate_runs
-from tallybox.vqa.simulation.files import FEATURES
-from tallybox.vqa.simulation.simulate import simulate
+from tallybox.vqa.simulation.simulate import FEATURES, simulate
 from tallybox.vqa.simulation.world import World
 from tallybox.vqa.training import train
 

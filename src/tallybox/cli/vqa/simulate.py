@@ -14,9 +14,8 @@ import click
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
-from tallybox.vqa.simulation.files import FEATURES
 from tallybox.vqa.simulation.instances import simulate_from_instances
-from tallybox.vqa.simulation.inventory import simulate_from_inventory
+from tallybox.vqa.simulation.simulate import FEATURES, simulate_from_inventory
 from tallybox.vqa.simulation.simulate import simulate as simulate_world
 from tallybox.vqa.simulation.world import World
 

@@ -130,14 +130,12 @@ def read_pairs(path: Path) -> NDArray[np.int64]:
 
 def check_pairs(path: Path, pairs: NDArray[np.int64], records: Sequence[QuestionRecord]) -> None:
     """Raise unless every pair is of two questions of the split."""
-    known = {record.question_id for record in records}
-    for number, pair in enumerate(pairs.tolist()):
-        for question_id in pair:
-            if question_id not in known:
-                raise InputError(
-                    f"{path}, record {number}: question {question_id} must be among the {len(known)} questions "
-                    "of its split, but is not; is the file of another split?"
-                )
+    unknown = np.argwhere(~np.isin(pairs, [record.question_id for record in records]))
+    for number, place in unknown[:1].tolist():
+        raise InputError(
+            f"{path}, record {number}: question {pairs[number, place]} must be among the {len(records)} questions "
+            "of its split, but is not; is the file of another split?"
+        )
 
 
 def check_unique(path: Path, records: Iterable[Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,14 +39,14 @@ class TrueBoxes:
     """The true objects of photos, by category."""
 
     categories: dict[int, str]
-    boxes_xyxy: dict[str, dict[int, Boxes]]  # by photo and category; a photo without objects is there too
+    corners: dict[str, dict[int, list[tuple[float, ...]]]]  # by photo and category; all photos are there
     unknown: frozenset[tuple[str, int]]  # (photo, category) with a crowd, which has no box for each object
 
     @classmethod
     def read(cls, paths: Sequence[Path]) -> TrueBoxes:
         """Read COCO instances files, which must number categories alike."""
         categories: dict[int, str] = {}
-        found: dict[str, dict[int, Boxes]] = {}
+        found: dict[str, dict[int, list[tuple[float, ...]]]] = {}
         unknown: set[tuple[str, int]] = set()
         for path in paths:
             labels = read_coco_instances(path)  # which checks the file
@@ -58,17 +57,19 @@ class TrueBoxes:
                         f"but calls {category_id} {name!r}, which is {categories[category_id]!r} there"
                     )
             found |= {photo_id(image_id): {} for image_id in labels.counts}
-            for (image_id, category_id), boxes in _read_boxes(path).items():
-                found[photo_id(image_id)][category_id] = boxes
+            for one in read_json(path, _BoxesFile, INSTANCES).annotations:
+                left, top, width, height = one.bbox
+                some = found[photo_id(one.image_id)].setdefault(one.category_id, [])
+                some.append((left, top, left + width, top + height))
             unknown |= {(photo_id(image_id), one) for image_id, one in labels.unknown}
         return cls(categories, found, frozenset(unknown))
 
     def of(self, image_id: str, category_ids: frozenset[int]) -> Boxes | None:
         """Return a photo's boxes of some categories, or None where they are unknown."""
-        if image_id not in self.boxes_xyxy or any((image_id, one) in self.unknown for one in category_ids):
+        if image_id not in self.corners or any((image_id, one) in self.unknown for one in category_ids):
             return None
-        there = self.boxes_xyxy[image_id]
-        return np.concatenate([np.empty((0, 4)), *(there[one] for one in sorted(category_ids) if one in there)])
+        there = self.corners[image_id]
+        return np.array([box for one in category_ids for box in there.get(one, ())], np.float64).reshape(-1, 4)
 
 
 def relevance_of(
@@ -113,12 +114,3 @@ def overlapping(proposals_xyxy: NDArray[np.floating], boxes_xyxy: Boxes) -> NDAr
     iou = numpy_box_iou(proposals_xyxy.astype(np.float64), boxes_xyxy)  # [N, K]
     enough: NDArray[np.bool_] = np.any(iou >= RELEVANT_IOU, axis=1)
     return enough
-
-
-def _read_boxes(path: Path) -> dict[tuple[int | str, int], Boxes]:
-    """Return the boxes of each photo and category of a file."""
-    found: dict[tuple[int | str, int], list[tuple[float, ...]]] = defaultdict(list)
-    for one in read_json(path, _BoxesFile, INSTANCES).annotations:
-        left, top, width, height = one.bbox
-        found[one.image_id, one.category_id].append((left, top, left + width, top + height))
-    return {key: np.array(some) for key, some in found.items()}

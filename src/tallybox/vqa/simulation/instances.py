@@ -14,8 +14,7 @@ from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.json_files import Int64, JsonRecord, read_json
 from tallybox.vqa.data.category_words import KINDS, UNIONS
-from tallybox.vqa.simulation.files import write_split
-from tallybox.vqa.simulation.questions import Facts, Query, Words
+from tallybox.vqa.simulation.questions import Facts, Query, Words, write_split
 
 WORDINGS = {
     "count": (

@@ -1,4 +1,4 @@
-"""Balanced questions about simulated or annotated photos: each with a counterpart that has another answer.
+"""Balanced questions about simulated or annotated photos, as official files with the answers of ten people.
 
 The facts of a photo are all questions that have an answer there. Questions are drawn from them by family, and each is
 also asked about another photo where the answer differs: these are the balanced pairs.
@@ -6,14 +6,25 @@ also asked about another photo where the answer differs: these are the balanced 
 
 from __future__ import annotations
 
-from collections import defaultdict
+import gzip
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.files import atomic_writing
+from tallybox.vqa.data.answers import NUMBER_WORDS
+from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
+
+YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}
+TYPE_WORDS = 2  # leading words of a question that make its official question_type
+OTHER_ANSWERS_SHARE = 0.04  # of answers like "two" for 2 or "a dog" for dog
+WORD_OF = {number: word for word, number in NUMBER_WORDS.items() if word != "none"}
 # Relative frequency and official answer type of each family of questions.
 FAMILIES = {
     "count": (0.36, "number"),
@@ -54,6 +65,40 @@ class SimulatedQuestion:
     query: Query
     text: str
     truth: str
+
+
+def write_split(
+    folder: Path,
+    split: str,
+    facts: Mapping[int, Facts],
+    wordings: Mapping[str, Sequence[str]],
+    per_photo: int,
+    random: np.random.Generator,
+    *,
+    disagreement: float = 0.0,
+    description: str,
+) -> int:
+    """Ask about photos by their ids, write a split's files and return the number of questions; none, no files.
+
+    A test split has questions only.
+    """
+    questions, pairs = ask(facts, wordings, per_photo, random)
+    if not questions:
+        return 0
+    subtype = YEARS[split]
+    common = {"info": {"description": description}, "data_type": "mscoco", "data_subtype": subtype}
+    records = [{"image_id": one.image_id, "question": one.text, "question_id": one.question_id} for one in questions]
+    content = {**common, "task_type": "Open-Ended", "questions": records}
+    write_json(folder / f"v2_OpenEnded_mscoco_{subtype}_questions.json.gz", content)
+    if split == "test":
+        return len(questions)
+    known: dict[str, dict[str, None]] = {}  # the answers of a family, in order
+    for one in questions:
+        known.setdefault(one.query.family, {})[one.truth] = None
+    annotations = [_annotation(one, list(known[one.query.family]), disagreement, random) for one in questions]
+    write_json(folder / f"v2_mscoco_{subtype}_annotations.json.gz", {**common, "annotations": annotations})
+    write_json(folder / f"v2_mscoco_{subtype}_complementary_pairs.json", pairs)
+    return len(questions)
 
 
 def ask(
@@ -127,3 +172,61 @@ def _weights(photos: Mapping[str, Sequence[int]], answers: Sequence[str]) -> NDA
     weights = np.array([RARE_ANSWERS[one] * total if one in RARE_ANSWERS else len(photos[one]) for one in answers])
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON atomically, gzipped if the name ends in ``.gz``; the same content gives the same bytes."""
+    text = msgspec.json.encode(content)
+    with atomic_writing(path) as file:
+        file.write(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+
+
+def _annotation(
+    one: SimulatedQuestion, known: Sequence[str], disagreement: float, random: np.random.Generator
+) -> dict[str, Any]:
+    answers = ten_answers(one.truth, near_misses(one.truth, known), disagreement, random)
+    return {
+        "question_id": one.question_id,
+        "image_id": one.image_id,
+        "question_type": " ".join(one.text.lower().split()[:TYPE_WORDS]),
+        "answer_type": FAMILIES[one.query.family][1],
+        "multiple_choice_answer": Counter(answers).most_common(1)[0][0],
+        "answers": [
+            {"answer": answer, "answer_confidence": "yes", "answer_id": number}
+            for number, answer in enumerate(answers, start=1)
+        ],
+    }
+
+
+def ten_answers(truth: str, alternatives: Sequence[str], disagreement: float, random: np.random.Generator) -> list[str]:
+    """Return the answers of ten people; those who disagree give one of the alternatives.
+
+    Without disagreement all answers are the same.
+
+    >>> ten_answers("2", ["1", "3"], 0.0, np.random.default_rng(0)).count("2")
+    10
+    """
+    if disagreement == 0:
+        return [truth] * ANSWERS_PER_QUESTION
+    answers = []
+    for _ in range(ANSWERS_PER_QUESTION):
+        answer = truth
+        if alternatives and random.random() < disagreement:
+            answer = alternatives[int(random.integers(len(alternatives)))]
+        if random.random() < OTHER_ANSWERS_SHARE and answer not in ("yes", "no"):
+            answer = WORD_OF.get(answer, f"a {answer}")
+        answers.append(answer)
+    return answers
+
+
+def near_misses(truth: str, known: Sequence[str]) -> list[str]:
+    """Return plausible wrong answers: the numbers next to it, the other of yes and no, other known answers.
+
+    >>> near_misses("3", []), near_misses("0", []), near_misses("yes", []), near_misses("red", ["red", "blue"])
+    (['2', '4'], ['1'], ['no'], ['blue'])
+    """
+    if truth.isdigit():
+        return [str(number) for number in (int(truth) - 1, int(truth) + 1) if number >= 0]
+    if truth in ("yes", "no"):
+        return ["no" if truth == "yes" else "yes"]
+    return [answer for answer in known if answer != truth]
