@@ -131,7 +131,8 @@ def read_pairs(path: Path) -> NDArray[np.int64]:
 def check_pairs(path: Path, pairs: NDArray[np.int64], records: Sequence[QuestionRecord]) -> None:
     """Raise unless every pair is of two questions of the split."""
     unknown = np.argwhere(~np.isin(pairs, [record.question_id for record in records]))
-    for number, place in unknown[:1].tolist():
+    if len(unknown):
+        number, place = unknown[0]
         raise InputError(
             f"{path}, record {number}: question {pairs[number, place]} must be among the {len(records)} questions "
             "of its split, but is not; is the file of another split?"

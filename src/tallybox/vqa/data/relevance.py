@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -87,21 +88,17 @@ def relevance_of(
     rows = store.rows_of([record.image_id for record in records])
     numbers = np.diff(store.offsets)[rows]
     relevance = np.full((len(records), int(numbers.max(initial=1))), UNKNOWN_RELEVANCE, np.int8)
-    known: dict[tuple[str, frozenset[int]], NDArray[np.bool_] | None] = {}  # questions repeat
-    for index, (record, row, number) in enumerate(zip(records, rows, numbers, strict=True)):
-        named = words.named(record.text)
-        if named is None:
-            continue
-        key = record.image_id, named
-        if key not in known:
-            proposals = np.array(store.boxes_xyxy[store.offsets[row] : store.offsets[row + 1]])
-            boxes = true_boxes.of(record.image_id, named)
-            known[key] = None if boxes is None else overlapping(proposals, boxes)
-        overlaps = known[key]
-        if overlaps is not None:
-            relevance[index, :number] = overlaps
-        on_progress(index, len(records))
-    on_progress(len(records), len(records))
+
+    @cache  # questions repeat
+    def relevance_in(image_id: str, row: int, named: frozenset[int]) -> NDArray[np.bool_] | int:
+        boxes = true_boxes.of(image_id, named)
+        proposals = store.boxes_xyxy[store.offsets[row] : store.offsets[row + 1]]
+        return UNKNOWN_RELEVANCE if boxes is None else overlapping(proposals, boxes)
+
+    for index, (record, row) in enumerate(zip(records, rows.tolist(), strict=True)):
+        if (named := words.named(record.text)) is not None:
+            relevance[index, : numbers[index]] = relevance_in(record.image_id, row, named)
+        on_progress(index + 1, len(records))
     return relevance
 
 
