@@ -23,7 +23,7 @@ from tallybox.vqa.data.feature_files import FeatureFile, describe_file, find_fea
 from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prepare_store
 from tallybox.vqa.data.questions import QuestionRecord, check_pairs, read_pairs, read_records
 from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
-from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, EncodedQuestions, open_questions, split_size, write_split
+from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, open_questions, split_size, write_split
 from tallybox.vqa.data.vocabulary import ANSWERS, Vocabulary
 
 PHOTOS, VOCABULARY, SKIPPED = "photos", "vocabulary.json", "skipped.json"
@@ -187,12 +187,15 @@ def prepare(
         write_text(out / SKIPPED, json.dumps({"records": broken, "questions": lost}, indent=1) + "\n")
     else:
         (out / SKIPPED).unlink(missing_ok=True)
+    unanswerable, supervised = {}, {}
+    for split in splits:
+        questions = open_questions(out, split)
+        unanswerable[split] = 0 if questions.answers is None else int((questions.answers < 0).all(1).sum())
+        supervised[split] = 0 if questions.relevance is None else int((questions.relevance >= 0).any(1).sum())
     return {
         "questions": {split: len(some) - len(lost[split]) for split, some in records.items()},
-        # No answer is in the vocabulary: not trained on.
-        "unanswerable": {split: sum(_unanswerable(record, known) for record in records[split]) for split in splits},
-        # The relevant proposals are known.
-        "supervised": {split: _supervised(open_questions(out, split)) for split in splits},
+        "unanswerable": unanswerable,  # no answer is in the vocabulary: not trained on
+        "supervised": supervised,  # the relevant proposals are known
         "photos": len(store),
         "proposals": int(store.offsets[-1]),
         "repeated_photos": store.header["repeated"],  # with the id of an earlier one, which was kept
@@ -220,14 +223,6 @@ def _read_splits(
             check_pairs(files.pairs, pairs[split], records[split])
     on_progress("reading questions", len(splits), len(splits))
     return records, pairs
-
-
-def _unanswerable(record: QuestionRecord, vocabulary: Vocabulary) -> bool:
-    return record.answers is not None and max(vocabulary.encode_answers(record.answers)) < 0
-
-
-def _supervised(questions: EncodedQuestions) -> int:
-    return 0 if questions.relevance is None else int((questions.relevance >= 0).any(1).sum())
 
 
 def _config(

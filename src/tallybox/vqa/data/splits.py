@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +177,7 @@ def _parts(folder: Path, split: str) -> tuple[str, ...]:
 
 def _arrays(folder: Path, *names: str) -> dict[str, NDArray[Any]]:
     paths = [folder / f"{name}.npy" for name in names] or sorted(folder.glob("*.npy"))
-    for path in paths:
-        _checked(path)
-    return {path.stem: np.load(path) for path in paths}
+    return {path.stem: np.load(BytesIO(_checked(path))) for path in paths}
 
 
 def _checked(path: Path) -> bytes:
