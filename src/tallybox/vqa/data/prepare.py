@@ -144,11 +144,8 @@ def prepare(
     ``skipped.json``. With the true boxes of COCO ``instances`` files, the questions are written with the proposals that
     show what they name.
     """
-    files = [
-        file
-        for given in features
-        for file in ([given] if isinstance(given, FeatureFile) else find_feature_files(given))
-    ]
+    found = [[one] if isinstance(one, FeatureFile) else find_feature_files(one) for one in features]
+    files = list(chain.from_iterable(found))
     if not files:
         raise InputError("features must be at least one file, but there is none")
     sources = JOINED_SPLITS.get(vocabulary_from, (vocabulary_from,))

@@ -64,7 +64,6 @@ class FeatureStore:
         return cls(folder, header, *index, *arrays)
 
     def __len__(self) -> int:
-        """Return the number of photos."""
         return len(self.image_ids)
 
     def rows_of(self, image_ids: Sequence[str]) -> NDArray[np.int64]:

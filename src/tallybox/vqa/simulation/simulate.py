@@ -57,9 +57,11 @@ WORDINGS = {
     "which": ("What {general} is this?", "What kind of {general} is in the picture?"),
 }
 
+OnProgress = Callable[[int, int], None]  # photos that are done, photos in all
+
 
 def simulate(
-    out: Path, world: World | None = None, on_progress: Callable[[int, int], None] = lambda done, total: None
+    out: Path, world: World | None = None, on_progress: OnProgress = lambda done, total: None
 ) -> dict[str, int]:
     """Write a simulated data set and return the number of questions of each split; the same world, the same files."""
     world = world or World()
@@ -69,12 +71,13 @@ def simulate(
     questions: dict[str, int] = {}
     for number, (split, size) in enumerate(sizes.items(), start=1):
         random = np.random.default_rng([world.seed, number])
-        scenes += [draw_scene(image_id, world, random) for image_id in range(len(scenes) + 1, len(scenes) + 1 + size)]
-        facts = {scene.image_id: scene_facts(scene) for scene in scenes[len(scenes) - size :]}
+        first_id = len(scenes) + 1
+        drawn = [draw_scene(image_id, world, random) for image_id in range(first_id, first_id + size)]
+        scenes += drawn
+        facts = {scene.image_id: scene_facts(scene) for scene in drawn}
+        per_photo, disagreement = world.questions_per_photo, world.disagreement
         questions[split] = write_split(
-            *(out, split, facts, WORDINGS, world.questions_per_photo, random),
-            disagreement=world.disagreement,
-            description=DESCRIPTION,
+            out, split, facts, WORDINGS, per_photo, random, disagreement=disagreement, description=DESCRIPTION
         )
     detector, random = SimulatedDetector(world, prototypes(world)), np.random.default_rng([world.seed, 4])
     _write_photos(out, (detector.detect(scene, random) for scene in scenes), len(scenes), on_progress)
@@ -122,7 +125,7 @@ def simulate_from_inventory(
     inventory: Path,
     out: Path,
     world: World | None = None,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> int:
     """Write ``features.tsv`` for the photos of questions and return the number of photos.
 
@@ -189,9 +192,7 @@ def _kind(category_id: int) -> str:
     return f"category {category_id}"
 
 
-def _write_photos(
-    folder: Path, photos: Iterable[PhotoFeatures], number: int, on_progress: Callable[[int, int], None]
-) -> None:
+def _write_photos(folder: Path, photos: Iterable[PhotoFeatures], number: int, on_progress: OnProgress) -> None:
     """Write the features of so many photos."""
 
     def reported() -> Iterator[PhotoFeatures]:
