@@ -76,7 +76,8 @@ def _train_models(folder: Path, device: torch.device, config: VqaConfig, on_prog
                 except EOFError:
                     process.join()
                     if process.exitcode:
-                        raise TallyboxError(f"training {name} ended with status {process.exitcode}") from None
+                        reason = f"training {name} ended with status {process.exitcode}; repeat the command to resume it"
+                        raise TallyboxError(reason) from None
                     del running[receiver]
                     continue
                 if isinstance(message, Exception):
