@@ -76,7 +76,7 @@ def _train_models(folder: Path, device: torch.device, config: VqaConfig, on_prog
                 except EOFError:
                     process.join()
                     if process.exitcode:
-                        reason = f"training {name} ended with status {process.exitcode}; repeat the command to resume it"
+                        reason = f"training {name} ended with status {process.exitcode}; repeat the command to resume"
                         raise TallyboxError(reason) from None
                     del running[receiver]
                     continue
