@@ -22,9 +22,6 @@ from vqa_scores import CountingQuestions, difference, source_table
 from tallybox.files import write_text
 from tallybox.runs import read_results
 from tallybox.vqa.configuration import ModelName
-from tallybox.vqa.data.photo_ids import photo_id
-from tallybox.vqa.data.prepare import official_files
-from tallybox.vqa.data.questions import read_questions
 from tallybox.vqa.evaluation import TITLES, mean_and_deviation
 
 EXPERIMENTS = {
@@ -57,7 +54,6 @@ SUPERVISION = {
     "other": "Other",
     "all": "All",
 }
-UNSEEN = {"count": "Count", "pair_count": "Pair count"}
 END = "<!-- end -->"
 LINE = 128  # letters of a page's line
 OTHERS = ("yes/no", "other")
@@ -183,12 +179,6 @@ def summary_of_photos(runs: Runs) -> str:
     return textwrap.fill(text, LINE)
 
 
-def photos_not_learned_from(data: Path, counting: CountingQuestions) -> CountingQuestions:
-    """Return experiment B's counting questions about photos that no question to learn from is about."""
-    seen = {photo_id(question.image_id) for question in read_questions(official_files(data)["train"].questions)}
-    return counting.at(one.question_id for one in counting.records if one.image_id not in seen)
-
-
 def rescored(runs: list[dict[str, Any]], counting: CountingQuestions) -> list[dict[str, Any]]:
     """Return runs with the scores of counting questions computed again from their answers."""
     return [run | {"scores": {**run["scores"], **counting_scores(run, counting)}} for run in runs]
@@ -269,15 +259,6 @@ def main() -> None:
         texts["supervision"] = table_of(both, SUPERVISION)
     if "photos" in results:
         texts["photos summary"] = summary_of_photos(scores_by_model(results["photos"]))
-    if "questions" in results:
-        unseen = photos_not_learned_from(given.questions, counting[given.questions])
-        texts["unseen table"] = table_of(
-            {
-                model: [unseen.scores(counting[given.questions].answers(run)) for run in runs]
-                for model, runs in runs_by_model(results["questions"]).items()
-            },
-            UNSEEN,
-        )
     page = given.folder / "README.md"
     write_text(page, filled(page.read_text(), texts))
     toy = read_results(given.toy / "results.jsonl")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import PresenceCounter, PresenceWeights
+from tallybox.presence.operator import table_of
 from tallybox.presence.weights import (
     CELLS,
     LOGIT_LIMIT,
@@ -18,9 +19,9 @@ from tallybox.presence.weights import (
     initial_weights,
     score_coordinate,
 )
-from tests.support.problems import random_presence_weights, untrained
+from tests.support.problems import random_generator, random_presence_weights, untrained
 from tests.support.strategies import presence_weights
-from tests.support.tolerances import ROUNDING
+from tests.support.tolerances import ROUNDING, tolerance
 
 EXACT = ROUNDING[torch.float64]._asdict()
 DOUBLE = torch.zeros((), dtype=torch.float64)
@@ -150,3 +151,31 @@ def test_edges_have_their_distances_in_float32_too(segments):
     assert edges.dtype == torch.float32
     assert (edges.diff() > 0).all()
     assert math.isclose(edges.diff().sum().item(), 1, rel_tol=1e-6)
+
+
+def rows_of(kind: str, segments: int) -> PresenceWeights:
+    if kind == "trained":
+        return random_presence_weights(3, segments=segments, seed=1)
+    weights = initial_weights(3, segments)
+    if kind == "untrained":
+        return weights
+    factor = {"zeros": 0, "huge": 1e37}[kind]  # huge: the sum of the sizes is not finite
+    return PresenceWeights(*((weight + 1) * factor for weight in weights))
+
+
+@pytest.mark.parametrize("segments", [1, 7, 16])
+@pytest.mark.parametrize("kind", ["trained", "untrained", "zeros", "huge"])
+def test_the_table_on_a_gpu_and_its_gradient_are_those_of_the_functions(poisoned_memory, kind, segments):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    close = tolerance("triton", torch.float32)._asdict()
+    weights = PresenceWeights(*(weight.float().to(device).requires_grad_() for weight in rows_of(kind, segments)))
+    expected, table = PresenceFunctions.of(weights).table(), table_of(weights, "triton")
+    torch.testing.assert_close(table, expected, **close)
+    grad = torch.randn(expected.shape, generator=random_generator(2)).to(device)
+    grad[..., -(segments + 1) :] = 0  # edges are constants
+    of_functions = torch.autograd.grad(expected, weights, grad, allow_unused=True, materialize_grads=True)
+    for name, one, other in zip(
+        PresenceWeights._fields, torch.autograd.grad(table, weights, grad), of_functions, strict=True
+    ):
+        scale = other.abs().max().clamp(min=1e-30)
+        torch.testing.assert_close(one / scale, other / scale, **close, msg=name)

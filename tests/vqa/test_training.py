@@ -163,15 +163,23 @@ def test_the_questions_after_the_last_full_batch_are_learned_from_together(tmp_p
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("padding", ["masked", "published"])
-def test_on_a_gpu_graphs_and_the_smaller_last_step_give_what_plain_steps_give(tmp_path, padding):
-    config = tiny_config(batch=6, dropout=0.0, precision="float32")
-    for name, fast in (("graphs", True), ("plain", False)):
+# In float32 Adam makes much of gradients that are rounding, so the steps of float64 are the proof.
+@pytest.mark.parametrize(
+    ("name", "padding", "precision", "rtol"),
+    [
+        ("baseline", "masked", "float64", 1e-6),  # sums of losses are float32
+        ("counter", "masked", "float32", 1e-2),
+        ("counter", "published", "float32", 1e-2),
+    ],
+)
+def test_on_a_gpu_graphs_and_the_smaller_last_step_give_what_plain_steps_give(tmp_path, name, padding, precision, rtol):
+    config = tiny_config(name, batch=6, dropout=0.0, precision=precision)
+    for folder, fast in (("graphs", True), ("plain", False)):
         chosen = VqaConfig(replace(config.model, padding=padding), replace(config.training, fast=fast))
-        train(tiny_data(), tmp_path / name, chosen, device=torch.device("cuda"))
+        train(tiny_data(), tmp_path / folder, chosen, device=torch.device("cuda"))
     assert read_checkpoint(tmp_path / "graphs")[0].steps == 12
     graphs, plain = losses(tmp_path / "graphs"), losses(tmp_path / "plain")
-    assert [loss for _, loss in graphs] == pytest.approx([loss for _, loss in plain], rel=1e-3)
+    assert [loss for _, loss in graphs] == pytest.approx([loss for _, loss in plain], rel=rtol)
 
 
 @pytest.mark.parametrize("name", ["baseline", "nms", "counter", "presence"])

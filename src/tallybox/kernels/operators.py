@@ -67,24 +67,26 @@ def define_component(
         gradients = backward_operator(*ctx.saved_tensors, list(grads[:-1]), *settings)
         return (*gradients, None, None, None, None)
 
-    def refuse(ctx: Any, *gradients: Any) -> None:
-        raise BackendError(
-            'fused backends have first derivatives only, but a second derivative was computed; use backend="reference"'
-        )
-
     tensors = ", ".join(["Tensor"] * (len(allocate_results(torch.empty(0, 0), 1)) + 1))
     schema = f"({INPUTS}, SymInt max_objects, bool save_state, str backend) -> ({tensors})"
-    operator = _define(f"{name}_forward", schema, forward, allocate)
+    operator = define_operator(f"{name}_forward", schema, forward, allocate)
     schema = f"({INPUTS}, Tensor state, Tensor?[] grads, SymInt max_objects, bool boxes_need_grad, str backend)"
-    backward_operator = _define(
+    backward_operator = define_operator(
         f"{name}_backward", f"{schema} -> (Tensor, Tensor, Tensor)", backward, allocate_gradients
     )
     torch.library.register_autograd(f"tallybox::{name}_forward", differentiate, setup_context=save_for_backward)
-    torch.library.register_autograd(f"tallybox::{name}_backward", refuse)
+    torch.library.register_autograd(f"tallybox::{name}_backward", refuse_second_derivative)
     return operator
 
 
-def _define(name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+def refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
+    """The gradient of an operator that computes a gradient."""
+    raise BackendError(
+        'fused backends have first derivatives only, but a second derivative was computed; use backend="reference"'
+    )
+
+
+def define_operator(name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
     """Register a function that changes none of its arguments; ``fake`` returns tensors of the same shapes."""
     torch.library.define(f"tallybox::{name}", schema, tags=torch.Tag.pt2_compliant_tag)
     torch.library.impl(f"tallybox::{name}", ("cpu", "cuda"), function)

@@ -14,7 +14,7 @@ from tallybox.kernels.dispatch import Backend, choose_backend
 from tallybox.kernels.layout import Layout
 from tallybox.kernels.operators import needs_gradient
 from tallybox.kernels.proposals import Proposals, for_every_head, prepare_proposals
-from tallybox.presence.operator import presence_operator
+from tallybox.presence.operator import presence_operator, table_of
 from tallybox.presence.reference import (
     PresenceQuantities,
     count_features_of,
@@ -77,7 +77,7 @@ def presence_results(
         return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
     leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
     layout = Layout.of(weights.leading, boxes.shape[:-2], *leading)
-    table = PresenceFunctions.of(weights).table()
+    table = table_of(weights, choice.backend)
     *results, _ = presence_operator(
         layout.to_list(logit, 1),
         layout.to_list(boxes, 2),

@@ -1,13 +1,15 @@
-"""The component's operator: images in one list, fused kernels, and their gradient."""
+"""The component's operators: from weights to the table that kernels read, and from images in one list to results."""
 
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tallybox.kernels.operators import define_component
+from tallybox.kernels.operators import define_component, define_operator, refuse_second_derivative
+from tallybox.presence.weights import PresenceFunctions, PresenceWeights, table_size
 
 
 def launchers(backend: str) -> ModuleType:
@@ -27,3 +29,47 @@ def allocate_results(logit: Tensor, max_objects: int) -> tuple[Tensor, ...]:
 
 
 presence_operator = define_component("presence", launchers, allocate_results)
+
+
+def table_of(weights: PresenceWeights, backend: str) -> Tensor:
+    """Return the table that kernels read ``[..., T]``; on a GPU in one launch."""
+    if backend != "triton":
+        return PresenceFunctions.of(weights).table()
+    rows = weights.rows()
+    tables: Tensor = table_operator(rows.reshape(-1, rows.shape[-1]))
+    return tables.reshape(*weights.leading, -1)
+
+
+def _make_tables(rows: Tensor) -> Tensor:
+    from tallybox.presence.cuda.table import make_tables
+
+    return make_tables(rows)
+
+
+def _tables_backward(rows: Tensor, grad_tables: Tensor) -> Tensor:
+    from tallybox.presence.cuda.table import tables_backward
+
+    return tables_backward(rows, grad_tables)
+
+
+table_operator = define_operator(
+    "presence_table", "(Tensor rows) -> Tensor", _make_tables, lambda r: r.new_empty(len(r), table_size(r.shape[1]))
+)
+table_backward_operator = define_operator(
+    "presence_table_backward",
+    "(Tensor rows, Tensor grad_tables) -> Tensor",
+    _tables_backward,
+    lambda rows, grad_tables: torch.empty_like(rows),
+)
+
+
+def _save_rows(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+torch.library.register_autograd(
+    "tallybox::presence_table",
+    lambda ctx, grad_tables: table_backward_operator(*ctx.saved_tensors, grad_tables),
+    setup_context=_save_rows,
+)
+torch.library.register_autograd("tallybox::presence_table_backward", refuse_second_derivative)

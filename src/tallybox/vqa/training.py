@@ -26,7 +26,7 @@ from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, lo
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import VqaConfig
 from tallybox.vqa.graphed_steps import GraphedSteps
-from tallybox.vqa.model import VqaModel
+from tallybox.vqa.model import PublishedFirstGlimpse, VqaModel
 from tallybox.vqa.steps import VqaTrainer
 from tallybox.vqa.validation import ValidationData, Validator
 
@@ -100,7 +100,8 @@ class VqaRun:
         self.graphed: GraphedSteps | None = None
         if config.training.fast and device.type == "cuda":
             self.trainer.compile()
-            if self.processes.number == 1:
+            # The gradient of the reference's product waits for the device, which a graph cannot.
+            if self.processes.number == 1 and not isinstance(self.trainer.model.count, PublishedFirstGlimpse):
                 self.graphed = GraphedSteps(self.trainer, self.examples)
         self.epoch = 0
         if (folder / FILE).exists():

@@ -109,15 +109,9 @@ def similarity_backward(n: int, f: Tables, g: Group, saved: Saved, grad: GroupGr
 
 @compiled
 def matrices_backward(
-    n: int,
-    f: Tables,
-    g: Group,
-    saved: Saved,
-    grad_total: Vector,
-    grad_mean: Vector,
-    grad: GroupGradients,
-    boxes_need_grad: bool,
-) -> None:
+    n: int, f: Tables, g: Group, saved: Saved, grad_total: Vector, grad_mean: Vector,
+    grad: GroupGradients, boxes_need_grad: bool,
+) -> None:  # fmt: skip
     """Carry the gradients from Ã, X and the certainty to relevance and distance, and on to weights and boxes."""
     dtype = g.a.dtype.type
     zero, half, one, two = dtype(0), dtype(0.5), dtype(1), dtype(2)
@@ -174,15 +168,9 @@ def write_gradients(
 
 @compiled
 def count_backward_kernel(
-    inputs: Arrays,
-    state: Array,
-    grads: Arrays,
-    written: Arrays,
-    grad_rise: Array,
-    boxes_need_grad: bool,
-    first_group: int,
-    stop: int,
-) -> None:
+    inputs: Arrays, state: Array, grads: Arrays, written: Arrays, grad_rise: Array,
+    boxes_need_grad: bool, first_group: int, stop: int,
+) -> None:  # fmt: skip
     """Write the gradients of groups first_group ... stop - 1, and add those of their counters' rises to grad_rise."""
     (attention, boxes, weight, mask), (grad_features, grad_count) = inputs, grads
     grad_attention, grad_boxes = written

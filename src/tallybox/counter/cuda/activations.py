@@ -151,12 +151,8 @@ def pair_gradients(
     certain, certain_rise, at_d = look_up(d, tables, CERTAINTY_OF_DISTANCE, S)
     grad_certain = tl.where(pair, 2.0 * grad_mean / (number * number) * sign(certain - 0.5), 0.0)
     _, close_rise, at_close = look_up(1.0 - tl.abs(a_i - a_j), tables, LIKENESS, S)
-    of_edge_a, of_edge_d, of_row_a, of_row_d = (
-        grad_edge * edge_d,
-        grad_edge * edge_a,
-        grad_row * row_d,
-        grad_row * row_a,
-    )
+    of_edge_a, of_edge_d = grad_edge * edge_d, grad_edge * edge_a
+    of_row_a, of_row_d = grad_row * row_d, grad_row * row_a
     grad_relevance = (of_edge_a * edge_a_rise + of_row_a * row_a_rise) * S
     grad_a = grad_relevance * a_j - grad_close * close_rise * S * sign(a_i - a_j)
     grad_d = (of_edge_d * edge_d_rise + of_row_d * row_d_rise + grad_certain * certain_rise) * S

@@ -171,12 +171,9 @@ def count_backward_kernel(
     tl.debug_barrier()
 
     # From C, Ã, X, Sim and the confidence to weights and boxes: each box over all others.
-    edge_a_sum = tl.zeros((SP, LANES), tl.float32)
-    edge_d_sum = tl.zeros((SP, LANES), tl.float32)
-    row_a_sum = tl.zeros((SP, LANES), tl.float32)
-    row_d_sum = tl.zeros((SP, LANES), tl.float32)
-    certainty_a_sum = tl.zeros((SP, LANES), tl.float32)
-    certainty_d_sum = tl.zeros((SP, LANES), tl.float32)
+    edge_a_sum, edge_d_sum = tl.zeros((SP, LANES), tl.float32), tl.zeros((SP, LANES), tl.float32)
+    row_a_sum, row_d_sum = tl.zeros((SP, LANES), tl.float32), tl.zeros((SP, LANES), tl.float32)
+    certainty_a_sum, certainty_d_sum = tl.zeros((SP, LANES), tl.float32), tl.zeros((SP, LANES), tl.float32)
     for i in range(0, N):
         real_i, a_i = load_weights(attention, mask, image * N + i, here, HAS_MASK)
         s_i = tl.load(scale + i * images, mask=real_i, other=0.0)
@@ -201,21 +198,10 @@ def count_backward_kernel(
                 alike = alike_i + tl.load(grad_alike + j * images, mask=real, other=0.0)
                 by_a, by_d, at_a, at_d, _at_close, of_edge_a, of_edge_d, of_row_a, of_row_d, of_certain = (
                     f.pair_gradients(
-                        a_i,
-                        a_j,
-                        s_i,
-                        s_j,
-                        1.0 - iou,
-                        grad_row,
-                        alike * product,
-                        real,
-                        grad_total,
-                        grad_mean,
-                        number,
-                        tables,
-                        S,
+                        a_i, a_j, s_i, s_j, 1.0 - iou, grad_row, alike * product, real,
+                        grad_total, grad_mean, number, tables, S,
                     )
-                )
+                )  # fmt: skip
                 if j > i:
                     below_a, below_d = share(at_a[None, :], s), share(at_d[None, :], s)
                     edge_a_sum += below_a * of_edge_a[None, :]

@@ -42,14 +42,9 @@ def distribution_backward(n: int, presence: Array, prefixes: Array, grad_classes
 
 @compiled
 def round_backward(
-    found: int,
-    pairs: Pairs,
-    saved: SavedImage,
-    before: Array,
-    weighted: Array,
-    grad: ImageGradients,
-    grad_before: Array,
-) -> None:
+    found: int, pairs: Pairs, saved: SavedImage, before: Array, weighted: Array,
+    grad: ImageGradients, grad_before: Array,
+) -> None:  # fmt: skip
     """Add the gradients of suppressions and of presences ``before``; ``weighted [N]`` are gradients times presences."""
     for pair in range(found):
         j, s = pairs.source[pair], saved.suppression[pair]
@@ -117,16 +112,9 @@ def calibration_backward(i: int, saved: SavedImage, table: Array, grad: ImageGra
 
 @compiled
 def presence_backward_kernel(
-    inputs: Arrays,
-    state: Array,
-    grads_of_results: Arrays,
-    written: Arrays,
-    grad_tables: Array,
-    every_pair: bool,
-    boxes_need_grad: bool,
-    first_image: int,
-    stop: int,
-) -> None:
+    inputs: Arrays, state: Array, grads_of_results: Arrays, written: Arrays, grad_tables: Array,
+    every_pair: bool, boxes_need_grad: bool, first_image: int, stop: int,
+) -> None:  # fmt: skip
     """Write the gradients of images first_image ... stop - 1, and add to those of their counters' tables."""
     (logit, boxes, tables, mask), (grad_logit, grad_boxes) = inputs, written
     grad_features, grad_presence, grad_distribution = grads_of_results

@@ -21,7 +21,7 @@ TILE = 16  # the side of a tile of pairs, one warp's
 # A lane of a warp for each proposal, and enough warps to fill a GPU; each lane has a table of sums of its own, so that
 # a warp takes four times 32 x 32 pairs at least, where that leaves enough warps.
 LANES = 32
-MIN_WARPS, MAX_WARPS = 512, 4096
+MIN_WARPS, MAX_WARPS = 512, 2048
 
 
 def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:

@@ -11,37 +11,27 @@ import triton.language as tl
 
 from tallybox.kernels.cuda.boxes import box_iou
 from tallybox.presence.cuda import image as shared
-from tallybox.presence.cuda.image import load
+from tallybox.presence.cuda.image import KNOTS, load
 
 
 @triton.jit
-def add_to(sums, entry, amount, chosen, LANES: tl.constexpr):
-    """Add to an entry of each lane's own sums."""
-    address = sums + entry * LANES + tl.arange(0, LANES)
-    tl.store(address, tl.load(address, mask=chosen, other=0.0) + amount, mask=chosen)
+def sums_at(sums, entry, chosen, LANES: tl.constexpr):
+    """Each lane's own sums at both ends of a segment: their addresses, and what they are so far."""
+    low = sums + entry * LANES + tl.arange(0, LANES)
+    return low, tl.load(low, mask=chosen, other=0.0), tl.load(low + LANES, mask=chosen, other=0.0)
 
 
 @triton.jit
-def add_to_segment(sums, entry, fraction, amount, chosen, LANES: tl.constexpr):
-    """Share an amount between both ends of a segment."""
-    add_to(sums, entry, amount * (1.0 - fraction), chosen, LANES)
-    add_to(sums, entry + 1, amount * fraction, chosen, LANES)
-
-
-@triton.jit
-def add_to_cell(sums, entry, iou, coordinate, amount, chosen, LANES: tl.constexpr):
-    """Share an amount among the four knots of a cell."""
-    e, of_row = shared.locate(iou * shared.E, shared.E)
-    f, of_column = shared.locate(coordinate * shared.E, shared.E)
-    add_to_segment(sums, entry + e * shared.KNOTS + f, of_column, amount * (1.0 - of_row), chosen, LANES)
-    add_to_segment(sums, entry + (e + 1) * shared.KNOTS + f, of_column, amount * of_row, chosen, LANES)
+def add_to(at, amount, fraction, chosen, LANES: tl.constexpr):
+    """Share an amount between both ends of a segment, the `sums_at` it."""
+    low, low_sum, high_sum = at
+    tl.store(low, low_sum + amount * (1.0 - fraction), mask=chosen)
+    tl.store(low + LANES, high_sum + amount * fraction, mask=chosen)
 
 
 @triton.jit(
-    do_not_specialize=[
-        "N", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"
-    ]
-)  # fmt: skip
+    do_not_specialize=["N", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
+)
 def table_gradients_kernel(
     logit, boxes, mask, tables, state, scratch, sums,
     N, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
@@ -77,7 +67,7 @@ def table_gradients_kernel(
             by_slope += tl.where(real, gz * l_i, 0.0)
             by_shift += tl.where(real, gz, 0.0)
             _value, _slope, knot, fraction, _clamped = shared.calibrate(table, load(zs, i, N), S)
-            add_to_segment(sums, knot, fraction, load(grad_calibrated, i, N), real, LANES)
+            add_to(sums_at(sums, knot, real, LANES), load(grad_calibrated, i, N), fraction, real, LANES)
         for j in range(j0, tl.minimum(j0 + LANES, N)):
             real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(
                 logit, boxes, mask, first + j + lane * 0, lane >= 0, HAS_MASK
@@ -89,16 +79,28 @@ def table_gradients_kernel(
                 # The evidence of j for i, and how much i suppresses j: both by j's score, so that lanes that
                 # differ in the overlap alone add to neighbouring addresses.
                 t_j = shared.coordinate_of(l_j)
-                add_to_cell(sums, shared.EVIDENCE, iou, t_j, gz, pair, LANES)
                 w2, w1 = tl.load(weighted_2 + j), tl.load(weighted_1 + j)
                 s = load(suppression + j * N, i, N)
                 before = shared.comes_before(l_i, ax1, ay1, ax2, ay2, i, l_j, bx1, by1, bx2, by2, j)
                 grad_shared, grad_order, _iou, _coordinate, by_difference = shared.suppression_backward(
                     table, s, p1, p0, w2, w1, pair, iou, t_j, l_i - l_j, before, S
                 )
-                add_to_cell(sums, shared.OVERLAP, iou, 1.0 - t_j, grad_shared, pair, LANES)
-                _value, _slope, knot, fraction = shared.order(table, l_i - l_j, before, S)
-                add_to_segment(sums, knot, fraction, grad_order, pair, LANES)
+                e, of_row = shared.locate(iou * shared.E, shared.E)
+                f, of_score = shared.locate(t_j * shared.E, shared.E)
+                g, of_rest = shared.locate((1.0 - t_j) * shared.E, shared.E)
+                evidence, overlap = shared.EVIDENCE + e * KNOTS + f, shared.OVERLAP + e * KNOTS + g
+                _value, _slope, order, of_order = shared.order(table, l_i - l_j, before, S)
+                # All are loaded before one is stored: a load waits for stores that may be to its address.
+                evidence_low = sums_at(sums, evidence, pair, LANES)
+                evidence_high = sums_at(sums, evidence + KNOTS, pair, LANES)
+                overlap_low = sums_at(sums, overlap, pair, LANES)
+                overlap_high = sums_at(sums, overlap + KNOTS, pair, LANES)
+                order_sums = sums_at(sums, order, pair, LANES)
+                add_to(evidence_low, gz * (1.0 - of_row), of_score, pair, LANES)
+                add_to(evidence_high, gz * of_row, of_score, pair, LANES)
+                add_to(overlap_low, grad_shared * (1.0 - of_row), of_rest, pair, LANES)
+                add_to(overlap_high, grad_shared * of_row, of_rest, pair, LANES)
+                add_to(order_sums, grad_order, of_order, pair, LANES)
                 by_step += tl.where(before, grad_order, 0.0)
                 by_sharpness += by_difference * (l_i - l_j)
     tl.store(sums + shared.SLOPE * LANES + lane, by_slope)
