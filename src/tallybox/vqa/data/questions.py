@@ -20,36 +20,30 @@ ANSWERS_PER_QUESTION = 10  # in VQA v2
 COUNTING_WORDS = "how many"
 
 
-class OfficialQuestion(JsonRecord):
-    """One record of a questions file."""
-
+class _Question(JsonRecord):
     question_id: Int64
     image_id: Int64 | str
     question: str
 
 
-class OfficialAnswer(JsonRecord):
-    """One person's answer."""
-
+class _Answer(JsonRecord):
     answer: str
 
 
-class OfficialAnnotation(JsonRecord):
-    """One record of an annotations file."""
-
+class _Annotation(JsonRecord):
     question_id: Int64
     image_id: Int64 | str
     answer_type: str
-    answers: list[OfficialAnswer]
+    answers: list[_Answer]
     question_type: str | None = None  # how it begins, as the official files sort questions
 
 
 class _QuestionsFile(JsonRecord):
-    questions: list[OfficialQuestion]
+    questions: list[_Question]
 
 
 class _AnnotationsFile(JsonRecord):
-    annotations: list[OfficialAnnotation]
+    annotations: list[_Annotation]
 
 
 class QuestionRecord(NamedTuple):
@@ -102,7 +96,7 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
     return records
 
 
-def read_questions(path: Path) -> list[OfficialQuestion]:
+def read_questions(path: Path) -> list[_Question]:
     """Return the records of a questions file; ids must differ, and a question must have words."""
     found = read_json(path, _QuestionsFile, QUESTIONS).questions
     check_unique(path, found)
@@ -112,7 +106,7 @@ def read_questions(path: Path) -> list[OfficialQuestion]:
     return found
 
 
-def read_annotations(path: Path) -> list[OfficialAnnotation]:
+def read_annotations(path: Path) -> list[_Annotation]:
     """Return the records of an annotations file; ids must differ, and each has an answer, VQA v2's ten."""
     found = read_json(path, _AnnotationsFile, ANNOTATIONS).annotations
     check_unique(path, found)
