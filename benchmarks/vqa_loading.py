@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tallybox.bench.measure import Row, median_ms, peak_bytes, report
 from tallybox.errors import TallyboxError
@@ -53,11 +54,20 @@ def bench_vqa_loading(seconds: float = 2.0, photos: int = PHOTOS) -> Iterator[Ro
 def check_loading(store: FeatureStore, padded: Any) -> None:
     """Raise unless both give the same proposals."""
     for row in range(0, len(store), 17):
-        ours = store.read([row])
-        number = ours.features.shape[1]
+        our_features, our_boxes = read_padded(store, np.array([row]))
+        number = our_features.shape[1]
         features, boxes = padded["features"][row][:, :number].T, padded["boxes"][row][:, :number].T
-        if not (ours.features[0] == features.astype(np.float16)).all() or not (ours.boxes_xyxy[0] == boxes).all():
+        if not (our_features[0] == features.astype(np.float16)).all() or not (our_boxes[0] == boxes).all():
             raise TallyboxError(f"both must give the same proposals before they are timed, but photo {row} differs")
+
+
+def read_padded(store: FeatureStore, rows: NDArray[np.int64]) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
+    """Return features ``[B, N, F]`` and boxes ``[B, N, 4]`` of photos, padded to the longest of them."""
+    shape = len(rows), int(np.diff(store.offsets)[rows].max())
+    features = np.empty((*shape, store.features.shape[1]), np.float16)
+    boxes = np.empty((*shape, 4), np.float32)
+    store.read_into(rows, features, boxes)
+    return features, boxes
 
 
 def _row(case: str, store: FeatureStore, padded: Any, seconds: float) -> Row:
@@ -72,7 +82,7 @@ def _row(case: str, store: FeatureStore, padded: Any, seconds: float) -> Row:
 
 def _from_store(store: FeatureStore) -> Callable[[], object]:
     random = np.random.default_rng(0)
-    return lambda: store.read(random.permutation(len(store))[:BATCH])
+    return lambda: read_padded(store, random.permutation(len(store))[:BATCH])
 
 
 def _one_at_a_time(padded: Any) -> Callable[[], object]:

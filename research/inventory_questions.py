@@ -8,8 +8,8 @@ from pathlib import Path
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.labels import TrueCounts
 from tallybox.vqa.simulation.instances import category_facts, general_name, write_questions
-from tallybox.vqa.simulation.inventory import read_inventory
 from tallybox.vqa.simulation.questions import Query
+from tallybox.vqa.simulation.simulate import read_inventory
 
 
 def ask_about_inventory(

@@ -32,8 +32,7 @@ from tallybox.vqa.evaluation import mean_and_deviation
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import predict
 from tallybox.vqa.scoring import all_scores
-from tallybox.vqa.simulation.files import FEATURES
-from tallybox.vqa.simulation.simulate import simulate
+from tallybox.vqa.simulation.simulate import FEATURES, simulate
 from tallybox.vqa.simulation.world import CLUTTER, SIZE_WH, World, prototypes
 from tallybox.vqa.training import train
 

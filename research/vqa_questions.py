@@ -24,7 +24,7 @@ from written_questions import join
 from tallybox.vqa.data.features import write_tsv
 from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.data.questions import read_questions
-from tallybox.vqa.simulation.inventory import photos_of_inventory, read_inventory
+from tallybox.vqa.simulation.simulate import photos_of_inventory, read_inventory
 from tallybox.vqa.simulation.world import World
 
 INVENTORY = "object_inventory.csv.gz"

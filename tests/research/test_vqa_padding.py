@@ -7,8 +7,7 @@ from research.vqa_padding import table, with_clutter
 
 from tallybox.runs import read_results
 from tallybox.vqa.data.features import read_tsv
-from tallybox.vqa.simulation.files import FEATURES
-from tallybox.vqa.simulation.simulate import simulate
+from tallybox.vqa.simulation.simulate import FEATURES, simulate
 from tallybox.vqa.simulation.world import World
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results" / "vqa"

@@ -8,23 +8,17 @@ import torch
 from click.testing import CliRunner
 
 from tallybox.cli import cli
+from tallybox.errors import InputError
 from tallybox.vqa import demo
 from tallybox.vqa.simulation.world import World
 
 SMALL_WORLD = World(train_photos=40, val_photos=20, test_photos=4)
+SMALL_CONFIG = replace(demo.CONFIG, training=replace(demo.CONFIG.training, batch=32, epochs=1))
 
 
 def test_all_of_it_on_a_tiny_world(tmp_path, monkeypatch):
-    config = replace(demo.CONFIG, training=replace(demo.CONFIG.training, batch=32, epochs=1))
-    monkeypatch.setattr(
-        demo.run_demo,
-        "__kwdefaults__",
-        {
-            **demo.run_demo.__kwdefaults__,
-            "world": SMALL_WORLD,
-            "config": config,
-        },
-    )
+    defaults = {**demo.run_demo.__kwdefaults__, "world": SMALL_WORLD, "config": SMALL_CONFIG}
+    monkeypatch.setattr(demo.run_demo, "__kwdefaults__", defaults)
     done = CliRunner().invoke(cli, ["vqa", "demo", "--out", str(tmp_path / "demo"), "--device", "cpu", "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -35,6 +29,24 @@ def test_all_of_it_on_a_tiny_world(tmp_path, monkeypatch):
     assert "+ counting module" in again.stdout
     assert "presence" in again.stdout
     assert (tmp_path / "demo" / "counter" / "checkpoint.safetensors").stat().st_mtime_ns == before
+
+
+def test_progress_is_of_all_models_and_an_error_of_one_is_raised(tmp_path):
+    (tmp_path / "nms").mkdir()
+    (tmp_path / "nms" / "config.json").write_text('{"config": {"model": {}, "training": {"seed": 7}}}')
+    shown = []
+    with pytest.raises(InputError, match="nms"):
+        demo.run_demo(
+            tmp_path,
+            device=torch.device("cpu"),
+            world=SMALL_WORLD,
+            config=SMALL_CONFIG,
+            on_progress=lambda *step: shown.append(step),
+        )
+    steps = [(done, total) for name, done, total in shown if name == "training 4 models"]
+    assert steps == sorted(steps)
+    done, total = steps[-1]
+    assert total / 4 <= done < total
 
 
 @pytest.mark.slow

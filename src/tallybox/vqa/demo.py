@@ -1,20 +1,25 @@
-"""`tallybox vqa demo`: simulate a data set, prepare it, train four models on it and score them."""
+"""`tallybox vqa demo`: simulate a data set, prepare it, train four models on it side by side and score them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import torch
 
+from tallybox.errors import TallyboxError
 from tallybox.vqa.batches import open_training_data
 from tallybox.vqa.configuration import ModelConfig, ModelName, TrainingConfig, VqaConfig
+from tallybox.vqa.data.photos import OnProgress
 from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.evaluation import Scores, evaluate_runs
-from tallybox.vqa.simulation.files import FEATURES
-from tallybox.vqa.simulation.simulate import simulate
+from tallybox.vqa.simulation.simulate import FEATURES, simulate
 from tallybox.vqa.simulation.world import World
 from tallybox.vqa.training import train
 
@@ -34,7 +39,7 @@ def run_demo(
     device: torch.device,
     world: World = WORLD,
     config: VqaConfig = CONFIG,
-    on_progress: Callable[[str, int, int], None] = lambda step, done, total: None,
+    on_progress: OnProgress = lambda step, done, total: None,
 ) -> dict[str, list[Scores]]:
     """Run all steps in a folder and return the scores by model; the same call resumes after an interruption."""
     files, prepared = folder / "files", folder / "prepared"
@@ -43,10 +48,65 @@ def run_demo(
         simulate(unfinished, world, partial(on_progress, "photos"))
         unfinished.rename(files)
     prepare(official_files(files), [files / FEATURES], prepared, on_progress=on_progress)
-    data = open_training_data(prepared, "train")
-    described = {"prepared": str(prepared.resolve()), "split": "train"}
-    for name in MODELS:
-        chosen = replace(config, model=replace(config.model, name=name))
-        report = partial(on_progress, f"training {name}")
-        train(data, folder / name, chosen, device=device, described=described, on_progress=report)
+    _train_models(folder, device, config, on_progress)
     return evaluate_runs([folder / name for name in MODELS], split="val", device=device, on_progress=on_progress)
+
+
+def _train_models(folder: Path, device: torch.device, config: VqaConfig, on_progress: OnProgress) -> None:
+    """Train each model in a process of its own, as many at once as there are cores: a step is little work for two."""
+    at_once = 1 if device.type == "cuda" else torch.get_num_threads()
+    spawn = get_context("spawn")
+    waiting = list(MODELS)  # taken from the end: the slowest starts first
+    running: dict[Connection, tuple[ModelName, SpawnProcess]] = {}  # by the connection that its progress comes through
+    steps = dict.fromkeys(MODELS, 0)
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                receiver, sender = spawn.Pipe(duplex=False)
+                name = waiting.pop()
+                process = spawn.Process(target=_train_model, args=(sender, folder, name, device, config))
+                process.start()
+                sender.close()
+                running[receiver] = name, process
+            ready = wait(list(running))
+            for receiver in [one for one in running if one in ready]:
+                name, process = running[receiver]
+                try:
+                    message = receiver.recv()
+                except EOFError:
+                    process.join()
+                    if process.exitcode:
+                        reason = f"training {name} ended with status {process.exitcode}; repeat the command to resume"
+                        raise TallyboxError(reason) from None
+                    del running[receiver]
+                    continue
+                if isinstance(message, Exception):
+                    raise message
+                steps[name], total = message
+                on_progress(f"training {len(MODELS)} models", sum(steps.values()), len(MODELS) * total)
+    finally:
+        for _, process in running.values():
+            process.terminate()
+            process.join()
+
+
+def _train_model(sender: Connection, folder: Path, name: ModelName, device: torch.device, config: VqaConfig) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the keyboard it reaches the parent, which ends this process
+    torch.set_num_threads(1)
+    prepared = folder / "prepared"
+    described = {"prepared": str(prepared.resolve()), "split": "train"}
+    chosen = replace(config, model=replace(config.model, name=name))
+    try:
+        data = open_training_data(prepared, "train")
+        end = train(
+            data,
+            folder / name,
+            chosen,
+            device=device,
+            described=described,
+            on_progress=lambda done, total: sender.send((done, total)),
+        )
+        sender.send((end.steps, end.steps))
+    except (TallyboxError, OSError) as error:
+        with suppress(BrokenPipeError):  # where the parent was killed
+            sender.send(error)

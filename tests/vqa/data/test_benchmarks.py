@@ -92,6 +92,7 @@ def howmany(tmp_path):
         answered = [annotation(one["question_id"], ["2"] * 7 + ["3"] * 3, one["image_id"]) for one in asked]
         questions_file(tmp_path / f"v2_OpenEnded_mscoco_{split}_questions.json", asked)
         annotations_file(tmp_path / f"v2_mscoco_{split}_annotations.json", answered)
+        write_json(tmp_path / f"v2_mscoco_{split}_complementary_pairs.json", [[first * 1000, first * 1000 + 1000]])
     ids = {"train": {"vqa": [3000, 1000], "visual_genome": [1000, 986]}, "dev": [4000], "test": [6000, 5000]}
     write_json(tmp_path / "question_ids.json", ids)
     genome = [

@@ -5,7 +5,7 @@ import pytest
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.features import read_tsv
-from tallybox.vqa.simulation.inventory import read_inventory, simulate_from_inventory
+from tallybox.vqa.simulation.simulate import read_inventory, simulate_from_inventory
 from tallybox.vqa.simulation.world import World, prototypes
 from tests.support.shared_data import data_folder
 from tests.support.vqa_files import question, questions_file

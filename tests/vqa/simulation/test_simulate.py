@@ -12,8 +12,7 @@ from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.data.questions import check_pairs, read_pairs, read_records
 from tallybox.vqa.data.splits import open_questions
 from tallybox.vqa.scoring import KEYS, accuracy, score
-from tallybox.vqa.simulation.files import FEATURES
-from tallybox.vqa.simulation.simulate import simulate
+from tallybox.vqa.simulation.simulate import FEATURES, simulate
 from tallybox.vqa.simulation.world import World
 
 SMALL = World(train_photos=120, val_photos=60, test_photos=5, features=16)

@@ -16,7 +16,7 @@ COMMANDS = {
     "predict": ("tallybox.cli.vqa.predict", "Write the results file of the test server."),
     "examples": ("tallybox.cli.vqa.examples", "Draw how a model counts: boxes, A, D, C, answer, truth."),
     "figures": ("tallybox.cli.vqa.figures", "Draw the paper's figures from a run."),
-    "demo": ("tallybox.cli.vqa.demo", "All of it on a simulated world: three models, scored."),
+    "demo": ("tallybox.cli.vqa.demo", "All of it on a simulated world: four models, scored."),
 }
 
 

@@ -24,46 +24,40 @@ existing = click.Path(path_type=Path, exists=True)
 SHOWN_RECORDS = 20  # that were skipped; a file lists all
 
 
-class SplitFile(click.ParamType[tuple[str, Path]]):
-    """SPLIT=FILE."""
-
-    name = "SPLIT=FILE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
-        """Split at the first equals sign."""
-        split, separator, path = str(value).partition("=")
-        if not separator or not path:
-            self.fail(f"must be SPLIT=FILE, for instance train=questions.json, but got {value!r}", param, ctx)
-        return split, Path(path)
+def split_file(value: str) -> tuple[str, Path]:
+    """Split ``SPLIT=FILE`` at the first equals sign."""
+    split, _, path = value.partition("=")
+    if not path:
+        raise click.BadParameter(f"must be SPLIT=FILE, for instance train=questions.json, but got {value!r}")
+    return split, Path(path)
 
 
-class Features(click.ParamType[list[FeatureFile]]):
-    """A file or folder of features, perhaps with what to put before the ids of its photos."""
+def feature_files(value: str) -> list[FeatureFile]:
+    """Split ``[PREFIX=]PATH`` at the first equals sign, unless the whole is a path."""
+    prefix, _, path = ("", "", value) if Path(value).exists() else value.partition("=")
+    if not Path(path or prefix).exists():
+        raise click.BadParameter(f"must be a file or a folder, but there is none at {path or prefix!r}")
+    return find_feature_files(Path(path), prefix)
 
-    name = "[PREFIX=]PATH"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[FeatureFile]:
-        """Split at the first equals sign, unless the whole is a path."""
-        prefix, _, path = ("", "", str(value)) if Path(value).exists() else str(value).partition("=")
-        if not Path(path or prefix).exists():
-            self.fail(f"must be a file or a folder, but there is none at {path or prefix!r}", param, ctx)
-        return find_feature_files(Path(path), prefix)
+SPLIT_FILES: dict[str, Any] = {"type": split_file, "metavar": "SPLIT=FILE", "multiple": True}
 
 
 @click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--features",
-    type=Features(),
+    type=feature_files,
+    metavar="[PREFIX=]PATH",
     multiple=True,
     required=True,
     help="Region features: a file (.tsv, .h5, .safetensors) or a folder of them or of .npz; repeat for more. "
     "VG=PATH for Visual Genome's numbers.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The prepared folder.")
-@click.option("--questions", type=SplitFile(), multiple=True, help="Questions of train, val, test or test-dev.")
-@click.option("--annotations", type=SplitFile(), multiple=True, help="Answers of train or val.")
-@click.option("--pairs", type=SplitFile(), multiple=True, help="Complementary pairs of train or val.")
+@click.option("--questions", **SPLIT_FILES, help="Questions of train, val, test or test-dev.")
+@click.option("--annotations", **SPLIT_FILES, help="Answers of train or val.")
+@click.option("--pairs", **SPLIT_FILES, help="Complementary pairs of train or val.")
 @click.option(
     "--instances", type=existing_file, multiple=True, help="COCO instances with true boxes, to supervise attention."
 )
@@ -81,16 +75,10 @@ def prepare(
     folder: Path | None,
     features: tuple[list[FeatureFile], ...],
     out: Path,
-    questions: tuple[tuple[str, Path], ...],
-    annotations: tuple[tuple[str, Path], ...],
-    pairs: tuple[tuple[str, Path], ...],
-    instances: tuple[Path, ...],
     vocabulary: Path | None,
-    vocabulary_from: str | None,
-    answers: int | None,
-    skip_broken: bool,
     verify: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Turn the official files in FOLDER (or named one by one) and their features into what training reads.
 
@@ -99,19 +87,14 @@ def prepare(
     start = time.perf_counter()
     if vocabulary is not None and vocabulary.is_dir():
         vocabulary = vocabulary / VOCABULARY
-    given = [
-        (split, role, path)
-        for role, some in (("questions", questions), ("annotations", annotations), ("pairs", pairs))
-        for split, path in some
-    ]
-    given_options = {"answers": answers, "vocabulary_from": vocabulary_from}
-    options: dict[str, Any] = {name: value for name, value in given_options.items() if value is not None}
-    options |= {"instances": instances, "skip_broken": skip_broken}
+    named = {role: options.pop(role) for role in ("questions", "annotations", "pairs")}
+    explicit = [(split, role, path) for role, some in named.items() for split, path in some]
+    given = {name: value for name, value in options.items() if value is not None}
     if vocabulary is not None:
-        options["vocabulary"] = Vocabulary.load(vocabulary)
+        given["vocabulary"] = Vocabulary.load(vocabulary)
     with progress_steps() as show:
-        splits = with_explicit_files({} if folder is None else official_files(folder), given)
-        done = prepare_files(splits, [file for some in features for file in some], out, on_progress=show, **options)
+        splits = with_explicit_files({} if folder is None else official_files(folder), explicit)
+        done = prepare_files(splits, [file for some in features for file in some], out, on_progress=show, **given)
         if verify:
             FeatureStore.open(out / PHOTOS).verify(on_progress=partial(show, "checksums"))
     seconds = round(time.perf_counter() - start, 2)
@@ -121,7 +104,7 @@ def prepare(
     for split, number in done["questions"].items():
         left_out = done["unanswerable"][split]
         note = f"; {left_out} have no answer in the vocabulary: scored, not trained on" if left_out else ""
-        if instances:
+        if options["instances"]:
             note += f"; the true boxes of {done['supervised'][split]} are known"
         echo_line(f"{split}: {number} questions{note}")
     echo_line(f"{done['words']} words, {done['answers']} answers")

@@ -4,43 +4,44 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
-from tallybox.vqa.simulation.files import FEATURES
 from tallybox.vqa.simulation.instances import simulate_from_instances
-from tallybox.vqa.simulation.inventory import simulate_from_inventory
+from tallybox.vqa.simulation.simulate import FEATURES, simulate_from_inventory
 from tallybox.vqa.simulation.simulate import simulate as simulate_world
 from tallybox.vqa.simulation.world import World
 
 existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
 DEFAULTS = {field.name: field.default for field in fields(World)}
+HELP = {
+    "questions_per_photo": "Each has a counterpart about another photo.",
+    "features": "Numbers for each proposal.",
+    "difficulty": "0 to 1: noise, overlap, disagreement.",
+}
+Command = TypeVar("Command", bound=Callable[..., Any])
 INVENTORY_OPTIONS = ("features", "difficulty", "seed")
 INSTANCES_OPTIONS = ("split", "questions_per_photo", "seed")
 
 
+def world_options(command: Command) -> Command:
+    """Add an option for each setting of a simulated world."""
+    for name, default in reversed(DEFAULTS.items()):
+        text = f"{HELP.get(name, '')}  [default: {default}]".strip()
+        command = click.option(f"--{name.replace('_', '-')}", type=type(default), help=text)(command)
+    return command
+
+
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The data set's folder.")
-@click.option("--train-photos", type=int, help=f"[default: {DEFAULTS['train_photos']}]")
-@click.option("--val-photos", type=int, help=f"[default: {DEFAULTS['val_photos']}]")
-@click.option("--test-photos", type=int, help=f"[default: {DEFAULTS['test_photos']}]")
-@click.option(
-    "--questions-per-photo",
-    type=int,
-    help=f"Each has a counterpart about another photo.  [default: {DEFAULTS['questions_per_photo']}]",
-)
-@click.option("--features", type=int, help=f"Numbers for each proposal.  [default: {DEFAULTS['features']}]")
-@click.option(
-    "--difficulty", type=float, help=f"0 to 1: noise, overlap, disagreement.  [default: {DEFAULTS['difficulty']}]"
-)
-@click.option("--seed", type=int, help=f"[default: {DEFAULTS['seed']}]")
+@world_options
 @click.option(
     "--instances",
     type=existing_file,

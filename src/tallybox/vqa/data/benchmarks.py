@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from tallybox.errors import InputError
 from tallybox.files import open_binary
 from tallybox.json_files import Int64, JsonRecord, read_json
 from tallybox.vqa.data.photo_ids import VISUAL_GENOME, photo_id
-from tallybox.vqa.data.questions import QuestionRecord, read_records
+from tallybox.vqa.data.questions import QuestionRecord, check_unique, read_records
 
 TALLYQA = "a file of TallyQA, a JSON array of questions with answers"
 HOWMANY = "HowMany-QA's question_ids.json, with train (vqa, visual_genome), dev and test"
 GENOME = "Visual Genome's question_answers.json"
 GENOME_PHOTOS = "Visual Genome's image_data.json"
-HOWMANY_SPLITS = {"train": "train", "val": "dev", "test": "test"}  # our names and theirs
 ANSWER_TYPE = "number"
 NUMBER_WORDS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
@@ -61,14 +59,6 @@ class _GenomeImage(JsonRecord):
     coco_id: Int64 | None = None
 
 
-class HowManyFiles(NamedTuple):
-    """HowMany-QA's list of question ids, and Visual Genome's files, which only its training part needs."""
-
-    ids: Path
-    genome: Path | None = None
-    genome_photos: Path | None = None  # which of its photos are COCO's, with their numbers there
-
-
 def is_tallyqa(path: Path) -> bool:
     """Return whether a JSON file is an array, as TallyQA's are; VQA's are objects."""
     with open_binary(path) as file:
@@ -80,60 +70,55 @@ def read_tallyqa(path: Path) -> list[QuestionRecord]:
 
     Each has one answer. ``group`` says which are simple and which complex, where the file says it.
     """
-    records: list[QuestionRecord] = []
-    seen: set[int] = set()
-    for number, one in enumerate(read_json(path, list[_TallyQuestion], TALLYQA)):
-        where = f"{path}, record {number}"
-        if one.question_id in seen:
-            raise InputError(f"{where}: question ids must differ, but {one.question_id} was there before")
+    listed = read_json(path, list[_TallyQuestion], TALLYQA)
+    check_unique(path, listed)
+    records = []
+    for number, one in enumerate(listed):
         if one.answer < 0:
-            raise InputError(f"{where}: answer must be a count, but got {one.answer}")
-        seen.add(one.question_id)
+            raise InputError(f"{path}, record {number}: answer must be a count, but got {one.answer}")
         group = None if one.issimple is None else "simple" if one.issimple else "complex"
-        answers = (str(one.answer),)
-        records.append(
-            QuestionRecord(one.question_id, photo_id(one.image), one.question, answers, ANSWER_TYPE, group=group)
-        )
+        asked = one.question_id, photo_id(one.image), one.question
+        records.append(QuestionRecord(*asked, (str(one.answer),), ANSWER_TYPE, group=group))
     return records
 
 
-def read_howmany(split: str, questions: Path, annotations: Path, files: HowManyFiles) -> list[QuestionRecord]:
-    """Return HowMany-QA's part for ``train``, ``val`` (its dev) or ``test``.
+def read_howmany(
+    split: str, questions: Path, annotations: Path, ids: Path, genome: Path | None, genome_photos: Path | None
+) -> list[QuestionRecord]:
+    """Return HowMany-QA's part for ``train``, ``val`` (its dev) or ``test``, whose questions the file ``ids`` lists.
 
     Those of VQA v2 have the ten answers of ``annotations``. Those of Visual Genome, in training only, have one; their
-    question ids are negative, since both sources count from small numbers.
+    question ids are negative, since both sources count from small numbers. ``genome_photos`` says which of its photos
+    are COCO's, with their numbers there.
     """
-    listed = read_json(files.ids, _HowManyFile, HOWMANY)
-    of_vqa = listed.train.vqa if split == "train" else getattr(listed, HOWMANY_SPLITS[split])
+    listed = read_json(ids, _HowManyFile, HOWMANY)
     by_id = {record.question_id: record for record in read_records(questions, annotations)}
-    records = _listed(files.ids, of_vqa, by_id, questions)
     if split != "train":
-        return records
-    if files.genome is None:
-        raise InputError(
-            f"{files.ids} lists questions of Visual Genome for training, but there is no {GENOME} beside it"
-        )
-    return records + _read_genome(files, listed.train.visual_genome)
+        return _listed(ids, listed.dev if split == "val" else listed.test, by_id, questions)
+    records = _listed(ids, listed.train.vqa, by_id, questions)
+    if genome is None:
+        raise InputError(f"{ids} lists questions of Visual Genome for training, but there is no {GENOME} beside it")
+    question_ids = listed.train.visual_genome
+    return records + _listed(ids, question_ids, _read_genome(genome, genome_photos, set(question_ids)), genome)
 
 
-def _read_genome(files: HowManyFiles, question_ids: Sequence[int]) -> list[QuestionRecord]:
-    assert files.genome is not None
+def _read_genome(genome: Path, genome_photos: Path | None, wanted: Container[int]) -> dict[int, QuestionRecord]:
     coco_ids: dict[int, int | None] = {}
-    if files.genome_photos is not None:
-        images = read_json(files.genome_photos, list[_GenomeImage], GENOME_PHOTOS)
+    if genome_photos is not None:
+        images = read_json(genome_photos, list[_GenomeImage], GENOME_PHOTOS)
         coco_ids = {image.image_id: image.coco_id for image in images}
-    wanted, by_id = set(question_ids), {}
-    for photo in read_json(files.genome, list[_GenomePhoto], GENOME):
+    by_id = {}
+    for photo in read_json(genome, list[_GenomePhoto], GENOME):
         for one in photo.qas:
             if one.qa_id not in wanted:
                 continue
             count = count_in(one.answer)
             if count is None:
-                raise InputError(f"{files.genome}: the answer of {one.qa_id} must be a count, but got {one.answer!r}")
+                raise InputError(f"{genome}: the answer of {one.qa_id} must be a count, but got {one.answer!r}")
             coco_id = coco_ids.get(one.image_id)
             image_id = f"{VISUAL_GENOME}/{one.image_id}" if coco_id is None else str(coco_id)
             by_id[one.qa_id] = QuestionRecord(-one.qa_id, image_id, one.question, (str(count),), ANSWER_TYPE)
-    return _listed(files.ids, question_ids, by_id, files.genome)
+    return by_id
 
 
 def _listed(

@@ -14,11 +14,12 @@ import hashlib
 import json
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.npyio import NpzFile  # np.load leaves a damaged file open
@@ -37,7 +38,6 @@ from tallybox.vqa.data.features import (
 )
 from tallybox.vqa.data.photo_ids import photo_id
 
-H5_SUFFIXES = (".h5", ".hdf5")
 PATTERNS = ("*.tsv*", "*.h5", "*.hdf5", "*.safetensors")  # the public files end in .tsv, .tsv.0, .tsv.1
 SAMPLE_BYTES = 1 << 20  # of each end of a file, to recognise it
 H5_ROWS = 16  # photos that are read together
@@ -45,7 +45,12 @@ PER_PHOTO = ("x", "bbox")  # of an .npz that has one photo
 MANY_PHOTOS = ("num_boxes", "sizes_wh", "boxes_xyxy", "features")
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError)
 
-Photos = Iterator[tuple[PhotoFeatures, FilePosition]]
+
+class _Records(NamedTuple):
+    """The ids of an open file's photos, and a function that reads one of them by its number."""
+
+    ids: Sequence[int | str]
+    photo: Callable[[int], PhotoFeatures | None]  # None where the file has a place that is not filled
 
 
 @dataclass(frozen=True)
@@ -57,43 +62,27 @@ class FeatureFile:
 
     def described(self) -> dict[str, Any]:
         """Return name, size and a sample of the content, so that a changed file is noticed."""
-        if self.path.is_dir():
-            listed = [(path.relative_to(self.path).as_posix(), path.stat().st_size) for path in _files_in(self.path)]
-            sample, size = json.dumps(listed).encode(), sum(size for _, size in listed)
-        else:
-            size, sample = file_sample(self.path)
         name = "/".join(self.path.absolute().parts[-2:])  # files of the same name may be in several folders
-        found = {"name": name, "bytes": size, "sample": hashlib.sha256(sample).hexdigest()[:16]}
-        return found | ({"prefix": self.prefix} if self.prefix else {})
+        return describe_file(self.path) | {"name": name} | ({"prefix": self.prefix} if self.prefix else {})
 
     def image_ids(self) -> list[str]:
         """Return the ids of the photos, broken records included where their ids can be read."""
-        suffix = suffix_without_gz(self.path)
-        if self.path.is_dir():
-            ids: Iterable[int | str] = (path.relative_to(self.path).as_posix() for path in _files_in(self.path))
-        elif suffix in H5_SUFFIXES:
-            with _open_h5(self.path) as file:
-                ids = file["ids"][()].tolist()
-        elif suffix in (".safetensors", ".npz"):
-            with _open_arrays(self.path) as arrays:
-                ids = arrays.image_ids
-        else:
-            ids = tsv_ids(self.path)
-        return [self._prefixed(photo_id(one)) for one in ids]
+        if (opener := self._opener()) is None:
+            return [self._prefixed(one) for one in tsv_ids(self.path)]
+        with opener(self.path) as records:
+            return [self._prefixed(photo_id(one)) for one in records.ids]
 
-    def photos(self, start: FilePosition | None = None, on_broken: OnBroken = raise_broken) -> Photos:
+    def photos(
+        self, start: FilePosition | None = None, on_broken: OnBroken = raise_broken
+    ) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
         """Yield the photos from a position on, each with the position after it."""
-        suffix, position = suffix_without_gz(self.path), start or FilePosition()
-        if self.path.is_dir():
-            found = _read_npz_folder(self.path, position, on_broken)
-        elif suffix in H5_SUFFIXES:
-            found = _read_h5(self.path, position, on_broken)
-        elif suffix in (".safetensors", ".npz"):
-            found = _read_arrays(self.path, position, on_broken)
-        else:
-            found = read_tsv(self.path, position, on_broken)
-        for photo, after in found:
+        opener = self._opener()
+        read = read_tsv if opener is None else partial(_read_records, opener)
+        for photo, after in read(self.path, start or FilePosition(), on_broken):
             yield photo._replace(image_id=self._prefixed(photo.image_id)), after
+
+    def _opener(self) -> _Opener | None:
+        return _open_folder if self.path.is_dir() else _OPENERS.get(suffix_without_gz(self.path))
 
     def _prefixed(self, image_id: str) -> str:
         return f"{self.prefix}/{image_id}" if self.prefix else image_id
@@ -115,18 +104,21 @@ def find_feature_files(path: Path, prefix: str = "") -> list[FeatureFile]:
     return [FeatureFile(path, prefix)]
 
 
-def file_sample(path: Path) -> tuple[int, bytes]:
-    """Return the size of a file and a sample of its content."""
+def describe_file(path: Path) -> dict[str, Any]:
+    """Return name, size and a checksum of both ends of a file, or of the names and sizes in a folder."""
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            sample = file.read(SAMPLE_BYTES)
-            file.seek(max(0, size - SAMPLE_BYTES))
-            return size, sample + file.read()
+        if path.is_dir():
+            listed = [(file.relative_to(path).as_posix(), file.stat().st_size) for file in _files_in(path)]
+            size, sample = sum(size for _, size in listed), json.dumps(listed).encode()
+        else:
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                sample = file.read(SAMPLE_BYTES)
+                file.seek(max(0, size - SAMPLE_BYTES))
+                sample += file.read()
     except FileNotFoundError:
         raise InputError(f"{path} must be a file, but there is none; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} must be a file, but it is a folder") from None
+    return {"name": path.name, "bytes": size, "sample": hashlib.sha256(sample).hexdigest()[:16]}
 
 
 def write_features(path: Path, photos: Sequence[PhotoFeatures]) -> None:
@@ -142,18 +134,26 @@ def write_features(path: Path, photos: Sequence[PhotoFeatures]) -> None:
         file.write(package.save(arrays, {"image_ids": json.dumps([photo.image_id for photo in photos])}))
 
 
-def _read_npz_folder(folder: Path, start: FilePosition, on_broken: OnBroken) -> Photos:
-    read = 0
-    for record, path in enumerate(_files_in(folder)):
-        read += path.stat().st_size
-        if record < start.record:
-            continue
-        try:
-            photo = _read_npz(path, path.relative_to(folder).as_posix())
-        except InputError as error:
-            on_broken(error)
-            continue
-        yield photo, FilePosition(record + 1, 0, read)
+def _read_records(
+    opener: _Opener, path: Path, start: FilePosition, on_broken: OnBroken
+) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
+    size = describe_file(path)["bytes"]
+    with opener(path) as records:
+        for record in range(start.record, len(records.ids)):
+            try:
+                photo = records.photo(record)
+            except InputError as error:
+                on_broken(error)
+                continue
+            if photo is not None:
+                yield photo, FilePosition(record + 1, 0, size * (record + 1) // len(records.ids))
+
+
+@contextmanager
+def _open_folder(folder: Path) -> Iterator[_Records]:
+    paths = _files_in(folder)
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    yield _Records(names, lambda record: _read_npz(paths[record], names[record]))
 
 
 def _read_npz(path: Path, name: str) -> PhotoFeatures:
@@ -168,82 +168,63 @@ def _read_npz(path: Path, name: str) -> PhotoFeatures:
         ) from None
     if features.ndim == 2 and features.shape[1] == len(boxes):
         features = features.T
-    width, height = size if len(size) == 2 else boxes.reshape(-1, 4)[:, 2:].max(0, initial=1)
-    return checked_photo(str(path), name, (width, height), boxes, features)
+    return _photo(str(path), name, size, boxes, features)
 
 
 @contextmanager
-def _open_h5(path: Path) -> Iterator[Any]:
+def _open_h5(path: Path) -> Iterator[_Records]:
     package = import_optional("h5py", needed_for=f"reading {path.name}", install="h5py")
     try:
         with package.File(path, "r") as file:
             shapes = {name: file[name].shape for name in ("features", "boxes", "ids") if name in file}
-            photos = shapes.get("ids", (0,))[0]
-            if {name: len(shape) for name, shape in shapes.items()} != {"features": 3, "boxes": 3, "ids": 1} or shapes[
-                "boxes"
-            ] != (photos, 4, shapes["features"][2]):
+            dimensions = {name: len(shape) for name, shape in shapes.items()}
+            if dimensions != {"features": 3, "boxes": 3, "ids": 1} or (
+                shapes["boxes"] != (*shapes["ids"], 4, shapes["features"][2])
+            ):
                 raise InputError(
                     f"{path} must have the arrays features [I, F, N], boxes [I, 4, N] and ids [I] of the published "
                     f"code, but has {shapes or 'none of them'}"
                 )
-            yield file
+            yield _h5_records(path, file)
     except OSError as error:
         raise InputError(f"{path} must be a whole HDF5 file, but: {first_line(error)}") from None
 
 
-def _read_h5(path: Path, start: FilePosition, on_broken: OnBroken) -> Photos:
-    size = path.stat().st_size
-    with _open_h5(path) as file:
-        ids, total = file["ids"][()], len(file["ids"])
-        sizes = [file[name][()] for name in ("widths", "heights") if name in file]
-        for first in range(start.record, total, H5_ROWS):
-            some = slice(first, min(first + H5_ROWS, total))
-            try:
-                features, boxes = (file[name][some] for name in ("features", "boxes"))
-            except OSError as error:
-                message = f"{path}, records {some.start} to {some.stop - 1}: must be readable, but: {first_line(error)}"
-                on_broken(InputError(message))
-                continue
-            for row, record in enumerate(range(some.start, some.stop)):
-                used = np.flatnonzero(features[row].any(0) | boxes[row].any(0))
-                if not len(used) and not ids[record]:
-                    continue  # the published code reserves more rows than it fills where photos come twice
-                number = int(used[-1]) + 1 if len(used) else 0  # the rest is padding
-                own = boxes[row, :, :number].T
-                wh = [float(one[record]) for one in sizes] or own[:, 2:].max(0, initial=1).tolist()
-                try:
-                    photo = checked_photo(
-                        f"{path}, record {record}", str(ids[record]), (wh[0], wh[1]), own, features[row, :, :number].T
-                    )
-                except InputError as error:
-                    on_broken(error)
-                    continue
-                yield photo, FilePosition(record + 1, 0, size * (record + 1) // total)
+def _h5_records(path: Path, file: Any) -> _Records:
+    ids = file["ids"][()].tolist()
+    sizes_wh = [file[name][()].tolist() for name in ("widths", "heights") if name in file]
 
+    @lru_cache(maxsize=1)
+    def rows_from(first: int) -> list[NDArray[Any]]:
+        return [file[name][first : first + H5_ROWS] for name in ("features", "boxes")]
 
-@dataclass(frozen=True)
-class _Arrays:
-    """The arrays of many photos; those of proposals are read as far as they are sliced."""
+    def photo(record: int) -> PhotoFeatures | None:
+        where, row = f"{path}, record {record}", record % H5_ROWS
+        try:
+            features, boxes = (array[row].T for array in rows_from(record - row))  # [N, F], [N, 4]
+        except OSError as error:
+            raise InputError(f"{where}: must be readable, but: {first_line(error)}") from None
+        used = np.flatnonzero(features.any(1) | boxes.any(1))
+        if not len(used) and not ids[record]:
+            return None  # the published code reserves more rows than it fills where photos come twice
+        number = int(used[-1]) + 1 if len(used) else 0  # the rest is padding
+        return _photo(where, ids[record], [float(one[record]) for one in sizes_wh], boxes[:number], features[:number])
 
-    image_ids: list[int | str]
-    ends: NDArray[np.int64]  # [I] where each photo's proposals end
-    sizes_wh: NDArray[np.float32]  # [I, 2]
-    boxes_xyxy: Any  # [R, 4]
-    features: Any  # [R, F]
+    return _Records(ids, photo)
 
 
 @contextmanager
-def _open_arrays(path: Path) -> Iterator[_Arrays]:
+def _open_arrays(path: Path) -> Iterator[_Records]:
+    """Open many photos one after another; the arrays of proposals are read as far as they are sliced."""
     try:
         if path.suffix.lower() == ".npz":
             with open_regular(path) as raw, NpzFile(raw, allow_pickle=False) as file:
-                yield _as_arrays(path, file["image_ids"].tolist(), {name: file[name] for name in MANY_PHOTOS})
+                yield _as_records(path, file["image_ids"].tolist(), *(file[name] for name in MANY_PHOTOS))
             return
         package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
         with package.safe_open(path, framework="np") as file:
             ids = json.loads((file.metadata() or {})["image_ids"])
-            slices = {name: file.get_slice(name) for name in MANY_PHOTOS}
-            yield _as_arrays(path, ids, slices)
+            yield _as_records(path, ids, *(file.get_slice(name) for name in MANY_PHOTOS))
     except InputError:
         raise
     except Exception as error:  # safetensors' own error is no subclass of anything
@@ -254,11 +235,11 @@ def _open_arrays(path: Path) -> Iterator[_Arrays]:
         ) from None
 
 
-def _as_arrays(path: Path, image_ids: Any, arrays: dict[str, Any]) -> _Arrays:
-    ends = np.cumsum(np.asarray(arrays["num_boxes"][:], np.int64))
-    sizes = np.asarray(arrays["sizes_wh"][:], np.float32)
-    rows = [(array.shape if hasattr(array, "shape") else array.get_shape())[0] for array in list(arrays.values())[2:]]
-    if not isinstance(image_ids, list) or not len(image_ids) == len(ends) == len(sizes) or sizes.shape[1:] != (2,):
+def _as_records(path: Path, ids: Any, num_boxes: Any, sizes_wh: Any, boxes: Any, features: Any) -> _Records:
+    ends = np.cumsum(np.asarray(num_boxes[:], np.int64))
+    sizes = np.asarray(sizes_wh[:], np.float32)
+    rows = [(array.shape if hasattr(array, "shape") else array.get_shape())[0] for array in (boxes, features)]
+    if not isinstance(ids, list) or not len(ids) == len(ends) == len(sizes) or sizes.shape[1:] != (2,):
         raise InputError(
             f"{path}: image_ids, num_boxes [I] and sizes_wh [I, 2] must be of the same photos, but are not"
         )
@@ -266,24 +247,21 @@ def _as_arrays(path: Path, image_ids: Any, arrays: dict[str, Any]) -> _Arrays:
         raise InputError(
             f"{path}: boxes_xyxy and features must have {ends[-1]} rows, the sum of num_boxes, but have {rows}"
         )
-    return _Arrays(image_ids, ends, sizes, arrays["boxes_xyxy"], arrays["features"])
+
+    def photo(record: int) -> PhotoFeatures:
+        own = slice(int(ends[record - 1]) if record else 0, int(ends[record]))
+        arrays = np.asarray(boxes[own]), np.asarray(features[own])
+        return _photo(f"{path}, record {record}", ids[record], sizes[record].tolist(), *arrays)
+
+    return _Records(ids, photo)
 
 
-def _read_arrays(path: Path, start: FilePosition, on_broken: OnBroken) -> Photos:
-    size = path.stat().st_size
-    with _open_arrays(path) as arrays:
-        total = len(arrays.image_ids)
-        for record in range(start.record, total):
-            rows = slice(int(arrays.ends[record - 1]) if record else 0, int(arrays.ends[record]))
-            boxes, features = (np.asarray(array[rows]) for array in (arrays.boxes_xyxy, arrays.features))
-            width, height = arrays.sizes_wh[record].tolist()
-            where = f"{path}, record {record}"
-            try:
-                photo = checked_photo(where, arrays.image_ids[record], (width, height), boxes, features)
-            except InputError as error:
-                on_broken(error)
-                continue
-            yield photo, FilePosition(record + 1, 0, size * (record + 1) // total)
+def _photo(
+    where: str, image_id: int | str, size_wh: Sequence[float], boxes: NDArray[Any], features: NDArray[Any]
+) -> PhotoFeatures:
+    """Check a photo; one of unknown size ends at its boxes."""
+    width, height = size_wh if len(size_wh) == 2 else boxes.reshape(-1, 4)[:, 2:].max(0, initial=1).tolist()
+    return checked_photo(where, image_id, (width, height), boxes, features)
 
 
 def _holds_many(path: Path) -> bool:
@@ -296,3 +274,10 @@ def _holds_many(path: Path) -> bool:
 
 def _files_in(folder: Path, pattern: str = "*.npz") -> list[Path]:
     return sorted(path for path in folder.rglob(pattern) if path.is_file() and not path.name.startswith("."))
+
+
+_Opener = Callable[[Path], AbstractContextManager[_Records]]
+_OPENERS: dict[str, _Opener] = {
+    **dict.fromkeys((".h5", ".hdf5"), _open_h5),
+    **dict.fromkeys((".safetensors", ".npz"), _open_arrays),
+}

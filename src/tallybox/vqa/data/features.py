@@ -13,7 +13,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -25,11 +25,8 @@ from tallybox.files import atomic_writing, open_binary
 from tallybox.vqa.data.photo_ids import photo_id
 
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
-LXMERT_COLUMNS = (
-    *("img_id", "img_h", "img_w", "objects_id", "objects_conf", "attrs_id", "attrs_conf"),
-    *("num_boxes", "boxes", "features"),
-)
-USED_LXMERT_COLUMNS = ("img_id", "img_w", "img_h", "num_boxes", "boxes", "features")
+# Where these columns are among six, and among LXMERT's ten: img_id, img_h, img_w, four of objects and attributes, …
+PLACES = {6: range(6), 10: (0, 2, 1, 7, 8, 9)}
 FLOAT32 = np.dtype("<f4")
 READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
 
@@ -86,17 +83,15 @@ def tsv_ids(path: Path) -> Iterator[str]:
 
 def write_tsv(path: Path, photos: Iterable[PhotoFeatures]) -> None:
     """Write photos to a file, gzipped where its name ends in ``.gz``."""
-    with atomic_writing(path) as raw:
-        # No name and no time in the header: the same photos give the same file.
-        packed = gzip.GzipFile("", "wb", 6, raw, mtime=0) if path.suffix == ".gz" else None
-        file: Any = packed or raw
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(atomic_writing(path))
+        if path.suffix == ".gz":  # no name and no time in the header: the same photos give the same file
+            file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
         for photo in photos:
             width, height = photo.size_wh
             numbers = f"{photo.image_id}\t{width:g}\t{height:g}\t{len(photo.boxes_xyxy)}\t".encode()
             arrays = (np.ascontiguousarray(array, FLOAT32) for array in (photo.boxes_xyxy, photo.features))
             file.write(numbers + b"\t".join(base64.b64encode(array.tobytes()) for array in arrays) + b"\n")
-        if packed is not None:
-            packed.close()
 
 
 def checked_photo(
@@ -145,14 +140,12 @@ def _next_line(path: Path, lines: io.BufferedReader, on_broken: OnBroken) -> byt
 
 def _parse_line(where: str, line: bytes) -> PhotoFeatures:
     values = line.rstrip(b"\r\n").split(b"\t")
-    names = {len(COLUMNS): COLUMNS, len(LXMERT_COLUMNS): LXMERT_COLUMNS}.get(len(values))
-    if names is None:
+    if len(values) not in PLACES:
         raise InputError(
-            f"{where}: must have the {len(COLUMNS)} columns {', '.join(COLUMNS)} or LXMERT's {len(LXMERT_COLUMNS)}, "
+            f"{where}: must have the {len(COLUMNS)} columns {', '.join(COLUMNS)} or LXMERT's {max(PLACES)}, "
             f"but got {len(values)}; is the file cut short, or no TSV of bottom-up features?"
         )
-    by_name = dict(zip(names, values, strict=True))
-    image_id, *texts = (by_name[name] for name in (COLUMNS if names is COLUMNS else USED_LXMERT_COLUMNS))
+    image_id, *texts = (values[place] for place in PLACES[len(values)])
     width, height, number = (_number(where, *named) for named in zip(COLUMNS[1:4], texts[:3], strict=True))
     proposals = int(number)
     if proposals < 1:

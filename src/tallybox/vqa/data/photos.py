@@ -79,12 +79,9 @@ def prepare_store(
     ``inputs`` are the files in the order in which they were first named, which is that of the store. A record that
     cannot be read is an error, or with ``skip_broken`` it is passed over and listed in the store's header.
     """
-    done = 0
-    if complete_store(folder):
-        store = FeatureStore.open(folder)
-        done = store.header["sources"]
-        if done == len(inputs):
-            return store
+    done = begun_sources(folder) if complete_store(folder) else 0
+    if done == len(inputs):
+        return FeatureStore.open(folder)
     by_key = {_key(file.described()): file for file in files}
     sizes = [int(one["file"]["bytes"]) for one in inputs]
     writer = StoreWriter(folder)
@@ -94,7 +91,6 @@ def prepare_store(
             raise InputError(f"{error}; with --skip-broken it is left out")
         writer.broken.append(str(error))
 
-    source, position = writer.source, writer.position
     for source in range(max(writer.source, done), len(inputs)):
         position = writer.position if source == writer.source else FilePosition()
         file = by_key.get(_key(inputs[source]["file"]))
@@ -107,7 +103,7 @@ def prepare_store(
                 on_broken(error)
             position = after
             on_progress("photos", sum(sizes[:source]) + after.bytes_read, sum(sizes))
-    writer.finish(source, position)
+    writer.finish(len(inputs) - 1, position)
     return FeatureStore.open(folder)
 
 

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from tallybox.errors import InputError
 from tallybox.files import write_text
 from tallybox.runs import RunFolder
-from tallybox.vqa.data.benchmarks import HowManyFiles, is_tallyqa, read_howmany, read_tallyqa
-from tallybox.vqa.data.feature_files import FeatureFile, file_sample, find_feature_files
+from tallybox.vqa.data.benchmarks import is_tallyqa, read_howmany, read_tallyqa
+from tallybox.vqa.data.feature_files import FeatureFile, describe_file, find_feature_files
 from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prepare_store
 from tallybox.vqa.data.questions import QuestionRecord, check_pairs, read_pairs, read_records
 from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
-from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, EncodedQuestions, open_questions, split_size, write_split
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, open_questions, split_size, write_split
 from tallybox.vqa.data.vocabulary import ANSWERS, Vocabulary
 
 PHOTOS, VOCABULARY, SKIPPED = "photos", "vocabulary.json", "skipped.json"
@@ -50,8 +49,7 @@ class SplitFiles:
     def read(self, split: str) -> list[QuestionRecord]:
         """Read the questions."""
         if self.ids is not None and self.annotations is not None:
-            files = HowManyFiles(self.ids, self.genome, self.genome_photos)
-            return read_howmany(split, self.questions, self.annotations, files)
+            return read_howmany(split, self.questions, self.annotations, self.ids, self.genome, self.genome_photos)
         if self.annotations is None and is_tallyqa(self.questions):
             return read_tallyqa(self.questions)
         return read_records(self.questions, self.annotations)
@@ -74,14 +72,14 @@ def official_files(folder: Path) -> dict[str, SplitFiles]:
     if not found:
         tallyqa = {split: _beside(folder, f"{split}.json") for split in SPLITS}
         if any(tallyqa.values()):
-            return {split: _split_files(split, {"questions": path}) for split, path in tallyqa.items() if path}
+            return with_explicit_files({}, ((split, "questions", path) for split, path in tallyqa.items() if path))
         raise InputError(
             f"{folder} must have files like v2_OpenEnded_mscoco_train2014_questions.json (or .json.gz), or TallyQA's "
             "train.json and test.json, but has none; name files of your own with --questions SPLIT=FILE"
         )
     if (ids := _beside(folder, "question_ids.json")) is not None:
         return _howmany_files(folder, ids, found)
-    return {split: _split_files(split, found[split]) for split in SPLITS if split in found}
+    return with_explicit_files({}, ((split, *file) for split, roles in found.items() for file in roles.items()))
 
 
 def with_explicit_files(
@@ -93,31 +91,27 @@ def with_explicit_files(
         if split not in SPLITS:
             raise InputError(f"split must be one of {', '.join(SPLITS)}, but got {split!r}")
         roles.setdefault(split, {})[role] = path
-    return {split: _split_files(split, roles[split]) for split in SPLITS if split in roles}
-
-
-def _split_files(split: str, roles: Mapping[str, Path]) -> SplitFiles:
-    if "questions" not in roles:
-        raise InputError(f"split {split} must have a file of questions, but has only {', '.join(roles)}")
-    has_answers = "annotations" in roles or (roles["questions"].is_file() and is_tallyqa(roles["questions"]))
-    if not split.startswith("test") and not has_answers:
-        raise InputError(f"split {split} must have a file of annotations beside {roles['questions']}, but has none")
-    return SplitFiles(**roles)
+    for split, own in roles.items():
+        if "questions" not in own:
+            raise InputError(f"split {split} must have a file of questions, but has only {', '.join(own)}")
+        has_answers = "annotations" in own or (own["questions"].is_file() and is_tallyqa(own["questions"]))
+        if not split.startswith("test") and not has_answers:
+            raise InputError(f"split {split} must have a file of annotations beside {own['questions']}, but has none")
+    return {split: SplitFiles(**roles[split]) for split in SPLITS if split in roles}
 
 
 def _howmany_files(folder: Path, ids: Path, found: Mapping[str, Mapping[str, Path]]) -> dict[str, SplitFiles]:
     """Return the files of HowMany-QA, whose training part is of VQA's training part and the others of validation."""
-    splits = {}
-    for split, source in (("train", "train"), ("val", "val"), ("test", "val")):
-        roles = {role: path for role, path in found.get(source, {}).items() if role != "pairs"}
-        if "questions" not in roles or "annotations" not in roles:
+    for source in ("train", "val"):
+        if not {"questions", "annotations"} <= found.get(source, {}).keys():
             raise InputError(f"{folder} must have VQA v2's questions and annotations of {source} for {ids.name}")
-        splits[split] = SplitFiles(**roles, ids=ids)
+    # Without pairs, which name questions that are not listed.
+    train, val = (replace(SplitFiles(**found[source]), pairs=None, ids=ids) for source in ("train", "val"))
     genome, photos = (
         _beside(folder, name) or _beside(folder, f"visual_genome_{name}")
         for name in ("question_answers.json", "image_data.json")
     )
-    return splits | {"train": replace(splits["train"], genome=genome, genome_photos=photos)}
+    return {"train": replace(train, genome=genome, genome_photos=photos), "val": val, "test": val}
 
 
 def _beside(folder: Path, name: str) -> Path | None:
@@ -150,11 +144,8 @@ def prepare(
     ``skipped.json``. With the true boxes of COCO ``instances`` files, the questions are written with the proposals that
     show what they name.
     """
-    files = [
-        file
-        for given in features
-        for file in ([given] if isinstance(given, FeatureFile) else find_feature_files(given))
-    ]
+    found = [[one] if isinstance(one, FeatureFile) else find_feature_files(one) for one in features]
+    files = list(chain.from_iterable(found))
     if not files:
         raise InputError("features must be at least one file, but there is none")
     sources = JOINED_SPLITS.get(vocabulary_from, (vocabulary_from,))
@@ -174,30 +165,34 @@ def prepare(
         check_photos(splits[split].questions, records[split], inputs, split=split)
     store = prepare_store(files, inputs, out / PHOTOS, on_progress, skip_broken=skip_broken)
     true_boxes = TrueBoxes.read(instances) if instances else None
+    stored = set(store.image_ids.tolist())
     lost: dict[str, list[int]] = {}
     for split in splits:
-        answerable, lost[split] = _with_photos(records[split], store)
+        answerable = [record for record in records[split] if record.image_id in stored]
+        lost[split] = [record.question_id for record in records[split] if record.image_id not in stored]
         if not answerable:
             raise InputError(f"questions of {split} must be about photos that can be read, but none is")
         if split_size(out, split) != len(answerable):
             relevance = None
             if true_boxes is not None:
-                report = partial(on_progress, f"{split} true boxes")
-                relevance = relevance_of(answerable, store, true_boxes, report)
-            report = partial(on_progress, f"{split} questions")
+                relevance = relevance_of(answerable, store, true_boxes, partial(on_progress, f"{split} true boxes"))
             own = pairs[split][~np.isin(pairs[split], lost[split]).any(1)]
+            report = partial(on_progress, f"{split} questions")
             write_split(out, split, answerable, own, known, store, report, relevance=relevance)
     broken = store.header.get("broken", [])
     if broken or any(lost.values()):
         write_text(out / SKIPPED, json.dumps({"records": broken, "questions": lost}, indent=1) + "\n")
     else:
         (out / SKIPPED).unlink(missing_ok=True)
+    unanswerable, supervised = {}, {}
+    for split in splits:
+        questions = open_questions(out, split)
+        unanswerable[split] = 0 if questions.answers is None else int((questions.answers < 0).all(1).sum())
+        supervised[split] = 0 if questions.relevance is None else int((questions.relevance >= 0).any(1).sum())
     return {
         "questions": {split: len(some) - len(lost[split]) for split, some in records.items()},
-        # No answer is in the vocabulary: not trained on.
-        "unanswerable": {split: sum(_unanswerable(record, known) for record in records[split]) for split in splits},
-        # The relevant proposals are known.
-        "supervised": {split: _supervised(open_questions(out, split)) for split in splits},
+        "unanswerable": unanswerable,  # no answer is in the vocabulary: not trained on
+        "supervised": supervised,  # the relevant proposals are known
         "photos": len(store),
         "proposals": int(store.offsets[-1]),
         "repeated_photos": store.header["repeated"],  # with the id of an earlier one, which was kept
@@ -227,36 +222,16 @@ def _read_splits(
     return records, pairs
 
 
-def _with_photos(records: Sequence[QuestionRecord], store: FeatureStore) -> tuple[list[QuestionRecord], list[int]]:
-    """Return the questions whose photos are in the store, and the ids of the others."""
-    known = set(store.image_ids.tolist())
-    there = [record for record in records if record.image_id in known]
-    return there, [record.question_id for record in records if record.image_id not in known]
-
-
-def _unanswerable(record: QuestionRecord, vocabulary: Vocabulary) -> bool:
-    return record.answers is not None and max(vocabulary.encode_answers(record.answers)) < 0
-
-
-def _supervised(questions: EncodedQuestions) -> int:
-    return 0 if questions.relevance is None else int((questions.relevance >= 0).any(1).sum())
-
-
 def _config(
     splits: Mapping[str, SplitFiles], instances: Sequence[Path], vocabulary: Vocabulary | None, answers: int
 ) -> dict[str, Any]:
     """Describe the input by name, size and a sample of each file's content, so that a changed one is noticed."""
     described: dict[str, Any] = {"format": FORMAT}
     if instances:
-        described["instances"] = [_described(path) for path in instances]
+        described["instances"] = [describe_file(path) for path in instances]
     for split, files in splits.items():
-        described |= {f"{split} {role}": _described(path) for role, path in _roles(files).items()}
+        described |= {f"{split} {role}": describe_file(path) for role, path in _roles(files).items()}
     if vocabulary is None:
         return described | {"answers": answers}
     content = "\n".join((*vocabulary.words, "", *vocabulary.answers))
     return described | {"vocabulary": hashlib.sha256(content.encode()).hexdigest()[:16]}
-
-
-def _described(path: Path) -> dict[str, Any]:
-    size, sample = file_sample(path)
-    return {"name": path.name, "bytes": size, "sample": hashlib.sha256(sample).hexdigest()[:16]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,36 +20,30 @@ ANSWERS_PER_QUESTION = 10  # in VQA v2
 COUNTING_WORDS = "how many"
 
 
-class OfficialQuestion(JsonRecord):
-    """One record of a questions file."""
-
+class _Question(JsonRecord):
     question_id: Int64
     image_id: Int64 | str
     question: str
 
 
-class OfficialAnswer(JsonRecord):
-    """One person's answer."""
-
+class _Answer(JsonRecord):
     answer: str
 
 
-class OfficialAnnotation(JsonRecord):
-    """One record of an annotations file."""
-
+class _Annotation(JsonRecord):
     question_id: Int64
     image_id: Int64 | str
     answer_type: str
-    answers: list[OfficialAnswer]
+    answers: list[_Answer]
     question_type: str | None = None  # how it begins, as the official files sort questions
 
 
 class _QuestionsFile(JsonRecord):
-    questions: list[OfficialQuestion]
+    questions: list[_Question]
 
 
 class _AnnotationsFile(JsonRecord):
-    annotations: list[OfficialAnnotation]
+    annotations: list[_Annotation]
 
 
 class QuestionRecord(NamedTuple):
@@ -102,18 +96,20 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
     return records
 
 
-def read_questions(path: Path) -> list[OfficialQuestion]:
+def read_questions(path: Path) -> list[_Question]:
     """Return the records of a questions file; ids must differ, and a question must have words."""
-    found: list[OfficialQuestion] = _read_unique(path, QUESTIONS, "questions", _QuestionsFile)
+    found = read_json(path, _QuestionsFile, QUESTIONS).questions
+    check_unique(path, found)
     for number, one in enumerate(found):
         if not one.question.strip():
             raise InputError(f"{path}, record {number}: question must be a text, but got {one.question!r}")
     return found
 
 
-def read_annotations(path: Path) -> list[OfficialAnnotation]:
+def read_annotations(path: Path) -> list[_Annotation]:
     """Return the records of an annotations file; ids must differ, and each has an answer, VQA v2's ten."""
-    found: list[OfficialAnnotation] = _read_unique(path, ANNOTATIONS, "annotations", _AnnotationsFile)
+    found = read_json(path, _AnnotationsFile, ANNOTATIONS).annotations
+    check_unique(path, found)
     for number, one in enumerate(found):
         if not one.answers:
             raise InputError(f"{path}, record {number}: answers must be those of at least one person, but got none")
@@ -128,24 +124,21 @@ def read_pairs(path: Path) -> NDArray[np.int64]:
 
 def check_pairs(path: Path, pairs: NDArray[np.int64], records: Sequence[QuestionRecord]) -> None:
     """Raise unless every pair is of two questions of the split."""
-    known = {record.question_id for record in records}
-    for number, pair in enumerate(pairs.tolist()):
-        for question_id in pair:
-            if question_id not in known:
-                raise InputError(
-                    f"{path}, record {number}: question {question_id} must be among the {len(known)} questions "
-                    "of its split, but is not; is the file of another split?"
-                )
+    unknown = np.argwhere(~np.isin(pairs, [record.question_id for record in records]))
+    if len(unknown):
+        number, place = unknown[0]
+        raise InputError(
+            f"{path}, record {number}: question {pairs[number, place]} must be among the {len(records)} questions "
+            "of its split, but is not; is the file of another split?"
+        )
 
 
-def _read_unique(path: Path, what: str, key: str, kind: type[Any]) -> list[Any]:
-    """Return the records under ``key``; question ids must differ."""
-    records: list[Any] = getattr(read_json(path, kind, what), key)
-    ids = set()
+def check_unique(path: Path, records: Iterable[Any]) -> None:
+    """Raise where two records have one question id."""
+    seen = set()
     for number, one in enumerate(records):
-        if one.question_id in ids:
+        if one.question_id in seen:
             raise InputError(
                 f"{path}, record {number}: question ids must differ, but {one.question_id} was there before"
             )
-        ids.add(one.question_id)
-    return records
+        seen.add(one.question_id)

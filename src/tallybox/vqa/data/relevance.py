@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from tallybox.boxes import box_iou, box_xywh_to_xyxy
+from tallybox.boxes import numpy_box_iou
 from tallybox.detections.coco import INSTANCES, read_coco_instances
 from tallybox.errors import InputError
 from tallybox.json_files import Int64, JsonRecord, read_json
@@ -41,14 +40,14 @@ class TrueBoxes:
     """The true objects of photos, by category."""
 
     categories: dict[int, str]
-    boxes_xyxy: dict[str, dict[int, Boxes]]  # by photo and category; a photo without objects is there too
+    corners: dict[str, dict[int, list[tuple[float, ...]]]]  # by photo and category; all photos are there
     unknown: frozenset[tuple[str, int]]  # (photo, category) with a crowd, which has no box for each object
 
     @classmethod
     def read(cls, paths: Sequence[Path]) -> TrueBoxes:
         """Read COCO instances files, which must number categories alike."""
         categories: dict[int, str] = {}
-        found: dict[str, dict[int, Boxes]] = {}
+        found: dict[str, dict[int, list[tuple[float, ...]]]] = {}
         unknown: set[tuple[str, int]] = set()
         for path in paths:
             labels = read_coco_instances(path)  # which checks the file
@@ -59,17 +58,19 @@ class TrueBoxes:
                         f"but calls {category_id} {name!r}, which is {categories[category_id]!r} there"
                     )
             found |= {photo_id(image_id): {} for image_id in labels.counts}
-            for (image_id, category_id), boxes in _read_boxes(path).items():
-                found[photo_id(image_id)][category_id] = boxes
+            for one in read_json(path, _BoxesFile, INSTANCES).annotations:
+                left, top, width, height = one.bbox
+                some = found[photo_id(one.image_id)].setdefault(one.category_id, [])
+                some.append((left, top, left + width, top + height))
             unknown |= {(photo_id(image_id), one) for image_id, one in labels.unknown}
         return cls(categories, found, frozenset(unknown))
 
     def of(self, image_id: str, category_ids: frozenset[int]) -> Boxes | None:
         """Return a photo's boxes of some categories, or None where they are unknown."""
-        if image_id not in self.boxes_xyxy or any((image_id, one) in self.unknown for one in category_ids):
+        if image_id not in self.corners or any((image_id, one) in self.unknown for one in category_ids):
             return None
-        there = self.boxes_xyxy[image_id]
-        return np.concatenate([np.empty((0, 4)), *(there[one] for one in sorted(category_ids) if one in there)])
+        there = self.corners[image_id]
+        return np.array([box for one in category_ids for box in there.get(one, ())], np.float64).reshape(-1, 4)
 
 
 def relevance_of(
@@ -87,21 +88,17 @@ def relevance_of(
     rows = store.rows_of([record.image_id for record in records])
     numbers = np.diff(store.offsets)[rows]
     relevance = np.full((len(records), int(numbers.max(initial=1))), UNKNOWN_RELEVANCE, np.int8)
-    known: dict[tuple[str, frozenset[int]], NDArray[np.bool_] | None] = {}  # questions repeat
-    for index, (record, row, number) in enumerate(zip(records, rows, numbers, strict=True)):
-        named = words.named(record.text)
-        if named is None:
-            continue
-        key = record.image_id, named
-        if key not in known:
-            proposals = np.array(store.boxes_xyxy[store.offsets[row] : store.offsets[row + 1]])
-            boxes = true_boxes.of(record.image_id, named)
-            known[key] = None if boxes is None else overlapping(proposals, boxes)
-        overlaps = known[key]
-        if overlaps is not None:
-            relevance[index, :number] = overlaps
-        on_progress(index, len(records))
-    on_progress(len(records), len(records))
+
+    @cache  # questions repeat
+    def relevance_in(image_id: str, row: int, named: frozenset[int]) -> NDArray[np.bool_] | int:
+        boxes = true_boxes.of(image_id, named)
+        proposals = store.boxes_xyxy[store.offsets[row] : store.offsets[row + 1]]
+        return UNKNOWN_RELEVANCE if boxes is None else overlapping(proposals, boxes)
+
+    for index, (record, row) in enumerate(zip(records, rows.tolist(), strict=True)):
+        if (named := words.named(record.text)) is not None:
+            relevance[index, : numbers[index]] = relevance_in(record.image_id, row, named)
+        on_progress(index + 1, len(records))
     return relevance
 
 
@@ -111,16 +108,6 @@ def overlapping(proposals_xyxy: NDArray[np.floating], boxes_xyxy: Boxes) -> NDAr
     >>> overlapping(np.array([[0, 0, 10, 10], [0, 0, 10, 4.0]]), np.array([[0, 0, 10, 9.0]]))
     array([ True, False])
     """
-    if not len(boxes_xyxy):
-        return np.zeros(len(proposals_xyxy), bool)
-    iou = box_iou(torch.from_numpy(proposals_xyxy).double(), torch.from_numpy(boxes_xyxy).double())
-    enough: NDArray[np.bool_] = (iou >= RELEVANT_IOU).any(1).numpy()
+    iou = numpy_box_iou(proposals_xyxy.astype(np.float64), boxes_xyxy)  # [N, K]
+    enough: NDArray[np.bool_] = np.any(iou >= RELEVANT_IOU, axis=1)
     return enough
-
-
-def _read_boxes(path: Path) -> dict[tuple[int | str, int], Boxes]:
-    """Return the boxes of each photo and category of a file."""
-    found: dict[tuple[int | str, int], list[tuple[float, ...]]] = defaultdict(list)
-    for one in read_json(path, _BoxesFile, INSTANCES).annotations:
-        found[one.image_id, one.category_id].append(one.bbox)
-    return {key: box_xywh_to_xyxy(torch.tensor(some, dtype=torch.float64)).numpy() for key, some in found.items()}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, write_text
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.store import FeatureStore, checksum
 from tallybox.vqa.data.vocabulary import Vocabulary
 
 SPLITS = ("train", "val", "test", "test-dev")
@@ -43,11 +43,7 @@ class EncodedQuestions:
 
     def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> EncodedQuestions:
         """Return some of the questions: those where a mask ``[Q]`` is True, or those at given indices."""
-        answers = None if self.answers is None else self.answers[rows]
-        relevance = None if self.relevance is None else self.relevance[rows]
-        return EncodedQuestions(
-            self.question_ids[rows], self.images[rows], self.words[rows], self.lengths[rows], answers, relevance
-        )
+        return replace(self, **{name: array[rows] for name, array in vars(self).items() if array is not None})
 
 
 def write_split(
@@ -88,7 +84,7 @@ def write_split(
     for name, array in arrays.items():
         with atomic_writing(unfinished / f"{name}.npy") as file:
             np.save(file, array)
-    sums = {path.name: _sha256(path.read_bytes()) for path in sorted(unfinished.iterdir())}
+    sums = {path.name: checksum(path.read_bytes()) for path in sorted(unfinished.iterdir())}
     write_text(unfinished / CHECKSUMS, json.dumps(sums, indent=1) + "\n")
     shutil.rmtree(folder / split, ignore_errors=True)
     unfinished.rename(folder / split)
@@ -126,21 +122,17 @@ def open_questions(folder: Path, split: str) -> EncodedQuestions:
     """
     parts = [_arrays(folder / part) for part in _parts(folder, split)]
 
-    def joined(name: str, padding: int = 0) -> NDArray[Any]:
-        arrays = [part[name] for part in parts]
+    def joined(name: str, padding: int = 0, dtype: type[np.integer] = np.int64) -> Any:
+        if not all(name in part for part in parts):
+            return None
+        arrays = [part[name].astype(dtype, copy=False) for part in parts]
         width = max(array.shape[-1] for array in arrays)
         if arrays[0].ndim == 2:
             arrays = [np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=padding) for array in arrays]
         return np.concatenate(arrays)
 
-    return EncodedQuestions(
-        joined("question_ids"),
-        joined("images"),
-        joined("words").astype(np.int64),
-        joined("lengths").astype(np.int64),
-        joined("answers").astype(np.int64) if all("answers" in part for part in parts) else None,
-        joined("relevance", UNKNOWN_RELEVANCE) if all("relevance" in part for part in parts) else None,
-    )
+    numbers = {name: joined(name) for name in ("question_ids", "images", "words", "lengths", "answers")}
+    return EncodedQuestions(**numbers, relevance=joined("relevance", UNKNOWN_RELEVANCE, np.int8))
 
 
 def open_records(folder: Path, split: str) -> list[QuestionRecord]:
@@ -185,17 +177,11 @@ def _parts(folder: Path, split: str) -> tuple[str, ...]:
 
 def _arrays(folder: Path, *names: str) -> dict[str, NDArray[Any]]:
     paths = [folder / f"{name}.npy" for name in names] or sorted(folder.glob("*.npy"))
-    for path in paths:
-        _checked(path)
-    return {path.stem: np.load(path) for path in paths}
+    return {path.stem: np.load(BytesIO(_checked(path))) for path in paths}
 
 
 def _checked(path: Path) -> bytes:
     content = path.read_bytes()
-    if _sha256(content) != json.loads((path.parent / CHECKSUMS).read_text()).get(path.name):
+    if checksum(content) != json.loads((path.parent / CHECKSUMS).read_text()).get(path.name):
         raise InputError(f"{path} must be as it was written, but its checksum differs; prepare it again")
     return content
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

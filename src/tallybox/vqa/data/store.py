@@ -32,15 +32,6 @@ PHOTOS_IN_BLOCK = 256  # photos that share a write, an fsync and a checksum
 FORMAT = 2
 
 
-@dataclass(frozen=True)
-class PaddedProposals:
-    """Proposals of some photos, padded to the longest of them: B photos, N proposals, F features."""
-
-    features: NDArray[np.float16]  # [B, N, F]
-    boxes_xyxy: NDArray[np.float32]  # [B, N, 4] pixels
-    mask: NDArray[np.bool_]  # [B, N] True for a real proposal
-
-
 @dataclass(frozen=True, eq=False)
 class FeatureStore:
     """Proposals of I photos, P in all, with F features each; open one with `FeatureStore.open`."""
@@ -73,7 +64,6 @@ class FeatureStore:
         return cls(folder, header, *index, *arrays)
 
     def __len__(self) -> int:
-        """Return the number of photos."""
         return len(self.image_ids)
 
     def rows_of(self, image_ids: Sequence[str]) -> NDArray[np.int64]:
@@ -88,18 +78,13 @@ class FeatureStore:
             )
         return rows
 
-    def read(self, rows: Sequence[int] | NDArray[np.int64]) -> PaddedProposals:
-        """Return the proposals of some photos, padded with zeros to the longest of them."""
-        rows = np.asarray(rows, np.int64)
-        longest = int(np.diff(self.offsets)[rows].max(initial=0))
-        features = np.empty((len(rows), longest, self.features.shape[1]), FLOAT16)
-        boxes = np.empty((len(rows), longest, 4), FLOAT32)
-        return PaddedProposals(features, boxes, self.read_into(rows, features, boxes))
-
     def read_into(
         self, rows: NDArray[np.int64], features: NDArray[np.float16], boxes_xyxy: NDArray[np.float32]
     ) -> NDArray[np.bool_]:
-        """Fill ``features [B, N, F]`` and ``boxes_xyxy [B, N, 4]`` as `read` does; return the mask ``[B, N]``."""
+        """Fill ``features [B, N, F]`` and ``boxes_xyxy [B, N, 4]`` with the proposals of photos, padded with zeros.
+
+        Returns the mask ``[B, N]``, True for a real proposal.
+        """
         column = np.arange(features.shape[1])
         mask: NDArray[np.bool_] = column < np.diff(self.offsets)[rows, None]
         index = (self.offsets[rows, None] + column).ravel()
@@ -114,7 +99,7 @@ class FeatureStore:
     ) -> None:
         """Raise unless every checksum is right, or those of the index."""
         for name in INDEX:
-            if _sha256((self.folder / f"{name}.npy").read_bytes()) != self.header["sha256"][name]:
+            if checksum((self.folder / f"{name}.npy").read_bytes()) != self.header["sha256"][name]:
                 raise _damaged(self.folder / f"{name}.npy")
         stop = 0
         for number, *sums in [] if index_only else self.header["blocks"]:
@@ -122,7 +107,7 @@ class FeatureStore:
             start, end = int(self.offsets[photos.start]), int(self.offsets[photos.stop])
             parts = {FEATURES: self.features[start:end].data, BOXES: self.boxes_xyxy[start:end].data}
             for (name, part), expected in zip(parts.items(), sums, strict=True):
-                if _sha256(part) != expected:
+                if checksum(part) != expected:
                     raise _damaged(self.folder / name, f" in photos {photos.start} to {photos.stop - 1}")
             on_progress(stop, len(self))
 
@@ -155,8 +140,7 @@ class StoreWriter:
             self.repeated += 1
             return
         width = photo.features.shape[1]
-        if self._width is None:
-            self._width = width
+        self._width = self._width or width
         if width != self._width:
             raise InputError(f"{where}: features must be {self._width} numbers as before, but got {width}")
         if np.abs(photo.features).max() > MAX_FEATURE:
@@ -192,19 +176,16 @@ class StoreWriter:
             "repeated": self.repeated,
             "broken": self.broken,
             "sources": source + 1,
-            "sha256": {name: _sha256((self._unfinished / f"{name}.npy").read_bytes()) for name in index},
+            "sha256": {name: checksum((self._unfinished / f"{name}.npy").read_bytes()) for name in index},
             "blocks": [[len(block["image_ids"]), *block["sha256"]] for block in self._journal],
         }
         write_text(self._unfinished / HEADER, json.dumps(header, indent=1) + "\n")
         complete_store(self.folder)
 
     def _write_block(self, source: int, position: FilePosition) -> None:
-        empty = [
-            np.empty((0, self._width or 0), FLOAT16),
-            np.empty((0, 4), FLOAT32),
-        ]  # at the end, what was passed over may remain
-        features = np.concatenate([empty[0], *(photo.features for photo in self._block)]).astype(FLOAT16)
-        boxes = np.concatenate([empty[1], *(photo.boxes_xyxy for photo in self._block)]).astype(FLOAT32)
+        no_photo = np.empty((0, self._width or 0), FLOAT16)  # at the end, only records that were passed over may remain
+        features = np.concatenate([no_photo, *(photo.features for photo in self._block)]).astype(FLOAT16)
+        boxes = np.concatenate([np.empty((0, 4)), *(photo.boxes_xyxy for photo in self._block)]).astype(FLOAT32)
         block = {
             "source": source,
             "place": position[:2],  # how much was read of the file depends on where reading began
@@ -214,7 +195,7 @@ class StoreWriter:
             "image_ids": [photo.image_id for photo in self._block],
             "sizes_wh": [photo.size_wh for photo in self._block],
             "proposals": [len(photo.boxes_xyxy) for photo in self._block],
-            "sha256": [_sha256(features), _sha256(boxes)],
+            "sha256": [checksum(features), checksum(boxes)],
         }
         # The journal comes last: it lists only blocks that are on the disk.
         for name, content in ((FEATURES, features.data), (BOXES, boxes.data), (JOURNAL, _journal_line(block))):
@@ -264,7 +245,8 @@ def _block_bytes(block: dict[str, Any], name: str) -> int:
     return int(sum(block["proposals"]) * width)
 
 
-def _sha256(content: Any) -> str:
+def checksum(content: Any) -> str:
+    """Return the SHA-256 of bytes or of an array."""
     return hashlib.sha256(content).hexdigest()
 
 

@@ -23,13 +23,14 @@ JITTER = 0.13  # standard deviation of a duplicate's corners, relative to the si
 # Weights of the directions in a feature; a kind's prototype has weight 1.
 WEIGHTS = {"class": 0.5, "colour": 0.8, "size": 0.5, "digit": 0.9, "support": 0.6, "view": 0.7}
 
-Features = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Proposal = tuple[Floats, Floats]  # box [4], features [F]
 
 
 class SimulatedDetector:
     """Turns scenes into proposals; one detector serves a whole data set."""
 
-    def __init__(self, world: World, directions: dict[str, Features]) -> None:
+    def __init__(self, world: World, directions: dict[str, Floats]) -> None:
         self._world, self._directions = world, directions
 
     def detect(self, scene: SimulatedScene, random: np.random.Generator) -> PhotoFeatures:
@@ -42,16 +43,10 @@ class SimulatedDetector:
         order = random.permutation(len(found))[:MAX_PROPOSALS]
         noise = self._noise(self._world.noise, random, len(order))
         boxes, features = (np.stack(arrays)[order] for arrays in zip(*found, strict=True))
-        return PhotoFeatures(
-            str(scene.image_id),
-            SIZE_WH,
-            np.clip(boxes, 0, (*SIZE_WH, *SIZE_WH)).astype(np.float32),
-            (features + noise).astype(np.float32),
-        )
+        inside = np.clip(boxes, 0, (*SIZE_WH, *SIZE_WH)).astype(np.float32)
+        return PhotoFeatures(str(scene.image_id), SIZE_WH, inside, (features + noise).astype(np.float32))
 
-    def _on_group(
-        self, things: list[Thing], number: int, random: np.random.Generator
-    ) -> list[tuple[NDArray[np.float64], Features]]:
+    def _on_group(self, things: list[Thing], number: int, random: np.random.Generator) -> list[Proposal]:
         """Return a proposal for each thing, and further ones for random things, some of parts or of several things."""
         own = [self._feature(thing) + self._noise(self._world.variation, random)[0] for thing in things]
         chosen = [*range(len(things)), *random.integers(len(things), size=max(0, number - len(things))).tolist()]
@@ -71,9 +66,7 @@ class SimulatedDetector:
             found.append((box, feature))
         return found
 
-    def _irrelevant(
-        self, scene: SimulatedScene, number: int, random: np.random.Generator
-    ) -> list[tuple[NDArray[np.float64], Features]]:
+    def _irrelevant(self, scene: SimulatedScene, number: int, random: np.random.Generator) -> list[Proposal]:
         """Return proposals for supports and clutter."""
         found = [(box, self._directions[name]) for name, box in scene.supports.items()]
         chosen = list(range(len(scene.clutter)))[: number - len(found)]
@@ -84,45 +77,37 @@ class SimulatedDetector:
             found.append((box, self._directions[scene.clutter[index].kind] + self._directions["background"] / 2))
         return found
 
-    def _feature(self, thing: Thing) -> Features:
-        attributes = {
-            "class": CLASS_OF.get(thing.kind),
-            "colour": thing.colour,
-            "size": thing.size,
-            "digit": thing.digit,
-            "support": thing.support,
-        }
+    def _feature(self, thing: Thing) -> Floats:
         feature = self._directions[thing.kind].copy()
-        for what, name in attributes.items():
+        for what in ("class", "colour", "size", "digit", "support"):
+            name = CLASS_OF.get(thing.kind) if what == "class" else getattr(thing, what)
             if name is not None:
                 feature += WEIGHTS[what] * self._directions[name]
         return feature
 
-    def _jittered(self, boxes: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
+    def _jittered(self, boxes: Floats, random: np.random.Generator) -> Floats:
         """Return a jittered copy of each box, `[N, 4]`, whose IoU with it is in the allowed range."""
         sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
         candidates = boxes + random.normal(0, JITTER, (CANDIDATES, *boxes.shape)) * sides  # [candidates, N, 4]
         overlap = numpy_box_iou(candidates.swapaxes(0, 1), boxes[:, None])[..., 0].T  # [candidates, N]
         allowed = (overlap >= self._world.min_iou) & (overlap <= MAX_IOU)
         first = np.where(allowed.any(0), allowed.argmax(0), overlap.argmax(0))
-        chosen: NDArray[np.float64] = candidates[first, np.arange(len(boxes))]
+        chosen: Floats = candidates[first, np.arange(len(boxes))]
         return chosen
 
-    def _noise(self, length: float, random: np.random.Generator, number: int = 1) -> Features:
+    def _noise(self, length: float, random: np.random.Generator, number: int = 1) -> Floats:
         return random.normal(0, length / np.sqrt(self._world.features), (number, self._world.features))
 
 
-def _part_of(box: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
+def _part_of(box: Floats, random: np.random.Generator) -> Floats:
     """Return about a third of a box, at one end."""
     part = box.copy()
-    side = int(random.integers(4))
-    kept = random.uniform(0.25, 0.45)
-    axis = side % 2
-    length = box[axis + 2] - box[axis]
-    if side < 2:
-        part[axis + 2] = box[axis] + kept * length
+    far, axis = divmod(int(random.integers(4)), 2)
+    length = random.uniform(0.25, 0.45) * (box[axis + 2] - box[axis])
+    if far:
+        part[axis] = box[axis + 2] - length
     else:
-        part[axis] = box[axis + 2] - kept * length
+        part[axis + 2] = box[axis] + length
     return part
 
 

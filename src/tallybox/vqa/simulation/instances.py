@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +14,7 @@ from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.json_files import Int64, JsonRecord, read_json
 from tallybox.vqa.data.category_words import KINDS, UNIONS
-from tallybox.vqa.simulation.files import write_split
-from tallybox.vqa.simulation.questions import Facts, Query, Words, ask
+from tallybox.vqa.simulation.questions import Facts, Query, Words, write_split
 
 WORDINGS = {
     "count": (
@@ -102,11 +101,10 @@ def write_questions(
 ) -> int:
     """Write a split's questions from the facts of each photo and return their number."""
     random = np.random.default_rng(seed)
-    questions, pairs = ask(list(facts), list(facts.values()), WORDINGS, questions_per_photo, random)
-    if not questions:
+    written = write_split(out, split, facts, WORDINGS, questions_per_photo, random, description=DESCRIPTION)
+    if not written:
         raise InputError(f"{source} must have photos that differ in what they show, but no question has two answers")
-    write_split(out, split, questions, pairs, disagreement=0.0, random=random, description=DESCRIPTION)
-    return len(questions)
+    return written
 
 
 def photo_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
@@ -117,7 +115,11 @@ def photo_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) 
     >>> [(dict(query.words)["plural"], answer) for query, answer in facts.items() if query.family == "count"]
     [('dogs', '3'), ('cats', '0'), ('animals', '3')]
     """
-    return category_facts(labels, image_id, generals) | _union_facts(labels, image_id, generals)
+    facts = category_facts(labels, image_id, generals)
+    for general in UNIONS:  # several categories together: "How many animals"
+        if members := [category_id for category_id in labels.categories if generals.get(category_id) == general]:
+            facts |= _count_facts(labels, image_id, members, general)
+    return facts
 
 
 def category_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
@@ -125,14 +127,9 @@ def category_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str
     facts: dict[Query, str] = {}
     present: dict[str, list[str]] = {}
     for category_id, name in labels.categories.items():
-        crowded = (image_id, category_id) in labels.unknown
-        count = labels.count(image_id, category_id)
-        words = noun(name)
-        if not crowded:
-            plurals: tuple[Words, ...] = tuple((("plural", other),) for other in other_plurals(name))
-            facts[Query("count", (("plural", words.plural),), plurals)] = str(count)
-        facts[Query("exists", _some(words), tuple(map(_some, synonyms(name))))] = "yes" if count or crowded else "no"
-        if count or crowded:
+        own = _count_facts(labels, image_id, [category_id], name)
+        facts |= own
+        if "yes" in own.values():
             present.setdefault(generals.get(category_id, ""), []).append(name)
     for general, names in present.items():
         if general and len(names) == 1:
@@ -140,22 +137,18 @@ def category_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str
     return facts
 
 
-def _union_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
-    """Return the facts about several categories together: "How many animals"."""
+def _count_facts(labels: TrueCounts, image_id: int, category_ids: Sequence[int], name: str) -> dict[Query, str]:
+    """Return how many things of some categories there are, unless there is a crowd, and whether there are any."""
     facts: dict[Query, str] = {}
-    for general in UNIONS:
-        members = [category_id for category_id in labels.categories if generals.get(category_id) == general]
-        crowded = any((image_id, category_id) in labels.unknown for category_id in members)
-        count = sum(labels.count(image_id, category_id) for category_id in members)
-        if members and not crowded:
-            facts[Query("count", (("plural", noun(general).plural),))] = str(count)
-        if members:
-            facts[Query("exists", _some(noun(general)))] = "yes" if count or crowded else "no"
+    crowded = any((image_id, one) in labels.unknown for one in category_ids)
+    count = sum(labels.count(image_id, one) for one in category_ids)
+    if not crowded:
+        plurals: list[Words] = [(("plural", one),) for one in (noun(name).plural, *other_plurals(name))]
+        facts[Query("count", plurals[0], tuple(plurals[1:]))] = str(count)
+    nouns = [noun(one) for one in (name, *SYNONYMS.get(name, ()))]
+    some: list[Words] = [(("be", one.be), ("some", one.some)) for one in nouns]
+    facts[Query("exists", some[0], tuple(some[1:]))] = "yes" if count or crowded else "no"
     return facts
-
-
-def _some(words: Noun) -> Words:
-    return (("be", words.be), ("some", words.some))
 
 
 def general_name(category: str, supercategory: str = "") -> str:
@@ -202,12 +195,3 @@ def other_plurals(name: str) -> tuple[str, ...]:
     """
     own = [OTHER_PLURALS[name]] if name in OTHER_PLURALS else []
     return (*own, *map(plural, (*SYNONYMS.get(name, ()), *KINDS.get(name, ()))))
-
-
-def synonyms(name: str) -> tuple[Noun, ...]:
-    """Return other words for the same things.
-
-    >>> synonyms("bicycle")
-    (Noun(be='Is', some='a bike', plural='bikes'),)
-    """
-    return tuple(map(noun, SYNONYMS.get(name, ())))

@@ -1,4 +1,4 @@
-"""Balanced questions about simulated or annotated photos: each with a counterpart that has another answer.
+"""Balanced questions about simulated or annotated photos, as official files with the answers of ten people.
 
 The facts of a photo are all questions that have an answer there. Questions are drawn from them by family, and each is
 also asked about another photo where the answer differs: these are the balanced pairs.
@@ -6,14 +6,25 @@ also asked about another photo where the answer differs: these are the balanced 
 
 from __future__ import annotations
 
-from collections import defaultdict
+import gzip
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.files import atomic_writing
+from tallybox.vqa.data.answers import NUMBER_WORDS
+from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
+
+YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}
+TYPE_WORDS = 2  # leading words of a question that make its official question_type
+OTHER_ANSWERS_SHARE = 0.04  # of answers like "two" for 2 or "a dog" for dog
+WORD_OF = {number: word for word, number in NUMBER_WORDS.items() if word != "none"}
 # Relative frequency and official answer type of each family of questions.
 FAMILIES = {
     "count": (0.36, "number"),
@@ -30,6 +41,7 @@ FAMILIES = {
 OTHER_WORDS_SHARE = 0.5
 RARE_ANSWERS = {"0": 0.15}  # most kinds are absent from a photo, so that nearly all answers would be 0
 
+Item = TypeVar("Item")
 Words = tuple[tuple[str, str], ...]  # the placeholders of a wording, like {plural}, and their values
 
 
@@ -54,22 +66,47 @@ class SimulatedQuestion:
     text: str
     truth: str
 
-    @property
-    def answer_type(self) -> str:
-        """The official type of its answer."""
-        return FAMILIES[self.query.family][1]
 
-
-def ask(
-    image_ids: Sequence[int],
-    facts: Sequence[Facts],
+def write_split(
+    folder: Path,
+    split: str,
+    facts: Mapping[int, Facts],
     wordings: Mapping[str, Sequence[str]],
     per_photo: int,
     random: np.random.Generator,
+    *,
+    disagreement: float = 0.0,
+    description: str,
+) -> int:
+    """Ask about photos by their ids, write a split's files and return the number of questions; none, no files.
+
+    A test split has questions only.
+    """
+    questions, pairs = ask(facts, wordings, per_photo, random)
+    if not questions:
+        return 0
+    subtype = YEARS[split]
+    common = {"info": {"description": description}, "data_type": "mscoco", "data_subtype": subtype}
+    records = [{"image_id": one.image_id, "question": one.text, "question_id": one.question_id} for one in questions]
+    content = {**common, "task_type": "Open-Ended", "questions": records}
+    write_json(folder / f"v2_OpenEnded_mscoco_{subtype}_questions.json.gz", content)
+    if split == "test":
+        return len(questions)
+    known: dict[str, dict[str, None]] = {}  # the answers of a family, in order
+    for one in questions:
+        known.setdefault(one.query.family, {})[one.truth] = None
+    annotations = [_annotation(one, list(known[one.query.family]), disagreement, random) for one in questions]
+    write_json(folder / f"v2_mscoco_{subtype}_annotations.json.gz", {**common, "annotations": annotations})
+    write_json(folder / f"v2_mscoco_{subtype}_complementary_pairs.json", pairs)
+    return len(questions)
+
+
+def ask(
+    facts: Mapping[int, Facts], wordings: Mapping[str, Sequence[str]], per_photo: int, random: np.random.Generator
 ) -> tuple[list[SimulatedQuestion], list[tuple[int, int]]]:
-    """Return questions in random order and their pairs, up to ``per_photo`` pairs for each photo."""
+    """Return questions about photos by their ids, in random order, and up to ``per_photo`` pairs of them a photo."""
     photos_by_answer: dict[Query, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for photo, known in enumerate(facts):
+    for photo, known in facts.items():
         for query, answer in known.items():
             photos_by_answer[query][answer].append(photo)
     drawn: dict[tuple[int, Query, str], SimulatedQuestion] = {}
@@ -78,24 +115,20 @@ def ask(
     def question_id_of(photo: int, query: Query, text: str) -> int:
         key = photo, query, text
         if key not in drawn:
-            question_id = image_ids[photo] * 1000 + numbers[photo]
+            question_id = photo * 1000 + numbers[photo]
             numbers[photo] += 1
-            drawn[key] = SimulatedQuestion(question_id, image_ids[photo], query, text, facts[photo][query])
+            drawn[key] = SimulatedQuestion(question_id, photo, query, text, facts[photo][query])
         return drawn[key].question_id
 
     pairs: set[tuple[int, int]] = set()
-    for photo, known in enumerate(facts):
+    for photo, known in facts.items():
         for query in _chosen(known, per_photo, random):
             others = [answer for answer in photos_by_answer[query] if answer != known[query]]
             if not others:
                 continue
-            weights = _weights(photos_by_answer[query], others)
-            answer = others[int(random.choice(len(others), p=weights))]
-            candidates = photos_by_answer[query][answer]
-            counterpart = candidates[int(random.integers(len(candidates)))]
-            options = wordings[query.family]
-            wording = options[int(random.integers(len(options)))]
-            text = wording.format(**dict(_words(query, random)))
+            answer = others[int(random.choice(len(others), p=_weights(photos_by_answer[query], others)))]
+            counterpart = _one_of(photos_by_answer[query][answer], random)
+            text = _one_of(wordings[query.family], random).format(**dict(_words(query, random)))
             first, second = sorted(question_id_of(one, query, text) for one in (photo, counterpart))
             pairs.add((first, second))
     questions = list(drawn.values())
@@ -116,7 +149,7 @@ def _chosen(known: Facts, number: int, random: np.random.Generator) -> list[Quer
         answers = list(by_family[family])
         weights = np.array([RARE_ANSWERS.get(answer, 1.0) for answer in answers])
         answer = answers[int(random.choice(len(answers), p=weights / weights.sum()))]
-        query = by_family[family][answer][int(random.integers(len(by_family[family][answer])))]
+        query = _one_of(by_family[family][answer], random)
         if query not in chosen:
             chosen.append(query)
     return chosen
@@ -125,16 +158,75 @@ def _chosen(known: Facts, number: int, random: np.random.Generator) -> list[Quer
 def _words(query: Query, random: np.random.Generator) -> Words:
     """Draw the words of a question: its own in half of the cases, else one of the others."""
     if query.other_words and random.random() < OTHER_WORDS_SHARE:
-        return query.other_words[int(random.integers(len(query.other_words)))]
+        return _one_of(query.other_words, random)
     return query.words
+
+
+def _one_of(items: Sequence[Item], random: np.random.Generator) -> Item:
+    return items[int(random.integers(len(items)))]
 
 
 def _weights(photos: Mapping[str, Sequence[int]], answers: Sequence[str]) -> NDArray[np.float64]:
     """Return the probabilities of answers: by the number of photos that have them, except rare ones."""
-    weights = np.array([0.0 if answer in RARE_ANSWERS else len(photos[answer]) for answer in answers])
-    total = weights.sum() or 1.0
-    for index, answer in enumerate(answers):
-        if answer in RARE_ANSWERS:
-            weights[index] = RARE_ANSWERS[answer] * total
+    total = sum(len(photos[answer]) for answer in answers if answer not in RARE_ANSWERS) or 1
+    weights = np.array([RARE_ANSWERS[one] * total if one in RARE_ANSWERS else len(photos[one]) for one in answers])
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON atomically, gzipped if the name ends in ``.gz``; the same content gives the same bytes."""
+    text = msgspec.json.encode(content)
+    with atomic_writing(path) as file:
+        file.write(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+
+
+def _annotation(
+    one: SimulatedQuestion, known: Sequence[str], disagreement: float, random: np.random.Generator
+) -> dict[str, Any]:
+    answers = ten_answers(one.truth, near_misses(one.truth, known), disagreement, random)
+    return {
+        "question_id": one.question_id,
+        "image_id": one.image_id,
+        "question_type": " ".join(one.text.lower().split()[:TYPE_WORDS]),
+        "answer_type": FAMILIES[one.query.family][1],
+        "multiple_choice_answer": Counter(answers).most_common(1)[0][0],
+        "answers": [
+            {"answer": answer, "answer_confidence": "yes", "answer_id": number}
+            for number, answer in enumerate(answers, start=1)
+        ],
+    }
+
+
+def ten_answers(truth: str, alternatives: Sequence[str], disagreement: float, random: np.random.Generator) -> list[str]:
+    """Return the answers of ten people; those who disagree give one of the alternatives.
+
+    Without disagreement all answers are the same.
+
+    >>> ten_answers("2", ["1", "3"], 0.0, np.random.default_rng(0)).count("2")
+    10
+    """
+    if disagreement == 0:
+        return [truth] * ANSWERS_PER_QUESTION
+    answers = []
+    for _ in range(ANSWERS_PER_QUESTION):
+        answer = truth
+        if alternatives and random.random() < disagreement:
+            answer = alternatives[int(random.integers(len(alternatives)))]
+        if random.random() < OTHER_ANSWERS_SHARE and answer not in ("yes", "no"):
+            answer = WORD_OF.get(answer, f"a {answer}")
+        answers.append(answer)
+    return answers
+
+
+def near_misses(truth: str, known: Sequence[str]) -> list[str]:
+    """Return plausible wrong answers: the numbers next to it, the other of yes and no, other known answers.
+
+    >>> near_misses("3", []), near_misses("0", []), near_misses("yes", []), near_misses("red", ["red", "blue"])
+    (['2', '4'], ['1'], ['no'], ['blue'])
+    """
+    if truth.isdigit():
+        return [str(number) for number in (int(truth) - 1, int(truth) + 1) if number >= 0]
+    if truth in ("yes", "no"):
+        return ["no" if truth == "yes" else "yes"]
+    return [answer for answer in known if answer != truth]

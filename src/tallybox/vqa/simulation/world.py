@@ -58,12 +58,10 @@ class World:
     def __post_init__(self) -> None:
         if not 0 <= self.difficulty <= 1:
             raise InputError(f"difficulty must be between 0 and 1, but got {self.difficulty}")
-        for name, minimum in (("train_photos", 2), ("val_photos", 2), ("test_photos", 0)):
+        minima = {"train_photos": 2, "val_photos": 2, "test_photos": 0, "questions_per_photo": 1, "features": 1}
+        for name, minimum in minima.items():
             if getattr(self, name) < minimum:
                 raise InputError(f"{name} must be at least {minimum}, but got {getattr(self, name)}")
-        for name in ("questions_per_photo", "features"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, but got {getattr(self, name)}")
 
     # The effects of difficulty; docs/reference/vqa-data.md has the same table.
     min_iou = property(lambda self: 0.8 - 0.4 * self.difficulty)  # of a duplicate with its object
@@ -149,13 +147,9 @@ class BoxPlacer:
         corners = self._random.uniform(0, 1, (CANDIDATES, 2)) * (np.array(SIZE_WH) - sides)
         boxes = np.concatenate((corners, corners + sides), axis=1)
         overlap = numpy_box_iou(boxes, self._taken).max(1, initial=0)
-        best = (
-            int(np.argmax(overlap <= self._max_overlap))
-            if (overlap <= self._max_overlap).any()
-            else int(np.argmin(overlap))
-        )
-        self._taken = np.concatenate((self._taken, boxes[best : best + 1]))
-        found: NDArray[np.float64] = boxes[best]
+        allowed = overlap <= self._max_overlap
+        found: NDArray[np.float64] = boxes[allowed.argmax() if allowed.any() else overlap.argmin()]
+        self._taken = np.vstack((self._taken, found))
         return found
 
 
