@@ -198,6 +198,8 @@ def _damaged(part: Path, error: Exception) -> InputError:
 
 
 def _batches(part: Path, file: pq.ParquetFile, columns: list[str], groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    if not groups:  # pyarrow 19 takes that for damage
+        return
     try:
         for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups), columns=columns):
             if batch.num_rows:
