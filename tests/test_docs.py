@@ -48,7 +48,7 @@ def test_the_api_reference_has_every_public_name():
 
 def test_every_file_that_the_map_of_the_code_names_is_there():
     named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/contribute/architecture.md").read_text())
-    files = [f"/{path.relative_to(ROOT)}" for path in (ROOT / "src").rglob("*.py")]
+    files = [f"/{path.relative_to(ROOT)}" for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")]
     assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
     assert len(named) > 50
 
