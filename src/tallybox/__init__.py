@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tallybox.presence.trace import PresenceTrace as PresenceTrace
     from tallybox.presence.weights import PresenceWeights as PresenceWeights
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 # Modules are imported when a name of theirs is first used, so that `tallybox --help` does not import torch.
 _MODULES = {
