@@ -64,14 +64,17 @@ def load_model(folder: Path) -> tuple[VqaModel, Checkpoint]:
 
 def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor], source: Path) -> VqaModel:
     """Return a model with given weights in evaluation mode; ``source`` is the file they come from."""
+    wrong = f"{source} must hold the weights of a {config.name} model"
+    if not all(0 <= size < 2**31 for size in asdict(sizes).values()):
+        raise InputError(f"{wrong}, but its sizes are {asdict(sizes)}")
     try:
         with torch.device("meta"):  # whatever sizes a damaged file names, no memory is allocated for them
             model = VqaModel(config, sizes)
         model.load_state_dict(dict(tensors), assign=True)
     except (OverflowError, RuntimeError, TypeError) as error:
-        lines = str(error).splitlines()
-        reason = "; ".join(line.strip() for line in lines[1:3] or lines)
-        raise InputError(f"{source} must hold the weights of a {config.name} model, but: {reason}") from None
+        first, *others = str(error).splitlines()  # those of load_state_dict begin with a title
+        reason = "; ".join(line.strip() for line in others[:2]) if first.endswith(":") else first
+        raise InputError(f"{wrong}, but: {reason}") from None
     damaged = [name for name, value in model.state_dict().items() if not value.isfinite().all()]
     if damaged:
         raise InputError(f"{source} must hold finite weights, but {damaged[0]} has others")
