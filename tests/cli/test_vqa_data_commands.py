@@ -96,7 +96,8 @@ def test_files_one_by_one_and_a_vocabulary_from_before(tmp_path):
 
 
 def test_mistakes_end_in_one_line(tmp_path):
-    official = small_set(tmp_path / "official")
+    official, empty = small_set(tmp_path / "official"), tmp_path / "empty"
+    empty.mkdir()
     features = ("--features", official / "features.tsv", "--out", tmp_path / "p")
     for arguments, status, message in (
         (("prepare", tmp_path, *features), 1, "must have files like v2_OpenEnded_mscoco_train2014_questions.json"),
@@ -108,6 +109,12 @@ def test_mistakes_end_in_one_line(tmp_path):
         ),
         (("prepare", "--questions", "train=x.json", *features), 1, "split train must have a file of annotations"),
         (("prepare", "--questions", "x.json", *features), 2, "must be SPLIT=FILE"),
+        (
+            ("prepare", "--features", tmp_path / "no", "--out", tmp_path),
+            2,
+            "must be a file or a folder, but there is none",
+        ),
+        (("prepare", "--features", empty, "--out", tmp_path), 2, f"{empty} must hold files of features"),
         (
             ("simulate", "--out", tmp_path / "made", "--difficulty", 3),
             1,

@@ -13,6 +13,7 @@ import click
 from tallybox.cli.bench import format_bytes
 from tallybox.cli.progress import progress_steps
 from tallybox.cli.terminal import echo_line
+from tallybox.errors import InputError
 from tallybox.vqa.data.feature_files import FeatureFile, find_feature_files
 from tallybox.vqa.data.prepare import PHOTOS, SKIPPED, VOCABULARY, official_files, with_explicit_files
 from tallybox.vqa.data.prepare import prepare as prepare_files
@@ -37,7 +38,10 @@ def feature_files(value: str) -> list[FeatureFile]:
     prefix, _, path = ("", "", value) if Path(value).exists() else value.partition("=")
     if not Path(path or prefix).exists():
         raise click.BadParameter(f"must be a file or a folder, but there is none at {path or prefix!r}")
-    return find_feature_files(Path(path), prefix)
+    try:
+        return find_feature_files(Path(path), prefix)
+    except InputError as error:  # a ValueError, whose message click 8.2 leaves out
+        raise click.BadParameter(str(error)) from None
 
 
 SPLIT_FILES: dict[str, Any] = {"type": split_file, "metavar": "SPLIT=FILE", "multiple": True}
