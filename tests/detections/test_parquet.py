@@ -200,7 +200,7 @@ def test_the_same_detections_give_the_same_bytes_with_the_usual_permissions(tmp_
 
 
 def test_names_of_categories_travel_with_the_file(tmp_path):
-    write_parquet([Detections.empty(1)], tmp_path / "a.parquet", categories={3: "screw"})
+    write_parquet([Detections.empty(1)], tmp_path / "a.parquet", categories={np.int64(3): "screw"})
     assert read_parquet_categories(tmp_path / "a.parquet") == {3: "screw"}
     write_parquet([Detections.empty(1)], tmp_path / "b.parquet")
     assert read_parquet_categories(tmp_path / "b.parquet") == {}

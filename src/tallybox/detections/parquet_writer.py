@@ -35,7 +35,7 @@ def write_parquet(
     ids_are_texts = bool(first) and isinstance(first[0].image_id, str)
     fields = [("image_id", pa.string() if ids_are_texts else pa.int64()), ("category_id", pa.int64())]
     fields += [(name, pa.float32()) for name in BOX_AND_SCORE] + [(name, pa.int32()) for name in SIZE]
-    names = {CATEGORIES_KEY: json.dumps(dict(categories))} if categories else {}
+    names = {CATEGORIES_KEY: json.dumps({str(key): name for key, name in categories.items()})} if categories else {}
     schema = pa.schema(fields, metadata={**(metadata or {}), **names} or None)
     with atomic_writing(path) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
         for group in chain([first] if first else [], groups):
