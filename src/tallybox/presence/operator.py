@@ -53,7 +53,10 @@ def _tables_backward(rows: Tensor, grad_tables: Tensor) -> Tensor:
 
 
 table_operator = define_operator(
-    "presence_table", "(Tensor rows) -> Tensor", _make_tables, lambda r: r.new_empty(len(r), table_size(r.shape[1]))
+    "presence_table",
+    "(Tensor rows) -> Tensor",
+    _make_tables,
+    lambda rows: rows.new_empty(rows.shape[0], table_size(rows.shape[1])),
 )
 table_backward_operator = define_operator(
     "presence_table_backward",

@@ -99,9 +99,9 @@ def _absolute(builder: Any, x: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(x.type, [x.type]), name), [x])
 
 
-for _name in ("add", "sub", "mul", "truediv"):
-    _emit = f"f{_name.removeprefix('true')}"
-    _define(getattr(operator, _name), lambda builder, x, y, emit=_emit: getattr(builder, emit)(x, y))
+_ARITHMETIC = {operator.add: "fadd", operator.sub: "fsub", operator.mul: "fmul", operator.truediv: "fdiv"}
+for _operation, _name in _ARITHMETIC.items():
+    _define(_operation, lambda builder, x, y, name=_name: getattr(builder, name)(x, y))
 for _operation, _sign in {operator.lt: "<", operator.gt: ">", operator.ge: ">=", operator.eq: "=="}.items():
     _define(_operation, lambda builder, x, y, sign=_sign: builder.fcmp_ordered(sign, x, y), result=TRUTHS)
 _define(operator.neg, lambda builder, x: builder.fneg(x), operands=1)

@@ -33,6 +33,6 @@ class UltralyticsDetector(AdaptedDetector):
         options = {"conf": MIN_SCORE, "iou": MAX_IOU, "max_det": MAX_DETECTIONS, "device": self.device}
         results = self.model.predict([photo.image for photo in photos], **options, verbose=False)
         found: list[Any] = [getattr(result, "boxes", None) for result in results]
-        if None in found:
+        if any(boxes is None for boxes in found):
             raise TallyboxError("the ultralytics model must give boxes, but it gives none; use a model for detection")
         return [{"boxes": boxes.xyxy, "scores": boxes.conf, "labels": boxes.cls} for boxes in found]
