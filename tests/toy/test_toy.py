@@ -177,3 +177,20 @@ def test_figures_of_a_folder_without_a_sweep_are_one_clear_line(tmp_path):
     result = CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)])
     assert result.exit_code == 1
     assert "must be the folder of a sweep, but it has no config.json; run tallybox toy sweep" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("gpu", 'device must be "cpu", "cuda" or another of torch\'s, but got \'gpu\''),
+        pytest.param(
+            "cuda:0",
+            "device must be \"cpu\" where torch finds no GPU, but got 'cuda:0'",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_a_device_that_is_not_there_is_one_line(device, message):
+    done = CliRunner().invoke(cli, ["toy", "train", "--side-length", "0.5", "--noise", "0", "--device", device])
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == [f"Error: {message}"]

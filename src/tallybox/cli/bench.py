@@ -56,9 +56,9 @@ def add_benchmark(
     @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
     @wraps(rows)
     def command(device: str | None, as_json: bool, out: Path | None, **options: Any) -> None:
-        where = device_or_default("cpu" if cpu_only and device is None else device)
-        if cpu_only and where.type != "cpu":
+        if cpu_only and device not in (None, "cpu"):
             raise InputError(f"this is measured on the CPU, but got device {device!r}")
+        where = device_or_default("cpu" if cpu_only else device)
         progress, table, done = Console(stderr=True), Table("case", *COLUMNS), []
         for row in rows(device=where, **options):
             done.append(row)

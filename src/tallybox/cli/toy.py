@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
+from tallybox.photos.detector import device_or_default
 from tallybox.toy.sweep import FIXED_AT, run_sweep
 from tallybox.toy.training import Setting, ToyConfig, train_settings
 
@@ -49,7 +49,7 @@ def toy() -> None:
 @config_options
 def train(side_length: float, noise: float, seed: int, device: str | None, as_json: bool, **constants: Any) -> None:
     """Train all models at one point of the paper's figures."""
-    settings, config, where = [Setting(side_length, noise)], config_of(constants), chosen_device(device)
+    settings, config, where = [Setting(side_length, noise)], config_of(constants), device_or_default(device)
     start = time.perf_counter()
     with progress_bar("training") as show:
         (result,) = train_settings(settings, seed, config, device=where, on_progress=show)
@@ -77,7 +77,7 @@ def sweep(
     difficulty: Any, out: Path, step: float, seeds: int, device: str | None, at_once: int | None, **constants: Any
 ) -> None:
     """Train all points of the paper's figures; run again to go on after an interruption."""
-    where, config = chosen_device(device), config_of(constants)
+    where, config = device_or_default(device), config_of(constants)
     at_once = at_once or SETTINGS_AT_ONCE.get(where.type, 1)
     start = time.perf_counter()
     folders = {name: out / name for name in FIXED_AT} if difficulty is None else {difficulty: out}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_steps
 from tallybox.cli.terminal import echo_line
+from tallybox.photos.detector import device_or_default
 
 
 @click.command()
@@ -30,7 +30,7 @@ def demo(out: Path, device: str | None, as_json: bool) -> None:
 
     start = time.perf_counter()
     with progress_steps() as show:
-        scores = run_demo(out, device=chosen_device(device), on_progress=show)
+        scores = run_demo(out, device=device_or_default(device), on_progress=show)
     seconds = round(time.perf_counter() - start, 1)
     if as_json:
         click.echo(json.dumps({**summarise(scores), "seconds": seconds}))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_steps
+from tallybox.photos.detector import device_or_default
 
 if TYPE_CHECKING:
     from tallybox.vqa.evaluation import Scores
@@ -43,7 +43,7 @@ def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **option
                 err=True,
             )
     with progress_steps() as show:
-        scores = evaluate_runs(runs, device=chosen_device(device), on_progress=show, **options)
+        scores = evaluate_runs(runs, device=device_or_default(device), on_progress=show, **options)
     if as_json:
         click.echo(json.dumps(summarise(scores)))
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tallybox.cli.device import chosen_device
+from tallybox.photos.detector import device_or_default
 
 folder = click.Path(path_type=Path, exists=True, file_okay=False)
 
@@ -25,5 +25,5 @@ def figures(run: Path, out: Path | None, device: str | None, **options: Any) -> 
     from tallybox.figures.vqa import draw_run_figures
 
     out = out or (run if run.is_dir() else run.parent) / "figures"
-    written = draw_run_figures(run, out, device=chosen_device(device), **options)
+    written = draw_run_figures(run, out, device=device_or_default(device), **options)
     click.echo(f"{out}: {', '.join(sorted({path.stem for path in written}))}, each as SVG and PNG")

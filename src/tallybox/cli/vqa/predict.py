@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
+from tallybox.photos.detector import device_or_default
 
 existing = click.Path(path_type=Path, exists=True)
 
@@ -26,6 +26,6 @@ def predict(run: Path, out: Path, device: str | None, **options: Any) -> None:
     from tallybox.vqa.prediction import predict_run, write_results
 
     with progress_bar("answering") as show:
-        _, answers = predict_run(run, device=chosen_device(device), on_progress=show, **options)
+        _, answers = predict_run(run, device=device_or_default(device), on_progress=show, **options)
     write_results(answers, out)
     echo_line(f"{out}: {len(answers)} answers")

@@ -9,11 +9,11 @@ from typing import Any, get_args
 
 import click
 
-from tallybox.cli.device import chosen_device
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.distributed import device_of_process, joined_processes
 from tallybox.errors import InputError
+from tallybox.photos.detector import device_or_default
 from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 
 
@@ -68,7 +68,7 @@ def train(
     elif validate_every:
         raise InputError("--validate-every needs questions that are not learned from, but val is among them")
     described = {"prepared": str(prepared.resolve()), "split": split}
-    where = device_of_process(chosen_device(device))
+    where = device_of_process(device_or_default(device))
     start = time.perf_counter()
     with joined_processes(where) as processes, progress_bar(f"training {values.model.name}") as show:
         on_progress = show if processes.is_first else lambda done, total: None
