@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import time
 from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 import torch
@@ -47,6 +52,21 @@ def test_progress_is_of_all_models_and_an_error_of_one_is_raised(tmp_path):
     assert steps == sorted(steps)
     done, total = steps[-1]
     assert total / 4 <= done < total
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_an_interrupt_from_the_keyboard_reaches_no_process_that_still_imports():
+    before = signal.getsignal(signal.SIGINT)
+    process = get_context("spawn").Process(target=time.sleep, args=(60,))
+    demo.start_uninterrupted(process)
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        ignored = int(re.search(r"SigIgn:\s*([0-9a-f]+)", status)[1], 16)
+        assert ignored & 1 << signal.SIGINT - 1
+        assert signal.getsignal(signal.SIGINT) is before
+    finally:
+        process.terminate()
+        process.join()
 
 
 @pytest.mark.slow

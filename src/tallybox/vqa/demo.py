@@ -10,6 +10,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from threading import current_thread, main_thread
 
 import torch
 
@@ -65,7 +66,7 @@ def _train_models(folder: Path, device: torch.device, config: VqaConfig, on_prog
                 receiver, sender = spawn.Pipe(duplex=False)
                 name = waiting.pop()
                 process = spawn.Process(target=_train_model, args=(sender, folder, name, device, config))
-                process.start()
+                start_uninterrupted(process)
                 sender.close()
                 running[receiver] = name, process
             ready = wait(list(running))
@@ -90,8 +91,20 @@ def _train_models(folder: Path, device: torch.device, config: VqaConfig, on_prog
             process.join()
 
 
+def start_uninterrupted(process: SpawnProcess) -> None:
+    """Start a process that an interrupt from the keyboard does not reach, not even while it imports torch."""
+    if current_thread() is not main_thread():  # which alone may set handlers
+        process.start()
+        return
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process.start()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 def _train_model(sender: Connection, folder: Path, name: ModelName, device: torch.device, config: VqaConfig) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the keyboard it reaches the parent, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # not inherited on Windows; the parent ends this process
     torch.set_num_threads(1)
     prepared = folder / "prepared"
     described = {"prepared": str(prepared.resolve()), "split": "train"}
