@@ -117,15 +117,15 @@ def _label(
     category_ids: tuple[int, ...],
     image_parts: NDArray[np.int64],
     config: EstimatorConfig,
-    counting_pairs: Sequence[CountingPair],
+    known: Sequence[CountingPair],
 ) -> LabelledInputs:
-    pairs = indexed_pairs(images, counting_pairs)
+    pairs = indexed_pairs(images, known)
     return LabelledInputs(
         config,
         len(category_ids),
         pairs,
         inputs_of_many(images, pairs, config, category_ids),
-        torch.tensor([pair.true_count for pair in counting_pairs]),
+        torch.tensor([pair.true_count for pair in known]),
         torch.from_numpy(image_parts[pairs.image_index]),
     )
 
