@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -9,6 +10,7 @@ from tallybox.bench.measure import Row
 from tallybox.cli import cli
 
 ROW = Row("a case", 2.0, 5.0, 2.5, 3 * 2**20, None)
+TABLE_NUMBERS = ("2.000", "5.00", "2.5", "3.1", "MB", "unknown")
 
 
 def run(*arguments: str):
@@ -45,14 +47,21 @@ def test_json_has_the_machine_and_a_row_for_each_case(tmp_path, measured):
         }
     ]
     assert json.loads(out.read_text()) == printed
-    assert "a case: 2.000 ms, 2.5 times the reference's speed" in result.stderr
+    assert [line.split() for line in result.stderr.splitlines()[1:]] == [["a", "case"], [*TABLE_NUMBERS]]
     assert measured == [("cpu", 0.5)]
 
 
-def test_without_json_a_table_is_printed():
+@pytest.mark.parametrize("case", ["a case", "part, gathering a batch, bfloat16, compiled, 256 x 100 x 2048"])
+def test_without_json_a_table_of_at_most_80_columns_is_printed(case, monkeypatch):
+    monkeypatch.setattr("tallybox.bench.toy.bench_toy", lambda device, seconds: iter([replace(ROW, case=case)]))
     result = run("toy", "--device", "cpu")
-    for text in ("a case", "2.000", "5.00", "2.5", "3.1 MB", "unknown"):
-        assert text in result.stdout
+    heading, case_line, numbers = result.stdout.splitlines()
+    assert heading.split() == ["ms", "reference", "ms", "speed-up", "peak", "memory", "reference's", "peak"]
+    assert case_line == case
+    assert tuple(numbers.split()) == TABLE_NUMBERS
+    assert len(numbers) == len(heading)  # the columns are aligned
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert result.stderr == ""
 
 
 @pytest.mark.parametrize("name", ["counter", "detections", "photos", "toy", "vqa"])

@@ -52,7 +52,7 @@ def test_from_photos_and_a_spreadsheet_to_totals(tmp_path):
     assert f"detections of {LABELLED} photos are kept in {tmp_path / 'own.detections'}" in fitted.stderr
     assert f"labels: {LABELLED} photos, {len(COLUMNS)} categories;" in fitted.stderr
     assert "left out: 75 categories that the labels never name (bicycle, motorcycle, airplane ...)" in fitted.stderr
-    assert re.search(r"how often the count is right, by its interval: one number \d+ %", fitted.stdout)
+    assert re.search(r"how often the count is right there, by its interval:\n  one number \d+ %", fitted.stdout)
 
     scores = json.loads(run("evaluate", estimator, tmp_path / "others", tmp_path / "other_counts.csv", "--json").stdout)
     assert scores["estimator"]["mae"] < scores["nms"]["mae"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from tallybox.bench.photos import made_up_photos
-from tallybox.cli.evaluate import trust_line
+from tallybox.cli.evaluate import trust_lines
 from tallybox.estimator.evaluation import evaluate, right_by_width
 from tallybox.estimator.prediction import PredictionArrays
 from tests.support.estimators import small_estimator
@@ -14,7 +14,7 @@ def test_counts_are_right_by_how_their_intervals_look():
     counts = np.array([2, 2, 2, 2, 5])
     arrays = PredictionArrays(counts, counts, counts.astype(float), lows, highs, counts * 0, np.zeros((5, 3)))
     assert right_by_width(arrays, np.array([2, 3, 2, 1, 5])) == {"0": 0.5, "1-2": 1.0, "3-4": 0.0, "5+": 1.0}
-    assert trust_line({"0": 0.93, "5+": 0.2}).endswith("by its interval: one number 93 %, wider 20 %")
+    assert trust_lines({"0": 0.93, "5+": 0.2}).endswith("by its interval:\n  one number 93 %, wider 20 %")
 
 
 def test_evaluation_says_how_often_counts_are_right():

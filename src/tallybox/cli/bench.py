@@ -11,9 +11,7 @@ from typing import Any
 
 import click
 import torch
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
 from tallybox.bench.measure import Row, report
 from tallybox.errors import InputError
@@ -59,19 +57,18 @@ def add_benchmark(
         if cpu_only and device not in (None, "cpu"):
             raise InputError(f"this is measured on the CPU, but got device {device!r}")
         where = device_or_default("cpu" if cpu_only else device)
-        progress, table, done = Console(stderr=True), Table("case", *COLUMNS), []
+        # A case has up to 66 characters, so its numbers are on a line of their own: both fit in 80 columns.
+        click.echo("".join(f"{name:>{width_of(name)}}" for name in COLUMNS), err=as_json)
+        done = []
         for row in rows(device=where, **options):
             done.append(row)
-            cells = [text_of(row) for text_of in COLUMNS.values()]
-            table.add_row(row.case, *cells)
-            progress.print(f"{row.case}: {cells[0]} ms, {row.speedup:.1f} times the reference's speed")
+            numbers = "".join(f"{text_of(row):>{width_of(name)}}" for name, text_of in COLUMNS.items())
+            click.echo(f"{row.case}\n{numbers}", err=as_json)
         result = json.dumps(report(done, where), indent=1)
         if out is not None:
             write_text(out, result + "\n")
         if as_json:
             click.echo(result)
-        else:
-            Console().print(table)
 
 
 def measure(module: str, function: str, **options: Any) -> Iterator[Row]:
@@ -89,6 +86,11 @@ def measure_detections(device: torch.device, seconds: float, file: Path | None, 
 
     estimator = None if model is None else CountEstimator.load(model)
     return bench_detections(estimator, None if file is None else list(read_detections(file)), seconds)
+
+
+def width_of(column: str) -> int:
+    """Return how wide a column is, for numbers as large as 999,999.999 and two spaces before its name."""
+    return max(len(column) + 2, 12)
 
 
 def format_bytes(number: int | None) -> str:

@@ -56,14 +56,14 @@ def show(result: dict[str, Any]) -> None:
     for group in coverage:
         by_count.add_row(group, f"{coverage[group]:.3f}", f"{width[group]:.2f}")
     console.print(by_count)
-    console.print(trust_line(result["right_by_width"]))
+    console.print(trust_lines(result["right_by_width"]))
     over_nonzero = f"where there are any {result['mrmse_nz']:.3f}"
     console.print(f"over every category of every image: mRMSE {result['mrmse']:.3f}, {over_nonzero}")
-    console.print("Each figure of NMS is that of the thresholds which are best for it on the images learned from.")
+    console.print("Thresholds of NMS: those best for each figure, on the images learned from.")
 
 
-def trust_line(right_by_width: Mapping[str, float]) -> str:
-    """Return how often a count is right by how its interval looks, for people."""
+def trust_lines(right_by_width: Mapping[str, float], where: str = "") -> str:
+    """Return how often a count is right by how its interval looks, for people, in two lines of 80 columns."""
     looks = {"0": "one number", "1-2": "1 or 2 wide", "3-4": "3 or 4 wide", "5+": "wider"}
     shares = ", ".join(f"{looks[width]} {100 * share:.0f} %" for width, share in right_by_width.items())
-    return f"how often the count is right, by its interval: {shares}"
+    return f"how often the count is right{where}, by its interval:\n  {shares}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tallybox.cli.evaluate import trust_line
+from tallybox.cli.evaluate import trust_lines
 from tallybox.cli.image_source import open_labelled_images
 from tallybox.cli.options import existing, label_options, reported_failures, source_options
 from tallybox.cli.progress import progress_bar
@@ -76,10 +76,12 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
             result = {"pairs": report.pairs, "seconds": seconds, **figures}
             click.echo(json.dumps({**result, "labels": asdict(taken), "right_by_width": right}))
             return
-        echo_line(f"learned from {report.pairs} pairs in {report.photos} images, {seconds} s; wrote {out}")
-        for name, title in (("train", "on these"), ("held_out", "on images left out while learning")):
-            echo_line(f"{title}: " + ", ".join(f"{metric} {value:.3f}" for metric, value in figures[name].items()))
-        echo_line(f"{trust_line(right)} (on images left out while learning)")
+        echo_line(f"learned from {report.pairs} pairs of image and category in {report.photos} images, {seconds} s")
+        for name, title in (("train", "on the images learned from"), ("held_out", "on images left out while learning")):
+            exact, mae, rmse = (figures[name][metric] for metric in ("exact", "mae", "rmse"))
+            echo_line(f"{title}: exact {exact:.3f}, MAE {mae:.3f}, RMSE {rmse:.3f}")
+        click.echo(trust_lines(right, " there"))
+        echo_line(f"wrote {out}")
 
 
 def _save(estimator: CountEstimator, out: Path) -> None:

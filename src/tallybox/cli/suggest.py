@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import click
@@ -55,7 +56,7 @@ def suggest(
             click.echo(json.dumps(_as_dict(chosen, estimator.fitted)))
             return
         _show(chosen, len(images))
-        echo_line(what_labels_bring(estimator.fitted))
+        click.echo(fill(what_labels_bring(estimator.fitted), 80))
 
 
 def what_labels_bring(fitted: Fitted) -> str:

@@ -19,7 +19,6 @@ COUNTING = [
     *(("Simple", "count_simple"), ("RMSE", "count_rmse_simple")),
     *(("Complex", "count_complex"), ("RMSE", "count_rmse_complex")),
 ]
-CELL = len("49.36±0.1")  # fits seven columns into a terminal of 80
 existing = click.Path(path_type=Path, exists=True)
 BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other"), ("All", "all")]
 
@@ -67,7 +66,7 @@ def show_tables(scores: dict[str, list[Scores]]) -> None:
         columns = [column for column in columns if any(column[1] in run for runs in scores.values() for run in runs)]
         table = Table("Model", title=title, padding=0)
         for name, _ in columns:
-            table.add_column(name, justify="right", min_width=CELL)
+            table.add_column(name, justify="right", no_wrap=True)  # seven columns fit in 80
         for row in table_rows(scores, columns):
             table.add_row(*row)
         Console().print(table)
