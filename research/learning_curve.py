@@ -36,8 +36,9 @@ from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.evaluation import evaluate, predict_pairs
 from tallybox.estimator.inference import Prior
-from tallybox.estimator.inputs import in_batches
+from tallybox.estimator.inputs import BATCH
 from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
+from tallybox.kernels.threads import in_batches
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.runs import RunFolder, read_results
 
@@ -64,7 +65,7 @@ def reliability(
     sums, by_predicted, by_true = CountSums(), CoverageSums(), CoverageSums()
     number, probability, right = np.zeros(BINS), np.zeros(BINS), np.zeros(BINS)
     widths = 0
-    for batch in in_batches(labelled_detections(images, labels)):
+    for batch in in_batches(labelled_detections(images, labels), BATCH):
         pairs = list(pairs_of(batch, labels))
         if not pairs:
             continue

@@ -13,8 +13,9 @@ from tallybox.cli import cli
 from tallybox.detections.labels import every_pair, labelled_detections
 from tallybox.detections.readers import read_detections, with_counts
 from tallybox.estimator.inference import predict_moments
-from tallybox.estimator.inputs import Pairs, in_batches, indexed_pairs
+from tallybox.estimator.inputs import BATCH, Pairs, indexed_pairs
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
+from tallybox.kernels.threads import in_batches
 from tallybox.photos.shipped import shipped_estimator
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
@@ -125,7 +126,7 @@ def test_count_writes_totals_as_json_csv_and_a_table(tmp_path):
 def coverage(fitted, images, labels, seed):
     """Return which totals over 200 draws of 50 photos lie in their intervals, their means, and which are of people."""
     moments, photos, categories, truth, number = [], [], [], [], 0
-    for batch in in_batches(labelled_detections(images, labels)):
+    for batch in in_batches(labelled_detections(images, labels), BATCH):
         pairs = [pair for pair in every_pair(batch, labels) if pair.category_id in fitted.category_ids]
         indexed = indexed_pairs(batch, pairs)
         moments.append(predict_moments(fitted, batch, indexed)[0])

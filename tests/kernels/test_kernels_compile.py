@@ -18,3 +18,4 @@ def test_every_triton_kernel_compiles_for_an_h200():
     assert done.returncode == 0, done.stderr[-2000:]
     assert "pair_gradient_kernel" in done.stdout
     assert "presence_backward_kernel" in done.stdout
+    assert "table_backward_kernel" in done.stdout

@@ -19,7 +19,7 @@ from tallybox.counter.cuda import launch as counter
 from tallybox.kernels.operators import Inputs
 from tallybox.presence import operator as presence_operator
 from tallybox.presence.cuda import launch as presence
-from tallybox.presence.weights import PresenceFunctions, initial_weights
+from tallybox.presence.weights import initial_weights
 
 TARGET = GPUTarget("cuda", 90, 32)
 
@@ -66,7 +66,9 @@ def compile_counter(images: int, boxes: int, *, branches: bool) -> None:
 
 def compile_presence(images: int, boxes: int, *, branches: bool) -> None:
     """Compile the kernels of presence counting."""
-    tables = PresenceFunctions.of(initial_weights(heads=1, segments=16)).table()
+    rows = initial_weights(heads=1, segments=16).rows()
+    tables = presence.make_tables(rows)
+    presence.tables_backward(rows, tables)
     compile_component(presence, presence_operator, tables, images, boxes, branches=branches)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tallybox.errors import InputError
-from tallybox.photos.detector import in_batches
+from tallybox.kernels.threads import in_batches
 from tallybox.photos.features import describe_regions
 from tallybox.photos.images import Photo
 from tallybox.photos.pipeline import OnFailure, OnProgress, map_photos

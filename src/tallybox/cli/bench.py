@@ -14,9 +14,9 @@ import torch
 from rich.filesize import decimal
 
 from tallybox.bench.measure import Row, report
+from tallybox.devices import device_or_default
 from tallybox.errors import InputError
 from tallybox.files import write_text
-from tallybox.photos.detector import device_or_default
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "ms": lambda row: f"{row.median_ms:.3f}",

@@ -13,7 +13,7 @@ import click
 
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.photos.detector import device_or_default
+from tallybox.devices import device_or_default
 from tallybox.toy.sweep import FIXED_AT, run_sweep
 from tallybox.toy.training import Setting, ToyConfig, train_settings
 

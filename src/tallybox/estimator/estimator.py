@@ -20,12 +20,12 @@ from tallybox.estimator.configuration import Component, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
 from tallybox.estimator.fitting import FitReport, fit
 from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untrained
-from tallybox.estimator.inputs import Pairs, in_batches, pairs_of_images
+from tallybox.estimator.inputs import BATCH, Pairs, pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.storage import load_fitted, save_fitted
 from tallybox.estimator.totals import TotalPrediction, Totals
 from tallybox.estimator.training import OnProgress
-from tallybox.kernels.threads import map_in_order
+from tallybox.kernels.threads import in_batches, map_in_order
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class CountEstimator:
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
         wanted, asked = self._wanted(categories)
         predict_batch = partial(self._predict_batch, wanted=wanted, asked=asked, prior=prior)
-        for images, predictions in map_in_order(predict_batch, in_batches(detections)):
+        for images, predictions in map_in_order(predict_batch, in_batches(detections, BATCH)):
             if self.is_calibrated and not self._reported_unlearned:
                 self._report_unlearned(wanted or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, predictions, strict=True)

@@ -15,8 +15,9 @@ from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.inference import Prior, predict_arrays
-from tallybox.estimator.inputs import in_batches, indexed_pairs
+from tallybox.estimator.inputs import BATCH, indexed_pairs
 from tallybox.estimator.prediction import Integers, PredictionArrays
+from tallybox.kernels.threads import in_batches
 
 # Widths of intervals (high - low), by the group of `CoverageSums` that each is summed in.
 WIDTHS = {"0": "0", "1": "1-2", "2-4": "3-4", "5+": "5+"}
@@ -59,7 +60,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
     tuned = estimator.fitted.baselines
     empty = {name: {metric: CountSums() for metric in get_args(Metric)} for name in tuned}
     result = Evaluation(empty, set(labels.labelled_ids()))
-    for batch in in_batches(labelled_detections(detections, labels)):
+    for batch in in_batches(labelled_detections(detections, labels), BATCH):
         result.images += len(batch)
         pairs = list(counting_pairs(batch, labels))
         found, truth = predict_pairs(estimator, batch, pairs, "scored")
@@ -83,7 +84,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
 def train_metrics(estimator: CountEstimator, images: list[Detections], labels: TrueCounts) -> dict[str, float]:
     """Return the figures on the pairs that an estimator learned from."""
     sums = CountSums()
-    for batch in in_batches(labelled_detections(images, labels)):
+    for batch in in_batches(labelled_detections(images, labels), BATCH):
         found, truth = predict_pairs(estimator, batch, list(counting_pairs(batch, labels)), "scored")
         sums += found.sums(truth)
     return sums.compute()

@@ -5,8 +5,7 @@ Legend: P pairs, N proposals of a pair, C numbers about a proposal, S numbers ab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,13 +71,6 @@ class ModelInputs(NamedTuple):
     def evidence(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the best score of each pair ``[P]``, 0 where there is no box, and its summary ``[P, S]``."""
         return self.scores[:, 0].double().numpy(), self.summary.double().numpy()
-
-
-def in_batches(images: Iterable[Detections]) -> Iterator[list[Detections]]:
-    """Yield images in lists of as many as are predicted together."""
-    remaining = iter(images)
-    while batch := list(islice(remaining, BATCH)):
-        yield batch
 
 
 def indexed_pairs(images: Sequence[Detections], pairs: Sequence[CountingPair]) -> Pairs:

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 import torch
@@ -102,6 +102,13 @@ def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> I
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
+    """Yield items in lists of so many, the last with what is left."""
+    remaining = iter(items)
+    while some := list(islice(remaining, number)):
+        yield some
 
 
 def chunks_of(items: int, steps_per_item: int) -> list[tuple[int, int]]:

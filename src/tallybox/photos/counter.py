@@ -14,7 +14,8 @@ from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
-from tallybox.photos.detector import Detector, categories_of, in_batches
+from tallybox.kernels.threads import in_batches
+from tallybox.photos.detector import Detector, categories_of
 from tallybox.photos.images import read_photo
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.pipeline import DetectedPhoto, detect_each

@@ -18,7 +18,8 @@ from tallybox.detections.container import Detections
 from tallybox.detections.writers import check_can_be_written, write_detections
 from tallybox.errors import InputError
 from tallybox.files import import_optional
-from tallybox.photos.detector import categories_of, in_batches
+from tallybox.kernels.threads import in_batches
+from tallybox.photos.detector import categories_of
 from tallybox.photos.pipeline import DetectedPhoto, OnFailure, OnProgress, detect_each
 from tallybox.photos.specs import DEFAULT_SPEC, detector_of
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import first_line
+from tallybox.kernels.threads import in_batches
 from tallybox.photos.images import Photo
 
-Item = TypeVar("Item")
 Found = TypeVar("Found")  # for one photo
-Device = str | torch.device | None  # None is the GPU where there is one, else the CPU
 
 
 class Detector(Protocol):
@@ -43,18 +40,6 @@ class RegionProposals(NamedTuple):
     boxes_xyxy: NDArray[np.float32]  # [P, 4] pixels of the photo
     scores: NDArray[np.float32]  # [P] of the best category
     features: NDArray[np.floating]  # [P, F]
-
-
-def device_or_default(device: Device) -> torch.device:
-    """Return the named device, by default the GPU where there is one."""
-    has_gpu = torch.cuda.is_available()
-    try:
-        found = torch.device(device or ("cuda" if has_gpu else "cpu"))
-    except RuntimeError:
-        raise InputError(f'device must be "cpu", "cuda" or another of torch\'s, but got {device!r}') from None
-    if found.type == "cuda" and not has_gpu:
-        raise InputError(f'device must be "cpu" where torch finds no GPU, but got {str(device)!r}')
-    return found
 
 
 def categories_of(detector: Detector) -> Mapping[int, str]:
@@ -117,10 +102,3 @@ def map_same_size(
         for some in in_batches(indices, at_once or len(indices)):
             found.update(zip(some, function([photos[index] for index in some]), strict=True))
     return [found[index] for index in range(len(photos))]
-
-
-def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
-    """Yield items in lists of so many, the last with what is left."""
-    remaining = iter(items)
-    while some := list(islice(remaining, number)):
-        yield some

@@ -19,9 +19,10 @@ from torch import Tensor
 from tallybox.boxes import first_kept, overlap_by_more, suppress
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.container import Detections
+from tallybox.devices import device_or_default
 from tallybox.errors import InputError
 from tallybox.kernels.threads import small_operations
-from tallybox.photos.detector import boxes_in_photo, device_or_default, map_same_size
+from tallybox.photos.detector import boxes_in_photo, map_same_size
 from tallybox.photos.images import BICUBIC, Photo, letterbox
 from tallybox.photos.picodet_network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network
 

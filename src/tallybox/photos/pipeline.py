@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.kernels.threads import map_in_order
-from tallybox.photos.detector import Detector, Found, in_batches, one_line_errors
+from tallybox.kernels.threads import in_batches, map_in_order
+from tallybox.photos.detector import Detector, Found, one_line_errors
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
 

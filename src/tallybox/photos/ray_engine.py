@@ -20,8 +20,9 @@ from typing import Any
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.ray_tasks import TASKS_AHEAD, RayTasks, runs_on_gpu
+from tallybox.kernels.threads import in_batches
 from tallybox.photos.counter import CountedPhoto, PhotoCounter, count_detected
-from tallybox.photos.detector import Detector, categories_of, in_batches
+from tallybox.photos.detector import Detector, categories_of
 from tallybox.photos.picodet import PicoDet
 from tallybox.photos.pipeline import DetectedPhoto, detect_each
 from tallybox.photos.specs import detector_of

@@ -14,9 +14,10 @@ from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any
 
+from tallybox.devices import Device
 from tallybox.errors import InputError
 from tallybox.photos.adapters import OnnxDetector, TorchvisionDetector, TransformersDetector, UltralyticsDetector
-from tallybox.photos.detector import Detector, Device, one_line_errors
+from tallybox.photos.detector import Detector, one_line_errors
 from tallybox.photos.picodet import PicoDet
 
 DEFAULT_SPEC = "picodet"

@@ -40,28 +40,16 @@ def table_of(weights: PresenceWeights, backend: str) -> Tensor:
     return tables.reshape(*weights.leading, -1)
 
 
-def _make_tables(rows: Tensor) -> Tensor:
-    from tallybox.presence.cuda.table import make_tables
-
-    return make_tables(rows)
-
-
-def _tables_backward(rows: Tensor, grad_tables: Tensor) -> Tensor:
-    from tallybox.presence.cuda.table import tables_backward
-
-    return tables_backward(rows, grad_tables)
-
-
 table_operator = define_operator(
     "presence_table",
     "(Tensor rows) -> Tensor",
-    _make_tables,
+    lambda rows: launchers("triton").make_tables(rows),
     lambda rows: rows.new_empty(rows.shape[0], table_size(rows.shape[1])),
 )
 table_backward_operator = define_operator(
     "presence_table_backward",
     "(Tensor rows, Tensor grad_tables) -> Tensor",
-    _tables_backward,
+    lambda rows, grad_tables: launchers("triton").tables_backward(rows, grad_tables),
     lambda rows, grad_tables: torch.empty_like(rows),
 )
 

@@ -10,7 +10,7 @@ import click
 
 from tallybox.cli.progress import progress_steps
 from tallybox.cli.terminal import echo_line
-from tallybox.photos.detector import device_or_default
+from tallybox.devices import device_or_default
 
 
 @click.command()

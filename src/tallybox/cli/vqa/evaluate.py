@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tallybox.cli.progress import progress_steps
-from tallybox.photos.detector import device_or_default
+from tallybox.devices import device_or_default
 
 if TYPE_CHECKING:
     from tallybox.vqa.evaluation import Scores

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tallybox.photos.detector import device_or_default
+from tallybox.devices import device_or_default
 
 folder = click.Path(path_type=Path, exists=True, file_okay=False)
 

@@ -9,7 +9,7 @@ import click
 
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.photos.detector import device_or_default
+from tallybox.devices import device_or_default
 
 existing = click.Path(path_type=Path, exists=True)
 

@@ -11,9 +11,9 @@ import click
 
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
+from tallybox.devices import device_or_default
 from tallybox.distributed import device_of_process, joined_processes
 from tallybox.errors import InputError
-from tallybox.photos.detector import device_or_default
 from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 
 

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import import_optional
 from tallybox.photos.adapters.adapter import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, Prediction
-from tallybox.photos.detector import Device, boxes_in_photo, device_or_default, one_line_errors
+from tallybox.photos.detector import boxes_in_photo, one_line_errors
 from tallybox.photos.images import BILINEAR, Photo, letterbox
 
 FREE_SIZE = 640  # of the longer side, where the input's size is free

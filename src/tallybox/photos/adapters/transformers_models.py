@@ -18,10 +18,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, InputTypeError
 from tallybox.files import import_optional
 from tallybox.photos.adapters.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
-from tallybox.photos.detector import Device, RegionProposals, boxes_in_photo, device_or_default, one_line_errors
+from tallybox.photos.detector import RegionProposals, boxes_in_photo, one_line_errors
 from tallybox.photos.images import Photo
 
 SCORES_TOKENS = ("grounding-dino", "mm-grounding-dino")  # model types

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.files import import_optional
 from tallybox.photos.adapters.adapter import MAX_DETECTIONS, MAX_IOU, MIN_SCORE, AdaptedDetector
-from tallybox.photos.detector import Device, device_or_default, one_line_errors
+from tallybox.photos.detector import one_line_errors
 from tallybox.photos.images import Photo
 
 

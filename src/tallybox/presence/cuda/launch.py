@@ -13,8 +13,9 @@ from tallybox.kernels.operators import Inputs
 from tallybox.presence.cuda.backward import pairs_backward_kernel, presence_backward_kernel
 from tallybox.presence.cuda.forward import pairs_forward_kernel, presence_forward_kernel
 from tallybox.presence.cuda.image import saved_size, scratch_size
+from tallybox.presence.cuda.table import table_backward_kernel, table_kernel
 from tallybox.presence.cuda.table_gradients import table_gradients_kernel
-from tallybox.presence.weights import CALIBRATION
+from tallybox.presence.weights import CALIBRATION, segments_of, table_size
 
 TILE = 16  # the side of a tile of pairs, one warp's
 
@@ -96,3 +97,24 @@ def _arguments(inputs: Inputs, state: Tensor, classes: int) -> dict[str, Any]:
 def _round_warps(inputs: Inputs) -> int:
     """Return how many warps go through the rounds of an image together."""
     return 1 if inputs.attention.shape[1] <= TILE else 4
+
+
+def make_tables(rows: Tensor) -> Tensor:
+    """Return ``[M, T]``, as `PresenceFunctions.table`, from `PresenceWeights.rows` ``[M, R]``."""
+    tables = rows.new_empty(len(rows), table_size(rows.shape[1]))
+    launch(table_kernel, len(rows), _table_arguments(rows, tables) | {"tables": tables}, num_warps=1)
+    return tables
+
+
+def tables_backward(rows: Tensor, grad_tables: Tensor) -> Tensor:
+    """Return the gradient of ``rows`` from that of the tables."""
+    grad_rows, grad_tables = torch.empty_like(rows), grad_tables.contiguous()
+    arguments = _table_arguments(rows, grad_tables) | {"grad_tables": grad_tables, "grad_rows": grad_rows}
+    launch(table_backward_kernel, len(rows), arguments, num_warps=1)
+    return grad_rows
+
+
+def _table_arguments(rows: Tensor, tables: Tensor) -> dict[str, Tensor | int]:
+    segments = segments_of(rows.shape[1])
+    power = 1 << max(segments - 1, 1).bit_length()
+    return {"rows": rows, "ROW_SIZE": rows.shape[1], "TABLE_SIZE": tables.shape[1], "S": segments, "SP": power}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from tallybox.kernels.cuda.boxes import sign
-from tallybox.kernels.cuda.launch import launch
 from tallybox.presence import weights
 from tallybox.presence.cuda import image as shared
 from tallybox.presence.cuda.image import KNOTS, E
@@ -47,9 +44,9 @@ def shares_backward(grad, weight, rest):
 
 
 @triton.jit
-def load_calibration(row, s, S: tl.constexpr):
-    """The weights of φ, and the same with ones where all are 0."""
-    weight = tl.load(row + 2 + s, mask=s < S, other=0.0)
+def load_calibration(first, s, S: tl.constexpr):
+    """The weights of φ from ``first`` on, and the same with ones where all are 0."""
+    weight = tl.load(first + s, mask=s < S, other=0.0)
     some = tl.max(tl.where(weight == 0, 0.0, 1.0)) > 0  # NaN is not 0
     return weight, tl.where(some, weight, tl.where(s < S, 1.0, 0.0))
 
@@ -59,7 +56,7 @@ def table_kernel(rows, tables, ROW_SIZE, TABLE_SIZE, S: tl.constexpr, SP: tl.con
     """Write one counter's table."""
     counter = tl.program_id(0).to(tl.int64)
     row, table = rows + counter * ROW_SIZE, tables + counter * TABLE_SIZE
-    _phi, kappa, eta, headroom, tau, step, sharpness = offsets(S)
+    phi, kappa, eta, headroom, tau, step, sharpness = offsets(S)
     tl.store(table + shared.SLOPE, tl.load(row))
     tl.store(table + shared.SHIFT, tl.load(row + 1))
     tl.store(table + shared.SHARPNESS, tl.load(row + sharpness))
@@ -77,7 +74,7 @@ def table_kernel(rows, tables, ROW_SIZE, TABLE_SIZE, S: tl.constexpr, SP: tl.con
     s = tl.arange(0, SP)
     calibration = table + shared.CALIBRATION
     order, edges = calibration + S + 1, calibration + 2 * (S + 1)
-    rise = tl.cumsum(shares(load_calibration(row, s, S)[1], 0.0)[0], axis=0)
+    rise = tl.cumsum(shares(load_calibration(row + phi, s, S)[1], 0.0)[0], axis=0)
     smooth = tl.cumsum(shares(tl.load(row + tau + s, mask=s < S, other=0.0), tl.load(row + step))[0], axis=0)
     bent = (2.0 * s / S - 1.0) / BEND_RANGE
     edge = shared.logistic(bent * shared.BEND / (1.0 - tl.abs(bent)))
@@ -114,7 +111,7 @@ def table_backward_kernel(rows, grad_tables, grad_rows, ROW_SIZE, TABLE_SIZE, S:
 
     s = tl.arange(0, SP)
     calibration = grad_table + shared.CALIBRATION
-    weight, used = load_calibration(row, s, S)
+    weight, used = load_calibration(row + phi, s, S)
     grad = tl.cumsum(tl.load(calibration + 1 + s, mask=s < S, other=0.0), axis=0, reverse=True)
     grad, _rest = shares_backward(grad, tl.abs(used), 0.0)
     tl.store(grad_row + phi + s, grad * sign(weight), mask=s < S)
@@ -124,24 +121,3 @@ def table_backward_kernel(rows, grad_tables, grad_rows, ROW_SIZE, TABLE_SIZE, S:
     grad, grad_rest = shares_backward(tl.cumsum(grad, axis=0, reverse=True), weight, rest)
     tl.store(grad_row + tau + s, grad, mask=s < S)
     tl.store(grad_row + step, grad_rest)
-
-
-def make_tables(rows: Tensor) -> Tensor:
-    """Return ``[M, T]``, as `PresenceFunctions.table`, from `PresenceWeights.rows` ``[M, R]``."""
-    tables = rows.new_empty(len(rows), weights.table_size(rows.shape[1]))
-    launch(table_kernel, len(rows), _arguments(rows, tables) | {"tables": tables}, num_warps=1)
-    return tables
-
-
-def tables_backward(rows: Tensor, grad_tables: Tensor) -> Tensor:
-    """Return the gradient of ``rows`` from that of the tables."""
-    grad_rows, grad_tables = torch.empty_like(rows), grad_tables.contiguous()
-    arguments = _arguments(rows, grad_tables) | {"grad_tables": grad_tables, "grad_rows": grad_rows}
-    launch(table_backward_kernel, len(rows), arguments, num_warps=1)
-    return grad_rows
-
-
-def _arguments(rows: Tensor, tables: Tensor) -> dict[str, Tensor | int]:
-    segments = weights.segments_of(rows.shape[1])
-    power = 1 << max(segments - 1, 1).bit_length()
-    return {"rows": rows, "ROW_SIZE": rows.shape[1], "TABLE_SIZE": tables.shape[1], "S": segments, "SP": power}

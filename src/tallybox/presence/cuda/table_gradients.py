@@ -23,7 +23,7 @@ def sums_at(sums, entry, chosen, LANES: tl.constexpr):
 
 @triton.jit
 def add_to(at, amount, fraction, chosen, LANES: tl.constexpr):
-    """Share an amount between both ends of a segment, the `sums_at` it."""
+    """Share an amount between both ends of a segment; ``at`` is what `sums_at` returned."""
     low, low_sum, high_sum = at
     tl.store(low, low_sum + amount * (1.0 - fraction), mask=chosen)
     tl.store(low + LANES, high_sum + amount * fraction, mask=chosen)
