@@ -68,6 +68,7 @@ format: $(VENV)/.develop
 figures: $(VENV)/.develop
 	@$(BIN)/tallybox demo --figure docs/figures/cats.svg > /dev/null
 	@$(BIN)/python docs/pictures.py
+	@$(BIN)/python docs/architecture_pictures.py
 
 # Run the notebooks of the docs and store what they print.
 notebooks: $(VENV)/.develop

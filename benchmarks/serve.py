@@ -6,8 +6,6 @@ The clients share the machine with the service. Each has a connection of its own
 library would take more time than the service.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
@@ -24,7 +22,7 @@ from urllib.parse import urlsplit
 
 import torch
 
-from tallybox.bench.measure import Row, report
+from tallybox.bench.measure import BenchRow, report
 from tallybox.bench.photos import made_up_photos
 from tallybox.detections.container import Detections
 from tallybox.errors import TallyboxError
@@ -118,7 +116,7 @@ async def read_answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]
 
 
 @dataclass(frozen=True)
-class ServiceRow(Row):
+class ServiceRow(BenchRow):
     """One number of clients: the service, and (the reference) the same without batching."""
 
     requests_per_second: float
@@ -169,19 +167,19 @@ def count_requests(estimator: CountEstimator, images: list[Detections]) -> list[
             "scores": image.scores.tolist(),
             "category_ids": image.category_ids.tolist(),
         }
-        counts = {name: one.to_dict() for name, one in predictions.by_name().items()}
+        counts = {name: prediction.to_dict() for name, prediction in predictions.by_name().items()}
         is_right = partial(_is_same, {"images": [{"image": image.image_id, "counts": counts}]})
         requests.append(LoadRequest("/v1/count", json.dumps({"images": [detections]}).encode(), is_right))
     return requests
 
 
-def _is_same(expected: Any, found: Any) -> bool:
+def _is_same(expected: Any, answer: Any) -> bool:
     """Compare two JSON values; numbers with a fraction may differ by the tolerance."""
     if isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(_is_same(one, found[key]) for key, one in expected.items())
+        return answer.keys() == expected.keys() and all(_is_same(value, answer[key]) for key, value in expected.items())
     if isinstance(expected, list):
-        return len(found) == len(expected) and all(map(_is_same, expected, found))
-    return abs(found - expected) <= TOLERANCE if isinstance(expected, float) else bool(found == expected)
+        return len(answer) == len(expected) and all(map(_is_same, expected, answer))
+    return abs(answer - expected) <= TOLERANCE if isinstance(expected, float) else bool(answer == expected)
 
 
 @contextmanager
@@ -205,7 +203,7 @@ def running_service(*options: str) -> Iterator[str]:
 
 def main(out: Path) -> None:
     """Write all rows to a file, and say each when it is measured."""
-    rows: list[Row] = []
+    rows: list[BenchRow] = []
     for row in bench_serve():
         rows.append(row)
         without = f"without batching {row.reference_requests_per_second:.4g}"

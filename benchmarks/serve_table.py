@@ -5,8 +5,6 @@ python benchmarks/serve_table.py            # rewrites the table between its mar
 python benchmarks/serve_table.py --check    # fails if the table is not what the results say
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

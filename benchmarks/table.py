@@ -4,8 +4,6 @@ python benchmarks/table.py            # rewrites the tables between their marker
 python benchmarks/table.py --check    # fails if a table is not what the results say
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

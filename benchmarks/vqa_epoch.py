@@ -6,8 +6,6 @@ An epoch includes loading, the log and the checkpoint, as `tallybox vqa train` w
 values do not change the time. Lengths of questions are those of `tallybox bench vqa`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time
@@ -63,24 +61,24 @@ def main() -> None:
     parser.add_argument("--proposals", type=int, default=100)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--device", default="cuda")
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    data = data_of_real_size(given.folder, given.proposals)
-    config: VqaConfig = read_configuration(None, training={"epochs": given.epochs})
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    data = data_of_real_size(arguments.folder, arguments.proposals)
+    config: VqaConfig = read_configuration(None, training={"epochs": arguments.epochs})
     ends = [time.perf_counter()]
     train(
         data,
-        given.folder / "run",
+        arguments.folder / "run",
         config,
-        device=torch.device(given.device),
+        device=torch.device(arguments.device),
         curves=False,
         on_epoch=lambda done, model: ends.append(time.perf_counter()),
     )
     seconds = [round(end - start, 2) for start, end in pairwise(ends)]
     result = {
-        "proposals": given.proposals,
+        "proposals": arguments.proposals,
         "questions": QUESTIONS,
-        "device": torch.cuda.get_device_name() if given.device == "cuda" else given.device,
+        "device": torch.cuda.get_device_name() if arguments.device == "cuda" else arguments.device,
         "versions": versions(),
         "load_compile_and_first_epoch_s": seconds[0],
         "epoch_s": seconds[1:],

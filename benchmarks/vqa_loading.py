@@ -7,8 +7,6 @@ is measured and not the disk. HDF5 is read one photo at a time like in the publi
 name for every photo, and with open arrays; both stack the photos to a batch.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -20,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tallybox.bench.measure import Row, median_ms, peak_bytes, report
+from tallybox.bench.measure import BenchRow, median_ms, peak_bytes, report
 from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
 from tallybox.vqa.data.features import FilePosition, PhotoFeatures
@@ -33,7 +31,7 @@ FEATURES = 2048
 TURNS = 5
 
 
-def bench_vqa_loading(seconds: float = 2.0, photos: int = PHOTOS) -> Iterator[Row]:
+def bench_vqa_loading(seconds: float = 2.0, photos: int = PHOTOS) -> Iterator[BenchRow]:
     """Yield rows for batches of photos with 10 to 100 proposals, and with 36 each."""
     h5py = import_optional("h5py", needed_for="the HDF5 file", install="h5py")
     for name, fewest, most in (("10 to 100", *PROPOSALS), ("36", 36, 36)):
@@ -70,14 +68,16 @@ def read_padded(store: FeatureStore, rows: NDArray[np.int64]) -> tuple[NDArray[n
     return features, boxes
 
 
-def _row(case: str, store: FeatureStore, padded: Any, seconds: float) -> Row:
+def _row(case: str, store: FeatureStore, padded: Any, seconds: float) -> BenchRow:
     device = torch.device("cpu")
     ours, reference = _from_store(store), _one_at_a_time(padded)
     peak, reference_peak = peak_bytes(ours, device), peak_bytes(reference, device)
     # Alternating, and the fastest of each: other processes slow both down, but not at the same moments.
     turns = [[median_ms(run, device, seconds=seconds / TURNS) for run in (ours, reference)] for _ in range(TURNS)]
     ours_ms, reference_ms = (min(times) for times in zip(*turns, strict=True))
-    return Row(case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 2), peak, reference_peak)
+    return BenchRow(
+        case, round(ours_ms, 3), round(reference_ms, 3), round(reference_ms / ours_ms, 2), peak, reference_peak
+    )
 
 
 def _from_store(store: FeatureStore) -> Callable[[], object]:

@@ -7,8 +7,6 @@ The paper's model learns from the simulated world for 2,000 steps, with two seed
 order, so that a difference between the two ways is to be compared with the difference between two seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile
@@ -72,12 +70,12 @@ def main() -> None:
     parser.add_argument("prepared", type=Path)
     parser.add_argument("--model", default="counter")
     parser.add_argument("--device", default="cuda")
-    given = parser.parse_args()
-    device = torch.device(given.device)
-    result: dict[str, Any] = {"model": given.model, "device": given.device, "versions": versions()}
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    result: dict[str, Any] = {"model": arguments.model, "device": arguments.device, "versions": versions()}
     for seed in SEEDS:
         for name, way in WAYS.items():
-            result[f"{name}, seed {seed}"] = losses(given.prepared, device, given.model, seed, way)
+            result[f"{name}, seed {seed}"] = losses(arguments.prepared, device, arguments.model, seed, way)
             print(json.dumps({f"{name}, seed {seed}": result[f"{name}, seed {seed}"]}), flush=True)
     print(json.dumps(result))
 

@@ -3,12 +3,10 @@
     python research/ask_category_questions.py PREPARED ../shared/data/coco-count                  # validation photos
     python research/ask_category_questions.py PREPARED ../shared/data/coco-count --held-out RUN   # to choose by
 
-With ``--held-out`` a fifth of the training photos is scored, which `ASKED_ODDS` was chosen by. The model is that of
-`research/vqa_evidence.py photos PREPARED RUN --on held-out --models presence --seeds 0`; an estimator
+With ``--held-out`` a fifth of the training photos is scored, which the log-odds that there are any are fitted to. The
+model is that of `research/vqa_evidence.py photos PREPARED RUN --on held-out --models presence --seeds 0`; an estimator
 is fitted to the other four fifths (three minutes on a core).
 """
-
-from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
@@ -22,17 +20,17 @@ from numpy.typing import NDArray
 from vqa_evidence import FOLDS
 from written_questions import WRITTEN_FROM
 
-import tallybox.ask.category_questions as category_questions
 from tallybox import CountEstimator, read_counts, read_detections
 from tallybox.ask import SHIPPED_MODEL
 from tallybox.ask.category_questions import (
+    CERTAINTY,
     CategoryQuestion,
     answer_from_counts,
     read_category_question,
     sum_distribution,
 )
 from tallybox.estimator.inference import predict_arrays
-from tallybox.estimator.inputs import Pairs
+from tallybox.estimator.inputs import IndexedPairs
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.vqa.batches import load_examples
@@ -73,6 +71,11 @@ class Asker:
             )
         return (logits / self.temperature).softmax(-1).numpy()
 
+    def scores(self, image_id: str) -> NDArray[np.float16]:
+        """Return the scores of a photo's regions, ``[R, 80]``."""
+        (row,) = self.store.rows_of([image_id])
+        return self.store.features[self.store.offsets[row] : self.store.offsets[row + 1]]
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -82,15 +85,16 @@ class Asked:
     by_model: tuple[str, float]
     question: CategoryQuestion | None
     predictions: list[CountPrediction]
+    best_score: float
 
     def answer(self) -> tuple[str, float]:
         """Return the answer with its probability."""
-        counted = answer_from_counts(self.question, self.predictions).answers if self.question else ()
+        counted = answer_from_counts(self.question, self.predictions, self.best_score).answers if self.question else ()
         return counted[0] if counted else self.by_model
 
 
 def main() -> None:
-    """Print the scores of the model alone and of `ask`; on held-out photos, after fitting the weights."""
+    """Print the scores of the model alone and of `ask`; of held-out photos, also the fitted log-odds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prepared", type=Path)
     parser.add_argument("data", type=Path, help="detections_picodet_*.json.gz and instances_train.json.gz")
@@ -108,9 +112,8 @@ def main() -> None:
     asked = ask_all(records, asker, estimator, given.data / f"detections_picodet_{split}.json.gz")
     show("model alone", asked, [one.by_model for one in asked])
     show("ask", asked, [one.answer() for one in asked])
-    for odds in (1, 7, 12, 20, 33, 55, 90) if given.held_out is not None else ():
-        category_questions.ASKED_ODDS = odds
-        print(f"odds {odds}: log-likelihood {likelihood(asked):.4f}", flush=True)
+    if given.held_out is not None:
+        print("fitted:", " ".join(f"{value:.2f}" for value in fitted_log_odds(asked)))
 
 
 def fitted_without(held: set[str], data: Path) -> CountEstimator:
@@ -131,7 +134,9 @@ def ask_all(records: list[QuestionRecord], asker: Asker, estimator: CountEstimat
     for record, question, share in zip(records, questions, shares, strict=True):
         named = sorted(question.category_ids) if question else ()
         by_model = (answers[share.argmax()], float(share.max()))
-        asked.append(Asked(record, by_model, question, [counted[record.image_id, one] for one in named]))
+        predictions = [counted[record.image_id, category_id] for category_id in named]
+        best_score = question.best_score(asker.scores(record.image_id)) if question else 0
+        asked.append(Asked(record, by_model, question, predictions, best_score))
     return asked
 
 
@@ -147,26 +152,33 @@ def count_all(
     images = {str(one.image_id): one for one in read_detections(detections)}
     order = sorted({image for image, _ in pairs})
     where = {image: index for index, image in enumerate(order)}
-    indexed = Pairs(np.array([where[image] for image, _ in pairs]), np.array([category_id for _, category_id in pairs]))
+    indexed = IndexedPairs(
+        np.array([where[image] for image, _ in pairs]), np.array([category_id for _, category_id in pairs])
+    )
     arrays = predict_arrays(estimator.fitted, [images[image] for image in order], indexed, prior="every")
     return dict(zip(pairs, arrays.each(), strict=True))
 
 
-def likelihood(asked: list[Asked]) -> float:
-    """Return the mean log-likelihood of the answers to how many there are and whether there are any."""
-    logs = []
+def fitted_log_odds(asked: list[Asked]) -> NDArray[np.float64]:
+    """Return `ASKED_LOG_ODDS`, `PER_COUNTED` and `PER_SCORE`: a logistic regression on whether there are any.
+
+    The questions of people and templates weigh as much as the written ones, of which there are more.
+    """
+    rows = []
     for one in asked:
-        answer = (one.record.answers or ("",))[0]
-        if one.question is None or one.question.kind not in ("how many", "whether"):
-            continue
-        usual = sum_distribution([prediction.probabilities for prediction in one.predictions])
-        shares = category_questions.asked_distribution(usual)
-        if one.question.holds is not None and answer in ("yes", "no"):
-            yes = float(shares[one.question.holds].sum())
-            logs.append(np.log(max(yes if answer == "yes" else 1 - yes, 1e-6)))
-        elif one.question.holds is None and answer.isdecimal():
-            logs.append(np.log(max(float(shares[min(int(answer), len(shares) - 1)]), 1e-6)))
-    return float(np.mean(logs))
+        if one.question is not None and one.question.kind in ("how many", "whether") and one.record.answers:
+            usual = sum_distribution([prediction.probabilities for prediction in one.predictions])
+            is_written = one.record.question_id >= WRITTEN_FROM
+            rows.append((1 - usual[0], one.best_score, one.record.answers[0] not in ("0", "no"), is_written))
+    probabilities, (there, written) = np.clip(np.array(rows)[:, :2], *CERTAINTY), np.array(rows)[:, 2:].T
+    inputs = np.column_stack([np.ones(len(rows)), np.log(probabilities / (1 - probabilities))])
+    shares = np.where(written, 1 / written.sum(), 1 / (1 - written).sum())
+    weights = np.zeros(3)
+    for _ in range(20):  # Newton's method
+        fitted = 1 / (1 + np.exp(-inputs @ weights))
+        curvature = (inputs.T * shares * fitted * (1 - fitted)) @ inputs
+        weights += np.linalg.solve(curvature, inputs.T @ (shares * (there - fitted)))
+    return weights
 
 
 def show(name: str, asked: list[Asked], answers: Answers) -> None:

@@ -2,10 +2,9 @@
 
     python research/ask_confidence.py runs/vqa-photos/prepared       # what research/vqa_photos.py and vqa prepare wrote
 
-Prints the tables of docs/results/ask.md, from the questions about the 1,000 validation photos; half a minute.
+Prints the tables of docs/results/ask.md, from the questions about the 1,000 validation photos; half a minute. The
+probabilities are those of the questions that `ask` leaves to the model.
 """
-
-from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
@@ -14,22 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from ask_calibration import is_left_to_model
+from ask_category_questions import AGREEING, Asker
 from calibration import calibration_error
 from numpy.typing import NDArray
 from written_questions import WRITTEN_FROM
 
 from tallybox.ask import SHIPPED_MODEL
-from tallybox.vqa.batches import load_examples
-from tallybox.vqa.checkpoints import load_model
-from tallybox.vqa.data.prepare import PHOTOS
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
-from tallybox.vqa.data.store import FeatureStore
-from tallybox.vqa.data.vocabulary import Vocabulary
+from tallybox.vqa.data.splits import open_pairs, open_records
 from tallybox.vqa.scoring import all_scores
 
 EDGES = (0, 0.25, 0.5, 0.75, 1)
-AGREEING = 3  # people, for an answer to be right
 FIGURES = ("yes/no", "number", "other", "all", "count", "pair_count", "count_mae")
 
 
@@ -37,46 +32,30 @@ def main() -> None:
     """Print how often answers of each probability are right."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prepared", type=Path)
-    parser.add_argument("--model", type=Path, default=SHIPPED_MODEL, help="other than the shipped one")
-    given = parser.parse_args()
-    prepared = given.prepared
-    _, checkpoint = load_model(given.model)
-    questions, records = open_questions(prepared, "val"), open_records(prepared, "val")
-    logits = model_logits(given.model, prepared)
-    best = (logits / checkpoint.temperature).softmax(-1).max(-1)
-    probable = best.values.numpy()
-    answers = [checkpoint.answers[index] for index in best.indices]
+    prepared = parser.parse_args().prepared
+    asker, records = Asker(SHIPPED_MODEL, prepared), open_records(prepared, "val")
+    probabilities = asker.probabilities(records)
+    probable = probabilities.max(1)
+    answers = [asker.vocabulary.answers[index] for index in probabilities.argmax(1)]
     right = np.array(
         [(one.answers or ()).count(answer) >= AGREEING for one, answer in zip(records, answers, strict=True)]
     )
-    is_written = questions.question_ids >= WRITTEN_FROM
+    is_written = np.array([record.question_id >= WRITTEN_FROM for record in records])
     groups = {
         "all": np.ones(len(records), bool),
         "of people and templates": ~is_written,
         "written": is_written,
-        "counting": np.array([record.counts for record in records]),
     }
     predictions = {one.question_id: answer for one, answer in zip(records, answers, strict=True)}
     print_scores(groups, records, predictions, open_pairs(prepared, "val"))
+    left = np.array([is_left_to_model(record.text) for record in records])
     which = np.digitize(probable, EDGES[1:-1])
     print("\n| probability | answers | mean probability | right | calibration error |\n|---|---:|---:|---:|---:|")
     for index, (low, high) in enumerate(pairwise(EDGES)):
-        print(f"| {low:.0%} to {high:.0%} | {_row(which == index, probable, right)} |".replace("%", " %"))
-    vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
-    unknown = np.array([not all(vocabulary.encode_question(record.text)) for record in records])
+        print(f"| {low:.0%} to {high:.0%} | {_row(left & (which == index), probable, right)} |".replace("%", " %"))
+    unknown = np.array([not all(asker.vocabulary.encode_question(record.text)) for record in records])
     for name, chosen in (*groups.items(), ("with a word that it does not know", unknown)):
-        print(f"| {name} | {_row(chosen, probable, right)} |")
-
-
-def model_logits(path: Path, prepared: Path) -> torch.Tensor:
-    """Return a model's logits of all answers to the validation questions, ``[Q, A]``."""
-    model, checkpoint = load_model(path)
-    questions, store = open_questions(prepared, "val"), FeatureStore.open(prepared / PHOTOS)
-    length = checkpoint.config.model.feature_length
-    examples = load_examples(questions, store, torch.device("cpu"), torch.float32, length)
-    rows = np.array_split(np.arange(len(questions.images)), -(-len(questions.images) // 512))
-    with torch.inference_mode():
-        return torch.cat([model(labelled.batch)[0] for labelled in examples.batches(rows)])
+        print(f"| {name} | {_row(left & chosen, probable, right)} |")
 
 
 def print_scores(

@@ -3,8 +3,6 @@
 Legend: Q questions, K answers.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 python research/convert_checkpoint.py OLD/checkpoint.safetensors NEW/checkpoint.safetensors     # may be the same file
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -12,8 +12,6 @@ served to choose sizes and rates. It goes on where it stopped. The last estimato
     python research/learning_curve.py ship docs/results/estimator    # fits it again and writes it into the package
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -40,7 +38,7 @@ from tallybox.estimator.inputs import BATCH
 from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
 from tallybox.kernels.threads import in_batches
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
-from tallybox.runs import RunFolder, read_results
+from tallybox.runs import append_results, open_run, read_results
 
 SAMPLE_PHOTOS = (423617, 475678)  # shown in the docs, so not learned from
 PHOTOS = (30, 100, 300, 1000, 2998)
@@ -110,8 +108,8 @@ def measure(learn: list[Detections], known: TrueCounts, unseen: list[Detections]
 
 def run(folder: Path, data: Path) -> None:
     """Measure what is not measured yet."""
-    results = RunFolder(folder, {"data": data.name, "photos": list(PHOTOS), "seed": 0})
-    there = {(result["learned_from"], result["photos"]) for result in results.results()}
+    results_path = open_run(folder, {"data": data.name, "photos": list(PHOTOS), "seed": 0})
+    there = {(result["learned_from"], result["photos"]) for result in read_results(results_path)}
     labels, train = training_part(data)
     validation = list(read_detections(data / "detections_picodet_val.json.gz"))
     truth = read_counts(data / "instances_val.json.gz")
@@ -119,12 +117,12 @@ def run(folder: Path, data: Path) -> None:
         if ("first", photos) not in there:
             print(f"learning from {photos} photos", file=sys.stderr)
             found = measure(train, labels.first_images(photos), validation, truth)
-            results.append([{"learned_from": "first", "photos": photos, **found}])
+            append_results(results_path, [{"learned_from": "first", "photos": photos, **found}])
     halves = split(labels)
     if (HALF, len(halves[0])) not in there:
         print(f"learning from {HALF}", file=sys.stderr)
         found = measure(train, halves[0], train, halves[1])
-        results.append([{"learned_from": HALF, "photos": len(halves[0]), **found}])
+        append_results(results_path, [{"learned_from": HALF, "photos": len(halves[0]), **found}])
 
 
 def training_part(data: Path) -> tuple[TrueCounts, list[Detections]]:

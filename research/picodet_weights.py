@@ -7,8 +7,6 @@ convolutions. Its convolutions are named by the layers of PaddleDetection, numbe
 script gives each its name in `tallybox.photos.picodet_network`.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from itertools import count

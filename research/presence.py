@@ -7,8 +7,6 @@ Every variant trains at four points of the toy task, twice each, for 1,000 itera
 own equations (tallybox.presence.reference) with one of them replaced.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -6,8 +6,6 @@ writes ``service/data/toy_weights.json``: for a few settings the activations of 
 each head of presence counting. Results hold functions at their knots, rounded; weights are what rises between knots.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -13,8 +13,6 @@ research/ask_calibration.py, and a checkpoint for research/ask_category_question
 writes the page.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -37,7 +35,7 @@ from tallybox.activation import activation_knots
 from tallybox.counter.module import Counter
 from tallybox.presence.module import PresenceCounter
 from tallybox.presence.weights import PresenceFunctions
-from tallybox.runs import RunFolder, versions
+from tallybox.runs import append_results, open_run, read_results, versions
 from tallybox.toy.training import rounded
 from tallybox.vqa.batches import ResidentExamples, TrainingData, load_examples, open_training_data
 from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
@@ -118,8 +116,7 @@ class Run:
             curve.append({"epoch": epoch} | {key: round(figures[key], 4) for key in CURVE if key in figures})
             print(f"{self.model} {self.seed}, {time.perf_counter() - start:.0f} s: {json.dumps(curve[-1])}", flush=True)
             if epoch == epochs:
-                result["scores"] = figures
-                result["count_answers"] = [predictions[one.question_id] for one in scored.records if one.counts]
+                result["answers"] = [predictions[one.question_id] for one in scored.records]
                 result["learned"] = learned(model)
                 result["examples"] = list(examples(model, data, scored, predictions, explain=self.seed == 0))
                 if self.on == "held-out":
@@ -249,8 +246,8 @@ def main() -> None:
     start = time.perf_counter()
     configuration = given.config or CONFIGS / f"vqa_{given.experiment}.toml"
     config = asdict(read_configuration(configuration, training={"epochs": given.epochs}))
-    folder = RunFolder(given.out, config | {"experiment": given.experiment, "scored_on": given.on})
-    done = {(result["model"], result["seed"]) for result in folder.results()}
+    results_path = open_run(given.out, config | {"experiment": given.experiment, "scored_on": given.on})
+    done = {(result["model"], result["seed"]) for result in read_results(results_path)}
     runs = [
         Run(given.experiment, model, seed, given.on, configuration, given.epochs)
         for seed in given.seeds
@@ -266,7 +263,7 @@ def main() -> None:
         for future in as_completed(waiting):
             run = waiting[future]
             try:
-                folder.append([future.result()])
+                append_results(results_path, [future.result()])
             except Exception as error:  # whatever one run does not survive, the others go on
                 failed += 1
                 print(f"{run.model} {run.seed} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

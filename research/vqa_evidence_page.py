@@ -6,8 +6,6 @@
 Text between `<!-- NAME -->` and `<!-- end -->` in README.md is written anew; all other text is left alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import textwrap
@@ -15,9 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
 import vqa_figures
-from vqa_scores import CountingQuestions, difference, source_table
+from vqa_scores import ValidationQuestions, difference, source_table
 
 from tallybox.files import write_text
 from tallybox.runs import read_results
@@ -98,7 +95,7 @@ def table_of(runs: Runs, columns: Mapping[str, str]) -> str:
 class Comparison:
     """The runs of an experiment, compared by two standard errors over questions and seeds."""
 
-    def __init__(self, runs: Mapping[str, list[dict[str, Any]]], questions: CountingQuestions) -> None:
+    def __init__(self, runs: Mapping[str, list[dict[str, Any]]], questions: ValidationQuestions) -> None:
         self.runs, self.questions = runs, questions
 
     def row(self, goal: str, one: str, other: str, key: str, by: float = 0.0) -> tuple[str, str, str]:
@@ -106,14 +103,7 @@ class Comparison:
 
         Ahead means: by at least two standard errors, and by ``by``. Of the mean error, less is ahead.
         """
-        # Of yes/no and other questions only the scores of each seed are kept.
-        values = [
-            np.array([[run["scores"][key]] for run in self.runs[model]])
-            if key in OTHERS
-            else self.questions.values(self.runs[model], key)
-            for model in (one, other)
-        ]
-        ahead, error = difference(*values)
+        ahead, error = difference(*(self.questions.values(self.runs[model], key) for model in (one, other)))
         gain = -ahead if key == "count_mae" else ahead
         reached = gain >= by if by < 0 else gain > 2 * error and gain >= by
         digits = 3 if key == "count_mae" else 2
@@ -179,17 +169,6 @@ def summary_of_photos(runs: Runs) -> str:
     return textwrap.fill(text, LINE)
 
 
-def rescored(runs: list[dict[str, Any]], counting: CountingQuestions) -> list[dict[str, Any]]:
-    """Return runs with the scores of counting questions computed again from their answers."""
-    return [run | {"scores": {**run["scores"], **counting_scores(run, counting)}} for run in runs]
-
-
-def counting_scores(run: dict[str, Any], counting: CountingQuestions) -> dict[str, float]:
-    """Return the scores that depend on counting questions alone."""
-    found = counting.scores(counting.answers(run))
-    return {key: value for key, value in found.items() if key.startswith(("count", "pair_count"))}
-
-
 def goals_table(rows: list[tuple[str, str, str]]) -> str:
     """Return goals in Markdown."""
     lines = ["| goal | difference ± standard error | reached |", "|---|---:|---|"]
@@ -241,13 +220,18 @@ def main() -> None:
     parser.add_argument("questions", type=Path, help="the questions of experiment B")
     given = parser.parse_args()
     folders = {name: given.photos if name.startswith("photos") else given.questions for name in EXPERIMENTS}
-    counting = {folder: CountingQuestions.read(folder) for folder in set(folders.values())}
+    by_folder = {folder: ValidationQuestions.read(folder) for folder in set(folders.values())}
+    scored_on = {name: by_folder[folder] for name, folder in folders.items()}
     results = {name: read_results(given.folder / name / "results.jsonl") for name in EXPERIMENTS}
-    results = {name: rescored(runs, counting[folders[name]]) for name, runs in results.items() if runs}
+    results = {
+        name: [run | {"scores": scored_on[name].scores(scored_on[name].answers(run))} for run in runs]
+        for name, runs in results.items()
+        if runs
+    }
     titled = {EXPERIMENTS[name]: results[name] for name in DRAWN if name in results}
     texts = {"paper": paper_table(), "machine": machine(results), "attention": attention_table(results)}
     for name in results:
-        runs, questions = scores_by_model(results[name]), counting[folders[name]]
+        runs, questions = scores_by_model(results[name]), scored_on[name]
         texts |= {f"{name} table": vqa_figures.markdown_table(runs), f"{name} by count": table_of(runs, BY_COUNT)}
         if name in GOALS:
             by_model = runs_by_model(results[name])

@@ -1,7 +1,5 @@
 """Tables and figures of docs/results/vqa: scores, learning curves, learned activations, examples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean

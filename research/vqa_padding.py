@@ -1,17 +1,18 @@
 """What is masking worth? The counter model with padding masked and with padding as published, on a simulated world.
 
-    python research/vqa_padding.py OUT --seeds 3 --photos 4000      # 20 to 40 minutes on a busy core
-    python research/vqa_padding.py OUT --seeds 4 --most 100 --epochs 20 --device cuda
+    python research/vqa_padding.py docs/results/vqa/padding --seeds 12 --photos 4000 --device cuda --at-once 12
 
 The simulated detector gives 24 to 28 proposals; here it gives up to MOST, the rest of them clutter, so that a photo is
 padded by up to MOST - 24. Each model is trained with one sort of padding and answers with both. Every run is a line of
-OUT/results.jsonl when it ends; the same command again makes the runs that are missing, and prints the table.
+results.jsonl when it ends; the same command again makes the runs that are missing, and prints the table.
 """
 
-from __future__ import annotations
-
 import argparse
+import multiprocessing
+import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,8 +20,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from tallybox.cli.progress import progress_bar
-from tallybox.runs import RunFolder
+from tallybox.runs import append_results, open_run, read_results
 from tallybox.vqa import demo
 from tallybox.vqa.batches import open_training_data
 from tallybox.vqa.checkpoints import load_model
@@ -80,9 +80,9 @@ def scores_with(run: Path, prepared: Path, padding: Padding, device: torch.devic
 
 
 def configuration(padding: Padding, seed: int, epochs: int) -> VqaConfig:
-    """The simulated world's small model and schedule."""
+    """The simulated world's small model and schedule; either sort of padding trains operation by operation."""
     small = demo.CONFIG
-    training = replace(small.training, seed=seed, epochs=epochs, count_rate=1.0)
+    training = replace(small.training, seed=seed, epochs=epochs, count_rate=1.0, fast=False)
     return VqaConfig(replace(small.model, padding=padding), training)
 
 
@@ -103,32 +103,55 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def make(prepared: Path, padding: Padding, seed: int, epochs: int, device: torch.device) -> dict[str, Any]:
+    """Train a model with one sort of padding, and score it with both."""
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        train(
+            open_training_data(prepared, "train"),
+            run,
+            configuration(padding, seed, epochs),
+            device=device,
+            curves=False,
+        )
+        scores = {other: scores_with(run, prepared, other, device) for other in get_args(Padding)}
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    seconds = round(time.perf_counter() - start, 1)
+    return {"padding": padding, "seed": seed, "device": name, "seconds": seconds, "scores": scores}
+
+
 def main() -> None:
     """Make the runs that are missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--most", type=int, default=56, help="proposals of a photo")
     parser.add_argument("--photos", type=int, default=demo.WORLD.train_photos, help="to learn from")
     parser.add_argument("--epochs", type=int, default=demo.CONFIG.training.epochs)
     parser.add_argument("--device", type=torch.device, default=torch.device("cpu"))
+    parser.add_argument("--at-once", type=int, default=1, help="runs side by side")
+    parser.add_argument("--world", type=Path, help="where the simulated world is kept; else a temporary folder")
     given = parser.parse_args()
-    world = World(train_photos=given.photos)
-    results = RunFolder(given.out, {"most": given.most, "photos": given.photos, "epochs": given.epochs})
-    prepared = prepare_world(given.out / "world", world, given.most)
-    data = open_training_data(prepared, "train")
-    done = {(one["padding"], one["seed"]) for one in results.results()}
-    for seed in range(given.seeds):
-        for padding in get_args(Padding):
-            if (padding, seed) in done:
-                continue
-            run = given.out / "runs" / f"{padding}-{seed}"
-            with progress_bar(f"{padding}, seed {seed}") as show:
-                config = configuration(padding, seed, given.epochs)
-                train(data, run, config, device=given.device, curves=False, on_progress=show)
-            scores = {other: scores_with(run, prepared, other, given.device) for other in get_args(Padding)}
-            results.append([{"padding": padding, "seed": seed, "scores": scores}])
-    print(table(results.results()))
+    results_path = open_run(given.out, {"most": given.most, "photos": given.photos, "epochs": given.epochs})
+    done = {(result["padding"], result["seed"]) for result in read_results(results_path)}
+    wanted = [(padding, seed) for seed in range(given.seeds) for padding in get_args(Padding)]
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        # Spawned, not forked: a GPU cannot be used in a fork.
+        ProcessPoolExecutor(given.at_once, multiprocessing.get_context("spawn")) as processes,
+    ):
+        prepared = prepare_world(given.world or Path(temporary), World(train_photos=given.photos), given.most)
+        waiting = [
+            processes.submit(make, prepared, padding, seed, given.epochs, given.device)
+            for padding, seed in wanted
+            if (padding, seed) not in done
+        ]
+        for future in as_completed(waiting):
+            append_results(results_path, [future.result()])
+            print(f"{len(read_results(results_path))} of {len(wanted)} runs", flush=True)
+    print(table(read_results(results_path)))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ instances, from which `tallybox vqa simulate --instances` writes questions with 
 documentation shows answers about, samples of the package, are not learned from.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,13 +4,8 @@
 
 No photo is both learned from and scored on: training questions about the 4,000 or so photos of validation questions are
 left out. Training adds a written question about each of its photos, and a counterpart, to the human ones
-(`--human-only`: it does not); what is scored is human. Proposals are those of this command, written with several
-processes side by side (a photo looks the same either way):
-
-    tallybox vqa simulate --questions TRAIN --questions VAL --inventory object_inventory.csv.gz --features 256 --out DIR
+(`--human-only`: it does not); what is scored is human.
 """
-
-from __future__ import annotations
 
 import argparse
 import multiprocessing
@@ -18,13 +13,12 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from inventory_questions import ask_about_inventory
+from inventory import ask_about_inventory, photos_of_inventory, read_inventory
 from written_questions import join
 
 from tallybox.vqa.data.features import write_tsv
 from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.data.questions import read_questions
-from tallybox.vqa.simulation.simulate import photos_of_inventory, read_inventory
 from tallybox.vqa.simulation.world import World
 
 INVENTORY = "object_inventory.csv.gz"
@@ -46,7 +40,7 @@ def main() -> None:
     given = parser.parse_args()
     start = time.perf_counter()
     files = official_files(given.data)
-    photos = {split: {one.image_id for one in read_questions(of_split.questions)} for split, of_split in files.items()}
+    photos = {split: {record.image_id for record in read_questions(paths.questions)} for split, paths in files.items()}
     image_ids = sorted(set().union(*photos.values()))
     parts = [given.out / f"features-{number:02}.tsv" for number in range(given.at_once)]
     # Spawned, not forked: threads of libraries do not survive a fork.
@@ -57,7 +51,9 @@ def main() -> None:
         ]
         written = None if given.human_only else given.out / "written"
         if written:
-            ask_about_inventory(sorted(photos["train"] - photos["val"]), given.data / INVENTORY, written)
+            ask_about_inventory(
+                sorted(photos["train"] - photos["val"]), read_inventory(given.data / INVENTORY), written
+            )
         join(given.data, written, given.out / "questions", "train", without_photos=frozenset(photos["val"]))
         files |= official_files(given.out / "questions")
         for future in waiting:

@@ -1,7 +1,5 @@
 """Joins questions that tallybox wrote about photos to those that people asked, as one set of official files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

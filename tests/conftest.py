@@ -1,7 +1,5 @@
 """Layers, backends and dtypes by argument name, and how hard Hypothesis looks."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What a user reads when an input is wrong: what was expected, what came, what to do."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

@@ -3,8 +3,6 @@
 Also what is inside it: its size, and a licence for every file that is not ours.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,27 +1,31 @@
 """The documentation site: it builds without a warning, loads nothing from elsewhere, and its code and notebooks run."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import click
 import pytest
 
 import tallybox
+from tallybox.cli import cli
+from tallybox.photos.shipped import shipped_estimator
+from tallybox.service.api import ServiceSettings, build_api
 from tests.support.pages import browser, open_page
 
 __all__ = ["browser", "open_page"]  # fixtures
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = sorted(path.relative_to(ROOT) for path in [ROOT / "docs/index.md", *(ROOT / "docs/learn").glob("*.md")])
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 PYTHON_BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 FROM_ELSEWHERE = re.compile(r"""<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(?:https?:)?//[^"]*""")
 
@@ -47,10 +51,47 @@ def test_the_api_reference_has_every_public_name():
 
 
 def test_every_file_that_the_map_of_the_code_names_is_there():
-    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs/contribute/architecture.md").read_text())
-    files = [f"/{path.relative_to(ROOT)}" for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")]
+    named = re.findall(r"`([\w/]+\.py)`", ARCHITECTURE)
+    files = [
+        f"/{path.relative_to(ROOT)}" for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.py")
+    ]
     assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
     assert len(named) > 50
+
+
+def test_the_picture_of_the_packages_is_that_of_the_code(tmp_path):
+    drawn = tmp_path / "packages.svg"
+    runpy.run_path(str(ROOT / "docs/architecture_pictures.py"))["draw_packages"](drawn)
+    assert drawn.read_bytes() == (ROOT / "docs/figures/packages.svg").read_bytes()
+
+
+def commands(group: click.Group, prefix: str = "") -> Iterator[str]:
+    """Yield the names of all commands, with those of their groups."""
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+
+
+def test_the_map_of_the_code_names_every_command_and_every_route():
+    section = ARCHITECTURE.split("## Find it\n")[1].split("\n## ")[0]
+    assert [name for name in commands(cli) if f"`{name}`" not in section] == []
+    settings = ServiceSettings(shipped_estimator(), detector=None)
+    described = build_api(settings).openapi()["paths"]
+    routes = [f"`{method.upper()} {path}`" for path, methods in described.items() for method in methods]
+    assert len(routes) > 7
+    assert [route for route in routes if route not in section] == []
+
+
+def test_what_the_map_of_the_code_calls_is_where_it_says():
+    named = re.findall(r"`(\w+)`(?: and `(\w+)`)? in `([\w/]+\.py)`", ARCHITECTURE)
+    assert len(named) > 20
+    for *names, file in named:
+        content = (ROOT / "src/tallybox" / file).read_text()
+        for name in filter(None, names):
+            assert re.search(rf"^(?:def|class) {name}\b", content, re.MULTILINE), (name, file)
 
 
 NOTEBOOKS = sorted(path.relative_to(ROOT) for path in (ROOT / "docs/notebooks").glob("*.ipynb"))

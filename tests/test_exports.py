@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -23,8 +21,8 @@ PAGES = sorted(
 
 
 def public_surface() -> str:
-    """Return the section of docs/contribute/architecture.md that says what is public."""
-    page = (ROOT / "docs" / "contribute" / "architecture.md").read_text()
+    """Return the section of docs/architecture.md that says what is public."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
     return page.split("## Public surface\n")[1].split("\n## ")[0]
 
 

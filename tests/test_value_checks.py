@@ -1,7 +1,5 @@
 """When values are looked at: by default only where that costs no waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -7,8 +7,6 @@ one. Nobody tells the model which: it learns where to look from "how many" alone
 turn attention into a count. A minute on two CPU cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 

@@ -1,9 +1,7 @@
 """tallybox: count objects from overlapping boxes, differentiably.
 
-The public names are those of ``__all__`` and of the modules under "Public surface" in docs/contribute/architecture.md.
+The public names are those of ``__all__`` and of the modules under "Public surface" in docs/architecture.md.
 """
-
-from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -76,8 +74,8 @@ def __getattr__(name: str) -> Any:
         return import_module("tallybox.compat")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tallybox' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
-    return found
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,5 @@
 """The `tallybox` command's entry point, which also says what to install when the command line is missing."""
 
-from __future__ import annotations
-
 import sys
 
 

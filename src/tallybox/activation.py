@@ -3,8 +3,6 @@
 Legend: S segments; knots are the S + 1 values of f at 0, 1/S, ... 1.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -5,8 +5,6 @@ union has no area the IoU is 1 for two identical boxes and 0 otherwise. NMS remo
 more than the threshold; of equal scores the earlier box comes first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ pass over the data, which on a GPU also makes the host wait. By default values a
 memory only, and never inside a compiled or exported graph; `check_values` changes that.
 """
 
-from __future__ import annotations
-
 from contextvars import ContextVar
 from typing import Literal, get_args
 

@@ -5,8 +5,6 @@ units matter), no mask, an error for fewer proposals than objects, and values ta
 logits of minus infinity).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

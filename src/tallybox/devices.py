@@ -1,7 +1,5 @@
 """Which device torch computes on."""
 
-from __future__ import annotations
-
 import torch
 
 from tallybox.errors import InputError
@@ -13,9 +11,9 @@ def device_or_default(device: Device) -> torch.device:
     """Return the named device, by default the GPU where there is one."""
     has_gpu = torch.cuda.is_available()
     try:
-        found = torch.device(device or ("cuda" if has_gpu else "cpu"))
+        chosen = torch.device(device or ("cuda" if has_gpu else "cpu"))
     except RuntimeError:
         raise InputError(f'device must be "cpu", "cuda" or another of torch\'s, but got {device!r}') from None
-    if found.type == "cuda" and not has_gpu:
+    if chosen.type == "cuda" and not has_gpu:
         raise InputError(f'device must be "cpu" where torch finds no GPU, but got {str(device)!r}')
-    return found
+    return chosen

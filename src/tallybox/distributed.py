@@ -1,11 +1,9 @@
-"""Data-parallel training: each process's share of a batch, and layers that see the whole of it.
+"""Data-parallel training: each process's share of a batch, and layers that see the whole batch.
 
-`DistributedDataParallel` averages gradients. Several processes then train as one does, except for two layers that
+`DistributedDataParallel` averages gradients, so that several processes train like one, except for two layers that
 depend on how a batch is divided: batch normalisation (its statistics) and dropout (its masks). `SharedBatchNorm` and
-`SharedDropout` use those of the whole batch; in a single process they are torch's own.
+`SharedDropout` use those of the whole batch; in a single process they behave like torch's layers.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterator
@@ -79,7 +77,7 @@ def device_of_process(device: torch.device) -> torch.device:
 
 
 class _SumOverProcesses(torch.autograd.Function):
-    """A sum over processes; its gradient is the sum of theirs. Torch's differentiable all-reduce is deprecated."""
+    """Sum over processes; the gradient is summed, too. Torch's own differentiable all-reduce is deprecated."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:

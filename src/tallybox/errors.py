@@ -8,8 +8,6 @@ TallyboxError
 Messages have one form: "<name> must be <expected>, but got <actual>; <remedy>".
 """
 
-from __future__ import annotations
-
 
 class TallyboxError(Exception):
     """Base of every error a user can cause."""

@@ -1,4 +1,4 @@
-"""Files: read whole or refused in one line, written whole or not at all; and optional packages that may be missing."""
+"""Reading files, writing them atomically, and importing optional packages; every failure is an error of one line."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ MIN_LEFTOVER_SECONDS = 60.0
 def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
     """Open a file for writing that takes its name only when the block ends without an error.
 
-    After a crash, the file is there whole, as it was before, or not at all. Of two writers the last to finish wins.
-    What killed writers left behind is deleted by the next process that writes into the folder.
-    ``mode`` and ``options`` are those of `open`; missing folders are made.
+    After a crash, the file is complete, as it was before, or absent. Of two writers, the last to finish wins. The next
+    process that writes into the folder deletes what killed writers left behind. ``mode`` and ``options`` are those of
+    `open`; missing folders are made.
     """
-    kept = os.fsencode(path.name)[:200].decode(errors="ignore")
-    unfinished = path.with_name(f".{kept}.{secrets.token_hex(4)}{UNFINISHED}")
+    name = os.fsencode(path.name)[:200].decode(errors="ignore")
+    unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(path.parent.resolve())
@@ -64,7 +64,7 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
 
 @cache
 def _remove_leftovers(folder: Path) -> None:
-    """Delete what writers that were killed left in a folder, once in a process; who still writes holds a lock."""
+    """Delete what killed writers left in a folder, once in a process; a writer that still runs holds a lock."""
     for path in folder.glob(f".*{UNFINISHED}"):
         with suppress(OSError), path.open("rb") as file:
             is_old = time.time() - path.stat().st_mtime > MIN_LEFTOVER_SECONDS  # a new one may not be locked yet
@@ -73,7 +73,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a file until it is closed, also by a kill; return whether it was free. Without locks, none is."""
+    """Lock a file until it is closed; return whether that worked, which it never does without locks in the system."""
     try:
         import fcntl
 
@@ -84,7 +84,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def check_writable(path: Path) -> None:
-    """Raise before hours of work where a file could not be written; missing folders are made."""
+    """Raise, before hours of work, if a file cannot be written; make missing folders."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=path.parent):
@@ -185,13 +185,13 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[TextIO]:
-    """Open a text file likewise, in UTF-8 with or without a byte order mark; line ends are kept, as csv wants them."""
+    """Open a text file, gzipped or not, in UTF-8 with or without a byte order mark; keep line ends, as csv needs."""
     with open_binary(path) as file:
         text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
             yield text
         finally:
-            text.detach()  # the file is closed by who opened it
+            text.detach()  # `open_binary` closes the file
 
 
 def suffix_without_gz(path: Path) -> str:

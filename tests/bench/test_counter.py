@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -33,12 +31,12 @@ def test_the_command_prints_one_json_object_and_writes_it(monkeypatch, tmp_path)
 
 
 def test_a_backend_that_disagrees_is_not_timed(monkeypatch):
-    honest = counter.count_features
+    honest = counter.Counter.forward
 
-    def wrong(*arguments, backend, **options):
-        return honest(*arguments, backend=backend, **options) * (1.01 if backend == "cpu" else 1)
+    def wrong(layer, *arguments):
+        return honest(layer, *arguments) * (1.01 if layer.backend == "cpu" else 1)
 
-    monkeypatch.setattr(counter, "count_features", wrong)
+    monkeypatch.setattr(counter.Counter, "forward", wrong)
     with pytest.raises(TallyboxError, match="must agree with the reference before it is timed, but its features"):
         counter.check_agreement(counter.PAPER, "cpu", CPU, 5)
 
@@ -49,9 +47,9 @@ def test_a_single_box_agrees_although_its_boxes_have_no_gradient(component):
 
 
 def test_nothing_gives_what_the_component_gives_in_shape():
-    inputs = counter.random_inputs(counter.NOTHING, 4, 3, CPU)
-    nothing, something = (counter.forward_backward(which, inputs, "auto") for which in (counter.NOTHING, counter.PAPER))
-    assert [value.shape for value in nothing] == [value.shape for value in something]
+    calls = [counter.random_call(layer, "auto", 4, 3, CPU) for layer in (counter.NOTHING, counter.PAPER)]
+    nothing, something = (call.forward_backward() for call in calls)
+    assert [value.shape for value in nothing.values()] == [value.shape for value in something.values()]
 
 
 def test_the_toy_task_is_timed_after_both_backends_learned_the_same(monkeypatch):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -26,12 +24,12 @@ def test_counting_is_timed_beside_supervision(tmp_path, monkeypatch):
 
 def test_suppression_that_differs_is_not_timed(monkeypatch):
     honest = bench.nms
-    monkeypatch.setattr(bench, "nms", lambda *given: ~honest(*given))
-    with pytest.raises(TallyboxError, match="both must suppress alike"):
+    monkeypatch.setattr(bench, "nms", lambda *arguments: ~honest(*arguments))
+    with pytest.raises(TallyboxError, match="both must keep the same boxes"):
         bench.check_nms(bench._supervision(), made_up_photos(3)[0])
 
 
 def test_images_that_count_differently_among_others_are_not_timed(monkeypatch):
     monkeypatch.setattr(bench, "AGREEMENT", 0.0)
-    with pytest.raises(TallyboxError, match="an image alone must be counted as among others"):
+    with pytest.raises(TallyboxError, match="an image must get the same prediction alone and in a batch"):
         bench.check_answers(small_estimator(), made_up_photos(3)[0])

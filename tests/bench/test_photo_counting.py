@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -28,5 +26,5 @@ def test_a_detector_that_mixes_up_a_batch_is_not_timed(tmp_path):
             return detected[1:] + detected[:1]
 
     photos = [read_photo(path) for path in photo_counting.made_from_samples(tmp_path, 2)]
-    with pytest.raises(TallyboxError, match="must give the scores that it gives among others"):
+    with pytest.raises(TallyboxError, match="must get the same scores alone and in a batch"):
         photo_counting.check_batch(MixedUp(), photos)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import h5py
 import numpy as np
 import pytest

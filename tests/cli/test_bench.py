@@ -1,15 +1,13 @@
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
-from tallybox.bench.measure import Row
+from tallybox.bench.measure import BenchRow
 from tallybox.cli import cli
 
-ROW = Row("a case", 2.0, 5.0, 2.5, 3 * 2**20, None)
+ROW = BenchRow("a case", 2.0, 5.0, 2.5, 3 * 2**20, None)
 TABLE_NUMBERS = ("2.000", "5.00", "2.5", "3.1", "MB", "unknown")
 
 

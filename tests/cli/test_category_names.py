@@ -1,7 +1,5 @@
 """Names of one's own, other words for COCO's names, and the list of both."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Data sets that no memory holds: `tallybox count` needs as much for the last image as for the first."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +8,7 @@ import pytest
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.parquet import write_parquet
 from tests.support.estimators import small_estimator
 
 IMAGES = 60_000

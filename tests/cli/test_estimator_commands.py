@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import gzip
 import json
@@ -13,7 +11,7 @@ from tallybox import CountEstimator
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.parquet import write_parquet
 from tallybox.estimator import training
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator

@@ -1,7 +1,5 @@
 """The whole path of a user with photos and a spreadsheet: fit, evaluate, suggest, and count with totals."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Labels of some categories, and of some photos, are not zeros for the others."""
 
-from __future__ import annotations
-
 import json
 import logging
 

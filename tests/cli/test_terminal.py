@@ -1,7 +1,5 @@
 """Names that hold escape characters and line ends: printed as text, kept as they are in JSON and CSV."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -13,7 +11,7 @@ from click.testing import CliRunner
 from tallybox import Detections
 from tallybox.cli import cli
 from tallybox.cli.terminal import printable
-from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.parquet import write_parquet
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.photos import encoded, gradient
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 from click.testing import CliRunner
@@ -146,21 +144,3 @@ def test_questions_about_annotated_photos(tmp_path):
     wrong = run("simulate", "--split", "val", "--out", tmp_path / "asked")
     assert wrong.exit_code == 1
     assert "--split is for the photos of --instances" in wrong.stderr
-
-
-def test_features_for_real_questions(tmp_path):
-    official = small_set(tmp_path / "official")
-    (tmp_path / "inventory.csv").write_text("image_id,category_id,count\n1,18,2\n")
-    questions = [official / f"v2_OpenEnded_mscoco_{split}_questions.json" for split in ("train2014", "val2014")]
-    asked = [argument for path in questions for argument in ("--questions", path)]
-    done = run("simulate", *asked, "--inventory", tmp_path / "inventory.csv", "--out", tmp_path / "made", "--json")
-    assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert said["photos"] == {"all": 39}
-    wrong = run("simulate", *asked, "--out", tmp_path / "made")
-    assert wrong.exit_code == 1
-    assert "--questions and --inventory must come together" in wrong.stderr
-    wrong = run(
-        "simulate", *asked, "--inventory", tmp_path / "inventory.csv", "--val-photos", 9, "--out", tmp_path / "m"
-    )
-    assert "--val-photos is not for photos of an --inventory" in wrong.stderr

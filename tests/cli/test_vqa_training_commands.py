@@ -1,7 +1,5 @@
 """Prepare, train, evaluate, predict, as a user types them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Inputs are multiples of powers of two, so that values that lie on a knot do so in every precision.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

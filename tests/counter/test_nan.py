@@ -1,7 +1,5 @@
 """NaN that nobody looked for shows in the result wherever it shows in the reference's."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The paper's claims about the count, for any activations unless said otherwise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

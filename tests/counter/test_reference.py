@@ -1,7 +1,5 @@
 """Each equation by hand, on the untrained activations (all straight lines) unless said otherwise."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,8 +25,8 @@ def ultralytics_result(classes):
 
 
 def test_supervision_detections_are_taken():
-    found = supervision.Detections(BOXES.numpy(), confidence=SCORES.numpy(), class_id=np.array([18, 1]))
-    assert_same_images([Detections.from_supervision(found, class_names=COCO_CATEGORIES)], [EXPECTED])
+    detections = supervision.Detections(BOXES.numpy(), confidence=SCORES.numpy(), class_id=np.array([18, 1]))
+    assert_same_images([Detections.from_supervision(detections, class_names=COCO_CATEGORIES)], [EXPECTED])
     assert len(Detections.from_supervision(supervision.Detections.empty(), image_id=9)) == 0
 
 
@@ -52,15 +50,15 @@ def test_a_transformers_prediction_is_taken_with_its_classes_renamed():
 
 
 def test_an_ultralytics_result_is_taken_with_its_image_size():
-    found = Detections.from_ultralytics(ultralytics_result([16.0, 0.0]), category_ids=COCO_CATEGORY_IDS)
-    assert_same_images([found], [EXPECTED])
-    assert found.image_size == (640, 480)
+    image = Detections.from_ultralytics(ultralytics_result([16.0, 0.0]), category_ids=COCO_CATEGORY_IDS)
+    assert_same_images([image], [EXPECTED])
+    assert image.image_size == (640, 480)
 
 
 @given(detections())
 def test_coco_results_of_one_image_come_back_as_they_were(image):
-    found = Detections.from_coco(coco_results([image]), image_size=(1024, 1024), image_id=7)
-    assert_same_images([found], [image])
+    converted = Detections.from_coco(coco_results([image]), image_size=(1024, 1024), image_id=7)
+    assert_same_images([converted], [image])
 
 
 @pytest.mark.parametrize(
@@ -149,7 +147,7 @@ def test_the_classes_of_a_yolo_model_are_not_read_as_cocos_ids():
 
 @pytest.mark.parametrize("name", ["ultralytics", "supervision", "transformers"])
 def test_classes_of_unknown_numbering_are_refused(name):
-    found = {
+    output = {
         "ultralytics": ultralytics_result([16, 0]),
         "supervision": supervision.Detections(
             BOXES.numpy(), confidence=SCORES.detach().numpy(), class_id=np.array([16, 0])
@@ -160,9 +158,9 @@ def test_classes_of_unknown_numbering_are_refused(name):
     with pytest.raises(
         InputError, match=r"must be numbered in a known way, .* class_names=.* or ids with category_ids="
     ):
-        convert(found)
-    assert_same_images([convert(found, class_names=YOLO_NAMES)], [EXPECTED])
-    assert_same_images([convert(found, category_ids=COCO_CATEGORY_IDS)], [EXPECTED])
+        convert(output)
+    assert_same_images([convert(output, class_names=YOLO_NAMES)], [EXPECTED])
+    assert_same_images([convert(output, category_ids=COCO_CATEGORY_IDS)], [EXPECTED])
 
 
 @pytest.mark.parametrize(
@@ -190,8 +188,8 @@ def test_classes_of_unknown_numbering_are_refused(name):
     ids=["corners", "YOLOv5", "sizes", "bbox of sizes", "bbox of corners"],
 )
 def test_data_frames_are_taken(columns, options):
-    found = Detections.from_dataframe(pandas.DataFrame(columns | {"image_id": [7, 7]}), **options)
-    assert_same_images([found], [Detections(BOXES, SCORES, [18, 1], image_id=7)])
+    image = Detections.from_dataframe(pandas.DataFrame(columns | {"image_id": [7, 7]}), **options)
+    assert_same_images([image], [Detections(BOXES, SCORES, [18, 1], image_id=7)])
 
 
 @pytest.mark.parametrize(
@@ -240,5 +238,5 @@ def test_the_csv_of_supervision_is_read(tmp_path):
         list(read_detections(tmp_path / "numbers.csv"))
 
 
-def without_names(found):
-    return supervision.Detections(found.xyxy, confidence=found.confidence, class_id=found.class_id)
+def without_names(detections):
+    return supervision.Detections(detections.xyxy, confidence=detections.confidence, class_id=detections.class_id)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -39,8 +37,8 @@ def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, metric):
         figure = CountSums.of(counter.counts(pairs), truth).compute()[metric]
         return -figure if metric == "exact" else figure
 
-    others = [ThresholdCounter(metric, Thresholds(o, s)) for o in overlaps for s in (0.05, 0.5, 0.95)]
-    assert loss(chosen) <= min(loss(other) for other in others) + SUMMED_SCORES.atol
+    grid = [ThresholdCounter(metric, Thresholds(o, s)) for o in overlaps for s in (0.05, 0.5, 0.95)]
+    assert loss(chosen) <= min(loss(other) for other in grid) + SUMMED_SCORES.atol
     assert loss(tune(table, metric, per_category=True)) <= loss(chosen) + SUMMED_SCORES.atol
 
 
@@ -48,11 +46,11 @@ def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, metric):
 def test_thresholds_of_a_category_are_as_if_it_were_alone_up_to_equally_good_ones(pairs, metric):
     counter = tune(tabulate(pairs), metric, per_category=True)
     for category_id in counter.by_category:
-        own = [pair for pair in pairs if pair.category_id == category_id]
-        truth = [pair.true_count for pair in own]
-        alone = tune(tabulate(own), metric)
-        assert CountSums.of(counter.counts(own), truth).compute()[metric] == pytest.approx(
-            CountSums.of(alone.counts(own), truth).compute()[metric], rel=SUMMED_SCORES.rtol
+        of_category = [pair for pair in pairs if pair.category_id == category_id]
+        truth = [pair.true_count for pair in of_category]
+        alone = tune(tabulate(of_category), metric)
+        assert CountSums.of(counter.counts(of_category), truth).compute()[metric] == pytest.approx(
+            CountSums.of(alone.counts(of_category), truth).compute()[metric], rel=SUMMED_SCORES.rtol
         )
 
 
@@ -81,12 +79,12 @@ def test_equally_good_thresholds_of_a_category_are_decided_by_all():
 @given(detections(), st.sampled_from(CATEGORY_IDS))
 def test_counts_are_those_of_supervision(image, category_id):
     counter = ThresholdCounter("exact", Thresholds(0.37, 0.25))
-    found = supervision.Detections(image.boxes, confidence=image.scores, class_id=image.category_ids)
+    theirs = supervision.Detections(image.boxes, confidence=image.scores, class_id=image.category_ids)
     has_area = (image.boxes[:, 2:] > image.boxes[:, :2]).all(1)  # of others, supervision's overlap is not a number
-    found = found[has_area & (image.scores >= 0.25) & (image.category_ids == category_id)].with_nms(0.37)
+    theirs = theirs[has_area & (image.scores >= 0.25) & (image.category_ids == category_id)].with_nms(0.37)
     with_area = Detections(image.boxes[has_area], image.scores[has_area], image.category_ids[has_area])
     distinct = len(set(with_area.scores.tolist())) == len(with_area)  # equal scores may be taken in any order
-    assert not distinct or counter.count(with_area, category_id) == len(found)
+    assert not distinct or counter.count(with_area, category_id) == len(theirs)
 
 
 @given(pair_lists, st.booleans())

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from tallybox import read_detections
 from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.parquet import write_parquet
 from tallybox.errors import InputError
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.shared_data import data_folder

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -24,11 +22,11 @@ BOX = [0.0, 0.0, 10.0, 10.0]
     ids=["numpy", "list", "tensor", "bfloat16-with-gradient", "float64"],
 )
 def test_boxes_and_scores_may_be_anything_array_like(convert):
-    found = Detections(convert([BOX, BOX]), convert([0.5, 0.25]), torch.tensor([1, 2]), (640, 480), "a.jpg")
-    assert (found.boxes.dtype, found.scores.dtype, found.category_ids.dtype) == (np.float32, np.float32, np.int64)
-    assert found.boxes.tolist() == [BOX, BOX]
-    assert found.scores.tolist() == [0.5, 0.25]
-    assert (len(found), found.image_size, found.image_id) == (2, (640, 480), "a.jpg")
+    image = Detections(convert([BOX, BOX]), convert([0.5, 0.25]), torch.tensor([1, 2]), (640, 480), "a.jpg")
+    assert (image.boxes.dtype, image.scores.dtype, image.category_ids.dtype) == (np.float32, np.float32, np.int64)
+    assert image.boxes.tolist() == [BOX, BOX]
+    assert image.scores.tolist() == [0.5, 0.25]
+    assert (len(image), image.image_size, image.image_id) == (2, (640, 480), "a.jpg")
 
 
 def test_an_image_without_detections_has_no_boxes_of_four_numbers():
@@ -58,13 +56,13 @@ def test_numbers_of_5000_digits_are_one_clear_line():
 
 
 def test_tensors_are_copies_with_the_types_of_the_arrays():
-    found = Detections([BOX, BOX], [0.5, 0.25], [1, 2])
-    boxes, scores, category_ids = found.tensors()
+    image = Detections([BOX, BOX], [0.5, 0.25], [1, 2])
+    boxes, scores, category_ids = image.tensors()
     assert (boxes.dtype, scores.dtype, category_ids.dtype) == (torch.float32, torch.float32, torch.int64)
     assert (boxes.tolist(), scores.tolist(), category_ids.tolist()) == ([BOX, BOX], [0.5, 0.25], [1, 2])
     boxes += 1
-    assert found.boxes.tolist() == [BOX, BOX]
-    assert found.tensors(device="meta")[0].shape == (2, 4)
+    assert image.boxes.tolist() == [BOX, BOX]
+    assert image.tensors(device="meta")[0].shape == (2, 4)
     empty = Detections.empty().tensors()
     assert [tensor.shape for tensor in empty] == [(0, 4), (0,), (0,)]
     assert Counter()(scores, boxes).shape == (11,)

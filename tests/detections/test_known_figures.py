@@ -1,7 +1,5 @@
 """Figures on real photos that were known before this code: what tuned NMS reaches on unseen ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from tallybox.detections.baselines import CountTable, tabulate, tune
@@ -34,7 +32,7 @@ def unseen_pairs() -> list[CountingPair]:
     return real_pairs("val")
 
 
-def known(name: str, figure: float):
+def expected(name: str, figure: float):
     return pytest.approx(figure, abs=KNOWN_FIGURES[name].atol)
 
 
@@ -52,8 +50,10 @@ def test_pairs_of_real_photos_are_as_many_as_known(fitting_pairs, unseen_pairs):
 )
 def test_nms_tuned_on_3000_photos(fitting_table, unseen_pairs, metric, per_category, figures):
     counter = tune(fitting_table, metric, per_category=per_category)
-    found = CountSums.of(counter.counts(unseen_pairs), [pair.true_count for pair in unseen_pairs]).compute()
-    assert {name: found[name] for name in figures} == {name: known(name, figure) for name, figure in figures.items()}
+    scores = CountSums.of(counter.counts(unseen_pairs), [pair.true_count for pair in unseen_pairs]).compute()
+    assert {name: scores[name] for name in figures} == {
+        name: expected(name, figure) for name, figure in figures.items()
+    }
 
 
 @pytest.mark.parametrize(("photos", "exact"), [(30, 0.459), (100, 0.467), (300, 0.465), (1000, 0.465)])
@@ -61,5 +61,5 @@ def test_nms_tuned_on_the_first_photos(fitting_pairs, unseen_pairs, photos, exac
     labels = read_counts(data_folder("coco-count") / "instances_train.json.gz").first_images(photos)
     pairs = [pair for pair in fitting_pairs if pair.detections.image_id in labels.counts]
     counts = tune(tabulate(pairs)).counts(unseen_pairs)
-    found = CountSums.of(counts, [pair.true_count for pair in unseen_pairs]).compute()
-    assert found["exact"] == known("exact", exact)
+    scores = CountSums.of(counts, [pair.true_count for pair in unseen_pairs]).compute()
+    assert scores["exact"] == expected("exact", exact)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -61,8 +59,8 @@ def test_images_find_their_labels_and_sizes_and_the_undetected_come_last():
     labels = TrueCounts({7: {1: 2}, 8: {1: 1}, 9: {}}, {7: (640, 480), 8: (320, 240)})
     images = [image_with({1: 0.5}, 9), image_with({}, 5), image_with({1: 0.5}, 7)]
     with pytest.warns(UserWarning, match="not among the labels"):
-        found = list(labelled_detections(images, labels))
-    assert [(image.image_id, len(image), image.image_size) for image in found] == [
+        labelled = list(labelled_detections(images, labels))
+    assert [(image.image_id, len(image), image.image_size) for image in labelled] == [
         (9, 1, None),
         (7, 1, (640, 480)),
         (8, 0, (320, 240)),
@@ -89,7 +87,7 @@ def test_detections_that_do_not_fit_their_labels_are_an_error(images, message):
 
 
 @pytest.mark.parametrize(
-    ("found", "labelled", "message"),
+    ("detected", "labelled", "message"),
     [
         (["1.0", "2", "3"], [1, "2", "3"], r"1 of 3 labelled images is written differently: 1 is '1.0' among the det"),
         (
@@ -105,17 +103,17 @@ def test_detections_that_do_not_fit_their_labels_are_an_error(images, message):
         ),
     ],
 )
-def test_ids_that_match_in_part_are_an_error_that_names_them(found, labelled, message):
+def test_ids_that_match_in_part_are_an_error_that_names_them(detected, labelled, message):
     labels = TrueCounts({image_id: {18: 1} for image_id in labelled})
     with pytest.raises(InputError, match=message):
-        list(labelled_detections([image_with({18: 0.5}, image_id) for image_id in found], labels))
+        list(labelled_detections([image_with({18: 0.5}, image_id) for image_id in detected], labels))
 
 
 def test_a_few_ids_without_match_are_named_in_a_warning():
     labels = TrueCounts({image_id: {18: 1} for image_id in range(5)})
     with pytest.warns(UserWarning, match=r"1 of 5 labelled images are not among the detections \(4\), and 1 images"):
-        found = list(labelled_detections([image_with({18: 0.5}, image_id) for image_id in (0, 1, 2, 3, 77)], labels))
-    assert [len(image) for image in found] == [1, 1, 1, 1, 0]
+        labelled = list(labelled_detections([image_with({18: 0.5}, image_id) for image_id in (0, 1, 2, 3, 77)], labels))
+    assert [len(image) for image in labelled] == [1, 1, 1, 1, 0]
 
 
 def test_labels_of_some_images_and_images_without_boxes_are_usual():
@@ -150,8 +148,8 @@ def test_images_named_after_their_files_find_the_labels_of_these_files():
         (3, 18, 3),  # without boxes: c.jpg may be either, and so is no label of it
     ]
     below = [image_with({18: 0.5}, name) for name in ("photos/a.jpg", "photos/val/b.jpg")]
-    found = list(labelled_detections(below, labels))
-    assert [(image.image_id, len(image)) for image in found] == [(1, 1), (2, 1), (3, 0), (4, 0)]
+    labelled_below = list(labelled_detections(below, labels))
+    assert [(image.image_id, len(image)) for image in labelled_below] == [(1, 1), (2, 1), (3, 0), (4, 0)]
 
 
 def test_the_same_photo_under_two_names_is_an_error():
@@ -164,10 +162,10 @@ def test_labels_take_the_ids_that_a_detector_gives_to_their_names():
     labels = TrueCounts(
         {7: {1: 3, 2: 5}}, categories={1: "Apple", 2: "pear", 3: "fig"}, unknown=frozenset({(7, 3), (7, 2)})
     )
-    found = labels.with_categories_of({0: "fig", 1: "cup", 2: "apple"})
-    assert found.counts == {7: {2: 3}}
-    assert found.categories == {0: "fig", 2: "apple"}
-    assert found.unknown == {(7, 0)}
+    renumbered = labels.with_categories_of({0: "fig", 1: "cup", 2: "apple"})
+    assert renumbered.counts == {7: {2: 3}}
+    assert renumbered.categories == {0: "fig", 2: "apple"}
+    assert renumbered.unknown == {(7, 0)}
     with pytest.raises(InputError, match=r"such as 'cup', but got \['Apple', 'fig', 'pear'\]"):
         labels.with_categories_of({0: "cup"})
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -59,10 +57,10 @@ def test_mrmse_is_the_mean_over_categories_of_a_dense_table(rows):
     for image, (category_id, count, true_count) in enumerate(rows):
         means[image, categories.index(category_id)] = count
         truth[image, categories.index(category_id)] = true_count
-    found = CategorySums.of(*zip(*rows, strict=True)).compute(images, categories)
-    assert found["mrmse"] == pytest.approx(np.sqrt(((means - truth) ** 2).mean(0)).mean())
-    shown = [np.sqrt(((means - truth) ** 2)[truth[:, c] > 0, c].mean()) for c in range(4) if (truth[:, c] > 0).any()]
-    assert found["mrmse_nz"] == pytest.approx(np.mean(shown)) if shown else math.isnan(found["mrmse_nz"])
+    figures = CategorySums.of(*zip(*rows, strict=True)).compute(images, categories)
+    assert figures["mrmse"] == pytest.approx(np.sqrt(((means - truth) ** 2).mean(0)).mean())
+    nonzero = [np.sqrt(((means - truth) ** 2)[truth[:, c] > 0, c].mean()) for c in range(4) if (truth[:, c] > 0).any()]
+    assert figures["mrmse_nz"] == pytest.approx(np.mean(nonzero)) if nonzero else math.isnan(figures["mrmse_nz"])
 
 
 def test_coverage_and_width_are_grouped_by_the_true_or_the_predicted_count():

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,9 +5,14 @@ import pytest
 from hypothesis import given
 
 from tallybox import Detections
-from tallybox.detections import parquet, parquet_writer
-from tallybox.detections.parquet import parquet_pieces, read_parquet, read_parquet_categories, read_parquet_piece
-from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections import parquet
+from tallybox.detections.parquet import (
+    parquet_pieces,
+    read_parquet,
+    read_parquet_categories,
+    read_parquet_piece,
+    write_parquet,
+)
 from tallybox.errors import InputError
 from tests.support.detection_sets import assert_same_images, image_sets
 
@@ -25,9 +28,9 @@ def table(image_ids, **changes) -> pa.Table:
 def test_detections_come_back_as_they_were(tmp_path_factory, images):
     path = tmp_path_factory.mktemp("parquet") / "detections.parquet"
     assert write_parquet(images, path) == len(images)
-    found = list(read_parquet(path))
-    assert_same_images(found, images)
-    assert [image.image_size for image in found] == [image.image_size for image in images]
+    read = list(read_parquet(path))
+    assert_same_images(read, images)
+    assert [image.image_size for image in read] == [image.image_size for image in images]
 
 
 @pytest.mark.parametrize("rows_in_group", [1, 7, 1000])
@@ -35,10 +38,10 @@ def test_an_image_may_go_on_over_batches_and_row_groups(tmp_path, monkeypatch, r
     monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 5)
     ids = np.repeat(np.arange(20), np.arange(20) % 7 + 1)
     pq.write_table(table(ids, score=np.arange(len(ids)) / 100), tmp_path / "a.parquet", row_group_size=rows_in_group)
-    found = list(read_parquet(tmp_path / "a.parquet"))
-    assert [(image.image_id, len(image)) for image in found] == [(i, i % 7 + 1) for i in range(20)]
+    images = list(read_parquet(tmp_path / "a.parquet"))
+    assert [(image.image_id, len(image)) for image in images] == [(i, i % 7 + 1) for i in range(20)]
     np.testing.assert_array_equal(
-        np.concatenate([image.scores for image in found]), (np.arange(len(ids)) / 100).astype(np.float32)
+        np.concatenate([image.scores for image in images]), (np.arange(len(ids)) / 100).astype(np.float32)
     )
 
 
@@ -54,9 +57,9 @@ def test_pieces_hold_every_image_once_wherever_row_groups_end(tmp_path, monkeypa
         pq.write_table(table(named, score=scores), tmp_path / f"{file}.parquet", row_group_size=rows_in_group)
     pieces = parquet_pieces(tmp_path)
     assert len(pieces) > 2 or rows_in_group == 1000
-    found = [image for piece in pieces for image in read_parquet_piece(piece)]
-    assert_same_images(found, list(read_parquet(tmp_path)))
-    assert len(found) == 40
+    images = [image for piece in pieces for image in read_parquet_piece(piece)]
+    assert_same_images(images, list(read_parquet(tmp_path)))
+    assert len(images) == 40
 
 
 @pytest.mark.parametrize("rows_in_group", [2000, 10**9], ids=["small-row-groups", "one-row-group"])
@@ -74,7 +77,7 @@ def test_reading_holds_a_small_part_of_a_file(tmp_path, monkeypatch, rows_in_gro
 
 
 def test_row_groups_are_written_while_images_come(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_writer, "ROWS_PER_GROUP", 10)
+    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 10)
     images = [Detections([[0, 0, 1, 1]] * 4, [0.5] * 4, [1] * 4, image_id=i) for i in range(10)]
     write_parquet(iter(images), tmp_path / "a.parquet")
     assert pq.ParquetFile(tmp_path / "a.parquet").num_row_groups == 4

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import sys
 
@@ -7,7 +5,7 @@ import pytest
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.parquet import write_parquet
 from tallybox.detections.readers import read_category_names, read_counts, read_detections, with_counts
 from tallybox.errors import InputError, TallyboxError
 from tests.support.detection_sets import assert_same_images
@@ -71,11 +69,11 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch, package, name):
 
 
 def test_labels_and_detections_are_read_under_the_same_categories(tmp_path):
-    found = tmp_path / "found.parquet"
+    path = tmp_path / "found.parquet"
     image = Detections([[0, 0, 9, 9]] * 2, [0.9, 0.8], [0, 1], image_id="a.jpg")
-    write_parquet([image], found, categories={0: "a red apple", 1: "person"})
+    write_parquet([image], path, categories={0: "a red apple", 1: "person"})
     (tmp_path / "counts.csv").write_text("image_id,category,count\na.jpg,a red apple,3\n")
-    images, counts = labelled(found, tmp_path / "counts.csv")
+    images, counts = labelled(path, tmp_path / "counts.csv")
     assert counts.counts == {"a.jpg": {0: 3}}
     assert counts.categories == {0: "a red apple", 1: "person"}
     assert len(next(images)) == 2
@@ -85,14 +83,14 @@ def test_labels_and_detections_are_read_under_the_same_categories(tmp_path):
         "categories": [{"id": 9, "name": "person"}],
     }
     (tmp_path / "instances.json").write_text(json.dumps(instances))
-    images, counts = labelled(found, tmp_path / "instances.json")
+    images, counts = labelled(path, tmp_path / "instances.json")
     assert counts.counts == {5: {1: 4}}
     assert next(images).category_ids.tolist() == [1]  # nobody counted the apples
 
 
 def test_a_file_without_names_keeps_its_ids(tmp_path):
-    found = tmp_path / "found.parquet"
-    write_parquet([Detections([[0, 0, 9, 9]], [0.9], [18], image_id=7)], found)
+    path = tmp_path / "found.parquet"
+    write_parquet([Detections([[0, 0, 9, 9]], [0.9], [18], image_id=7)], path)
     (tmp_path / "counts.csv").write_text("image_id,category,count\n7,dog,3\n")
-    _, counts = labelled(found, tmp_path / "counts.csv")
+    _, counts = labelled(path, tmp_path / "counts.csv")
     assert counts.counts == {7: {18: 3}}

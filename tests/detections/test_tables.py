@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -38,9 +36,9 @@ def csv_of(images, *, names: bool) -> str:
 def test_detections_come_back_as_they_were(tmp_path_factory, names, images):
     path = tmp_path_factory.mktemp("csv") / "detections.csv.gz"
     path.write_bytes(gzip.compress(csv_of(images, names=names).encode()))
-    found = list(read_detections(path))
-    assert_same_images(found, images)
-    assert [image.image_size for image in found] == [image.image_size for image in images]
+    read = list(read_detections(path))
+    assert_same_images(read, images)
+    assert [image.image_size for image in read] == [image.image_size for image in images]
 
 
 def test_spaces_around_ids_do_not_matter(tmp_path):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -69,7 +67,7 @@ def test_an_estimators_summary_agrees_with_its_numbers():
     for counting in estimator_countings(small_estimator(), image, None):
         said, predicted = counting["summary"], counting["prediction"]
         assert quantity(predicted["count"], counting["name"]) in said["headline"]
-        numbers = [int(one) for one in re.findall(r"\d+", said["interval"])]
+        numbers = [int(digits) for digits in re.findall(r"\d+", said["interval"])]
         assert {predicted["low"], predicted["high"]} == set(numbers)
         share = round(100 * counting["distribution"][min(predicted["count"], len(counting["distribution"]) - 1)])
         assert said["certainty"].startswith((f"{share} % sure", "more than 99 %", "less than 1 %"))

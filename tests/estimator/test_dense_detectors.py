@@ -1,7 +1,5 @@
 """On real photos, as a dense detector would see them: dozens of near-identical boxes an object, other scores."""
 
-from __future__ import annotations
-
 import pytest
 
 from tallybox import CountEstimator
@@ -17,14 +15,14 @@ PHOTOS, UNSEEN = 150, 300
 def test_near_identical_boxes_are_thinned_and_counted_better_than_by_nms():
     folder = data_folder("coco-count")
     labels = read_counts(folder / "instances_train.json.gz")
-    known = labels.first_images(PHOTOS)
-    others = labels.only(sorted(labels.counts)[-UNSEEN:])
-    wanted = known.counts.keys() | others.counts.keys()
+    learned_from = labels.first_images(PHOTOS)
+    unseen = labels.only(sorted(labels.counts)[-UNSEEN:])
+    image_ids = learned_from.counts.keys() | unseen.counts.keys()
     images = read_detections(folder / "detections_yolov4tiny_train.json.gz")
-    photos = [dense(image) for image in images if image.image_id in wanted]
+    photos = [dense(image) for image in images if image.image_id in image_ids]
     assert sum(len(photo) for photo in photos) > 500 * len(photos)
-    estimator = CountEstimator(members=2).fit(photos, known)
+    estimator = CountEstimator(members=2).fit(photos, learned_from)
     assert estimator.fitted.config.thinning < 1
-    found = evaluate(estimator, photos, others).compute()
-    assert found["estimator"]["exact"] > found["nms"]["exact"] + 0.04
-    assert found["estimator"]["mae"] < found["nms"]["mae"] - 0.08
+    figures = evaluate(estimator, photos, unseen).compute()
+    assert figures["estimator"]["exact"] > figures["nms"]["exact"] + 0.04
+    assert figures["estimator"]["mae"] < figures["nms"]["mae"] - 0.08

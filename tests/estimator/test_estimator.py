@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pickle
 
 import numpy as np
@@ -36,32 +34,32 @@ def test_it_counts_unseen_photos_better_than_the_nms_it_stores(estimator, unseen
     photos, labels = unseen
     pairs = list(counting_pairs(photos, labels))
     truth = np.array([pair.true_count for pair in pairs])
-    found = predict_arrays(estimator.fitted, photos, indexed_pairs(photos, pairs), prior="scored")
+    arrays = predict_arrays(estimator.fitted, photos, indexed_pairs(photos, pairs), prior="scored")
     nms = estimator.fitted.baselines["nms"]["exact"].counts(pairs)
-    assert (found.most_probable == truth).mean() > (nms == truth).mean() - 0.02
-    assert np.abs(found.counts - truth).mean() < 1
-    held = (found.lows <= truth) & (truth <= found.highs)
+    assert (arrays.most_probable == truth).mean() > (nms == truth).mean() - 0.02
+    assert np.abs(arrays.counts - truth).mean() < 1
+    held = (arrays.lows <= truth) & (truth <= arrays.highs)
     assert held.mean() > 0.75
 
 
 def test_a_prediction_is_a_distribution_with_its_numbers(estimator, unseen):
     for predictions in estimator.predict_many(unseen[0][:10]):
-        for found in predictions.values():
-            assert found.probabilities.sum() == pytest.approx(1)
-            assert found.low <= found.count <= found.high
-            assert found.most_probable == found.probabilities.argmax() or found.most_probable >= 6
-            assert found.at_least or found.probabilities[: found.count].sum() < 0.5
-            assert found.at_least or found.probabilities[: found.count + 1].sum() >= 0.5 - 1e-9
+        for prediction in predictions.values():
+            assert prediction.probabilities.sum() == pytest.approx(1)
+            assert prediction.low <= prediction.count <= prediction.high
+            assert prediction.most_probable == prediction.probabilities.argmax() or prediction.most_probable >= 6
+            assert prediction.at_least or prediction.probabilities[: prediction.count].sum() < 0.5
+            assert prediction.at_least or prediction.probabilities[: prediction.count + 1].sum() >= 0.5 - 1e-9
 
 
 def test_one_image_or_many_give_the_same(estimator, unseen):
     photos = unseen[0][:5]
     many = estimator.predict_many(photos)
-    for photo, found in zip(photos, many, strict=True):
+    for photo, together in zip(photos, many, strict=True):
         alone = estimator.predict(photo)
-        assert list(alone) == list(found)
-        for category, one in alone.items():
-            np.testing.assert_allclose(one.probabilities, found[category].probabilities, atol=1e-5)
+        assert list(alone) == list(together)
+        for category, prediction in alone.items():
+            np.testing.assert_allclose(prediction.probabilities, together[category].probabilities, atol=1e-5)
     assert estimator.predict_many([]) == []
 
 
@@ -69,8 +67,8 @@ def test_listed_are_the_categories_that_are_there_with_a_probability_of_more_tha
     for photo in unseen[0][:10]:
         every = estimator.predict(photo, sorted(photo.best_scores()))
         listed = estimator.predict(photo)
-        assert list(listed) == [key for key, found in every.items() if found.probability_of_any > 0.1]
-        assert {found.count for key, found in every.items() if key not in listed} <= {0}
+        assert list(listed) == [key for key, prediction in every.items() if prediction.probability_of_any > 0.1]
+        assert {prediction.count for key, prediction in every.items() if key not in listed} <= {0}
 
 
 def test_one_image_and_several_have_methods_of_their_own(estimator, unseen):
@@ -84,9 +82,9 @@ def test_an_untrained_estimator_takes_scores_for_probabilities_and_marks_its_cou
     untrained = CountEstimator.untrained({7: "apple"})
     boxes = [[0, 0, 10, 10], [0, 0, 10, 10], [50, 0, 60, 10], [90, 0, 99, 10]]
     image = Detections(boxes, [0.99, 0.98, 0.97, 0.04], [7] * 4)
-    found = untrained.predict(image)["apple"]
-    assert (found.count, found.calibrated, found.to_dict()["calibrated"]) == (2, False, False)
-    assert found.expected == pytest.approx(2, abs=0.1)
+    apples = untrained.predict(image)["apple"]
+    assert (apples.count, apples.calibrated, apples.to_dict()["calibrated"]) == (2, False, False)
+    assert apples.expected == pytest.approx(2, abs=0.1)
     assert not untrained.is_calibrated
     assert untrained.predict(Detections.empty()) == {}
     with pytest.raises(TallyboxError, match="must learn before it is saved"):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 
 from tallybox import CountEstimator, Detections
@@ -53,5 +51,5 @@ def test_the_papers_component_is_grouped_by_overlap(monkeypatch):
     assert mean_suppression(explanation).shape == (7, 7)
     where = {int(source): place for place, source in enumerate(explanation.indices)}
     merged = merged_into(explanation)
-    for one, other in ((0, 1), (2, 3), (4, 5)):
-        assert {int(merged[where[box]]) for box in (one, other)} <= {-1, where[one], where[other]}
+    for box_a, box_b in ((0, 1), (2, 3), (4, 5)):
+        assert {int(merged[where[box]]) for box in (box_a, box_b)} <= {-1, where[box_a], where[box_b]}

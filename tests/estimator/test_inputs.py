@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -8,11 +6,11 @@ from tallybox import Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.boxes import nms, numpy_box_iou, suppress
 from tallybox.estimator.configuration import EstimatorConfig
-from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, Pairs, model_inputs, rival_scores
+from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, IndexedPairs, model_inputs, rival_scores
 
 
 def inputs_of(images, pairs, proposals=48, thinning=1.0):
-    indexed = Pairs(*(np.array(column, np.int64) for column in zip(*pairs, strict=True)))
+    indexed = IndexedPairs(*(np.array(column, np.int64) for column in zip(*pairs, strict=True)))
     return model_inputs(images, indexed, EstimatorConfig(proposals=proposals, thinning=thinning), ())
 
 
@@ -29,13 +27,13 @@ def test_a_pair_holds_the_boxes_of_its_category_best_first(photos):
     pairs = every_pair(photos)
     inputs = inputs_of(photos, pairs)
     for row, (index, category) in enumerate(pairs):
-        own = photos[index].of_category(category)
-        order = np.argsort(-own.scores, kind="stable")
+        detections = photos[index].of_category(category)
+        order = np.argsort(-detections.scores, kind="stable")
         size = int(inputs.sizes[row])
-        assert size == len(own)
-        np.testing.assert_array_equal(inputs.scores[row, :size], own.scores[order])
-        np.testing.assert_array_equal(inputs.boxes[row, :size], own.boxes[order])
-        np.testing.assert_array_equal(photos[index].boxes[inputs.sources[row, :size].numpy()], own.boxes[order])
+        assert size == len(detections)
+        np.testing.assert_array_equal(inputs.scores[row, :size], detections.scores[order])
+        np.testing.assert_array_equal(inputs.boxes[row, :size], detections.boxes[order])
+        np.testing.assert_array_equal(photos[index].boxes[inputs.sources[row, :size].numpy()], detections.boxes[order])
         assert not inputs.mask[row, size:].any()
         assert (inputs.scores[row, size:] == 0).all()
 
@@ -44,11 +42,11 @@ def test_the_summary_begins_with_what_nms_counts(photos):
     pairs = every_pair(photos)
     inputs = inputs_of(photos, pairs)
     for row, (index, category) in enumerate(pairs):
-        own = photos[index].of_category(category)
-        kept = nms(own.boxes, own.scores, GRID_OVERLAPS)
-        expected = [(kept[i] & (own.scores >= np.float32(s))).sum() for i in range(len(kept)) for s in GRID_SCORES]
-        found = inputs.summary[row, : len(expected)].double().expm1()
-        np.testing.assert_allclose(found, expected, atol=1e-4)
+        detections = photos[index].of_category(category)
+        kept = nms(detections.boxes, detections.scores, GRID_OVERLAPS)
+        expected = [(keep & (detections.scores >= np.float32(s))).sum() for keep in kept for s in GRID_SCORES]
+        counts = inputs.summary[row, : len(expected)].double().expm1()
+        np.testing.assert_allclose(counts, expected, atol=1e-4)
 
 
 def test_inputs_do_not_depend_on_what_else_is_inputs_of(photos):
@@ -70,12 +68,16 @@ def test_nothing_detected_is_a_pair_too(photos):
 
 def test_the_summary_has_what_other_categories_show(photos):
     pairs = [*every_pair(photos), (0, 999)]
-    found = inputs_of(photos, pairs).summary[:, -5:-2]
+    surroundings = inputs_of(photos, pairs).summary[:, -5:-2]
     for row, (index, category) in enumerate(pairs):
-        others = photos[index].scores[photos[index].category_ids != category]
-        best = np.clip(others.max(initial=0), 1e-3, 1 - 1e-3)
-        expected = [np.log1p((others > 0.2).sum()), np.log1p((others > 0.5).sum()), np.log(best / (1 - best))]
-        np.testing.assert_allclose(found[row], expected, rtol=1e-4, atol=1e-5)
+        other_scores = photos[index].scores[photos[index].category_ids != category]
+        best = np.clip(other_scores.max(initial=0), 1e-3, 1 - 1e-3)
+        expected = [
+            np.log1p((other_scores > 0.2).sum()),
+            np.log1p((other_scores > 0.5).sum()),
+            np.log(best / (1 - best)),
+        ]
+        np.testing.assert_allclose(surroundings[row], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_only_the_best_take_part():
@@ -86,8 +88,8 @@ def test_only_the_best_take_part():
 
 
 def test_thinning_lets_other_objects_take_part():
-    one, other = [[0, 0, 100, 100]] * 30, [[200, 0, 300, 100]]
-    image = Detections(one + other, [0.9] * 30 + [0.2], [18] * 31)
+    crowd, apart = [[0, 0, 100, 100]] * 30, [[200, 0, 300, 100]]
+    image = Detections(crowd + apart, [0.9] * 30 + [0.2], [18] * 31)
     crowded = inputs_of([image], [(0, 18)], proposals=4)
     thinned = inputs_of([image], [(0, 18)], proposals=4, thinning=0.9)
     assert 30 not in crowded.sources[0].tolist()

@@ -1,15 +1,13 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallybox.detections.metrics import groups_of
 from tallybox.estimator.calibration import interval_levels, learn_prevalence
 from tallybox.estimator.inputs import SUMMARY
 from tallybox.estimator.prediction import (
     IntervalLevels,
-    groups_of,
     intervals,
     levels_needed,
     medians_of,
@@ -22,34 +20,40 @@ NONE = np.zeros(1)
 
 
 def test_median_mode_mean_and_interval_of_a_distribution():
-    (found,) = summarise(np.array([[0.02, 0.4, 0.28, 0.3]]), NONE, EVEN).each()
-    assert (found.count, found.most_probable, found.low, found.high, found.at_least) == (2, 1, 1, 3, 0)
-    assert found.expected == pytest.approx(0.4 + 0.56 + 0.9)
-    assert found.probability_of_any == pytest.approx(0.98)
+    (prediction,) = summarise(np.array([[0.02, 0.4, 0.28, 0.3]]), NONE, EVEN).each()
+    assert (prediction.count, prediction.most_probable, prediction.low, prediction.high, prediction.at_least) == (
+        2,
+        1,
+        1,
+        3,
+        0,
+    )
+    assert prediction.expected == pytest.approx(0.4 + 0.56 + 0.9)
+    assert prediction.probability_of_any == pytest.approx(0.98)
 
 
 def test_the_median_is_the_answer_where_the_most_probable_count_is_far_from_the_mean():
     """Two clear ties, one chance in three that none is a tie: 0 is the most probable count, and 2 the answer."""
-    (found,) = summarise(np.array([[0.34, 0.1, 0.3, 0.26]]), NONE, EVEN).each()
-    assert (found.most_probable, found.count) == (0, 2)
+    (prediction,) = summarise(np.array([[0.34, 0.1, 0.3, 0.26]]), NONE, EVEN).each()
+    assert (prediction.most_probable, prediction.count) == (0, 2)
 
 
 def test_counts_beyond_the_largest_go_by_the_boxes_and_are_at_least_that():
-    (found,) = summarise(np.array([[0.0, 0.1, 0.9]]), np.array([5.3]), EVEN).each()
-    assert found.at_least == 2
-    assert found.most_probable == 2 + 5
-    assert 2 < found.count < 8
-    assert str(found) == f"about {found.count}"
-    assert found.expected == pytest.approx(0.1 + 0.9 * (2 + 5.3))
-    assert found.high > found.count
-    assert found.to_dict()["at_least"] == 2
+    (prediction,) = summarise(np.array([[0.0, 0.1, 0.9]]), np.array([5.3]), EVEN).each()
+    assert prediction.at_least == 2
+    assert prediction.most_probable == 2 + 5
+    assert 2 < prediction.count < 8
+    assert str(prediction) == f"about {prediction.count}"
+    assert prediction.expected == pytest.approx(0.1 + 0.9 * (2 + 5.3))
+    assert prediction.high > prediction.count
+    assert prediction.to_dict()["at_least"] == 2
 
 
 def test_a_prediction_does_not_depend_on_those_beside_it():
-    one, crowd = np.array([[0.3, 0.4, 0.3]]), np.array([[0.0, 0.0, 1.0]])
+    single, crowd = np.array([[0.3, 0.4, 0.3]]), np.array([[0.0, 0.0, 1.0]])
     wide = IntervalLevels(1.0, 1.0, 1.0, 1.0)
-    alone = summarise(one, np.array([0.4]), wide).each()[0]
-    beside = summarise(np.concatenate((one, crowd)), np.array([0.4, 50.0]), wide).each()[0]
+    alone = summarise(single, np.array([0.4]), wide).each()[0]
+    beside = summarise(np.concatenate((single, crowd)), np.array([0.4, 50.0]), wide).each()[0]
     assert alone.to_dict() == beside.to_dict()
 
 
@@ -74,9 +78,9 @@ def test_an_interval_grows_from_the_median_by_the_more_probable_neighbour(weight
         if max(below, above) < 0 or p[0, low : high + 1].sum() - max(below, above) >= level:
             break
         low, high = (low - 1, high) if below > above else (low, high + 1)
-    (found_low,), (found_high,) = intervals(p, np.array([median]), np.array([level]))
+    (grown_low,), (grown_high,) = intervals(p, np.array([median]), np.array([level]))
     close = min(abs(p[0, low : high + 1].sum() - p[0, k] - level) for k in range(p.shape[1])) < 1e-9
-    assert close or (found_low, found_high) == (low, high)  # sums in another order may differ at a level itself
+    assert close or (grown_low, grown_high) == (low, high)  # sums in another order may differ at a level itself
 
 
 @given(distributions, st.integers(0, 14))
@@ -115,11 +119,11 @@ def test_intervals_hold_nine_of_ten_unseen_pairs_whatever_is_predicted(sharper):
     table, truth = predicted(6000)
     levels = interval_levels(table, np.zeros(len(table)), truth)
     unseen, unseen_truth = predicted(6000)
-    found = summarise(unseen, np.zeros(len(unseen)), levels)
-    held = (found.lows <= unseen_truth) & (unseen_truth <= found.highs)
+    predictions = summarise(unseen, np.zeros(len(unseen)), levels)
+    held = (predictions.lows <= unseen_truth) & (unseen_truth <= predictions.highs)
     assert held.mean() == pytest.approx(0.9, abs=0.06)  # whole counts: an interval may hold more than it must
     for group in range(4):
-        assert 0.87 < held[groups_of(found.counts) == group].mean() < 0.99
+        assert 0.87 < held[groups_of(predictions.counts) == group].mean() < 0.99
     if sharper > 1:  # levels for calibrated distributions would hold too little
         naive = summarise(unseen, np.zeros(len(unseen)), IntervalLevels(0.85, 0.85, 0.85, 0.85))
         held = (naive.lows <= unseen_truth) & (unseen_truth <= naive.highs)
@@ -140,8 +144,8 @@ def test_without_enough_pairs_to_learn_from_intervals_are_as_wide_as_can_be():
     for pairs in (0, 5):
         table = np.full((pairs, 4), 0.25)
         levels = interval_levels(table, np.zeros(pairs), np.zeros(pairs, np.int64))
-        (found,) = summarise(np.array([[0.9, 0.05, 0.04, 0.01]]), NONE, levels).each()
-        assert (found.low, found.high) == (0, 3)
+        (prediction,) = summarise(np.array([[0.9, 0.05, 0.04, 0.01]]), NONE, levels).each()
+        assert (prediction.low, prediction.high) == (0, 3)
 
 
 def test_prevalence_takes_back_what_choosing_pairs_by_the_truth_suggests():

@@ -1,7 +1,5 @@
 """A real Ray cluster on this machine: a head without work and two workers, one of which is killed on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -14,8 +12,7 @@ import pytest
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet import read_parquet
-from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.parquet import read_parquet, write_parquet
 from tallybox.errors import InputError
 from tests.support.estimators import small_estimator
 from tests.support.predictions import assert_same_counts
@@ -86,9 +83,9 @@ def test_nothing_is_lost_or_counted_twice_when_a_worker_is_killed(tmp_path, esti
             output = "".join(start) + process.stdout.read()
     assert process.returncode == 0, errors.read_text()
     assert "lost objects" in errors.read_text() or "Raylet" in errors.read_text()  # the kill came in time to matter
-    found = json.loads(output)["images"]
-    assert [image["image"] for image in found] == list(range(FILES * IMAGES_IN_FILE))
-    for image, (_, predictions) in zip(found, small_estimator().predict_each(read_parquet(data)), strict=True):
+    images = json.loads(output)["images"]
+    assert [image["image"] for image in images] == list(range(FILES * IMAGES_IN_FILE))
+    for image, (_, predictions) in zip(images, small_estimator().predict_each(read_parquet(data)), strict=True):
         expected = {small_estimator().category_name(key): p.to_dict() for key, p in predictions.items()}
         assert_same_counts(image["counts"], expected)
 
@@ -106,9 +103,9 @@ def test_the_command_prints_what_it_prints_without_ray(tmp_path, estimator_file)
     assert ray.stderr == ""
     said, expected = (json.loads(result.stdout)["images"] for result in (ray, local))
     assert len(said) == 41
-    for one, other in zip(said, expected, strict=True):
-        assert one["image"] == other["image"]
-        assert_same_counts(one["counts"], other["counts"])
+    for image, same_image in zip(said, expected, strict=True):
+        assert image["image"] == same_image["image"]
+        assert_same_counts(image["counts"], same_image["counts"])
 
     damaged = tmp_path / "damaged.parquet"
     scores = np.full(30, 0.5, np.float32)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -36,11 +34,11 @@ def change_header(path, change, *, checksum):
 def test_what_is_loaded_counts_exactly_as_what_was_saved(file):
     photos = made_up_photos(10, seed=8)[0]
     loaded = CountEstimator.load(file)
-    for one, other in zip(small_estimator().predict_many(photos), loaded.predict_many(photos), strict=True):
-        assert one.keys() == other.keys()
-        for category, said in one.items():
-            np.testing.assert_array_equal(said.probabilities, other[category].probabilities)
-            assert said.to_dict() == other[category].to_dict()
+    for before, after in zip(small_estimator().predict_many(photos), loaded.predict_many(photos), strict=True):
+        assert before.keys() == after.keys()
+        for category, prediction in before.items():
+            np.testing.assert_array_equal(prediction.probabilities, after[category].probabilities)
+            assert prediction.to_dict() == after[category].to_dict()
     assert loaded.fitted.baselines == small_estimator().fitted.baselines
     assert loaded.category_name(18) == "dog"
 

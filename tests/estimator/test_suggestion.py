@@ -1,7 +1,5 @@
 """Which images to label next, and the learning curve that says what labels bring."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -63,33 +61,33 @@ def test_a_curve_that_falls_by_the_square_root_is_continued_exactly():
 def test_doubtful_images_come_first_and_clear_ones_last(estimator):
     clear = Detections.empty("clear")
     chosen = doubtful_images(estimator, [clear, *PHOTOS], len(PHOTOS) + 1)
-    doubts = [one.doubt for one in chosen]
+    doubts = [suggestion.doubt for suggestion in chosen]
     assert doubts == sorted(doubts, reverse=True)
-    assert "clear" not in [one.image_id for one in chosen[: len(PHOTOS)]]
+    assert "clear" not in [suggestion.image_id for suggestion in chosen[: len(PHOTOS)]]
     by_hand = {image.image_id: predictions for image, predictions in estimator.predict_each(PHOTOS)}
-    for one in chosen:
-        widths = [p.high - p.low for p in by_hand.get(one.image_id, {}).values() if p.calibrated]
-        assert one.doubt == sum(widths)
-        assert one.prediction.high - one.prediction.low == max(widths, default=0)
+    for suggestion in chosen:
+        widths = [p.high - p.low for p in by_hand.get(suggestion.image_id, {}).values() if p.calibrated]
+        assert suggestion.doubt == sum(widths)
+        assert suggestion.prediction.high - suggestion.prediction.low == max(widths, default=0)
 
 
 def test_the_command_lists_what_has_no_labels_yet(tmp_path, estimator):
-    file, found = tmp_path / "own.safetensors", write_json(tmp_path / "found.json", coco_results(PHOTOS))
+    file, detections = tmp_path / "own.safetensors", write_json(tmp_path / "found.json", coco_results(PHOTOS))
     estimator.save(file)
     labelled = [image.image_id for image in PHOTOS[::2]]
     labels = tmp_path / "labels.csv"
     labels.write_text("image_id,person\n" + "".join(f"{i},{LABELS.count(i, 1)}\n" for i in labelled))
-    arguments = ["suggest", str(file), str(found), "--number", "5", "--labels", str(labels)]
+    arguments = ["suggest", str(file), str(detections), "--number", "5", "--labels", str(labels)]
     result = CliRunner().invoke(cli, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
     assert len(printed["suggestions"]) == 5
-    assert not {one["image"] for one in printed["suggestions"]} & set(labelled)
+    assert not {photo["image"] for photo in printed["suggestions"]} & set(labelled)
     assert [point["photos"] for point in printed["learning_curve"]] == [10, 20]
     assert [point["photos"] for point in printed["expected"]] == [2 * MIN_CURVE_PHOTOS, 4 * MIN_CURVE_PHOTOS]
-    shown = CliRunner().invoke(cli, arguments).stdout
-    assert "the 5 of 20 images that are worth labelling next, the most doubtful first" in shown
-    assert f"Learned from {MIN_CURVE_PHOTOS} photos: " in shown
+    table = CliRunner().invoke(cli, arguments).stdout
+    assert "the 5 of 20 images that are worth labelling next, the most doubtful first" in table
+    assert f"Learned from {MIN_CURVE_PHOTOS} photos: " in table
 
 
 def test_curves_in_damaged_files_are_refused(tmp_path, estimator):

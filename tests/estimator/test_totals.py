@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import json
 
@@ -13,7 +11,7 @@ from tallybox.cli import cli
 from tallybox.detections.labels import every_pair, labelled_detections
 from tallybox.detections.readers import read_detections, with_counts
 from tallybox.estimator.inference import predict_moments
-from tallybox.estimator.inputs import BATCH, Pairs, indexed_pairs
+from tallybox.estimator.inputs import BATCH, IndexedPairs, indexed_pairs
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
 from tallybox.kernels.threads import in_batches
 from tallybox.photos.shipped import shipped_estimator
@@ -50,12 +48,12 @@ def test_held_out_totals_widen_intervals_that_are_too_narrow():
     moments = np.column_stack(
         [np.full(images, 10.0), np.full(images, variance), np.ones(images), *[np.full(images, 10.0)] * 2]
     )
-    pairs = Pairs(np.arange(images), np.ones(images, np.int64))
-    found = learn_totals(moments, pairs, truth, images, undetected=0.0)
+    pairs = IndexedPairs(np.arange(images), np.ones(images, np.int64))
+    calibration = learn_totals(moments, pairs, truth, images, undetected=0.0)
     needed = np.sqrt(truth.var() / variance)
-    assert found.scale == pytest.approx(1 + (needed - 1) * 400 / 900, rel=0.15)  # 400 photos are few
-    assert found.photos == images
-    assert found.scale_for(400) == pytest.approx(found.scale * np.sqrt(2))
+    assert calibration.scale == pytest.approx(1 + (needed - 1) * 400 / 900, rel=0.15)  # 400 photos are few
+    assert calibration.photos == images
+    assert calibration.scale_for(400) == pytest.approx(calibration.scale * np.sqrt(2))
     assert learn_totals(moments * 0.01, pairs, truth // 99, images, undetected=0.0).scale == 1  # too few
 
 
@@ -65,19 +63,19 @@ def test_totals_that_are_too_low_on_held_out_photos_are_raised_by_category():
     expected = np.where(categories == 90, 0.01, 5.0)
     truth = np.where(categories == 1, 6, np.where(categories == 3, 5, 0))
     moments = np.column_stack([expected, expected, np.ones_like(expected), expected, expected])
-    found = learn_totals(moments, Pairs(index, categories), truth, images, undetected=0.0)
-    assert found.factor == pytest.approx(1.1, abs=0.01)
-    people, cars, rare, unseen = found.factors_of([1, 3, 90, 7])
+    calibration = learn_totals(moments, IndexedPairs(index, categories), truth, images, undetected=0.0)
+    assert calibration.factor == pytest.approx(1.1, abs=0.01)
+    people, cars, rare, unseen = calibration.factors_of([1, 3, 90, 7])
     assert people == pytest.approx(1.2, abs=0.01)
     assert cars == pytest.approx(1.0, abs=0.01)
-    assert rare == pytest.approx(found.factor, rel=0.05), "two expected objects say little"
-    assert unseen == found.factor
+    assert rare == pytest.approx(calibration.factor, rel=0.05), "two expected objects say little"
+    assert unseen == calibration.factor
 
 
 def test_the_total_is_the_corrected_sum_of_expected_counts_with_an_interval():
     estimator = small_estimator()
     (total,) = estimator.total(PHOTOS, ["people"]).values()
-    each = [one["person"].expected for one in estimator.predict_many(PHOTOS, ["person"])]
+    each = [predictions["person"].expected for predictions in estimator.predict_many(PHOTOS, ["person"])]
     (factor,) = estimator.fitted.totals.factors_of([1])
     assert total.expected == pytest.approx(factor * sum(each), rel=1e-6)
     assert total.low < total.expected < total.high
@@ -100,15 +98,15 @@ def test_no_images_have_no_totals():
 
 
 def test_count_writes_totals_as_json_csv_and_a_table(tmp_path):
-    found, file, table = tmp_path / "found.json", tmp_path / "small.estimator", tmp_path / "counts.csv"
-    write_json(found, coco_results(PHOTOS))
+    path, file, table = tmp_path / "found.json", tmp_path / "small.estimator", tmp_path / "counts.csv"
+    write_json(path, coco_results(PHOTOS))
     small_estimator().save(file)
-    said = run("count", found, "--estimator", file, "--category", "person", "--total", "--json", "--csv", table)
+    said = run("count", path, "--estimator", file, "--category", "person", "--total", "--json", "--csv", table)
     assert said.exit_code == 0, said.output
     content = json.loads(said.stdout)
     total = content["totals"]["person"]
     (factor,) = small_estimator().fitted.totals.factors_of([1])
-    counted = sum(one["counts"]["person"]["expected"] for one in content["images"])
+    counted = sum(image["counts"]["person"]["expected"] for image in content["images"])
     assert total["expected"] == pytest.approx(factor * counted, abs=0.05)
     assert total["images"] == len(PHOTOS)
     with table.open() as lines:
@@ -116,11 +114,11 @@ def test_count_writes_totals_as_json_csv_and_a_table(tmp_path):
     assert len(rows) == len(PHOTOS) + 1
     assert (rows[-1]["image"], rows[-1]["category"]) == ("total", "person")
     assert [rows[-1][key] for key in ("low", "high")] == [str(total["low"]), str(total["high"])]
-    assert "totals" not in json.loads(run("count", found, "--estimator", file, "--json").stdout)
-    shown = run("count", found, "--estimator", file, "--total").stdout
-    assert "expected total" in shown
-    assert f"{total['low']} to {total['high']}" in shown
-    assert run("count", found, "--estimator", file, "--total", "--engine", "ray").exit_code == 2
+    assert "totals" not in json.loads(run("count", path, "--estimator", file, "--json").stdout)
+    printed = run("count", path, "--estimator", file, "--total").stdout
+    assert "expected total" in printed
+    assert f"{total['low']} to {total['high']}" in printed
+    assert run("count", path, "--estimator", file, "--total", "--engine", "ray").exit_code == 2
 
 
 def coverage(fitted, images, labels, seed):
@@ -159,8 +157,8 @@ def real(detector, part):
 @pytest.mark.parametrize("seed", [0, 101, 102], ids=["used in the design", "new draws", "more new draws"])
 def test_totals_of_50_validation_photos_lie_in_their_intervals(seed):
     held, means, are_people = coverage(shipped_estimator().fitted, *real("picodet", "val"), seed)
-    for some in (means >= 0.5, means >= 2, means >= 5, are_people):
-        assert 0.85 <= held[some].mean() <= 0.95
+    for rows in (means >= 0.5, means >= 2, means >= 5, are_people):
+        assert 0.85 <= held[rows].mean() <= 0.95
 
 
 @pytest.mark.slow
@@ -170,5 +168,5 @@ def test_so_do_those_of_another_detector_with_few_labels():
     chosen = [images[index] for index in np.random.default_rng(7).permutation(len(images))[:300]]
     estimator = CountEstimator(seed=7).fit(chosen, labels.only([image.image_id for image in chosen]))
     held, means, are_people = coverage(estimator.fitted, *real("yolov4tiny", "val"), 103)
-    for some in (means >= 2, means >= 5, are_people):
-        assert 0.85 <= held[some].mean() <= 0.95
+    for rows in (means >= 2, means >= 5, are_people):
+        assert 0.85 <= held[rows].mean() <= 0.95

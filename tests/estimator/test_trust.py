@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 
 from tallybox.bench.photos import made_up_photos

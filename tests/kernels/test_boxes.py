@@ -1,7 +1,5 @@
 """Boxes inside Numba kernels against those of PyTorch, as numbers and as vectors of eight."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

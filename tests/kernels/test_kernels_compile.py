@@ -1,7 +1,5 @@
 """Kernels for a GPU, compiled where there is none: the interpreter passes what the compiler refuses."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What every counting layer promises of batches, heads, masks and memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

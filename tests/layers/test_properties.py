@@ -1,7 +1,5 @@
 """What holds for every counting layer, any proposals and any weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Counting layers where PyTorch users put them."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

@@ -4,8 +4,6 @@ Eager calls are tested with the kernels (tests/counter/test_fused.py, tests/pres
 function, also of ``x ** 3``, `torch.autograd.functional.hessian` gives zeros unless it is strict.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

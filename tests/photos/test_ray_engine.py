@@ -1,7 +1,5 @@
 """A real Ray cluster on this machine: a head without work and two workers, one of which is killed on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

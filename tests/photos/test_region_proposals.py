@@ -1,7 +1,5 @@
 """Regions with the features of other detectors than PicoDet."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

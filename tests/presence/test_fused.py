@@ -3,8 +3,6 @@
 Inputs are multiples of powers of two, so that values that lie on a knot do so in every precision.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
@@ -199,6 +197,17 @@ def test_boxes_that_touch_have_the_gradients_of_the_reference(fused):
     ours = results(fused, torch.float32, drawn)
     expected = results("reference", torch.float64, drawn)
     assert_same_in_scale(ours, expected, tolerance(fused, torch.float32, PresenceCounter))
+
+
+@pytest.mark.usefixtures("poisoned_memory")
+@pytest.mark.parametrize("case", ["two counters with three images each", "more objects than boxes", "a mask"])
+@pytest.mark.parametrize("fused", ["triton"])
+def test_a_group_of_small_images_is_counted_as_each_of_them_alone(monkeypatch, case, fused):
+    launch = pytest.importorskip("tallybox.presence.cuda.launch", reason="needs triton")
+    alone = results(fused, torch.float32, CASES[case](), ALL_RESULTS)
+    monkeypatch.setattr(launch, "MIN_IMAGES_FOR_GROUPS", 2)
+    together = results(fused, torch.float32, CASES[case](), ALL_RESULTS)
+    assert_same_in_scale(together, alone, tolerance(fused, torch.float32, PresenceCounter))
 
 
 @pytest.mark.parametrize("fused", FUSED)

@@ -1,7 +1,5 @@
 """Gradients: those of finite differences away from kinks, and finite at every edge of the inputs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

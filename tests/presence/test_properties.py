@@ -1,7 +1,5 @@
 """What presence counting promises untrained, and what it becomes at the ends of its functions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

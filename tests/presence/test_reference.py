@@ -1,7 +1,5 @@
 """Each equation by hand."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """From weights to functions: where their knots lie, what they rise by, and that they only rise."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

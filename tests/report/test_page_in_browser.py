@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -22,8 +20,8 @@ def unfold(page) -> None:
 
 def test_an_estimators_page_shows_its_numbers_and_asks_nobody(show):
     countings = estimator_countings(small_estimator(), PHOTO, None)
-    shown = show(report_page(page_data("How many?", "made up", canvas_size(PHOTO), countings)))
-    page = shown.page
+    opened = show(report_page(page_data("How many?", "made up", canvas_size(PHOTO), countings)))
+    page = opened.page
     said = countings[0]["summary"]
     assert page.locator(".count").text_content() == said["headline"]
     assert page.locator(".summary").text_content() == f"{said['certainty']}. {said['interval']}"
@@ -37,7 +35,7 @@ def test_an_estimators_page_shows_its_numbers_and_asks_nobody(show):
     assert page.locator(".count").text_content() == countings[1]["summary"]["headline"]
     unfold(page)
     page.select_option("#head", index=1)
-    assert shown.requested == [page.url]
+    assert opened.requested == [page.url]
 
 
 def test_a_cell_points_at_its_two_boxes_and_a_box_at_its_row(show):
@@ -75,6 +73,6 @@ def test_a_phone_shows_it_without_scrolling_sideways(show, component, dark):
 
 
 def test_hostile_names_run_nothing(show):
-    shown = show(report_page(cats_page(HOSTILE)))
-    assert shown.page.locator("h1").text_content() == f"How many {HOSTILE}?"
-    assert shown.requested == [shown.page.url]
+    opened = show(report_page(cats_page(HOSTILE)))
+    assert opened.page.locator("h1").text_content() == f"How many {HOSTILE}?"
+    assert opened.requested == [opened.page.url]

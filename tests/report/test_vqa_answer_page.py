@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -33,8 +31,8 @@ def test_the_count_is_that_of_the_first_attention_map(asked):
 
 
 def test_the_page_shows_the_answers_what_was_looked_at_and_the_count(asked, show):
-    shown = show(report_page(answer_page(asked, riders(), shipped_answerer().counter)))
-    page = shown.page
+    opened = show(report_page(answer_page(asked, riders(), shipped_answerer().counter)))
+    page = opened.page
     assert page.locator("h1").text_content() == "How many people are there?"
     assert page.locator(".count").text_content() == asked.answer
     assert page.locator(".answers tr th").all_text_contents() == [answer for answer, _ in asked.answers]
@@ -46,7 +44,7 @@ def test_the_page_shows_the_answers_what_was_looked_at_and_the_count(asked, show
     page.locator("tr[data-box='2']").hover()
     assert page.locator(".attended.pointed").get_attribute("data-box") == "2"
     assert "attention" in page.locator("thead").text_content()
-    assert shown.requested == [page.url]
+    assert opened.requested == [page.url]
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -59,7 +57,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(asked, show, component, dar
 
 def test_a_hostile_question_runs_nothing(show):
     asked = shipped_answerer().ask(buses(), f"how many {HOSTILE}")
-    shown = show(report_page(answer_page(asked, buses(), shipped_answerer().counter)))
-    assert shown.page.locator("h1").text_content() == asked.question
-    assert shown.page.locator(".summary").text_content().startswith(f"{asked.probability:.0%}".replace("%", " %"))
-    assert shown.requested == [shown.page.url]
+    opened = show(report_page(answer_page(asked, buses(), shipped_answerer().counter)))
+    assert opened.page.locator("h1").text_content() == asked.question
+    assert opened.page.locator(".summary").text_content().startswith(f"{asked.probability:.0%}".replace("%", " %"))
+    assert opened.requested == [opened.page.url]

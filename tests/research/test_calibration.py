@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 import torch
 from research.calibration import calibration_error, fit_temperature, is_right

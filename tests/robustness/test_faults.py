@@ -1,7 +1,5 @@
 """A full disk, a read-only folder, a kill and two writers: what was there stays, what is new is whole or absent."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ Seeded, so that a failure comes back, and bounded in time: each test stops after
 with another seed: ``TALLYBOX_FUZZ_SEED=7 pytest -m slow tests/robustness``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -25,7 +23,7 @@ from click.testing import CliRunner, Result
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
-from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.parquet import write_parquet
 from tallybox.errors import InputError
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR

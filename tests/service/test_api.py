@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 
@@ -118,11 +116,11 @@ def test_bent_activations_are_used(client):
 
 def test_every_set_of_weights_counts(client):
     sets = client.get("/v1/weights").json()
-    assert {"untrained", "toy-0.5-0.5"} <= {one["name"] for one in sets["paper"]}
-    assert {"untrained", "toy-0.5-0.5-3", "photo-1-1"} <= {one["name"] for one in sets["presence"]}
+    assert {"untrained", "toy-0.5-0.5"} <= {weight_set["name"] for weight_set in sets["paper"]}
+    assert {"untrained", "toy-0.5-0.5-3", "photo-1-1"} <= {weight_set["name"] for weight_set in sets["presence"]}
     for component, listed in sets.items():
-        for one in listed[:4] + listed[-2:]:
-            asked = {"component": component, "weights": one["name"], "boxes": [[0, 0, 9, 9]], "attention": [0.7]}
+        for weight_set in listed[:4] + listed[-2:]:
+            asked = {"component": component, "weights": weight_set["name"], "boxes": [[0, 0, 9, 9]], "attention": [0.7]}
             assert client.post("/v1/explain", json=asked).status_code == 200
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -22,9 +20,10 @@ def test_jobs_counted_together_are_answered_as_alone():
         alone = small_estimator().predict_many(job.images, job.categories)
         assert len(answers) == len(alone)
         for said, expected in zip(answers, alone, strict=True):
-            assert {key: one.count for key, one in said.items()} == {key: one.count for key, one in expected.items()}
-            for key, one in said.items():
-                assert one.expected == pytest.approx(expected[key].expected, abs=1e-4)
+            assert said.keys() == expected.keys()
+            for key, prediction in said.items():
+                assert prediction.count == expected[key].count
+                assert prediction.expected == pytest.approx(expected[key].expected, abs=1e-4)
 
 
 class Held:

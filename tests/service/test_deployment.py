@@ -1,7 +1,5 @@
 """What docs/learn/deploy.md tells people to copy: its files name options, extras and limits that are there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil
@@ -67,11 +65,11 @@ def test_the_proxy_lets_through_what_the_service_takes():
 
 
 def test_the_extras_are_there():
-    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = re.findall(r"tallybox\[([\w,]+)\]", (ROOT / "docs/learn/deploy.md").read_text())
     assert len(named) == 2
     for extras in named:
-        assert set(extras.split(",")) <= set(known)
+        assert set(extras.split(",")) <= set(optional)
 
 
 def test_systemd_finds_no_fault_in_the_unit(tmp_path):
@@ -80,6 +78,6 @@ def test_systemd_finds_no_fault_in_the_unit(tmp_path):
     here = BLOCKS["ini"].replace("/opt/tallybox/bin/tallybox", sys.executable)
     (tmp_path / "tallybox.service").write_text(here)
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", tmp_path / "tallybox.service"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    assert "tallybox.service" not in found.stderr
+    analysed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert analysed.returncode == 0, analysed.stderr
+    assert "tallybox.service" not in analysed.stderr

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import runpy
 
@@ -50,7 +48,7 @@ def test_every_box_of_the_opening_scene_is_seen_with_the_number_of_its_slider(ex
     assert len(np.unique(boxes, axis=0)) == 4
     tags = page.locator(".editable .tag").all_text_contents()
     labels = page.locator(".slider output").all_text_contents()
-    sliders = page.locator(".slider input").evaluate_all("all => all.map((one) => one.value)")
+    sliders = page.locator(".slider input").evaluate_all("all => all.map((slider) => slider.value)")
     assert sorted(tags) == [f"{box} · {label}" for box, label in enumerate(labels, start=1)]
     assert labels == sliders
 
@@ -79,8 +77,8 @@ def test_heat_maps_stand_in_one_row(explorer, component, maps):
     page.locator(f"[data-component={component}]").click()
     settled(page)
     canvases = page.locator(f".maps-{maps} .map canvas")
-    tops = canvases.evaluate_all("all => all.map((one) => one.getBoundingClientRect().top)")
-    lefts = canvases.evaluate_all("all => all.map((one) => one.getBoundingClientRect().left)")
+    tops = canvases.evaluate_all("all => all.map((canvas) => canvas.getBoundingClientRect().top)")
+    lefts = canvases.evaluate_all("all => all.map((canvas) => canvas.getBoundingClientRect().left)")
     assert len(set(tops)) == 1
     gaps = np.diff(lefts)
     assert gaps == pytest.approx(gaps[0], abs=1)
@@ -162,7 +160,8 @@ def test_a_link_restores_the_scene(explorer):
     assert scene_of(other) == scene
     assert shown_count(other) == first
     assert other.locator("#weights").input_value() == "toy-0.5-0.25-2"
-    weights = next(one for one in weight_sets(shipped_estimator())["presence"] if one.name == "toy-0.5-0.25-2").weights
+    sets = weight_sets(shipped_estimator())["presence"]
+    weights = next(weight_set for weight_set in sets if weight_set.name == "toy-0.5-0.25-2").weights
     assert first == pytest.approx(library_count(presence_with_weights(weights, 10), scene), abs=1e-6)
 
 
@@ -238,7 +237,7 @@ def test_the_python_code_prints_the_pages_numbers(explorer, tmp_path, capsys, co
         assert float(said["confidence"]) == pytest.approx(float(confidence), abs=2e-5)
     if weights.startswith("photo"):
         sets = weight_sets(shipped_estimator())["presence"]
-        learned = next(one for one in sets if one.name == weights).weights
+        learned = next(weight_set for weight_set in sets if weight_set.name == weights).weights
         assert shown_count(page) == pytest.approx(
             library_count(presence_with_weights(learned, 10), scene_of(page)), abs=1e-6
         )

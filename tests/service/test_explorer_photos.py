@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tallybox.photos import sample_photos
@@ -13,7 +11,7 @@ def photo_counts(page) -> dict[str, tuple[str, str]]:
     """The counts and ranges that the page shows of a photo, by name."""
     page.wait_for_selector("#photos[aria-busy=false]")
     rows = page.locator(".counts tr").evaluate_all(
-        "all => all.map((row) => [...row.children].map((one) => one.innerText))"
+        "all => all.map((row) => [...row.children].map((cell) => cell.innerText))"
     )
     return {name: (count, interval) for count, name, interval, _ in rows}
 
@@ -21,11 +19,11 @@ def photo_counts(page) -> dict[str, tuple[str, str]]:
 def expected_counts(path) -> dict[str, tuple[str, str]]:
     """The same, of the library."""
     counts = PhotoCounter(embedded_detector()).count(path)
-    intervals = {name: (one.low, one.high) for name, one in counts.items()}
+    intervals = {name: (prediction.low, prediction.high) for name, prediction in counts.items()}
     return {
-        name: (str(one), f"{low} to {high}" if low != high else "no other number is likely")
-        for (name, one), (low, high) in zip(counts.items(), intervals.values(), strict=True)
-        if one.count
+        name: (str(prediction), f"{low} to {high}" if low != high else "no other number is likely")
+        for (name, prediction), (low, high) in zip(counts.items(), intervals.values(), strict=True)
+        if prediction.count
     }
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import json
 import struct
@@ -11,6 +9,7 @@ import httpx
 import numpy as np
 import pytest
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from tallybox.photos import sample_photos
 from tallybox.service.api import ServiceSettings, build_api, create_app
@@ -62,8 +61,8 @@ def refusal(status: int, method: str, path: str, **request) -> str:
 
 
 def images(number: int, boxes: int = 1) -> dict:
-    one = {"boxes": [[0, 0, 5, 5]] * boxes, "scores": [0.5] * boxes, "category_ids": [18] * boxes}
-    return {"images": [one] * number}
+    image = {"boxes": [[0, 0, 5, 5]] * boxes, "scores": [0.5] * boxes, "category_ids": [18] * boxes}
+    return {"images": [image] * number}
 
 
 @pytest.mark.parametrize(
@@ -185,7 +184,7 @@ def test_large_bodies_of_many_clients_are_bounded_together():
 
         async def read() -> str:
             try:
-                await guard.read_body({"headers": []}, receive, bytearray())
+                await guard.read_body(Request({"type": "http", "headers": []}, receive), bytearray())
             except HTTPException as refused:
                 return str(refused.status_code)
             return "held"
@@ -264,12 +263,12 @@ def test_pages_elsewhere_cannot_drive_the_service(headers, status):
 
 
 @pytest.mark.parametrize(
-    ("given", "status"),
+    ("authorization", "status"),
     [(None, 401), ("Bearer wrong", 401), ("Bearer sécret", 401), ("secret", 401), ("Bearer secret", 200)],
 )
-def test_a_token_is_asked_for(given, status):
+def test_a_token_is_asked_for(authorization, status):
     app = create_app(ServiceSettings(small_estimator(), token="secret"))
-    headers = {} if given is None else {"authorization": given.encode()}
+    headers = {} if authorization is None else {"authorization": authorization.encode()}
     answer = send("POST", "/v1/count", app=app, json=images(1), headers=headers)
     assert answer.status_code == status
     assert send("GET", "/healthz", app=app).status_code == 200

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
@@ -139,7 +137,7 @@ def test_half_open_connections_are_limited_and_closed(limited_service, start):
     for connection in opened[:20]:
         connection.sendall(start)
     begun = time.monotonic()
-    answers = [b"".join(iter(lambda one=connection: one.recv(4096), b"")) for connection in opened]
+    answers = [b"".join(iter(lambda connection=connection: connection.recv(4096), b"")) for connection in opened]
     assert time.monotonic() - begun < 5
     assert sum(answer == b"" for answer in answers) == 20
     assert sum(b"503 Service Unavailable" in answer and b'{"error": ' in answer for answer in answers) == 40

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 from contextlib import suppress
 
@@ -40,9 +38,9 @@ def test_files_come_out_of_a_form_as_they_went_in(files):
         files=[("photo", (name, content, "image/jpeg")) for name, content in files],
         headers={"content-type": "multipart/form-data; boundary=BOUNDARY"},
     )
-    found = parse_form(request.headers["content-type"], request.read())
-    assert [content for _, content in found.files] == [content for _, content in files]
-    assert found.categories == []
+    uploads = parse_form(request.headers["content-type"], request.read())
+    assert [content for _, content in uploads.files] == [content for _, content in files]
+    assert uploads.categories == []
 
 
 @given(st.binary(max_size=300), st.binary(max_size=40))
@@ -59,14 +57,14 @@ def test_several_photos_of_a_form_are_counted_in_order_by_name(client):
     alone = [
         client.post(
             "/v1/count/photo?category=person&category=horse",
-            content=one.read_bytes(),
+            content=photo.read_bytes(),
             headers={"content-type": "image/jpeg"},
         )
-        for one in (BUSES, RIDERS)
+        for photo in (BUSES, RIDERS)
     ]
     images = answer.json()["images"]
     assert [image["image"] for image in images] == [BUSES.name, RIDERS.name]
-    assert [image["counts"] for image in images] == [one.json()["images"][0]["counts"] for one in alone]
+    assert [image["counts"] for image in images] == [answer.json()["images"][0]["counts"] for answer in alone]
 
 
 def test_a_photo_comes_back_outlined(client):

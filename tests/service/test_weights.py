@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -22,12 +20,12 @@ def test_the_shipped_weights_are_those_of_the_results():
 
 @pytest.mark.parametrize(("sweep", "side_length", "noise"), SETTINGS)
 def test_weights_make_the_functions_that_were_learned(sweep, side_length, noise):
-    wanted = {"side_length": side_length, "noise": noise, "seed": 0}
-    row = next(row for row in read_results(RESULTS / sweep / "results.jsonl") if wanted.items() <= row.items())
+    setting = {"side_length": side_length, "noise": noise, "seed": 0}
+    row = next(row for row in read_results(RESULTS / sweep / "results.jsonl") if setting.items() <= row.items())
     name = f"toy-{side_length:g}-{noise:g}"
     sets = {
-        component: {one.name: one.weights for one in found}
-        for component, found in weight_sets(small_estimator()).items()
+        component: {weight_set.name: weight_set.weights for weight_set in listed}
+        for component, listed in weight_sets(small_estimator()).items()
     }
     knots = counter_with_knots(sets["paper"][name], 10)
     assert torch.nn.functional.pad(knots.weight.detach().cumsum(-1), (1, 0))[0].numpy() == pytest.approx(
@@ -35,11 +33,11 @@ def test_weights_make_the_functions_that_were_learned(sweep, side_length, noise)
     )
     for head in range(3):
         component = presence_with_weights(sets["presence"][f"{name}-{head + 1}"], 10)
-        made = PresenceFunctions.of(component.weights)
+        functions = PresenceFunctions.of(component.weights)
         for function in ("slope", "shift", "step", "calibration", "order", "evidence", "overlap"):
-            found = getattr(made, function).detach()[0].numpy()
+            values = getattr(functions, function).detach()[0].numpy()
             # Rounding to three digits makes some rises of the two-dimensional functions fall, which are left out.
-            assert found == pytest.approx(torch.tensor(row["presence"][function][head]).numpy(), abs=0.03), function
+            assert values == pytest.approx(torch.tensor(row["presence"][function][head]).numpy(), abs=0.03), function
 
 
 @pytest.mark.parametrize("knots", [[[0.1, 1.0]] * 8, [[0.0, 0.9]] * 8, [[0.0, 0.6, 0.5, 1.0]] * 8])

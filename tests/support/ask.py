@@ -1,7 +1,5 @@
 """The shipped model with the embedded detector, loaded once, and the sample photos as it sees them."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from tallybox.ask import Answerer

@@ -1,7 +1,5 @@
 """The backends that every numeric test of the component runs against: one line each."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -3,8 +3,6 @@
 In a module of its own, because a spawned process imports what it runs by name.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

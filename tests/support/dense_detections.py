@@ -1,7 +1,5 @@
 """What a dense detector would say, made from what another said: dozens of near-identical boxes for every one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tallybox import Detections

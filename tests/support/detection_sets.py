@@ -1,7 +1,5 @@
 """Hypothesis strategies for detections of images, and COCO files written from them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """An estimator that learned on made-up photos, once for all tests that only look at it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from tallybox import CountEstimator

@@ -1,7 +1,5 @@
 """Commands in processes of their own, killed at a moment of choice."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The official VQA evaluation as a slow, literal loop: nine people at a time, one question after another."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import defaultdict

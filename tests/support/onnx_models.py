@@ -1,7 +1,5 @@
 """A small detector as an ONNX file, and the same equations in PyTorch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -3,8 +3,6 @@
 One image and one set of eight activations at a time. Slow, and meant to be obviously right.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

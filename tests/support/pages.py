@@ -1,7 +1,5 @@
 """The system's Chromium and services of their own process, for tests of the pages and of the service."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

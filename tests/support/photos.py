@@ -1,7 +1,5 @@
 """The embedded detector, loaded once for all tests that look at it, and photos of any kind written to files."""
 
-from __future__ import annotations
-
 from functools import cache
 from io import BytesIO
 

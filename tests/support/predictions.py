@@ -1,7 +1,5 @@
 """Counts as JSON, compared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One call of a counting layer as a value: build it, solve it with a backend, compare what came out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch
@@ -38,13 +36,13 @@ class Problem:
     def heads(self) -> int:
         return len(self.weight.slope if isinstance(self.weight, PresenceWeights) else self.weight)
 
-    def of_head(self, head: int) -> Problem:
+    def of_head(self, head: int) -> "Problem":
         """The same for one of the heads alone."""
         if isinstance(self.weight, PresenceWeights):
             return replace(self, weight=PresenceWeights(*(weight[head : head + 1] for weight in self.weight)))
         return replace(self, weight=self.weight[head : head + 1])
 
-    def of_image(self, *image: int) -> Problem:
+    def of_image(self, *image: int) -> "Problem":
         """The same for one of the images alone."""
         mask = None if self.mask is None else self.mask[image]
         return replace(self, attention=self.attention[image], boxes=self.boxes[image], mask=mask)

@@ -4,8 +4,6 @@ Plain loops over numbers, on the weights of a file of the published code. A phot
 which take part in the softmax and in the component like any other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

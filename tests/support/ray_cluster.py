@@ -1,7 +1,5 @@
 """A Ray cluster on this machine, one at a time."""
 
-from __future__ import annotations
-
 import fcntl
 import tempfile
 import warnings

@@ -1,7 +1,5 @@
 """The stored cases of the published module: inputs, outputs and every gradient, in float64."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Where the real data lies, and a skip that says so where it does not."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

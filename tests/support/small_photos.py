@@ -1,7 +1,5 @@
 """Small photos, each with pixels of its own, in memory and as files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

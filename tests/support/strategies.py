@@ -4,8 +4,6 @@ Coordinates lie on a coarse binary grid, so that shifts by whole numbers and sca
 are exact in float32 and a property does not have to forgive rounding.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Small models on one thread: several threads wait for each other longer than they compute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """How closely numbers must agree: one table, by backend and dtype."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

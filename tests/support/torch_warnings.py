@@ -1,7 +1,5 @@
 """Warnings that torch 2.13 raises about its own code while it compiles or exports, whatever that is."""
 
-from __future__ import annotations
-
 import pytest
 
 TORCH_WARNS_ABOUT_ITSELF = [

@@ -1,7 +1,5 @@
 """Small models of transformers with random weights, built from configurations: nothing is downloaded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from string import ascii_lowercase

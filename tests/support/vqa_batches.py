@@ -1,7 +1,5 @@
 """Small random VQA batches and models."""
 
-from __future__ import annotations
-
 import torch
 
 from tallybox.vqa.configuration import ModelConfig

@@ -1,7 +1,5 @@
 """Photos written in the layouts of other projects, field by field as their own code writes them."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from pathlib import Path

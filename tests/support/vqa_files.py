@@ -1,7 +1,5 @@
 """Small sets of questions, answers and features, written as the official files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ In a module of its own, because a spawned process imports what it runs by name. 
 ``python -m tests.support.vqa_tiny FOLDER MODEL EPOCHS [SECONDS OF SLEEP A STEP]``.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

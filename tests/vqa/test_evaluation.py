@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tallybox.vqa.evaluation import mean_and_deviation, table_rows

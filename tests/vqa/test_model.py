@@ -1,7 +1,5 @@
 """The model against its equations, written out again for one question at a time."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

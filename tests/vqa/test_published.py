@@ -1,7 +1,5 @@
 """A checkpoint as the published code writes it: made here from its names and shapes, and computed with by hand."""
 
-from __future__ import annotations
-
 import pickle
 from contextlib import suppress
 from dataclasses import replace

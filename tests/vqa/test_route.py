@@ -5,8 +5,6 @@ test. Smaller than a twentieth: 8,000 questions to learn from instead of 22,188,
 units, two epochs. Both tests take five minutes of CPU time together, and 4 GB of disk.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

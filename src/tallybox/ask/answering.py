@@ -6,8 +6,6 @@ A question that a count answers (`tallybox.ask.category_questions`) is answered 
 Legend: R regions, G glimpses.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,12 +83,11 @@ class PhotoAnswer:
             remarks.append(f"As far as can be seen there is no {word} in the photo: the question has no answer.")
         if kept_together := question.kept_together:
             remarks.append(f"The detector does not tell {word} from other {kept_together}: all of them are counted.")
-        if question.kind == "how many" and self.others and self.others[0][1] > self.probability:
-            remarks.append(f"{self.answer} is the middle of what is probable.")
-        if question.kind == "how many" and self.counted.none > 0.5 and self.answer != "0":
-            remarks.append("To ask how many presumes that there are some; boxes alone say that there are none.")
-        elif question.kind in ("how many", "whether") and counts == [0] and self.answer not in ("0", "no"):
-            remarks.append("People ask about what they see. `tallybox count`, which nobody asks, says 0.")
+        if question.kind in ("how many", "whether"):
+            if self.others and self.others[0][1] > self.probability:
+                remarks.append(f"{self.counted.number} is the middle of what is probable.")
+            if not any(counts) and self.counted.number:
+                remarks.append("`tallybox count` says 0 here. `ask` expects more: people ask about what they see.")
         return tuple(remarks)
 
     @property
@@ -181,7 +178,7 @@ class Answerer:
         if asked is None:
             return None
         predictions = self.estimator.predict(seen.detections, sorted(asked.category_ids))
-        return answer_from_counts(asked, [*predictions.values()])
+        return answer_from_counts(asked, [*predictions.values()], asked.best_score(seen.scores))
 
     def _ask_model(self, regions: RegionFeatures, words: list[int]) -> tuple[Tensor, Tensor]:
         """Return the model's probabilities of all answers ``[A]`` and its glimpses ``[1, R, G]``."""

@@ -1,12 +1,10 @@
 """Questions that a count answers: how many there are of a category, whether there are any, and what presumes some.
 
-They are answered from the distribution that `tallybox count` shows, with larger odds that there are any: people ask
-about what they see. What `count` counts at least once is there, with that number, however it is asked for. Where it
-counts none, "how many" is left to the model: that question presumes that there are some, which a count does not know.
-Legend: K + 1 counts, the last of which is "K or more".
+They are answered from the distribution that `tallybox count` shows, with other odds that there are any: people ask
+about what they see. Every such question about a category has the answer that follows from one number: what `count`
+counts, or where it counts none, the median of the distribution with those odds.
+Legend: K + 1 counts, the last of which is "K or more"; R regions.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,15 +13,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS
 from tallybox.detections.category_words import plural
 from tallybox.estimator.prediction import CountPrediction, medians_of
 from tallybox.vqa.data.category_words import KINDS, CategoryWords
 from tallybox.vqa.data.vocabulary import question_words
 
-# The odds that there are any where somebody asks, to those where nobody does: by the likelihood of the answers to
-# questions about held-out training photos (research/ask_category_questions.py).
-ASKED_ODDS = 33.0
+# The log-odds that there are any where somebody asks: a constant, plus these multiples of the log-odds that `count`
+# gives and of those of the best score. Fitted to held-out training photos (research/ask_category_questions.py).
+ASKED_LOG_ODDS, PER_COUNTED, PER_SCORE = 5.0, 0.5, 1.1
+CERTAINTY = (0.001, 0.999)  # probabilities and scores outside are taken as these
 
 # Words that leave open no other question than how many there are, or whether there are any.
 EMPTY_WORDS = frozenset(
@@ -70,13 +69,19 @@ class CategoryQuestion(NamedTuple):
                 return plural(category)
         return None
 
+    def best_score(self, scores: NDArray[np.floating]) -> float:
+        """Return the best score of any region for one of the categories, from ``scores [R, 80]``; 0 without regions."""
+        return float(
+            scores[:, [COCO_CATEGORY_IDS.index(category_id) for category_id in self.category_ids]].max(initial=0)
+        )
+
 
 class CountedAnswer(NamedTuple):
     """Answers that come from a distribution of counts, the answer first; none where the model is to answer."""
 
     question: CategoryQuestion
     answers: tuple[tuple[str, float], ...]
-    none: float  # how probable it is that there is none
+    number: int  # how many there are: yes and no follow from it too
     predictions: tuple[CountPrediction, ...]  # what `tallybox count` shows of the question's categories
 
 
@@ -96,12 +101,12 @@ def read_category_question(text: str, last: int) -> CategoryQuestion | None:
     [False, False, False, True, True]
     """
     words = question_words(text)
-    found = _words().spans(words)
-    if len({categories for categories, _, _ in found}) != 1:
+    spans = _words().spans(words)
+    if len({categories for categories, _, _ in spans}) != 1:
         return None
-    categories, start, stop = found[0]
+    categories, start, stop = spans[0]
     word = " ".join(words[start:stop])
-    others = [*words[:start], *words[stop:]] if len(found) == 1 else words
+    others = [*words[:start], *words[stop:]] if len(spans) == 1 else words
     if others[:2] == ["how", "many"]:
         return CategoryQuestion("how many" if EMPTY_WORDS.issuperset(others) else "how many of them", categories, word)
     if others[:1] and others[0] in YES_NO_WORDS and EXISTENCE_WORDS.intersection(others):
@@ -111,30 +116,38 @@ def read_category_question(text: str, last: int) -> CategoryQuestion | None:
     return CategoryQuestion("about", categories, word)
 
 
-def answer_from_counts(question: CategoryQuestion, predictions: Sequence[CountPrediction]) -> CountedAnswer:
-    """Answer a question from the predictions of its categories."""
-    usual = sum_distribution([one.probabilities for one in predictions])
-    probabilities = asked_distribution(usual)
-    none = float(probabilities[0])
+def answer_from_counts(
+    question: CategoryQuestion, predictions: Sequence[CountPrediction], best_score: float
+) -> CountedAnswer:
+    """Answer a question from the predictions of its categories and its `best_score`."""
+    usual = sum_distribution([prediction.probabilities for prediction in predictions])
+    probabilities = asked_distribution(usual, best_score)
     count = predictions[0].count if len(predictions) == 1 else int(medians_of(usual[None])[0])
+    number = count or int(medians_of(probabilities[None])[0])
     answers: tuple[tuple[str, float], ...] = ()
-    if question.kind == "how many" and count:
-        answers = _numbers(probabilities, count)
+    if question.kind == "how many":
+        answers = _numbers(probabilities, number)
     elif question.holds is not None:
         yes = float(probabilities[question.holds].sum())
-        answers = (("yes", yes), ("no", 1 - yes)) if yes > 0.5 else (("no", 1 - yes), ("yes", yes))
-    elif question.kind in ("about", "how many of them") and none >= 0.5:
-        answers = (("0" if question.kind == "how many of them" else f"no {question.word}", none),)
-    return CountedAnswer(question, answers, none, tuple(predictions))
+        answers = (("yes", yes), ("no", 1 - yes))
+        if not question.holds[min(number, len(usual) - 1)]:
+            answers = answers[::-1]
+    elif number == 0:
+        none = "0" if question.kind == "how many of them" else f"no {question.word}"
+        answers = ((none, float(probabilities[0])),)
+    return CountedAnswer(question, answers, number, tuple(predictions))
 
 
-def asked_distribution(usual: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the distribution ``[K + 1]`` where somebody asks: `ASKED_ODDS` as large odds that there are any.
+def asked_distribution(usual: NDArray[np.float64], best_score: float) -> NDArray[np.float64]:
+    """Return the distribution ``[K + 1]`` where somebody asks: other odds that there are any, the rest as ``usual``.
 
-    >>> asked_distribution(np.array([0.97, 0.02, 0.01])).round(2).tolist()
-    [0.49, 0.34, 0.17]
+    >>> [asked_distribution(np.array([0.97, 0.02, 0.01]), score).round(2).tolist() for score in (0.02, 0.2)]
+    [[0.73, 0.18, 0.09], [0.15, 0.57, 0.28]]
     """
-    asked: NDArray[np.float64] = usual * np.append(1, np.full(len(usual) - 1, ASKED_ODDS))
+    probabilities = np.clip((1 - usual[0], best_score), *CERTAINTY)
+    counted, score = np.log(probabilities / (1 - probabilities))
+    odds = np.exp(ASKED_LOG_ODDS + (PER_COUNTED - 1) * counted + PER_SCORE * score)
+    asked: NDArray[np.float64] = usual * np.append(1, np.full(len(usual) - 1, odds))
     return asked / float(asked.sum())
 
 
@@ -145,9 +158,9 @@ def sum_distribution(distributions: Sequence[NDArray[np.float64]]) -> NDArray[np
     [0.0, 0.5, 0.5]
     """
     total = distributions[0]
-    for one in distributions[1:]:
+    for distribution in distributions[1:]:
         last = len(total) - 1
-        whole = np.convolve(total, one)
+        whole = np.convolve(total, distribution)
         total = np.append(whole[:last], whole[last:].sum())
     return total
 
@@ -155,10 +168,11 @@ def sum_distribution(distributions: Sequence[NDArray[np.float64]]) -> NDArray[np
 def _numbers(probabilities: NDArray[np.float64], count: int) -> tuple[tuple[str, float], ...]:
     """Return the counts with their probabilities: the answer first, then by probability."""
     last = len(probabilities) - 1
-    shown = min(count, last)
-    order = [shown, *(one for one in np.argsort(-probabilities, kind="stable").tolist() if one != shown)]
-    names = {one: str(one) for one in range(last)} | {last: str(count) if shown == last else f"{last} or more"}
-    return tuple((names[one], float(probabilities[one])) for one in order)
+    answer = min(count, last)
+    by_probability = np.argsort(-probabilities, kind="stable").tolist()
+    names = [*map(str, range(last)), str(count) if answer == last else f"{last} or more"]
+    numbers = [answer, *(number for number in by_probability if number != answer)]
+    return tuple((names[number], float(probabilities[number])) for number in numbers)
 
 
 def _wanted_counts(words: Sequence[str], counts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
@@ -167,7 +181,7 @@ def _wanted_counts(words: Sequence[str], counts: NDArray[np.int64]) -> NDArray[n
     if not numbers:
         return counts > 0 if EMPTY_WORDS.issuperset(words) else None
     index = numbers[0]
-    comparison = next(one for one in COMPARISONS if tuple(words[index - len(one) : index]) == one)
+    comparison = next(before for before in COMPARISONS if tuple(words[index - len(before) : index]) == before)
     others = [*words[: index - len(comparison)], *words[index + 1 :]]
     number = NUMBERS[words[index]] if words[index] in NUMBERS else int(words[index][:6])
     # Counts from the last on are not told apart.

@@ -1,7 +1,5 @@
 """`tallybox vqa features`: regions and features of one's own photos, in files that `tallybox vqa prepare` reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +10,7 @@ from tallybox.photos.features import describe_regions
 from tallybox.photos.images import Photo
 from tallybox.photos.pipeline import OnFailure, OnProgress, map_photos
 from tallybox.photos.specs import DEFAULT_SPEC, detector_of
-from tallybox.runs import RunFolder
+from tallybox.runs import open_run
 from tallybox.vqa.data.feature_files import find_feature_files, write_features
 from tallybox.vqa.data.features import PhotoFeatures
 from tallybox.vqa.data.photo_ids import photo_id
@@ -42,34 +40,37 @@ def write_photo_features(
     The same call goes on after an interruption, or with more photos. A photo that cannot be read is given to
     ``on_failure``, and the others are written.
     """
-    RunFolder(out, {"detector": spec, "texts": list(texts)})
+    open_run(out, {"detector": spec, "texts": list(texts)})
     names = {photo_id(name): path for name, path in photos.items()}
     if len(names) < len(photos):
         raise InputError("photos must have different ids, but some have the same number; put them into other folders")
-    known = find_feature_files(out) if list(out.glob("*.safetensors")) else []
-    done = {image_id for file in known for image_id in file.image_ids()}
+    files = find_feature_files(out) if list(out.glob("*.safetensors")) else []
+    done = {image_id for file in files for image_id in file.image_ids()}
     remaining = [name for name in names if name not in done]
     regions, width = 0, None
 
     def described() -> Iterator[PhotoFeatures]:
         detector = detector_of(spec, texts=texts)
 
-        def describe(some: Sequence[Photo]) -> list[PhotoFeatures]:
-            found = zip(some, describe_regions(detector, some), strict=True)
-            return [PhotoFeatures(str(one.name), one.size_wh, own.boxes_xyxy, own.features) for one, own in found]
+        def describe(batch: Sequence[Photo]) -> list[PhotoFeatures]:
+            return [
+                PhotoFeatures(str(photo.name), photo.size_wh, regions.boxes_xyxy, regions.features)
+                for photo, regions in zip(batch, describe_regions(detector, batch), strict=True)
+            ]
 
-        found = map_photos(describe, (names[name] for name in remaining), detector)
-        for number, (name, (_, one)) in enumerate(zip(remaining, found, strict=True), 1 + len(names) - len(remaining)):
+        results = map_photos(describe, (names[name] for name in remaining), detector)
+        first = 1 + len(names) - len(remaining)
+        for number, (name, (_, photo)) in enumerate(zip(remaining, results, strict=True), first):
             on_progress(number, len(names))
-            if isinstance(one, InputError):
-                on_failure(one)
+            if isinstance(photo, InputError):
+                on_failure(photo)
             else:
-                yield one._replace(image_id=name)
+                yield photo._replace(image_id=name)
 
-    for number, some in enumerate(in_batches(described() if remaining else (), PHOTOS_IN_FILE), len(known)):
-        write_features(out / f"{number:06}.safetensors", some)
-        done |= {photo.image_id for photo in some}
-        regions, width = regions + sum(len(photo.features) for photo in some), some[0].features.shape[1]
+    for number, batch in enumerate(in_batches(described() if remaining else (), PHOTOS_IN_FILE), len(files)):
+        write_features(out / f"{number:06}.safetensors", batch)
+        done |= {photo.image_id for photo in batch}
+        regions, width = regions + sum(len(photo.features) for photo in batch), batch[0].features.shape[1]
     if not done:
         raise InputError(f"no photo of {len(names)} could be read, so that nothing was written to {out}")
     return FeatureSummary(len(done), regions, width)

@@ -1,7 +1,5 @@
 """A question as a model reads it: the indices of its words, and which words it does not know."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -36,8 +34,9 @@ def encode_question(question: str, vocabulary: Vocabulary) -> EncodedQuestion:
         raise InputError(f"QUESTION must be in words, but got {quoted(question)}; try 'How many people are there?'")
     if len(words) > MAX_WORDS:
         raise InputError(f"QUESTION must have at most {MAX_WORDS} words, but got {len(words)}; ask for one thing")
-    known = frozenset(vocabulary.words)
-    unknown = tuple(dict.fromkeys(_without_marks(word) for word in words if "".join(question_words(word)) not in known))
+    learned = frozenset(vocabulary.words)
+    unlearned = (_without_marks(word) for word in words if "".join(question_words(word)) not in learned)
+    unknown = tuple(dict.fromkeys(unlearned))
     indices = vocabulary.encode_question(text)
     if not any(indices):
         raise InputError(

@@ -1,6 +1,4 @@
-"""`tallybox bench counter`: both components, fused against reference, on the sizes of the real tasks."""
-
-from __future__ import annotations
+"""`tallybox bench counter`: both layers, fused against reference, on the sizes of the real tasks."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,12 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tallybox.bench.measure import Row, compare
-from tallybox.counter.functional import count_features
+from tallybox.bench.measure import BenchRow, compare
+from tallybox.counter.module import Counter
 from tallybox.errors import TallyboxError
 from tallybox.kernels.dispatch import Backend, choose_backend
-from tallybox.presence.functional import presence_features
-from tallybox.presence.weights import PresenceWeights, initial_weights
+from tallybox.presence.module import PresenceCounter
 
 # Images and boxes: the toy task's batch; 36 and 100 proposals of bottom-up attention.
 CPU_SIZES = ((1024, 10), (256, 36), (16, 100))
@@ -26,46 +23,12 @@ CUDA_SIZES_OF_PRESENCE = (*CUDA_SIZES, (4096, 100))
 # Largest difference from the float64 reference, relative to the largest value, that rounding explains.
 AGREEMENT = 2e-4
 
-# The largest count that presence counting tells apart; the paper's component has as many as there are boxes.
-MAX_OBJECTS_OF_PRESENCE = 10
+# The layers, by how the name of a case begins.
+PAPER, PRESENCE, NOTHING = "", "presence ", "nothing instead of "
 
 
-class Inputs(NamedTuple):
-    """Random proposals, the uneven weights of a component, and a gradient for its features."""
-
-    attention: Tensor
-    boxes: Tensor
-    weights: tuple[Tensor, ...]
-    grad_features: Tensor
-
-
-def paper_weights(draw: Callable[..., Tensor]) -> tuple[Tensor, ...]:
-    """Draw uneven activations."""
-    return ((draw(8, 16) + 0.05).requires_grad_(),)
-
-
-def paper_features(inputs: Inputs, backend: Backend) -> Tensor:
-    """Features of the paper's component."""
-    number = inputs.attention.shape[-1]
-    return count_features(inputs.attention, inputs.boxes, inputs.weights[0], max_objects=number, backend=backend)
-
-
-def presence_weights(draw: Callable[..., Tensor]) -> tuple[Tensor, ...]:
-    """Draw functions that are somewhat learned."""
-    start = (weight[0] for weight in initial_weights(heads=1, segments=16))
-    return tuple((weight.to(draw(1)) + draw(*weight.shape) * 0.1).requires_grad_() for weight in start)
-
-
-def features_of_presence(inputs: Inputs, backend: Backend) -> Tensor:
-    """Features of presence counting."""
-    weights = PresenceWeights(*inputs.weights)
-    return presence_features(
-        inputs.attention, inputs.boxes, weights, max_objects=MAX_OBJECTS_OF_PRESENCE, backend=backend
-    )
-
-
-class Nothing(torch.autograd.Function):
-    """What any fused component costs before it computes: outputs are allocated, and left as they are."""
+class EmptyFunction(torch.autograd.Function):
+    """Allocates features and gradients, and computes none of them."""
 
     @staticmethod
     def forward(ctx: Any, attention: Tensor, boxes: Tensor, weight: Tensor) -> Tensor:
@@ -76,114 +39,109 @@ class Nothing(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_features: Tensor) -> tuple[Tensor, ...]:
         """Return gradients of the right shapes."""
-        return tuple(torch.empty_like(given) for given in ctx.saved_tensors)
+        return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors)
 
 
-def no_features(inputs: Inputs, backend: Backend) -> Tensor:
-    """Features of nothing, or of the paper's component where that is the reference."""
-    if backend == "reference":
-        return paper_features(inputs, backend)
-    apply: Any = Nothing.apply  # torch leaves it untyped
-    features: Tensor = apply(inputs.attention, inputs.boxes, *inputs.weights)
-    return features
+class EmptyCounter(Counter):
+    """What any fused layer costs before it computes."""
+
+    def forward(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return features that are not computed."""
+        apply: Any = EmptyFunction.apply  # torch leaves it untyped
+        features: Tensor = apply(attention, boxes, self.weight)
+        return features
 
 
-class Component(NamedTuple):
-    """What is measured: how it is named in a case, and how it is called."""
+class LayerCall(NamedTuple):
+    """A layer, random proposals for it, and a gradient for its features."""
 
-    prefix: str
-    weights: Callable[[Callable[..., Tensor]], tuple[Tensor, ...]]
-    features: Callable[[Inputs, Backend], Tensor]
-    feature_number: Callable[[int], int]  # for so many boxes
+    layer: Counter | PresenceCounter
+    attention: Tensor  # [images, boxes]
+    boxes: Tensor  # [images, boxes, 4]
+    grad_features: Tensor  # [images, features]
+
+    def forward(self) -> Tensor:
+        """Compute features without gradients."""
+        with torch.no_grad():
+            features: Tensor = self.layer(self.attention, self.boxes)
+        return features
+
+    def forward_backward(self) -> dict[str, Tensor]:
+        """Compute features and the gradients of attention, boxes and weights."""
+        features = self.layer(self.attention, self.boxes)
+        inputs = {"attention": self.attention, "boxes": self.boxes, **dict(self.layer.named_parameters())}
+        gradients = torch.autograd.grad(features, list(inputs.values()), self.grad_features)
+        return {"features": features, **dict(zip(inputs, gradients, strict=True))}
 
 
-PAPER = Component("", paper_weights, paper_features, lambda boxes: boxes + 1)
-NOTHING = Component("nothing instead of ", paper_weights, no_features, lambda boxes: boxes + 1)
-PRESENCE = Component("presence ", presence_weights, features_of_presence, lambda boxes: MAX_OBJECTS_OF_PRESENCE + 2)
+PASSES: dict[str, Callable[[LayerCall], object]] = {
+    "forward": LayerCall.forward,
+    "forward+backward": LayerCall.forward_backward,
+}
 
 
-def random_inputs(
-    component: Component, images: int, boxes: int, device: torch.device, dtype: torch.dtype = torch.float32
-) -> Inputs:
-    """Draw proposals of all degrees of overlap, and a gradient for their features."""
+def make_layer(name: str, boxes: int, backend: Backend) -> Counter | PresenceCounter:
+    """Return a layer by its name; the reference of nothing is the paper's component."""
+    if name == PRESENCE:
+        return PresenceCounter(backend=backend)
+    is_empty = name == NOTHING and backend != "reference"
+    return (EmptyCounter if is_empty else Counter)(boxes, backend=backend)
+
+
+def random_call(
+    name: str,
+    backend: Backend,
+    images: int,
+    boxes: int,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> LayerCall:
+    """Draw proposals of all degrees of overlap and uneven weights; they are the same for every backend."""
     generator = torch.Generator().manual_seed(images * 1000 + boxes)
 
     def draw(*shape: int) -> Tensor:
         return torch.rand(shape, generator=generator, dtype=torch.float64).to(device, dtype)
 
     corner, size = draw(images, boxes, 2) * 0.7, 0.05 + draw(images, boxes, 2) * 0.25
-    return Inputs(
-        attention=draw(images, boxes).requires_grad_(),
-        boxes=torch.cat((corner, corner + size), dim=-1).requires_grad_(),
-        weights=component.weights(draw),
-        grad_features=draw(images, component.feature_number(boxes)) - 0.5,
-    )
-
-
-def forward(component: Component, inputs: Inputs, backend: Backend) -> Tensor:
-    """Compute features without gradients."""
+    attention = draw(images, boxes).requires_grad_()
+    corners = torch.cat((corner, corner + size), dim=-1).requires_grad_()
+    layer = make_layer(name, boxes, backend).to(device, dtype)
     with torch.no_grad():
-        return component.features(inputs, backend)
+        for parameter in layer.parameters():
+            noise = draw(*parameter.shape)
+            # Uneven activations; functions of presence that are somewhat learned.
+            parameter.copy_(parameter + 0.1 * noise if name == PRESENCE else noise + 0.05)
+        features = layer(attention[:1], corners[:1]).shape[-1]
+    return LayerCall(layer, attention, corners, draw(images, features) - 0.5)
 
 
-def forward_backward(component: Component, inputs: Inputs, backend: Backend) -> tuple[Tensor, ...]:
-    """Compute features and the gradients of attention, boxes and weights."""
-    features = component.features(inputs, backend)
-    differentiated = (inputs.attention, inputs.boxes, *inputs.weights)
-    return features, *torch.autograd.grad(features, differentiated, inputs.grad_features)
-
-
-def forward_backward_in_one_thread(component: Component, inputs: Inputs, backend: Backend) -> tuple[Tensor, ...]:
-    """Do the same without handing over to autograd's own thread for the GPU.
-
-    That takes longer than a small call. A training step pays for it once, a layer measured by itself every time.
-    """
-    with torch.autograd.set_multithreading_enabled(False):
-        return forward_backward(component, inputs, backend)
-
-
-PASSES: dict[str, Callable[[Component, Inputs, Backend], object]] = {
-    "forward": forward,
-    "forward+backward": forward_backward,
-}
-PASSES_ON_CUDA = PASSES | {"forward+backward-in-one-thread": forward_backward_in_one_thread}
-
-
-def check_agreement(component: Component, backend: Backend, device: torch.device, boxes: int) -> None:
+def check_agreement(name: str, backend: Backend, device: torch.device, boxes: int) -> None:
     """Raise unless a backend's features and gradients are the float64 reference's, up to rounding."""
-    ours = forward_backward(component, random_inputs(component, 8, boxes, device), backend)
-    exactly = random_inputs(component, 8, boxes, torch.device("cpu"), torch.float64)
-    exact = forward_backward(component, exactly, "reference")
-    names = ("features", "attention", "boxes", *(["weight"] * len(exactly.weights)))
-    for name, got, expected in zip(names, ours, exact, strict=True):
+    ours = random_call(name, backend, 8, boxes, device).forward_backward()
+    exact = random_call(name, "reference", 8, boxes, torch.device("cpu"), torch.float64).forward_backward()
+    for quantity, expected in exact.items():
         largest = expected.abs().max().clamp(min=1e-6)  # a single box has no gradient at all
-        error = (got.detach().cpu().double() - expected).abs().max() / largest
+        error = (ours[quantity].detach().cpu().double() - expected).abs().max() / largest
         if not error < AGREEMENT:
             raise TallyboxError(
-                f'backend "{backend}" must agree with the reference before it is timed, but its {name} for '
+                f'backend "{backend}" must agree with the reference before it is timed, but its {quantity} for '
                 f"{boxes} boxes differ by {error:.1e} of the largest value"
             )
 
 
-def bench_counter(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
-    """Yield a row for each component, size and pass: the backend that "auto" chooses beside the reference."""
-    on_cuda = device.type == "cuda"
-    if on_cuda:  # where a small call is bound by what PyTorch itself takes on the host
-        yield from _bench(NOTHING, CUDA_SIZES[:1], device, seconds)
-    yield from _bench(PAPER, CUDA_SIZES if on_cuda else CPU_SIZES, device, seconds)
-    yield from _bench(PRESENCE, CUDA_SIZES_OF_PRESENCE if on_cuda else CPU_SIZES, device, seconds)
-
-
-def _bench(
-    component: Component, sizes: tuple[tuple[int, int], ...], device: torch.device, seconds: float
-) -> Iterator[Row]:
-    for images, boxes in sizes:
+def bench_counter(device: torch.device, seconds: float = 2.0) -> Iterator[BenchRow]:
+    """Yield a row for each layer, size and pass: the backend that "auto" chooses beside the reference."""
+    sizes: dict[str, tuple[tuple[int, int], ...]] = {PAPER: CPU_SIZES, PRESENCE: CPU_SIZES}
+    if device.type == "cuda":  # where a small call is bound by what PyTorch itself takes on the host
+        sizes = {NOTHING: CUDA_SIZES[:1], PAPER: CUDA_SIZES, PRESENCE: CUDA_SIZES_OF_PRESENCE}
+    for name, images, boxes in ((name, *size) for name, of_layer in sizes.items() for size in of_layer):
         fused, reason = choose_backend("auto", device=device, dtype=torch.float32, boxes=boxes)
         if fused == "reference":
             raise TallyboxError(f"there is nothing to compare on {device}: {reason}")
-        if component is not NOTHING:
-            check_agreement(component, "auto", device, boxes)
-        inputs = random_inputs(component, images, boxes, device)
-        for name, run in (PASSES_ON_CUDA if device.type == "cuda" else PASSES).items():
-            ours, reference = (partial(run, component, inputs, backend) for backend in ("auto", "reference"))
-            yield compare(f"{component.prefix}{fused} {name} {images}x{boxes}", ours, reference, device, seconds)
+        if name != NOTHING:
+            check_agreement(name, "auto", device, boxes)
+        ours = random_call(name, "auto", images, boxes, device)
+        reference = random_call(name, "reference", images, boxes, device)
+        for label, run in PASSES.items():
+            case = f"{name}{fused} {label} {images}x{boxes}"
+            yield compare(case, partial(run, ours), partial(run, reference), device, seconds)

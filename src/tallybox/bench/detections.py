@@ -1,7 +1,5 @@
 """`tallybox bench detections`: counting from detections, beside supervision's NMS on the same images."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from tallybox.bench.measure import Row, compare
+from tallybox.bench.measure import BenchRow, compare
 from tallybox.bench.photos import made_up_photos
 from tallybox.boxes import nms
 from tallybox.detections.container import Detections
-from tallybox.detections.parquet_writer import write_parquet
+from tallybox.detections.parquet import write_parquet
 from tallybox.detections.readers import read_detections
 from tallybox.errors import TallyboxError
 from tallybox.estimator.estimator import CountEstimator
@@ -32,7 +30,7 @@ Read = Callable[[], Iterable[Detections]]
 
 def bench_detections(
     estimator: CountEstimator | None = None, images: Sequence[Detections] | None = None, seconds: float = 2.0
-) -> Iterator[Row]:
+) -> Iterator[BenchRow]:
     """Yield a row for images in memory and one for Parquet; without an estimator, one is fitted to made-up photos."""
     supervision = _supervision()
     if estimator is None:
@@ -53,29 +51,32 @@ def bench_detections(
 def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
     """Raise unless supervision's NMS keeps the boxes that ours keeps."""
     for photo in photos:
-        kept = {tuple(box) for box in _after_nms(supervision, photo).xyxy.tolist()}
+        theirs = {tuple(box) for box in _after_nms(supervision, photo).xyxy.tolist()}
         ours = set()
-        for one in map(photo.of_category, photo.best_scores()):
-            ours |= {tuple(box) for box in one.boxes[nms(one.boxes, one.scores, [IOU_THRESHOLD])[0]].tolist()}
-        if kept != ours:
-            raise TallyboxError(f"both must suppress alike before they are timed, but image {photo.image_id!r} differs")
+        for detections in map(photo.of_category, photo.best_scores()):
+            is_kept = nms(detections.boxes, detections.scores, [IOU_THRESHOLD])[0]
+            ours |= {tuple(box) for box in detections.boxes[is_kept].tolist()}
+        if theirs != ours:
+            raise TallyboxError(
+                f"both must keep the same boxes before they are timed, but image {photo.image_id!r} differs"
+            )
 
 
 def check_answers(estimator: CountEstimator, photos: Sequence[Detections]) -> None:
-    """Raise unless images give the same answers together as each alone."""
+    """Raise unless an image gets the same prediction alone and in a batch."""
     for photo, expected in zip(photos, estimator.predict_many(photos), strict=True):
-        for category_id, one in estimator.predict(photo).items():
-            error = np.abs(one.probabilities - expected[category_id].probabilities).max()
+        for category_id, prediction in estimator.predict(photo).items():
+            error = np.abs(prediction.probabilities - expected[category_id].probabilities).max()
             if not error < AGREEMENT:
                 raise TallyboxError(
-                    f"an image alone must be counted as among others before that is timed, but image "
+                    f"an image must get the same prediction alone and in a batch before that is timed, but image "
                     f"{photo.image_id!r} differs by {error:.1e}"
                 )
 
 
 def _after_nms(supervision: Any, photo: Detections) -> Any:
-    given = supervision.Detections(xyxy=photo.boxes, confidence=photo.scores, class_id=photo.category_ids)
-    return given.with_nms(threshold=IOU_THRESHOLD)
+    detections = supervision.Detections(xyxy=photo.boxes, confidence=photo.scores, class_id=photo.category_ids)
+    return detections.with_nms(threshold=IOU_THRESHOLD)
 
 
 def _count(estimator: CountEstimator, read: Read) -> int:
@@ -83,8 +84,11 @@ def _count(estimator: CountEstimator, read: Read) -> int:
 
 
 def _count_by_nms(supervision: Any, read: Read) -> int:
-    kept = (_after_nms(supervision, photo) for photo in read())
-    return sum(len(np.unique(one.class_id[one.confidence >= SCORE_THRESHOLD], return_counts=True)[0]) for one in kept)
+    categories = 0
+    for photo in read():
+        kept = _after_nms(supervision, photo)
+        categories += len(np.unique(kept.class_id[kept.confidence >= SCORE_THRESHOLD], return_counts=True)[0])
+    return categories
 
 
 def _supervision() -> Any:

@@ -1,7 +1,5 @@
 """How every measurement is made: warm up, repeat, report the median; memory as the peak above what was in use."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os
@@ -16,13 +14,13 @@ from typing import Any
 
 import torch
 
-from tallybox import __version__
+from tallybox.runs import versions
 
 Run = Callable[[], object]  # what is measured
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One line of a benchmark: ours beside the reference, in one run on one machine."""
 
     case: str
@@ -33,28 +31,40 @@ class Row:
     reference_peak_bytes: int | None
 
 
-def compare(case: str, ours: Run, reference: Run, device: torch.device, seconds: float, *, items: int = 1) -> Row:
-    """Measure two functions; times are those of one of the ``items`` that a call works on."""
+def compare(
+    case: str,
+    ours: Run,
+    reference: Run,
+    device: torch.device,
+    seconds: float,
+    *,
+    scale: float = 1.0,
+    reference_scale: float = 1.0,
+) -> BenchRow:
+    """Measure two functions for ``seconds`` each; times are multiplied by the scales."""
     # Memory first, and ours first: what a large call leaves behind hides what a small one needs.
     peaks = peak_bytes(ours, device), peak_bytes(reference, device)
-    ours_ms, reference_ms = (median_ms(run, device, seconds=seconds) / items for run in (ours, reference))
+    ours_ms = scale * median_ms(ours, device, seconds=seconds)
+    reference_ms = reference_scale * median_ms(reference, device, seconds=seconds)
     return make_row(case, ours_ms, reference_ms, *peaks)
 
 
-def make_row(case: str, ours_ms: float, reference_ms: float, peak: int | None, reference_peak: int | None) -> Row:
+def make_row(
+    case: str, ours_ms: float, reference_ms: float, peak: int | None = None, reference_peak: int | None = None
+) -> BenchRow:
     """Return measurements as a row, rounded."""
-    return Row(case, round(ours_ms, 4), round(reference_ms, 4), round(reference_ms / ours_ms, 2), peak, reference_peak)
+    return BenchRow(
+        case, round(ours_ms, 4), round(reference_ms, 4), round(reference_ms / ours_ms, 2), peak, reference_peak
+    )
 
 
-def report(rows: list[Row], device: torch.device) -> dict[str, Any]:
+def report(rows: list[BenchRow], device: torch.device) -> dict[str, Any]:
     """Return a benchmark's result, ready for JSON, with the hardware and the versions that it was measured with."""
     machine = {
         "processor": _processor_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "tallybox": __version__,
+        **versions(),
         "date": time.strftime("%Y-%m-%d"),
     }
     if device.type == "cuda":

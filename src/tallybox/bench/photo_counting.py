@@ -1,7 +1,5 @@
 """`tallybox bench photos`: from JPEG files to counts, stage by stage, beside one photo after another."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +8,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from tallybox.bench.measure import Row, Run, compare
+from tallybox.bench.measure import BenchRow, Run, compare
 from tallybox.errors import TallyboxError
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import Photo, read_photo
@@ -23,7 +21,7 @@ SIZE_WH = (640, 480)
 AGREEMENT = 1e-3  # of scores: a batch is summed in another order than a photo alone
 
 
-def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
+def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[BenchRow]:
     """Yield milliseconds a photo for each stage and for all of them; the reference takes photos one at a time."""
     detector = PicoDet(device=device)
     counter = PhotoCounter(detector)
@@ -45,28 +43,28 @@ def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
         width, height = SIZE_WH
         for stage, (ours, one_by_one) in stages.items():
             case = f"{stage}, a photo of {width} x {height} at {detector.size} px"
-            yield compare(case, ours, one_by_one, device, seconds, items=PHOTOS)
+            per_photo = 1 / len(paths)
+            yield compare(case, ours, one_by_one, device, seconds, scale=per_photo, reference_scale=per_photo)
 
 
 def made_from_samples(folder: Path, number: int) -> list[Path]:
-    """Write photos of a usual size, each another part of the sample photos."""
+    """Write photos of a common size, each a different crop of a sample photo."""
     originals = [read_photo(path).image for path in sample_photos()]
     paths = []
     for index in range(number):
         photo = originals[index % len(originals)]
         shift = 8 * (index // len(originals))
-        part = photo.resize(SIZE_WH, Image.Resampling.BICUBIC, (shift, shift, photo.width, photo.height))
+        crop = photo.resize(SIZE_WH, Image.Resampling.BICUBIC, (shift, shift, photo.width, photo.height))
         paths.append(folder / f"{index:03}.jpg")
-        part.save(paths[-1], quality=90)
+        crop.save(paths[-1], quality=90)
     return paths
 
 
 def check_batch(detector: PicoDet, photos: Sequence[Photo]) -> None:
-    """Raise unless a photo alone gives the scores that it gives among others."""
+    """Raise unless a photo gets the same scores alone and in a batch."""
     for photo, together in zip(photos, detector.detect(photos), strict=True):
         alone = detector.detect([photo])[0]
         if len(alone) != len(together) or not np.allclose(alone.scores, together.scores, rtol=0, atol=AGREEMENT):
             raise TallyboxError(
-                f"a photo alone must give the scores that it gives among others before that is timed, but {photo.name} "
-                "does not"
+                f"a photo must get the same scores alone and in a batch before that is timed, but {photo.name} does not"
             )

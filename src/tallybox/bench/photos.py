@@ -1,7 +1,5 @@
 """Made-up photos with known counts: detections as a detector might give them, with duplicates and false boxes."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,26 +23,26 @@ def made_up_photos(number: int, seed: int = 0) -> tuple[list[Detections], TrueCo
     photos: list[Detections] = []
     counts: dict[ImageId, dict[int, int]] = {}
     for image_id in range(number):
-        shown = random.choice(list(CATEGORIES), size=int(random.integers(1, 4)), replace=False)
-        counts[image_id] = {int(category): int(random.integers(1, 7)) for category in shown}
+        category_ids = random.choice(list(CATEGORIES), size=int(random.integers(1, 4)), replace=False)
+        counts[image_id] = {int(category_id): int(random.integers(1, 7)) for category_id in category_ids}
         photos.append(_photo(image_id, counts[image_id], random))
     return photos, TrueCounts(counts, dict.fromkeys(counts, SIZE_WH), CATEGORIES)
 
 
 def _photo(image_id: int, counts: dict[int, int], random: np.random.Generator) -> Detections:
-    boxes, scores, categories = [], [], []
-    for category, count in counts.items():
+    boxes, scores, category_ids = [], [], []
+    for category_id, count in counts.items():
         for _ in range(count):
             copies = int(random.integers(*BOXES_PER_OBJECT))
-            found = random.beta(4, 2)  # how visible this object is
+            visibility = random.beta(4, 2)
             boxes.append(_near(_anywhere(1, random), copies, random))
-            scores.append(found * random.uniform(0.3, 1, copies))
-            categories.append(np.full(copies, category))
+            scores.append(visibility * random.uniform(0.3, 1, copies))
+            category_ids.append(np.full(copies, category_id))
     boxes.append(_anywhere(FALSE_BOXES, random))
     scores.append(random.beta(1, 8, FALSE_BOXES))
-    categories.append(random.choice(list(CATEGORIES), FALSE_BOXES))
+    category_ids.append(random.choice(list(CATEGORIES), FALSE_BOXES))
     return Detections(
-        np.concatenate(boxes), np.concatenate(scores), np.concatenate(categories), SIZE_WH, image_id=image_id
+        np.concatenate(boxes), np.concatenate(scores), np.concatenate(category_ids), SIZE_WH, image_id=image_id
     )
 
 

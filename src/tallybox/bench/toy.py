@@ -1,6 +1,4 @@
-"""`tallybox bench toy`: a step of training on the toy task, and all of it, beside the reference."""
-
-from __future__ import annotations
+"""`tallybox bench toy`: a step of training on the toy task, and the whole training, beside the reference."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +6,7 @@ from functools import partial
 
 import torch
 
-from tallybox.bench.measure import Row, make_row, median_ms, peak_bytes
+from tallybox.bench.measure import BenchRow, compare, make_row, median_ms
 from tallybox.errors import TallyboxError
 from tallybox.toy.sweep import sweep_settings
 from tallybox.toy.training import Setting, ToyConfig, ToyTraining, train_settings
@@ -48,28 +46,26 @@ def check_learning(device: torch.device) -> None:
         raise TallyboxError(f"fused and reference must learn the same before they are timed, but differ by {error:.1e}")
 
 
-def bench_toy(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
-    """Yield a row for a step of training, then one for all of a point (CPU) or of both sweeps (CUDA)."""
+def bench_toy(device: torch.device, seconds: float = 2.0) -> Iterator[BenchRow]:
+    """Yield a row for a step of training, then one for the whole training of a point (CPU) or of both sweeps (CUDA)."""
     check_learning(device)
     config = ToyConfig()
     settings = [Setting(0.5, 0.5)]
     if device.type == "cuda":
         settings = sweep_settings("easy") + sweep_settings("hard")
-    several = settings[:REFERENCE_SETTINGS]
+    reference_settings = settings[:REFERENCE_SETTINGS]
+    scale = len(settings) / len(reference_settings)
     ours = ToyTraining(settings, 0, config, device=device)
-    reference = ToyTraining(several, 0, config, device=device, backend="reference")
-    scale = len(settings) / len(several)
-    peaks = peak_bytes(partial(step, ours), device), peak_bytes(partial(step, reference), device)
-    step_ms = median_ms(partial(step, ours), device, seconds=seconds)
-    reference_ms = median_ms(partial(step, reference), device, seconds=seconds) * scale
-    evaluation_ms = median_ms(partial(score, reference), device, seconds=seconds) * scale
-    projected = "" if scale == 1 else f", reference scaled from {len(several)} settings"
-    yield make_row(f"a step, {len(settings)} settings{projected}", step_ms, reference_ms, *peaks)
+    reference = ToyTraining(reference_settings, 0, config, device=device, backend="reference")
+    scaled = "" if scale == 1 else f", reference scaled from {len(reference_settings)} settings"
+    case = f"a step, {len(settings)} settings{scaled}"
+    row = compare(case, partial(step, ours), partial(step, reference), device, seconds, reference_scale=scale)
+    yield row
 
+    evaluation_ms = scale * median_ms(partial(score, reference), device, seconds=seconds)
+    projected_ms = config.iterations * row.reference_ms + config.evaluation_batches * evaluation_ms
     start = time.perf_counter()
     train_settings(settings, 0, config, device=device)
-    whole_ms = (time.perf_counter() - start) * 1e3
-    projected_ms = config.iterations * reference_ms + config.evaluation_batches * evaluation_ms
-    yield make_row(
-        f"all of {len(settings)} settings, reference projected from its steps", whole_ms, projected_ms, *peaks
-    )
+    training_ms = (time.perf_counter() - start) * 1e3
+    case = f"all of {len(settings)} settings, reference projected from its steps"
+    yield make_row(case, training_ms, projected_ms, row.peak_bytes, row.reference_peak_bytes)

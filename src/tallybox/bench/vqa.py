@@ -3,8 +3,6 @@
 Photos are random and in the device's memory. The lengths of questions are distributed roughly as in VQA v2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
@@ -15,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tallybox.bench.measure import Row, make_row, median_ms, peak_bytes
+from tallybox.bench.measure import BenchRow, compare, make_row
 from tallybox.errors import TallyboxError
 from tallybox.vqa.batches import LabelledBatch, ResidentExamples, StreamedExamples
 from tallybox.vqa.configuration import ModelConfig, Precision, TrainingConfig
@@ -32,7 +30,7 @@ SHARES = (0.07, 0.20, 0.25, 0.18, 0.12, 0.07, 0.04, 0.03, 0.025, 0.01, 0.005)
 
 
 @dataclass(frozen=True)
-class VqaRow(Row):
+class VqaRow(BenchRow):
     """A row with the throughput of training."""
 
     questions_per_second: float | None = None
@@ -146,18 +144,20 @@ class BenchSteps:
 def check_learning(size: Size, device: torch.device, mode: StepMode) -> None:
     """Raise unless fast steps reduce the loss of one batch as plain ones do."""
     curves: list[list[float]] = []
-    for steps in (BenchSteps(size, device, one, one_batch=True) for one in (mode, PLAIN)):
-        curves.append([])
+    for checked_mode in (mode, PLAIN):
+        steps = BenchSteps(size, device, checked_mode, one_batch=True)
+        losses: list[float] = []
         for _ in range(12):
             steps.step()
-            curves[-1].append(steps.trainer.pop_totals()[0])
+            losses.append(steps.trainer.pop_totals()[0])
+        curves.append(losses)
     ours, plain = curves
     # Compiled layers draw other dropout masks: losses agree only as those of two seeds do.
     if not (abs(ours[0] - plain[0]) < 0.1 * plain[0] and abs(ours[-1] - plain[-1]) < 0.25 * plain[0]):
         raise TallyboxError(f"fast steps must learn as plain ones before they are timed, but losses are {curves}")
 
 
-def bench_vqa(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
+def bench_vqa(device: torch.device, seconds: float = 2.0) -> Iterator[BenchRow]:
     """Yield rows for whole steps, for the parts of one, and on a GPU for the paper's whole training."""
     kind = "cuda" if device.type == "cuda" else "cpu"
     check_learning(SIZES[kind][0], device, list(MODES[kind].values())[-1])
@@ -165,31 +165,30 @@ def bench_vqa(device: torch.device, seconds: float = 2.0) -> Iterator[Row]:
         yield from bench_size(size, device, kind, seconds)
 
 
-def bench_size(size: Size, device: torch.device, kind: str, seconds: float) -> Iterator[Row]:
+def bench_size(size: Size, device: torch.device, kind: str, seconds: float) -> Iterator[BenchRow]:
     """Yield the rows of one size."""
     plain = BenchSteps(size, device, PLAIN)
-    plain_ms, plain_peak = median_ms(plain.step, device, seconds=seconds), peak_bytes(plain.step, device)
-    plain_parts = {name: median_ms(run, device, seconds=seconds / 4) for name, run in parts(plain).items()}
-    del plain
     for name, mode in MODES[kind].items():
         steps = BenchSteps(size, device, mode)
-        step_ms = median_ms(steps.step, device, seconds=seconds)
-        peaks = peak_bytes(steps.step, device), plain_peak
-        yield _row(f"step, {name}, {size}", step_ms, plain_ms, *peaks, questions=size.batch)
+        row = compare(f"step, {name}, {size}", steps.step, plain.step, device, seconds)
+        yield with_throughput(row, size.batch)
         if name == BROKEN_DOWN[kind]:
+            plain_parts = parts(plain)
             for part, run in parts(steps).items():
-                part_ms = median_ms(run, device, seconds=seconds / 4)
-                yield _row(f"part, {part}, {name}, {size}", part_ms, plain_parts[part])
+                case = f"part, {part}, {name}, {size}"
+                yield with_throughput(compare(case, run, plain_parts[part], device, seconds / 4))
         del steps
     if kind == "cuda":
-        taken = PAPER_EPOCHS * (PAPER_QUESTIONS // size.batch)
+        steps_taken = PAPER_EPOCHS * (PAPER_QUESTIONS // size.batch)
         case = f"{PAPER_EPOCHS} epochs of {PAPER_QUESTIONS:,} questions, projected, {size}"
-        yield _row(case, step_ms * taken, plain_ms * taken, questions=taken * size.batch)
+        row = make_row(case, row.median_ms * steps_taken, row.reference_ms * steps_taken)
+        yield with_throughput(row, steps_taken * size.batch)
 
 
-def _row(case: str, ms: float, plain_ms: float, *peaks: int | None, questions: int | None = None) -> VqaRow:
-    row = make_row(case, ms, plain_ms, *(peaks or (None, None)))
-    return VqaRow(**vars(row), questions_per_second=None if questions is None else round(questions / ms * 1e3, 1))
+def with_throughput(row: BenchRow, questions: int | None = None) -> VqaRow:
+    """Add how many questions a second are learned from, where the measured call learns from ``questions``."""
+    per_second = None if questions is None else round(questions / row.median_ms * 1e3, 1)
+    return VqaRow(**vars(row), questions_per_second=per_second)
 
 
 def parts(steps: BenchSteps) -> dict[str, Callable[[], object]]:
@@ -200,7 +199,7 @@ def parts(steps: BenchSteps) -> dict[str, Callable[[], object]]:
     with torch.no_grad(), autocast(trainer.dtype, trainer.device):
         question = model.question(batch.words, batch.lengths)
         glimpses = model.attention(batch.features, question).float()
-        seen = attended(batch.features, glimpses, batch.mask)
+        attended_features = attended(batch.features, glimpses, batch.mask)
     with torch.no_grad():
         count = component(glimpses, batch.boxes, batch.mask)
 
@@ -227,6 +226,6 @@ def parts(steps: BenchSteps) -> dict[str, Callable[[], object]]:
         "attention": both(lambda q: model.attention(batch.features, q), question),
         "weighted means": both(lambda g: attended(batch.features, g, batch.mask), glimpses),
         "counter": both(lambda g: component(g, batch.boxes, batch.mask), glimpses),
-        "classifier": both(model.classifier, seen, question, count),
+        "classifier": both(model.classifier, attended_features, question, count),
         "Adam": update,
     }

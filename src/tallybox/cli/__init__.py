@@ -1,7 +1,5 @@
 """The `tallybox` command. A command parses, calls one library function, prints."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from importlib import import_module

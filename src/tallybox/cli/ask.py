@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tallybox.cli.options import any_path, existing, file_to_write, json_option
 from tallybox.cli.terminal import echo_line, printable
 
 if TYPE_CHECKING:
@@ -22,13 +23,11 @@ BAR = 24  # characters of a certain answer
 
 
 @click.command()
-@click.argument("photo", type=click.Path(path_type=Path))
+@click.argument("photo", type=any_path)
 @click.argument("question")
-@click.option("--model", type=click.Path(path_type=Path, exists=True), help="What `tallybox vqa train` wrote.")
-@click.option(
-    "--explain", "page", type=click.Path(path_type=Path, dir_okay=False), help="Write a page that shows why (.html)."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--model", type=existing, help="What `tallybox vqa train` wrote.")
+@click.option("--explain", "page", type=file_to_write, help="Write a page that shows why (.html).")
+@json_option
 def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_json: bool) -> None:
     """Answer an English QUESTION about a PHOTO, such as "How many dogs are there?".
 
@@ -44,38 +43,38 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         answerer = Answerer(model)
         counter = None if page is None else answerer.counter  # a model without one is refused at once
         decoded = read_photo(photo)
-        found = answerer.ask(decoded, question)
+        answer = answerer.ask(decoded, question)
     if page is not None and counter is not None:
         from tallybox.drawing.vqa_answer import answer_page, counted_page
         from tallybox.files import write_text
         from tallybox.report.page import report_page
 
-        if found.counted is not None and found.counted.answers and answerer.estimator is not None:
-            data = counted_page(found, decoded, answerer.estimator)
+        if answer.counted is not None and answer.counted.answers and answerer.estimator is not None:
+            data = counted_page(answer, decoded, answerer.estimator)
         else:
-            data = answer_page(found, decoded, counter)
+            data = answer_page(answer, decoded, counter)
         write_text(page, report_page(data))
         echo_line(f"{page}: how it came to that", err=True)
-    if found.unknown_words:
-        words = named_words(found.unknown_words, answerer.vocabulary)
+    if answer.unknown_words:
+        words = named_words(answer.unknown_words, answerer.vocabulary)
         echo_line(f"It does not know: {words}. It answers from the others: take that as a guess.", err=True)
-    for sentence in found.remarks:
+    for sentence in answer.remarks:
         echo_line(sentence, err=True)
     if as_json:
-        sys.stdout.write(json.dumps(found.to_dict()) + "\n")
+        sys.stdout.write(json.dumps(answer.to_dict()) + "\n")
     else:
-        _print(found)
+        _print(answer)
 
 
-def _print(found: PhotoAnswer) -> None:
+def _print(answer: PhotoAnswer) -> None:
     """Print the answer, and the others that are at all probable."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="right")
     table.add_column()
-    for number, (answer, probability) in enumerate(found.answers):
+    for number, (text, probability) in enumerate(answer.answers):
         if number == 0 or probability >= 0.01:
             bar = "█" * round(BAR * probability) or "▏"
             style = "bold" if number == 0 else "dim"
-            table.add_row(Text(printable(answer), style), Text(f"{100 * probability:.0f} %", style), Text(bar, style))
+            table.add_row(Text(printable(text), style), Text(f"{100 * probability:.0f} %", style), Text(bar, style))
     Console(highlight=False).print(table)

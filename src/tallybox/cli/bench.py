@@ -1,7 +1,5 @@
 """`tallybox bench`: measure speed on this machine; results are checked first."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
@@ -13,12 +11,13 @@ import click
 import torch
 from rich.filesize import decimal
 
-from tallybox.bench.measure import Row, report
+from tallybox.bench.measure import BenchRow, report
+from tallybox.cli.options import any_path, existing, file_to_write, json_option
 from tallybox.devices import device_or_default
 from tallybox.errors import InputError
 from tallybox.files import write_text
 
-COLUMNS: dict[str, Callable[[Row], str]] = {
+COLUMNS: dict[str, Callable[[BenchRow], str]] = {
     "ms": lambda row: f"{row.median_ms:.3f}",
     "reference ms": lambda row: f"{row.reference_ms:.2f}",
     "speed-up": lambda row: f"{row.speedup:.1f}",
@@ -43,43 +42,45 @@ def bench() -> None:
 
 
 def add_benchmark(
-    name: str, summary: str | None, rows: Callable[..., Iterator[Row]], *, cpu_only: bool = False
+    name: str, summary: str | None, rows: Callable[..., Iterator[BenchRow]], *, cpu_only: bool = False
 ) -> None:
     """Turn a function that yields rows into a command that prints them."""
 
     @bench.command(name, help=summary)
     @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
     @click.option("--seconds", default=2.0, show_default=True, help="How long to measure each number.")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-    @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the JSON to a file.")
+    @json_option
+    @click.option("--out", type=file_to_write, help="Also write the JSON to a file.")
     @wraps(rows)
     def command(device: str | None, as_json: bool, out: Path | None, **options: Any) -> None:
         if cpu_only and device not in (None, "cpu"):
             raise InputError(f"this is measured on the CPU, but got device {device!r}")
-        where = device_or_default("cpu" if cpu_only else device)
+        torch_device = device_or_default("cpu" if cpu_only else device)
         # A case has up to 66 characters, so its numbers are on a line of their own: both fit in 80 columns.
         click.echo("".join(f"{name:>{width_of(name)}}" for name in COLUMNS), err=as_json)
-        done = []
-        for row in rows(device=where, **options):
-            done.append(row)
+        measured = []
+        for row in rows(device=torch_device, **options):
+            measured.append(row)
             numbers = "".join(f"{text_of(row):>{width_of(name)}}" for name, text_of in COLUMNS.items())
             click.echo(f"{row.case}\n{numbers}", err=as_json)
-        result = json.dumps(report(done, where), indent=1)
+        result = json.dumps(report(measured, torch_device), indent=1)
         if out is not None:
             write_text(out, result + "\n")
         if as_json:
             click.echo(result)
 
 
-def measure(module: str, function: str, **options: Any) -> Iterator[Row]:
+def measure(module: str, function: str, **options: Any) -> Iterator[BenchRow]:
     """Yield the rows of a benchmark, whose module is imported only now."""
-    rows: Iterator[Row] = getattr(import_module(f"tallybox.bench.{module}"), function)(**options)
+    rows: Iterator[BenchRow] = getattr(import_module(f"tallybox.bench.{module}"), function)(**options)
     return rows
 
 
-@click.argument("file", required=False, type=click.Path(path_type=Path, exists=True))
-@click.option("--estimator", "model", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
-def measure_detections(device: torch.device, seconds: float, file: Path | None, model: Path | None) -> Iterator[Row]:
+@click.argument("file", required=False, type=existing)
+@click.option("--estimator", "model", type=any_path, help="An estimator from `tallybox fit`.")
+def measure_detections(
+    device: torch.device, seconds: float, file: Path | None, model: Path | None
+) -> Iterator[BenchRow]:
     """Time counting from detections (made-up ones, or FILE's) on the CPU; the reference is supervision's NMS."""
     from tallybox import CountEstimator, read_detections
     from tallybox.bench.detections import bench_detections

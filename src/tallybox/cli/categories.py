@@ -1,18 +1,17 @@
 """`tallybox categories`: list the categories that an estimator counts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import click
 
+from tallybox.cli.options import any_path, json_option
 from tallybox.cli.terminal import echo_line
 
 
 @click.command()
-@click.argument("estimator", type=click.Path(path_type=Path), required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("estimator", type=any_path, required=False)
+@json_option
 def categories(estimator: Path | None, as_json: bool) -> None:
     """List the ids and names of the categories of ESTIMATOR, by default those of COCO, which the shipped one counts.
 
@@ -23,7 +22,8 @@ def categories(estimator: Path | None, as_json: bool) -> None:
 
     fitted = (shipped_estimator() if estimator is None else CountEstimator.load(estimator)).fitted
     rows = [
-        {"id": i, "name": name, "learned": i in fitted.category_ids} for i, name in sorted(fitted.categories.items())
+        {"id": category_id, "name": name, "learned": category_id in fitted.category_ids}
+        for category_id, name in sorted(fitted.categories.items())
     ]
     if as_json:
         click.echo(json.dumps({"categories": rows}))

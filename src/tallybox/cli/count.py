@@ -1,43 +1,38 @@
 """`tallybox count`: count the objects in photos and in files of detections, image by image."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
-from tallybox.cli.options import detector_options, reported_failures
+from tallybox.cli.count_output import CountedImage, Write, csv_output, json_output, picture_output, text_output
+from tallybox.cli.options import detector_options, estimator_option, file_to_write, json_option, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import check_same_names
+from tallybox.detections.container import Detections
 from tallybox.detections.readers import read_detections, stored_category_names
 from tallybox.errors import InputError
-from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.estimator import Categories, CountEstimator
+from tallybox.estimator.prediction import ImagePredictions
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
 from tallybox.photos.specs import DEFAULT_SPEC
 
-if TYPE_CHECKING:
-    from tallybox.detections.container import Detections
-    from tallybox.estimator.prediction import ImagePredictions
-
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
-@click.option("--estimator", "file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
+@estimator_option
 @detector_options
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
-@click.option("--csv", "table", type=click.Path(path_type=Path, dir_okay=False), help='Write a CSV; "-" prints it.')
+@click.option("--csv", "table", type=file_to_write, help='Write a CSV; "-" prints it.')
 @click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
 @click.option("--total", "with_totals", is_flag=True, help="Also add up all images, with an interval.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def count(
     paths: tuple[str, ...],
     categories: tuple[str, ...],
@@ -81,43 +76,47 @@ def count(
         estimator = None if file is None else CountEstimator.load(file)
         counter = _photo_counter(detector or DEFAULT_SPEC, estimator, texts) if has_photos else None
         file_estimator = _file_estimator(first_file, estimator) if first_file is not None else None
-        wanted = categories or None
+        chosen = categories or None
         outputs: list[Write] = []
-        named = None
-        if with_totals and (counting := file_estimator if counter is None else counter.estimator):
-            totals = counting.totals(wanted)
-            outputs.append(lambda image, found, *_: totals.add(found))
-            named = totals.compute
+        compute_totals = None
+        if with_totals and (total_estimator := file_estimator if counter is None else counter.estimator):
+            totals = total_estimator.totals(chosen)
+            outputs.append(lambda image: totals.add(image.detections))
+            compute_totals = totals.compute
         if as_json:
-            outputs.append(stack.enter_context(json_output(named)))
+            outputs.append(stack.enter_context(json_output(compute_totals)))
         if table is not None:
-            outputs.append(stack.enter_context(csv_output(table, named, report, wide=wide)))
+            outputs.append(stack.enter_context(csv_output(table, compute_totals, report, wide=wide)))
         if folder is not None and counter is not None:
             outputs.append(stack.enter_context(picture_output(folder, counter, report)))
         if not as_json and table != Path("-"):
-            outputs.append(stack.enter_context(text_output(named, every=bool(categories))))
-        show, done = stack.enter_context(progress_bar("counting")), 0
+            outputs.append(stack.enter_context(text_output(compute_totals, every=bool(categories))))
+        show_progress = stack.enter_context(progress_bar("counting"))
+
+        def write(image: CountedImage) -> None:
+            for output in outputs:
+                output(image)
+
+        done = 0
         for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
-            of_kind = [source.path for source in group]
+            group_paths = [source.path for source in group]
             if is_photo and counter is not None:
-                for counted in _count_photos(counter, of_kind, wanted, engine, keep_photos=folder is not None):
-                    if counted.error is not None:
-                        report(counted.error)
-                    elif counted.detections is not None and counted.predictions is not None:
-                        for write in outputs:
-                            write(str(counted.path), counted.detections, counted.predictions, counted)
+                for photo in _count_photos(counter, group_paths, chosen, engine, keep_photos=folder is not None):
+                    if photo.error is not None:
+                        report(photo.error)
+                    elif photo.detections is not None:
+                        write(CountedImage(str(photo.path), photo.detections, photo.counts, photo))
                     done += 1
-                    show(done, len(sources))
+                    show_progress(done, len(sources))
             elif file_estimator is not None:
-                for path in of_kind:
+                for path in group_paths:
                     try:
-                        for image, predictions in _count_file(file_estimator, path, wanted, engine):
-                            for write in outputs:
-                                write(image.image_id, image, predictions, None)
+                        for image, predictions in _count_file(file_estimator, path, chosen, engine):
+                            write(CountedImage(image.image_id, image, predictions.by_name()))
                     except InputError as error:
                         report(error)
                     done += 1
-                    show(done, len(sources))
+                    show_progress(done, len(sources))
 
 
 def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str]) -> PhotoCounter:
@@ -133,7 +132,7 @@ def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[
 
 
 def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstimator:
-    """Return the estimator given, or the shipped one with a warning: files do not name their detector."""
+    """Return the user's estimator, or the shipped one with a warning, because files do not name their detector."""
     if estimator is not None:
         return estimator
     echo_line(
@@ -146,22 +145,22 @@ def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstima
 
 
 def _count_photos(
-    counter: PhotoCounter, paths: list[Path], wanted: Sequence[str] | None, engine: str | None, *, keep_photos: bool
+    counter: PhotoCounter, paths: list[Path], categories: Categories, engine: str | None, *, keep_photos: bool
 ) -> Iterator[CountedPhoto]:
     if engine == "ray":
         from tallybox.photos.ray_engine import count_each_with_ray
 
-        return count_each_with_ray(counter, paths, wanted)
-    return counter.count_each(paths, wanted, keep_photos=keep_photos)
+        return count_each_with_ray(counter, paths, categories)
+    return counter.count_each(paths, categories, keep_photos=keep_photos)
 
 
 def _count_file(
-    estimator: CountEstimator, path: Path, wanted: Sequence[str] | None, engine: str | None
+    estimator: CountEstimator, path: Path, categories: Categories, engine: str | None
 ) -> Iterator[tuple[Detections, ImagePredictions]]:
     names = estimator.fitted.categories
     check_same_names(names, stored_category_names(path, names), str(path))
     if engine == "ray":
         from tallybox.estimator.ray_engine import predict_each_with_ray
 
-        return predict_each_with_ray(estimator, path, wanted)
-    return estimator.predict_each(read_detections(path, names), wanted)
+        return predict_each_with_ray(estimator, path, categories)
+    return estimator.predict_each(read_detections(path, names), categories)

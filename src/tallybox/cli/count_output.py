@@ -1,10 +1,7 @@
 """What `tallybox count` writes: JSON, CSV, tables for people, and annotated photos.
 
-Each output is a context manager that gives a function, which takes images as they are counted: the name that the image
-has in the output, what was detected in it, its predictions and, if it is one, the photo.
+Each output is a context manager that gives a function, which writes one image as soon as it is counted.
 """
-
-from __future__ import annotations
 
 import csv
 import json
@@ -13,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +19,7 @@ from rich.text import Text
 from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.container import Detections, ImageId
 from tallybox.errors import InputError, TallyboxError
-from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.prediction import CountPrediction
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import atomic_writing
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
@@ -30,7 +27,17 @@ from tallybox.photos.counter import CountedPhoto, PhotoCounter
 CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least", "calibrated")
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
-Write = Callable[[ImageId | None, Detections, ImagePredictions, CountedPhoto | None], None]
+
+class CountedImage(NamedTuple):
+    """One image as the outputs take it."""
+
+    name: ImageId | None
+    detections: Detections
+    predictions: dict[str, CountPrediction]  # by the names of categories
+    photo: CountedPhoto | None = None  # None for an image of a file of detections
+
+
+Write = Callable[[CountedImage], None]
 NamedTotals = Callable[[], dict[str, TotalPrediction]]  # called after the last image
 
 
@@ -42,10 +49,10 @@ def json_output(totals: NamedTotals | None) -> Iterator[Write]:
     """
     start = '{"images": [\n'
 
-    def write(image: ImageId | None, _: Detections, predictions: ImagePredictions, __: CountedPhoto | None) -> None:
+    def write(image: CountedImage) -> None:
         nonlocal start
-        counts = {name: prediction.to_dict() for name, prediction in predictions.by_name().items()}
-        sys.stdout.write(start + json.dumps({"image": image, "counts": counts}))
+        counts = {name: prediction.to_dict() for name, prediction in image.predictions.items()}
+        sys.stdout.write(start + json.dumps({"image": image.name, "counts": counts}))
         start = ",\n"
 
     try:
@@ -72,39 +79,37 @@ def csv_output(
     images: list[tuple[ImageId | None, dict[str, int]]] = []  # of a wide table: its columns are known at the end
     with _csv_rows(path, report) as write_row:
 
-        def write(image: ImageId | None, _: Detections, predictions: ImagePredictions, __: CountedPhoto | None) -> None:
+        def write(image: CountedImage) -> None:
             if wide:
-                images.append((image, {name: p.count for name, p in predictions.by_name().items()}))
+                images.append((image.name, {category: p.count for category, p in image.predictions.items()}))
                 return
-            if not predictions:
-                write_row(image, "", 0, *[""] * (len(CSV_COLUMNS) - 3))
-            for name, p in predictions.by_name().items():
+            if not image.predictions:
+                write_row(image.name, "", 0, *[""] * (len(CSV_COLUMNS) - 3))
+            for category, p in image.predictions.items():
                 numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
-                write_row(image, name, *numbers, str(p.calibrated).lower())
+                write_row(image.name, category, *numbers, str(p.calibrated).lower())
 
         if not wide:
             write_row(*CSV_COLUMNS)
         yield write
         sums = {} if totals is None else totals()
         if wide:
-            names = sorted({name for _, counts in images for name in counts} | sums.keys())
-            write_row("image", *names)
-            for image, counts in images:
-                write_row(image, *(counts.get(name, 0) for name in names))
+            categories = sorted({category for _, counts in images for category in counts} | sums.keys())
+            write_row("image", *categories)
+            for name, counts in images:
+                write_row(name, *(counts.get(category, 0) for category in categories))
             if totals is not None:
-                write_row("total", *(round(sums[name].expected) if name in sums else 0 for name in names))
+                expected_sums = {category: round(total.expected) for category, total in sums.items()}
+                write_row("total", *(expected_sums.get(category, 0) for category in categories))
             return
-        for name, total in sums.items():
+        for category, total in sums.items():
             expected, calibrated = round(total.expected, 2), str(total.calibrated).lower()
-            write_row("total", name, round(expected), "", expected, total.low, total.high, "", calibrated)
+            write_row("total", category, round(expected), "", expected, total.low, total.high, "", calibrated)
 
 
 @contextmanager
 def _csv_rows(path: Path, report: Callable[[InputError], None]) -> Iterator[Callable[..., None]]:
-    """Give a function that writes a row.
-
-    Where the file cannot be written to its end, that is reported once, and the other outputs go on.
-    """
+    """Give a function that writes a row; a file that cannot be written is reported once, and other outputs go on."""
     # A name that is not UTF-8 is written as the bytes that it has.
     options = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
     failures: list[InputError] = []
@@ -142,19 +147,17 @@ def text_output(totals: NamedTotals | None = None, *, every: bool) -> Iterator[W
     """
     console = Console(highlight=False)
 
-    def write(
-        image: ImageId | None, found: Detections, predictions: ImagePredictions, photo: CountedPhoto | None
-    ) -> None:
-        if photo is not None:
-            _print_table(console, str(image), found.image_size, predictions.by_name(), every)
+    def write(image: CountedImage) -> None:
+        if image.photo is not None:
+            _print_table(console, image, every)
             return
-        parts = [f"{p} {name} ({p.low} to {p.high})" for name, p in predictions.by_name().items() if p.high > 0]
-        sys.stdout.write(printable(f"{image}: {', '.join(parts) or 'nothing'}") + "\n")
+        parts = [f"{p} {category} ({p.low} to {p.high})" for category, p in image.predictions.items() if p.high > 0]
+        sys.stdout.write(printable(f"{image.name}: {', '.join(parts) or 'nothing'}") + "\n")
 
     yield write
     if totals is not None:
         largest = sorted(totals().items(), key=lambda pair: -pair[1].expected)
-        rows = [(name, f"{total.expected:.1f}", total) for name, total in largest]
+        rows = [(category, f"{total.expected:.1f}", total) for category, total in largest]
         console.print(Text("all images together", "bold"))
         console.print(counts_table(("category", "expected total", "90 % interval"), rows))
 
@@ -170,15 +173,15 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
         raise InputError(f"{folder} must be a folder that can be written to, but: {error.strerror}") from error
     written: set[str] = set()
 
-    def write(_: ImageId | None, __: Detections, predictions: ImagePredictions, photo: CountedPhoto | None) -> None:
-        if photo is None:
+    def write(image: CountedImage) -> None:
+        if image.photo is None:
             return
-        stem = os.fsencode(photo.path.stem)[:MAX_STEM].decode(errors="ignore")
+        stem = os.fsencode(image.photo.path.stem)[:MAX_STEM].decode(errors="ignore")
         name, number = f"{stem}_counted.jpg", 2
         while name in written:  # photos of several folders may share their names
             name, number = f"{stem}_counted-{number}.jpg", number + 1
         try:
-            save_picture(counter.draw(photo), folder / name)
+            save_picture(counter.draw(image.photo), folder / name)
             written.add(name)
         except InputError as error:
             report(error)
@@ -190,23 +193,22 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
         echo_line(f"Wrote {number} {'picture' if number == 1 else 'pictures'} to {folder}", err=True)
 
 
-def _print_table(
-    console: Console, title: str, size_wh: tuple[int, int] | None, predictions: dict[str, CountPrediction], every: bool
-) -> None:
+def _print_table(console: Console, image: CountedImage, every: bool) -> None:
+    size_wh = image.detections.image_size
     size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"
-    console.print(Text.assemble((printable(title), "bold"), (size, "dim")), soft_wrap=True)
-    shown = {name: p for name, p in predictions.items() if every or p.count > 0}
-    perhaps = {name: p for name, p in predictions.items() if name not in shown}
-    if shown:
-        calibrated = all(p.calibrated for p in shown.values())
-        rows = [(name, p, p) for name, p in sorted(shown.items(), key=lambda pair: -pair[1].count)]
+    console.print(Text.assemble((printable(image.name), "bold"), (size, "dim")), soft_wrap=True)
+    counted = {category: p for category, p in image.predictions.items() if every or p.count > 0}
+    perhaps = {category: p for category, p in image.predictions.items() if category not in counted}
+    if counted:
+        calibrated = all(p.calibrated for p in counted.values())
+        rows = [(category, p, p) for category, p in sorted(counted.items(), key=lambda pair: -pair[1].count)]
         interval = "90 % interval" if calibrated else "interval (uncalibrated)"
         console.print(counts_table(("category", "count", interval), rows))
     else:
         console.print("  nothing counted")
     if perhaps:
         likely = sorted(perhaps.items(), key=lambda pair: -pair[1].probability_of_any)
-        listed = ", ".join(f"{name} ({100 * p.probability_of_any:.0f} %)" for name, p in likely)
+        listed = ", ".join(f"{category} ({100 * p.probability_of_any:.0f} %)" for category, p in likely)
         console.print(Text(printable(f"  perhaps: {listed}"), "dim"), soft_wrap=True)
     console.print()
 

@@ -1,7 +1,5 @@
 """`tallybox demo`: the paper's example of three cats in the terminal, then real photos; all numbers are computed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from shutil import which
 
@@ -14,8 +12,9 @@ from rich.panel import Panel
 from rich.table import Table
 from torch import Tensor
 
-from tallybox.cli.count_output import text_output
+from tallybox.cli.count_output import CountedImage, text_output
 from tallybox.cli.explain import WITH_SHIPPED
+from tallybox.cli.options import any_path
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
 from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data
@@ -30,7 +29,7 @@ SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every t
 
 
 @click.command()
-@click.option("--figure", type=click.Path(path_type=Path), help="Also draw the cats as a picture (.svg or .png).")
+@click.option("--figure", type=any_path, help="Also draw the cats as a picture (.svg or .png).")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/demo"), help="For the counted photos."
 )
@@ -131,8 +130,7 @@ def show_photos(console: Console, folder: Path) -> None:
     with text_output(every=False) as print_counts:
         for counted in photos:
             assert counted.detections is not None
-            assert counted.predictions is not None
-            print_counts(counted.path.name, counted.detections, counted.predictions, counted)
+            print_counts(CountedImage(counted.path.name, counted.detections, counted.counts, counted))
             picture = folder / f"{counted.path.stem}_counted.jpg"
             try:
                 save_picture(counter.draw(counted), picture)

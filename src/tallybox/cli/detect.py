@@ -1,13 +1,11 @@
 """`tallybox detect`: photos to a file of detections."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tallybox.cli.options import detector_options, reported_failures
+from tallybox.cli.options import detector_options, file_to_write, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
@@ -15,7 +13,7 @@ from tallybox.errors import InputError
 
 @click.command()
 @click.argument("paths", metavar="PHOTOS...", nargs=-1, required=True)
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file of detections.")
+@click.option("--out", type=file_to_write, required=True, help="The file of detections.")
 @detector_options
 def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: Any) -> None:
     """Write what a detector finds in photos, folders of photos and patterns ("*.jpg"), for `tallybox fit` and `count`.
@@ -31,8 +29,8 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
         photos = find_photos(paths)
     except InputError as error:
         raise click.UsageError(str(error)) from error
-    given = {name: value for name, value in {"spec": detector, **options}.items() if value}
+    settings = {name: value for name, value in {"spec": detector, **options}.items() if value}
     with reported_failures() as report:
         with progress_bar("detecting") as show:
-            summary = detect_to_file(photos, out, on_failure=report, on_progress=show, **given)
+            summary = detect_to_file(photos, out, on_failure=report, on_progress=show, **settings)
         echo_line(f"wrote {out}: photos {summary.photos}, boxes {summary.boxes}")

@@ -1,7 +1,5 @@
 """`tallybox evaluate`: score an estimator beside tuned NMS."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tallybox.cli.image_source import open_labelled_images
-from tallybox.cli.options import existing, label_options, reported_failures, source_options
+from tallybox.cli.options import existing, json_option, label_options, reported_failures, source_options
 from tallybox.estimator.estimator import CountEstimator
 
 
@@ -22,7 +20,7 @@ from tallybox.estimator.estimator import CountEstimator
 @click.argument("labels", type=existing)
 @label_options
 @source_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: Any) -> None:
     """Score the estimator in FILE on labelled images, beside NMS tuned on what the estimator learned from.
 
@@ -43,7 +41,7 @@ def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: An
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print figures as tables."""
+    """Print the scores as tables."""
     console = Console(highlight=False)
     table = Table("", "exact", "MAE", "RMSE", title=f"{result['pairs']} pairs of image and category")
     rows = {"estimator": "estimator", "nms": "NMS, one threshold pair", "nms_per_category": "NMS, tuned per category"}
@@ -63,7 +61,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 def trust_lines(right_by_width: Mapping[str, float], where: str = "") -> str:
-    """Return how often a count is right by how its interval looks, for people, in two lines of 80 columns."""
+    """Return how often a count is right by the width of its interval, in two lines of 80 columns for people."""
     looks = {"0": "one number", "1-2": "1 or 2 wide", "3-4": "3 or 4 wide", "5+": "wider"}
     shares = ", ".join(f"{looks[width]} {100 * share:.0f} %" for width, share in right_by_width.items())
     return f"how often the count is right{where}, by its interval:\n  {shares}"

@@ -1,7 +1,5 @@
 """`tallybox fit`: learn to count from a detector's boxes and true counts."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping
@@ -14,7 +12,7 @@ import click
 
 from tallybox.cli.evaluate import trust_lines
 from tallybox.cli.image_source import open_labelled_images
-from tallybox.cli.options import existing, label_options, reported_failures, source_options
+from tallybox.cli.options import existing, file_to_write, json_option, label_options, reported_failures, source_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of
@@ -30,7 +28,7 @@ MAX_NAMES = 3  # that a message lists
 @click.command()
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
 @click.argument("labels", type=existing)
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The estimator's file.")
+@click.option("--out", type=file_to_write, required=True, help="The estimator's file.")
 @click.option("--component", type=click.Choice(["presence", "paper"]), help="What counts.  [default: presence]")
 @click.option("--photos", type=click.IntRange(min=1), help="Learn from the first images only, by ascending id.")
 @click.option(
@@ -41,7 +39,7 @@ MAX_NAMES = 3  # that a message lists
 @label_options
 @source_options
 @click.option("--seed", type=int, help="[default: 0]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
     """Learn to count from boxes and LABELS (COCO instances, or a table of counts, .csv or .xlsx).
 
@@ -55,8 +53,8 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
     """
     start = time.perf_counter()
     check_writable(out)  # before minutes of learning
-    chosen = {name: options.pop(name) for name in ("component", "max_objects", "seed")}
-    estimator = CountEstimator(**{name: value for name, value in chosen.items() if value is not None})
+    settings = {name: options.pop(name) for name in ("component", "max_objects", "seed")}
+    estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:
         read, counts = open_labelled_images(source, labels, out, report_failure, **options)
         images = list(read)
@@ -105,8 +103,9 @@ def _describe(labels: LabelSummary, names: Mapping[int, str]) -> None:
     if labels.photos_without_labels:
         lines.append(f"left out: {labels.photos_without_labels:,} photos without labels")
     if unlabelled:
-        named = f"categories that the labels never name ({_listed(unlabelled, names)})"
-        lines.append(f"left out: {len(unlabelled):,} {named}")
+        lines.append(
+            f"left out: {len(unlabelled):,} categories that the labels never name ({_listed(unlabelled, names)})"
+        )
     if labels.photos_without_boxes:
         lines.append(f"taken as photos without boxes: {labels.photos_without_boxes:,} that only the labels have")
     if labels.never_zero:
@@ -119,5 +118,5 @@ def _describe(labels: LabelSummary, names: Mapping[int, str]) -> None:
 
 
 def _listed(category_ids: tuple[int, ...], names: Mapping[int, str]) -> str:
-    shown = [category_name_of(category_id, names) for category_id in category_ids[:MAX_NAMES]]
-    return ", ".join(shown) + (" ..." if len(category_ids) > MAX_NAMES else "")
+    first = [category_name_of(category_id, names) for category_id in category_ids[:MAX_NAMES]]
+    return ", ".join(first) + (" ..." if len(category_ids) > MAX_NAMES else "")

@@ -1,6 +1,4 @@
-"""What `tallybox fit`, `evaluate` and `suggest` learn from and look at: files of detections, or photos."""
-
-from __future__ import annotations
+"""The images that `tallybox fit`, `evaluate` and `suggest` read: files of detections, or photos."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,14 +27,14 @@ def open_images(
     source: str,
     estimator: Path,
     report: Callable[[InputError], None],
-    known: Mapping[int, str] | None = None,
+    estimator_names: Mapping[int, str] | None = None,
     *,
     detector: str | None,
     texts: Sequence[str],
 ) -> ImageSource:
     """Return the images of a file of detections, or of photos, whose detections are kept beside the estimator.
 
-    Their categories must have the names that an estimator knows them by, where it has learned already.
+    ``estimator_names`` are the names of a fitted estimator's categories; the images' categories must have the same.
     """
     from tallybox.photos.detecting import keep_detections
     from tallybox.photos.sources import find_photos, find_sources
@@ -52,7 +50,7 @@ def open_images(
     if is_file:
         if texts:
             raise click.UsageError(f"--text is for photos, but {source} is a file of detections")
-        path, categories = Path(source), COCO_CATEGORIES if known is None else known
+        path, categories = Path(source), COCO_CATEGORIES if estimator_names is None else estimator_names
         names, images = stored_category_names(path, categories), read_detections(path, categories)
     else:
         folder = estimator.with_suffix(".detections")
@@ -61,8 +59,8 @@ def open_images(
                 photos, folder, spec=detector or DEFAULT_SPEC, texts=texts, on_failure=report, on_progress=show
             )
         echo_line(f"detections of {len(images):,} photos are kept in {folder}", err=True)
-    if known is not None:
-        check_same_names(known, names, source)
+    if estimator_names is not None:
+        check_same_names(estimator_names, names, source)
     return ImageSource(images, names, not is_file)
 
 
@@ -71,13 +69,12 @@ def open_labelled_images(
     labels: Path,
     estimator: Path,
     report: Callable[[InputError], None],
-    known: Mapping[int, str] | None = None,
+    estimator_names: Mapping[int, str] | None = None,
     *,
     categories: Sequence[str],
     missing_is_zero: bool,
     **photo_options: Any,
 ) -> tuple[Iterable[Detections], TrueCounts]:
-    """Return images likewise, and their true counts in a file of labels."""
-    found = open_images(source, estimator, report, known, **photo_options)
-    options: dict[str, Any] = {"only": categories, "missing_is_zero": missing_is_zero, "are_photos": found.are_photos}
-    return with_counts(found.images, found.names, labels, **options)
+    """Return the images as `open_images` does, with their true counts from a file of labels."""
+    images, names, are_photos = open_images(source, estimator, report, estimator_names, **photo_options)
+    return with_counts(images, names, labels, only=categories, missing_is_zero=missing_is_zero, are_photos=are_photos)

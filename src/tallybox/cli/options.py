@@ -1,11 +1,10 @@
 """Options that commands share, and how photos that cannot be read are reported."""
 
-from __future__ import annotations
-
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,9 @@ from tallybox.errors import InputError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+any_path = click.Path(path_type=Path)
 existing = click.Path(path_type=Path, exists=True)
+file_to_write = click.Path(path_type=Path, dir_okay=False)
 SPEC_HELP = (
     "What detects: picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or "
     "package.module:factory.  [default: picodet]"
@@ -34,6 +35,22 @@ def joined(*options: Decorator) -> Decorator:
     return decorate
 
 
+def settings_options(settings: type[Any], helps: Mapping[str, str] | None = None) -> Decorator:
+    """Return an option for each field of a dataclass, which owns the defaults; ``helps`` by the names of fields."""
+    return joined(
+        *(
+            click.option(
+                f"--{field.name.replace('_', '-')}",
+                type=type(field.default),
+                help=f"{(helps or {}).get(field.name, '')}  [default: {field.default}]".strip(),
+            )
+            for field in fields(settings)
+        )
+    )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+estimator_option = click.option("--estimator", "file", type=any_path, help="An estimator from `tallybox fit`.")
 text_option = click.option(
     "--text", "texts", multiple=True, metavar="PHRASE", help="What a zero-shot model looks for; may be repeated."
 )
@@ -55,8 +72,8 @@ label_options = joined(
 
 @contextmanager
 def reported_failures() -> Iterator[Callable[[InputError], None]]:
-    """Give a function that prints an error and goes on; where it was called, the command exits with status 1."""
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
+    """Give a function that prints an error and goes on; if it was called, the command exits with status 1."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file, which is read or reported
     failures: list[InputError] = []
 
     def report(error: InputError) -> None:

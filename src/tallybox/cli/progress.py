@@ -1,7 +1,5 @@
 """Progress on standard error: bars on a terminal, else a line a minute."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +46,7 @@ def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
 
 def _show_lines() -> Callable[[str, int, int], None]:
     """Return a function that prints a line a minute: the step, how much of it is done, how long the rest takes."""
-    last, starts = time.monotonic(), dict[str, tuple[float, int]]()  # by step: when it began, what was done then
+    last, starts = time.monotonic(), dict[str, tuple[float, int]]()  # starts: the time and the work done, by step
 
     def show(step: str, done: int, total: int) -> None:
         nonlocal last

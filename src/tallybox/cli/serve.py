@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tallybox.cli.options import estimator_option
 from tallybox.cli.terminal import echo_line
 from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
@@ -22,7 +23,7 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 chooses a free one.")
-@click.option("--estimator", "file", type=click.Path(path_type=Path), help="An estimator from `tallybox fit`.")
+@estimator_option
 @click.option("--token", envvar="TALLYBOX_TOKEN", help="Require this bearer token; TALLYBOX_TOKEN is safer.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name the service may be called by.")
 @click.option(

@@ -1,6 +1,4 @@
-"""Standard output belongs to the command: results and nothing else, or one line why they cannot be written."""
-
-from __future__ import annotations
+"""Standard output carries a command's results and nothing else; if they cannot be written, that is an error."""
 
 import os
 import sys
@@ -17,7 +15,7 @@ class _CommandOutput:
 
     def __init__(self) -> None:
         self._thread, self._output = threading.get_ident(), sys.stdout
-        self.has_failed = False  # and the command has raised that
+        self.has_failed = False  # the command has then raised the error
 
     def write(self, text: str) -> int:
         output = self._output if threading.get_ident() == self._thread else sys.stderr
@@ -33,7 +31,7 @@ class _CommandOutput:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Turn a full device into a user's error; where the reader of a pipe is gone, Click ends the command."""
+        """Raise a full disk as a TallyboxError; Click ends the command if the reader of a pipe is gone."""
         try:
             yield
         except BrokenPipeError:
@@ -45,7 +43,7 @@ class _CommandOutput:
 
 @contextmanager
 def reserved_standard_output() -> Iterator[None]:
-    """Send what libraries print to standard error: from their threads, and after the command until the process ends.
+    """Send what libraries print from other threads, or after the command has ended, to standard error.
 
     Ray reports a lost machine from a thread of its own, or from this one when the process exits.
     """
@@ -59,7 +57,7 @@ def reserved_standard_output() -> Iterator[None]:
 
 
 def _flush_last(output: _CommandOutput) -> None:
-    """Write what is left; where that fails, say so if nobody has, and leave nothing that Python would flush again."""
+    """Flush the output; if that fails, print the error once and discard what Python would try to flush again."""
     was_reported = output.has_failed
     try:
         output.flush()

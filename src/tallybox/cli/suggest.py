@@ -1,7 +1,5 @@
 """`tallybox suggest`: which photos are worth labelling next, and what more labels would bring."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from textwrap import fill
@@ -12,7 +10,7 @@ from rich.console import Console
 
 from tallybox.cli.count_output import counts_table
 from tallybox.cli.image_source import open_images
-from tallybox.cli.options import existing, reported_failures, source_options
+from tallybox.cli.options import existing, json_option, reported_failures, source_options
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.image_ids import match_photos
@@ -32,7 +30,7 @@ LITTLE = 0.005  # of the counts
 @click.option("--labels", type=existing, help="Leave out photos that have counts here already.")
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="By these only; may be repeated.")
 @source_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def suggest(
     file: Path, source: str, number: int, labels: Path | None, categories: tuple[str, ...], as_json: bool, **photos: Any
 ) -> None:
@@ -43,19 +41,19 @@ def suggest(
     """
     estimator = CountEstimator.load(file)
     with reported_failures() as report:
-        found = open_images(source, file, report, estimator.fitted.categories, **photos)
-        images = list(found.images)
+        opened = open_images(source, file, report, estimator.fitted.categories, **photos)
+        images = list(opened.images)
         if labels is not None:
-            known = read_counts(labels, found.names or COCO_CATEGORIES)
+            counts = read_counts(labels, opened.names or COCO_CATEGORIES)
             ids = [str(image.image_id) for image in images]
-            named = {key: known.file_names.get(key, str(key)) for key in known.counts}
-            labelled = {*known.counts, *match_photos(named, ids).values()}
+            file_names = {image_id: counts.file_names.get(image_id, str(image_id)) for image_id in counts.counts}
+            labelled = {*counts.counts, *match_photos(file_names, ids).values()}
             images = [image for image in images if image.image_id not in labelled]
-        chosen = doubtful_images(estimator, images, number, categories or None)
+        suggestions = doubtful_images(estimator, images, number, categories or None)
         if as_json:
-            click.echo(json.dumps(_as_dict(chosen, estimator.fitted)))
+            click.echo(json.dumps(_as_dict(suggestions, estimator.fitted)))
             return
-        _show(chosen, len(images))
+        _show(suggestions, len(images))
         click.echo(fill(what_labels_bring(estimator.fitted), 80))
 
 
@@ -76,22 +74,22 @@ def what_labels_bring(fitted: Fitted) -> str:
     )
 
 
-def _as_dict(chosen: list[Suggestion], fitted: Fitted) -> dict[str, object]:
+def _as_dict(suggestions: list[Suggestion], fitted: Fitted) -> dict[str, object]:
     curve = fitted.learning_curve
     return {
         "suggestions": [
-            {"image": one.image_id, "doubt": one.doubt, "category": one.category, **one.prediction.to_dict()}
-            for one in chosen
+            {"image": s.image_id, "doubt": s.doubt, "category": s.category, **s.prediction.to_dict()}
+            for s in suggestions
         ],
         "learning_curve": [point._asdict() for point in curve],
         "expected": [expected_at(curve, times * fitted.totals.photos)._asdict() for times in TIMES] if curve else [],
     }
 
 
-def _show(chosen: list[Suggestion], images: int) -> None:
-    if not chosen:
+def _show(suggestions: list[Suggestion], images: int) -> None:
+    if not suggestions:
         echo_line(f"no image of {images:,} is left to suggest")
         return
-    echo_line(f"the {len(chosen)} of {images:,} images that are worth labelling next, the most doubtful first")
-    rows = [(one.image_id, one.category, one.prediction, one.prediction) for one in chosen]
+    echo_line(f"the {len(suggestions)} of {images:,} images that are worth labelling next, the most doubtful first")
+    rows = [(s.image_id, s.category, s.prediction, s.prediction) for s in suggestions]
     Console().print(counts_table(("image", "most doubtful", "count", "90 % interval"), rows))

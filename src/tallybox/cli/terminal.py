@@ -1,6 +1,4 @@
-"""What people read in a terminal: names come from files, and must neither steer it nor look like further lines."""
-
-from __future__ import annotations
+"""Text for a terminal: names from files are escaped, so that they can neither control it nor look like more lines."""
 
 import click
 
@@ -16,7 +14,7 @@ def printable(text: object) -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def echo_line(text: str, *, err: bool = False) -> None:

@@ -1,37 +1,26 @@
 """`tallybox toy`: the paper's toy task."""
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tallybox.cli.options import json_option, settings_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.devices import device_or_default
 from tallybox.toy.sweep import FIXED_AT, run_sweep
 from tallybox.toy.training import Setting, ToyConfig, train_settings
 
-# Many settings at once fill a GPU. On a CPU they gain nothing, and a group is saved as a whole.
+# Many settings at once fill a GPU. On a CPU they gain nothing, and a group is saved only when it is complete.
 SETTINGS_AT_ONCE = {"cuda": 404, "cpu": 1}
 folder_type = click.Path(path_type=Path, file_okay=False)
 
 
-def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command an option for every constant of the task; the configuration owns the defaults."""
-    for field in reversed(fields(ToyConfig)):
-        name, kind = f"--{field.name.replace('_', '-')}", type(field.default)
-        command = click.option(name, type=kind, help=f"[default: {field.default}]")(command)
-    return command
-
-
 def config_of(options: dict[str, Any]) -> ToyConfig:
-    """Return the configuration with the constants that were given."""
+    """Return the configuration with the values of options; those that are None have their defaults."""
     return ToyConfig(**{name: value for name, value in options.items() if value is not None})
 
 
@@ -45,8 +34,8 @@ def toy() -> None:
 @click.option("--noise", type=float, required=True, help="Noise q of the weights, 0 to 1.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@config_options
+@json_option
+@settings_options(ToyConfig)
 def train(side_length: float, noise: float, seed: int, device: str | None, as_json: bool, **constants: Any) -> None:
     """Train all models at one point of the paper's figures."""
     settings, config, where = [Setting(side_length, noise)], config_of(constants), device_or_default(device)
@@ -72,11 +61,11 @@ def train(side_length: float, noise: float, seed: int, device: str | None, as_js
 @click.option("--seeds", type=int, default=2, show_default=True)
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
 @click.option("--settings-at-once", "at_once", type=int, help="How many points train together, and are saved together.")
-@config_options
+@settings_options(ToyConfig)
 def sweep(
     difficulty: Any, out: Path, step: float, seeds: int, device: str | None, at_once: int | None, **constants: Any
 ) -> None:
-    """Train all points of the paper's figures; run again to go on after an interruption."""
+    """Train all points of the paper's figures; the same command resumes after an interruption."""
     where, config = device_or_default(device), config_of(constants)
     at_once = at_once or SETTINGS_AT_ONCE.get(where.type, 1)
     start = time.perf_counter()

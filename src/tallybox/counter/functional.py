@@ -1,7 +1,5 @@
 """The counting component as functions: features, the plain count, and the trace of one call."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """`Counter`: the counting component as a layer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch
@@ -75,7 +73,7 @@ class Counter(nn.Module):
     @classmethod
     def from_published(
         cls, state_dict: Mapping[str, Tensor], max_objects: int, *, logits: bool = False, backend: Backend = "auto"
-    ) -> Counter:
+    ) -> "Counter":
         """Convert a checkpoint of the published module, alone or inside a larger model's.
 
         The published module applies a logistic unless built with ``already_sigmoided=True``: pass ``logits=True`` for

@@ -1,7 +1,5 @@
 """The component's operator: images in one list, fused kernels, and their gradient."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 from torch import Tensor
@@ -18,10 +16,10 @@ def launchers(backend: str) -> ModuleType:
     return launch
 
 
-def allocate_results(attention: Tensor, max_objects: int) -> tuple[Tensor, ...]:
-    """Return features ``[M * R, max_objects + 1]`` and count ``[M * R]``, not yet written."""
+def result_shapes(attention: Tensor, max_objects: int) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of features and count for ``attention [M * R, N]``."""
     images = attention.shape[0]
-    return attention.new_empty(images, max_objects + 1), attention.new_empty(images)
+    return (images, max_objects + 1), (images,)
 
 
-count_operator = define_component("count", launchers, allocate_results)
+count_operator = define_component("count", launchers, result_shapes)

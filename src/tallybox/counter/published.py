@@ -4,8 +4,6 @@ The published module allocates 16 activations and uses 8, by number; entry 0 of 
 is a fixed zero, which some copies of the module leave out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

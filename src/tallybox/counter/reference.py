@@ -8,8 +8,6 @@ row of `knots` (the eight activations, see `Activations`) applies to all of them
 Leading dimensions broadcast throughout. Equation numbers are the paper's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +36,7 @@ class Activations(NamedTuple):
     confidence: Callable[[Tensor], Tensor]  # f8
 
     @classmethod
-    def from_weight(cls, weight: Tensor) -> Activations:
+    def from_weight(cls, weight: Tensor) -> "Activations":
         """Build the eight functions from ``weight [..., 8, segments]``."""
         knots = activation_knots(weight)[..., None, None, :, :]  # [..., 1, 1, 8, segments + 1]
         return cls(*(partial(interpolate_knots, knots=knots[..., role, :]) for role in range(8)))

@@ -1,7 +1,5 @@
 """Every intermediate quantity of one call of the counting component."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""Adapters: what detection libraries return, as boxes, scores and category ids. None of these libraries is imported."""
-
-from __future__ import annotations
+"""Adapters: boxes, scores and category ids from what detection libraries return; none of them is imported."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +16,7 @@ NEGATIVE_SIZE = "bbox must be left, top, width, height with sizes of at least 0"
 ClassIds = Sequence[int] | Mapping[int, int] | None
 ClassNames = Sequence[str] | Mapping[int, str] | None
 Columns = tuple[Any, Any, Any]  # boxes [N, 4] x1 y1 x2 y2, scores [N], category ids [N], not checked yet
-ImageColumns = tuple[Any, Any, Any, Any]  # likewise, and the id or the size of the image
+ImageColumns = tuple[Any, Any, Any, Any]  # the same with the id or the size of the image
 
 
 def on_host(values: Any) -> Any:
@@ -62,14 +60,14 @@ def from_supervision(detections: Any, category_ids: ClassIds, class_names: Class
             raise InputTypeError(
                 f"detections must be a supervision.Detections, but got {type(detections).__name__} without {name}"
             )
-    if len(detections.xyxy) == 0:  # its empty detections may leave the others out
+    if len(detections.xyxy) == 0:  # without boxes, the other attributes may be None
         return [], [], []
     for name in ("confidence", "class_id"):
         if getattr(detections, name) is None:
             raise InputError(f"detections must have a {name} for each box, but got None")
-    own_names = (getattr(detections, "data", None) or {}).get("class_name")
-    if category_ids is None and class_names is None and own_names is not None:
-        return detections.xyxy, detections.confidence, _coco_ids(own_names)
+    names_of_boxes = (getattr(detections, "data", None) or {}).get("class_name")
+    if category_ids is None and class_names is None and names_of_boxes is not None:
+        return detections.xyxy, detections.confidence, _coco_ids(names_of_boxes)
     ids = _to_categories(detections.class_id, category_ids, class_names, "a supervision.Detections without class_name")
     return detections.xyxy, detections.confidence, ids
 
@@ -132,13 +130,13 @@ def from_dataframe(frame: Any, layout: str | None, category_ids: ClassIds, class
 
 
 def _only_id(image_ids: Sequence[Any], what: str, remedy: str) -> Any:
-    found = list(dict.fromkeys(image_ids))
-    if len(found) > 1:
-        raise InputError(f"{what} must be of one image, but got {len(found)}: {found[:3]}; {remedy}")
-    return found[0] if found else None
+    distinct = list(dict.fromkeys(image_ids))
+    if len(distinct) > 1:
+        raise InputError(f"{what} must be of one image, but got {len(distinct)}: {distinct[:3]}; {remedy}")
+    return distinct[0] if distinct else None
 
 
-# Columns as other tools call them: pandas of YOLOv5, supervision's CSVSink.
+# Names of columns in other tools (YOLOv5's data frames, supervision's CSVSink), and what they are called here.
 COLUMN_NAMES = entries(
     "xmin: x1; ymin: y1; xmax: x2; ymax: y2; x_min: x1; y_min: y1; x_max: x2; y_max: y2; left: x1; top: y1; "
     "x: x1; y: y1; w: width; h: height; class_name: category; name: category; class: class_id; confidence: score; "
@@ -152,51 +150,55 @@ def _frame_boxes(columns: Mapping[str, list[Any]], layout: str | None) -> NDArra
     """Return x1 y1 x2 y2 from columns of corners, of corner and size, or of ``bbox``."""
     if layout not in (None, "xyxy", "xywh"):
         raise InputError(f'layout must be "xyxy" or "xywh", but got {layout!r}')
-    guess = next((known for known, names in BOX_COLUMNS.items() if columns.keys() >= set(names)), None)
-    if guess is None and "bbox" not in columns:
+    column_layout = next((layout for layout, sides in BOX_COLUMNS.items() if columns.keys() >= set(sides)), None)
+    if column_layout is None and "bbox" not in columns:
         raise InputError(
             f"a data frame must have columns x1 y1 x2 y2, x y w h, or bbox, but got {sorted(columns)}; rename them"
         )
     try:
-        rows = columns["bbox"] if guess is None else list(zip(*(columns[n] for n in BOX_COLUMNS[guess]), strict=True))
-        boxes = np.array(rows, np.float64).reshape(-1, 4)
+        if column_layout is None:
+            boxes = np.array(columns["bbox"], np.float64).reshape(-1, 4)
+        else:
+            boxes = np.column_stack([np.array(columns[side], np.float64) for side in BOX_COLUMNS[column_layout]])
     except (TypeError, ValueError) as error:
         raise InputTypeError(f"the boxes of a data frame must be four numbers each, but: {error}") from None
-    if guess is None and layout is None:  # only a size may be smaller than a corner
+    if column_layout is None and layout is None:
+        # Only a width may be smaller than the left side, and only a height smaller than the top.
         if len(boxes) and not (boxes[:, 2:] < boxes[:, :2]).any():
             raise InputError('bbox may be x1 y1 x2 y2 or left, top, width, height; give layout="xyxy" or "xywh"')
-        guess = "xywh"
-    if (layout or guess) == "xywh":
+        layout = "xywh"
+    if (layout or column_layout) == "xywh":
         boxes[:, 2:] += boxes[:, :2]
     return boxes
 
 
 def _coco_ids(names: Any) -> list[int]:
-    """Return COCO's ids of the names of boxes; only all names of a detector could tell how it numbers others."""
+    """Return COCO's id of each box's class name; other classes can be numbered only from all names of a detector."""
     ids = []
     for name in np.asarray(names).tolist():
-        if (found := coco_id_of_class(str(name))) is None:
+        if (category_id := coco_id_of_class(str(name))) is None:
             raise InputError(
                 f"names of classes must be COCO's, but got {name!r}; give those of all classes of the detector with "
                 "class_names={0: ..., 1: ...}"
             )
-        ids.append(found)
+        ids.append(category_id)
     return ids
 
 
 def _to_categories(classes: Any, category_ids: ClassIds, class_names: ClassNames, origin: str) -> NDArray[np.int64]:
     """Return the category id of each class; never guess: YOLO's class 16 is a dog, COCO's category 16 a bird."""
     numbers = np.asarray(on_host(classes)).tolist()
-    by = {} if category_ids is None else category_ids
     if category_ids is None and class_names is not None:
         names = class_names if isinstance(class_names, Mapping) else dict(enumerate(class_names))
-        by = category_ids_of_classes({int(key): str(name) for key, name in names.items()})
-    elif category_ids is None and numbers:
+        category_ids = category_ids_of_classes({int(key): str(name) for key, name in names.items()})
+    if category_ids is None:
+        if not numbers:
+            return np.zeros(0, np.int64)
         raise InputError(
             f"the classes of {origin} must be numbered in a known way, but it does not say how; give the detector's "
             'names with class_names={0: "person", ...} (model.names, model.config.id2label), or ids with category_ids='
         )
     try:
-        return np.array([by[int(index)] for index in numbers], np.int64)
+        return np.array([category_ids[int(number)] for number in numbers], np.int64)
     except (IndexError, KeyError) as error:
         raise InputError(f"category_ids must name a category for every class, but one is missing: {error}") from None

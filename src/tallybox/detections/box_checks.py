@@ -1,6 +1,4 @@
-"""Boxes and scores that are wrong, also as valid numbers: corners read as sizes, and boxes far outside their photo."""
-
-from __future__ import annotations
+"""Checks of boxes and scores, also of valid numbers: corners read as sizes, and boxes far outside their photo."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,17 +7,17 @@ from tallybox.errors import InputError
 
 # A score computed as a product or an interpolation may miss 1 by a rounding error of float32.
 ROUNDING_SLACK = 1e-6
-# Detectors draw boxes over the border of a photo, but no box has its centre beyond half a photo outside.
+# Detectors draw boxes over the border of a photo, but not with a centre more than half a photo outside.
 FAR_OUTSIDE = 0.5  # of a side
-# Without sizes of photos, the boxes of a file are judged together. Tried on 300,000 files drawn from two detectors on
-# COCO, of 1 to 10 photos, all boxes or confident ones, all categories or people: none was refused. Of those with enough
-# boxes, written as corners, 97 % or more were. The thresholds were chosen on these files: no independent figure.
+# Without sizes of photos, the boxes of a file are judged together. Of 300,000 files drawn from two detectors on COCO
+# (1 to 10 photos, all boxes or confident ones, all categories or people), none was refused. Written as corners, 97 % or
+# more of those with enough boxes were refused. The thresholds were chosen on these files: no independent figure.
 MIN_BOXES = 20
 MIN_SHARE = 0.02  # of boxes that lie beyond the largest size
 
 
 def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str, str] | None:
-    """Return the index, the problem and a remedy of the first wrong one of boxes [N, 4] and scores [N], or None."""
+    """Return the index of the first wrong box [N, 4] or score [N], what is wrong, and a remedy, or None."""
     with np.errstate(invalid="ignore"):
         sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2], not finite where a corner is not
     good = ((sizes >= 0) & (sizes < np.inf)).all(1) & (scores >= -ROUNDING_SLACK) & (scores <= 1 + ROUNDING_SLACK)

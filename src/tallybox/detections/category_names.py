@@ -1,6 +1,4 @@
-"""The 80 categories of COCO. Their ids run from 1 to 90 with gaps, as in every COCO file."""
-
-from __future__ import annotations
+"""Names of categories: COCO's 80, whose ids run from 1 to 90 with gaps, and how a name is found by other words."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -9,7 +7,7 @@ from types import MappingProxyType
 from tallybox.detections.category_words import SYNONYMS, entries, spellings
 from tallybox.errors import InputError
 
-# The names of consecutive ids, by the first of these.
+# Names of categories with consecutive ids, by the first id.
 _RUNS = {
     1: "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant",
     13: "stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe",
@@ -33,10 +31,10 @@ COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
 
 # The id of each class of a detector that numbers COCO's categories from 0 to 79, as YOLO does.
 COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)
-MAX_SHOWN = 200  # characters of a wrong name
+MAX_SHOWN = 200  # characters of a wrong name that an error quotes
 _COCO_IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
 
-# Labels that stand for nothing: the gaps in COCO's numbering, and what is no object.
+# Names of classes that are no categories: gaps in COCO's numbering, and the background.
 NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})
 
 # Names that Darknet's list of COCO's categories took over from Pascal VOC.
@@ -49,26 +47,26 @@ VOC_NAMES = entries(
 def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
     """Return the category id of each class of a detector: COCO's where all names are COCO's, else the class number.
 
-    Classes that stand for nothing (background) have none.
+    Classes that are no categories, such as the background, have no id.
 
     >>> category_ids_of_classes({0: "person", 1: "N/A", 2: "sofa"}), category_ids_of_classes({0: "dog", 1: "bolt"})
     ({0: 1, 2: 63}, {0: 0, 1: 1})
     """
     named = {label: name for label, name in names.items() if name.strip().lower() not in NOT_CATEGORIES}
-    found = {label: coco_id_of_class(name) for label, name in named.items()}
-    return {label: label if None in found.values() else int(found[label] or 0) for label in named}
+    ids = {label: coco_id for label, name in named.items() if (coco_id := coco_id_of_class(name)) is not None}
+    return ids if len(ids) == len(named) else {label: label for label in named}
 
 
 def coco_id_of_class(name: str) -> int | None:
-    """Return the id of COCO's category that a detector's class is called after, or None."""
+    """Return the id of the COCO category that a detector's class is named after, or None."""
     name = name.strip().lower()
     return _COCO_IDS.get(VOC_NAMES.get(name, name))
 
 
 def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:
     """Return the id of a category by its name, also in another case, as a plural or by a common synonym."""
-    if (found := find_category(name, categories)) is not None:
-        return found
+    if (category_id := find_category(name, categories)) is not None:
+        return category_id
     similar = get_close_matches(name[:MAX_SHOWN], categories.values(), n=1)
     hint = f"did you mean {similar[0]!r}?" if similar else "'tallybox categories' lists them"
     raise InputError(f"category must be one of the {len(categories)} known names, but got {name[:MAX_SHOWN]!r}; {hint}")
@@ -82,12 +80,12 @@ def find_category(name: str, categories: Mapping[int, str]) -> int | None:
     >>> find_category("phones", {1: "cell phone", 2: "phone"}), find_category("bolt", {1: "bowl"})
     (2, None)
     """
-    for category_id, known in categories.items():
-        if known == name:
+    for category_id, category in categories.items():
+        if category == name:
             return category_id
-    wanted = _plain(name)
-    for words_of in (lambda known: (known,), spellings, _synonyms):
-        if matches := [key for key, known in categories.items() if wanted in map(_plain, words_of(_plain(known)))]:
+    word = _plain(name)
+    for words_for in (lambda category: (category,), spellings, _synonyms):
+        if matches := [key for key, category in categories.items() if word in map(_plain, words_for(_plain(category)))]:
             return matches[0] if len(matches) == 1 else None
     return None
 
@@ -105,13 +103,13 @@ def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATE
     return categories.get(category_id, str(category_id))
 
 
-def check_same_names(estimator: Mapping[int, str], given: Mapping[int, str], source: str) -> None:
+def check_same_names(estimator_names: Mapping[int, str], source_names: Mapping[int, str], source: str) -> None:
     """Raise where an estimator and the ``source`` of its detections give one category id different names.
 
     Counts would get wrong names, for example with phrases in another order or with another model.
     """
-    for category_id, name in given.items():
-        learned = estimator.get(category_id, name)
+    for category_id, name in source_names.items():
+        learned = estimator_names.get(category_id, name)
         if learned.casefold() != name.casefold():
             raise InputError(
                 f"the estimator must be fitted to the categories of {source}, but category {category_id} is "

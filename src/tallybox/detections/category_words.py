@@ -1,11 +1,9 @@
 """Other words for names of categories: plurals and synonyms."""
 
-from __future__ import annotations
-
 
 def entries(text: str) -> dict[str, str]:
-    """Return what stands behind each word of a text such as ``tooth: teeth; mouse: mice``."""
-    return {word: behind for word, _, behind in (entry.partition(": ") for entry in text.split("; "))}
+    """Return the dict that a text such as ``tooth: teeth; mouse: mice`` stands for."""
+    return dict(entry.split(": ") for entry in text.split("; "))
 
 
 IRREGULAR = entries(
@@ -13,7 +11,6 @@ IRREGULAR = entries(
     "wolf: wolves; calf: calves; knife: knives; leaf: leaves; loaf: loaves; shelf: shelves; tomato: tomatoes; "
     "potato: potatoes; tv: TVs; sheep: sheep; fish: fish; deer: deer; aircraft: aircraft"
 )
-# Words for the same things.
 _SYNONYMS = entries(
     "person: human; bicycle: bike; car: automobile; motorcycle: motorbike; airplane: plane, aeroplane, aircraft; "
     "boat: ship; fire hydrant: hydrant; backpack: rucksack; handbag: purse; tie: necktie; frisbee: flying disc; "
@@ -28,7 +25,7 @@ OTHER_PLURALS = {"person": "persons", "skis": "ski"}
 
 
 def plural(name: str) -> str:
-    """Return the plural of a name, that of its last word.
+    """Return a name with its last word in the plural.
 
     >>> plural("person"), plural("teddy bear"), plural("puppy"), plural("bench")
     ('people', 'teddy bears', 'puppies', 'benches')

@@ -1,6 +1,4 @@
-"""COCO files: results (what a detector found) and instances (what is there)."""
-
-from __future__ import annotations
+"""COCO files: results, which hold detections, and instances, which hold the objects that were labelled."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -38,7 +36,7 @@ class _Category(JsonRecord):
     name: str
 
 
-class _Annotation(JsonRecord):
+class _Instance(JsonRecord):
     image_id: Int64 | str
     category_id: Int64
     id: int | str | None = None
@@ -47,7 +45,7 @@ class _Annotation(JsonRecord):
 
 class _Instances(JsonRecord):
     images: list[_Image]
-    annotations: list[_Annotation]
+    annotations: list[_Instance]
     categories: list[_Category]
 
 
@@ -77,13 +75,13 @@ def read_coco_instances(path: Path) -> TrueCounts:
     content = read_json(path, _Instances, INSTANCES, hint=f"; is it {RESULTS}?")
     _check_differ(path, "images", (image_key(image.id) for image in content.images))
     _check_differ(path, "categories", (category.id for category in content.categories))
-    _check_differ(path, "annotations", (one.id for one in content.annotations))
+    _check_differ(path, "annotations", (annotation.id for annotation in content.annotations))
     sizes = {
         image_key(image.id): image_size(f"{path}, images, record {number}", image.width, image.height)
         for number, image in enumerate(content.images)
     }
     categories = {category.id: category.name for category in content.categories}
-    pairs = [(image_key(one.image_id), one.category_id) for one in content.annotations]
+    pairs = [(image_key(annotation.image_id), annotation.category_id) for annotation in content.annotations]
     for number, (image_id, category_id) in enumerate(pairs):
         if image_id not in sizes:
             raise InputError(f"{path}, annotations, record {number}: image {image_id!r} is not among its images")
@@ -91,7 +89,7 @@ def read_coco_instances(path: Path) -> TrueCounts:
             raise InputError(
                 f"{path}, annotations, record {number}: category {category_id} is not among its categories"
             )
-    crowds = frozenset(pair for pair, one in zip(pairs, content.annotations, strict=True) if one.iscrowd)
+    crowds = frozenset(pair for pair, annotation in zip(pairs, content.annotations, strict=True) if annotation.iscrowd)
     counts: dict[ImageId, dict[int, int]] = {image_id: {} for image_id in sizes}
     for (image_id, category_id), count in Counter(pairs).items():
         if (image_id, category_id) not in crowds:
@@ -101,9 +99,9 @@ def read_coco_instances(path: Path) -> TrueCounts:
 
 
 def _check_differ(path: Path, key: str, ids: Iterable[int | str | None]) -> None:
-    before: set[int | str] = set()
-    for number, one in enumerate(ids):
-        if one in before:
-            raise InputError(f"{path}, {key}, record {number}: ids must differ, but {one!r} was there before")
-        if one is not None:
-            before.add(one)
+    seen: set[int | str] = set()
+    for number, record_id in enumerate(ids):
+        if record_id in seen:
+            raise InputError(f"{path}, {key}, record {number}: ids must differ, but {record_id!r} was there before")
+        if record_id is not None:
+            seen.add(record_id)

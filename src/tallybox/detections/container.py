@@ -30,7 +30,7 @@ class Detections:
     """What a detector found in one image: boxes [N, 4] as x1 y1 x2 y2, scores [N] in [0, 1], category_ids [N].
 
     Takes numpy arrays, lists, and torch tensors on any device; holds numpy arrays (float32, float32, int64).
-    Boxes may overlap as they like: nothing is suppressed here. ``image_size`` is (width, height).
+    Boxes may overlap: nothing is suppressed here. ``image_size`` is (width, height).
 
     >>> two = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.9, 0.6], [18, 18], image_size=(640, 480))
     >>> len(two), two.scores.dtype.name, two.best_scores()
@@ -79,15 +79,15 @@ class Detections:
         return self.of_checked(*columns, self.image_size, self.image_id)
 
     def best_scores(self) -> dict[int, float]:
-        """Return the highest score of each category that is there."""
+        """Return the highest score of each category that was detected."""
         order = np.argsort(self.scores, kind="stable")  # the best of a category comes last and wins
         return dict(zip(self.category_ids[order].tolist(), self.scores[order].tolist(), strict=True))
 
     def tensors(self, device: Any = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return boxes ``[N, 4]``, scores ``[N]`` and category_ids ``[N]`` as torch tensors, which are copies.
 
-        >>> found = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.75, 0.5], [18, 18])
-        >>> boxes, scores, category_ids = found.tensors()
+        >>> two = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.75, 0.5], [18, 18])
+        >>> boxes, scores, category_ids = two.tensors()
         >>> scores, boxes.shape, category_ids.dtype
         (tensor([0.7500, 0.5000]), torch.Size([2, 4]), torch.int64)
         """
@@ -125,10 +125,10 @@ class Detections:
         >>> Detections.from_coco([{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 0.5}]).boxes
         array([[1., 2., 4., 6.]], dtype=float32)
         """
-        boxes, scores, category_ids, found = adapters.from_coco(results, image_size)
-        if found is not None and image_id not in (None, found):
-            raise InputError(f"image_id must be that of the results, {found!r}, but got {image_id!r}")
-        return cls(boxes, scores, category_ids, image_size, image_id if found is None else found)
+        boxes, scores, category_ids, stored_id = adapters.from_coco(results, image_size)
+        if stored_id is not None and image_id not in (None, stored_id):
+            raise InputError(f"image_id must be that of the results, {stored_id!r}, but got {image_id!r}")
+        return cls(boxes, scores, category_ids, image_size, image_id if stored_id is None else stored_id)
 
     @classmethod
     def from_supervision(
@@ -143,7 +143,7 @@ class Detections:
         """Take a ``supervision.Detections``.
 
         Its classes are named by itself (``data["class_name"]``) or by ``class_names``, or ``category_ids[class_id]`` is
-        the category of a class; numbers alone are refused, for detectors number their classes differently.
+        the category of a class. Numbers alone are refused, because detectors number their classes differently.
         """
         columns = adapters.from_supervision(detections, category_ids, class_names)
         return cls(*columns, image_size=image_size, image_id=image_id)
@@ -229,20 +229,20 @@ class Detections:
         >>> Detections.from_dataframe(frame).boxes
         array([[5., 5., 8., 9.]], dtype=float32)
         """
-        boxes, scores, ids, found = adapters.from_dataframe(frame, layout, category_ids, class_names)
-        return cls(boxes, scores, ids, image_size, found if image_id is None else image_id)
+        boxes, scores, ids, stored_id = adapters.from_dataframe(frame, layout, category_ids, class_names)
+        return cls(boxes, scores, ids, image_size, stored_id if image_id is None else image_id)
 
     @classmethod
-    def of_any(cls, found: Any) -> Self:
+    def of_any(cls, detections: Any) -> Self:
         """Return detections unchanged; convert those of supervision and ultralytics if they name their classes."""
-        if isinstance(found, cls):
-            return found
-        if hasattr(found, "xyxy") and hasattr(found, "class_id"):
-            return cls.from_supervision(found)
-        if hasattr(found, "orig_shape"):
-            return cls.from_ultralytics(found)
+        if isinstance(detections, cls):
+            return detections
+        if hasattr(detections, "xyxy") and hasattr(detections, "class_id"):
+            return cls.from_supervision(detections)
+        if hasattr(detections, "orig_shape"):
+            return cls.from_ultralytics(detections)
         raise InputTypeError(
-            f"the Detections of one image are expected, but got {type(found).__name__}; make them with "
+            f"the Detections of one image are expected, but got {type(detections).__name__}; make them with "
             "Detections(boxes, scores, category_ids) or Detections.from_coco, from_torchvision, from_transformers, "
             "from_dataframe"
         )

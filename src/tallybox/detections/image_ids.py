@@ -1,9 +1,8 @@
-"""Whether detections and labels name the same images, in the same way, and which photos labels are of."""
-
-from __future__ import annotations
+"""Checks that detections and labels name the same images in the same way, and finds the photo of each label."""
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -16,7 +15,7 @@ PLAIN_NUMBER = re.compile(r"[0-9]{1,15}(\.0+)?", re.ASCII)
 
 
 def match_photos(names: Mapping[ImageId, str], photo_ids: Sequence[str]) -> dict[ImageId, str]:
-    """Return the photo that each label is of, by the id or file name in the label, where there is one.
+    """Return the photo of each label that has one; ``names`` are the ids or file names in the labels.
 
     A photo is found by its path, else by its name, with or without a suffix, in any case, and by its number, where no
     other photo has the same.
@@ -24,37 +23,39 @@ def match_photos(names: Mapping[ImageId, str], photo_ids: Sequence[str]) -> dict
     >>> match_photos({7: "7", "b": "b"}, ["2024/0007.jpg", "2024/b.JPG", "c.jpg"])
     {7: '2024/0007.jpg', 'b': '2024/b.JPG'}
     """
-    known, by_meaning = set(photo_ids), dict[float | str, list[str]]()
+    by_path = {photo_id: [photo_id] for photo_id in photo_ids}
+    by_meaning: dict[float | str, list[str]] = {}
     for photo_id in photo_ids:
         by_meaning.setdefault(_meaning(photo_id), []).append(photo_id)
-    found: dict[ImageId, str] = {}
+    matches: dict[ImageId, str] = {}
     for label, name in names.items():
-        alike = [name] if name in known else by_meaning.get(_meaning(name), [])
-        if len(alike) == 1:
-            found[label] = alike[0]
-    if len(set(found.values())) < len(found):
-        twice = next(label for label, photo in found.items() if list(found.values()).count(photo) > 1)
-        raise InputError(f"each photo must be labelled once, but two labels are of {found[twice]!r}; one is {twice!r}")
-    return found
+        candidates = by_path.get(name) or by_meaning.get(_meaning(name), [])
+        if len(candidates) == 1:
+            matches[label] = candidates[0]
+    labels_of = Counter(matches.values())
+    for label, photo_id in matches.items():
+        if labels_of[photo_id] > 1:
+            raise InputError(f"each photo must be labelled once, but two labels are of {photo_id!r}; one is {label!r}")
+    return matches
 
 
-def check_photos(found: Mapping[ImageId, str], labels: Collection[ImageId], photo_ids: Sequence[str]) -> None:
-    """Raise where labels and photos seem not to belong together; name other labels that `match_photos` left out."""
-    labelled = set(found.values())
+def check_photos(matches: Mapping[ImageId, str], labels: Collection[ImageId], photo_ids: Sequence[str]) -> None:
+    """Raise where labels and photos seem not to belong together; warn of labels that `match_photos` left out."""
+    labelled = set(matches.values())
     unlabelled = [photo_id for photo_id in photo_ids if photo_id not in labelled]
-    unmatched = [label for label in labels if label not in found]
+    unmatched = [label for label in labels if label not in matches]
     check_ids(unlabelled, unmatched, len(labels), "the former are left out")
     if unmatched and not unlabelled:
         warnings.warn(f"{len(unmatched)} labels are of no photo ({_named(unmatched)}); they are left out", stacklevel=2)
 
 
 def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labelled: int, consequence: str) -> None:
-    """Raise where detections and labels seem to name the same images in two ways; warn of other ids without match.
+    """Raise where detections and labels seem to name the same images in two ways; warn of other ids without a match.
 
-    ``unlabelled`` are ids of detections without labels, ``undetected`` those of labels without detections, of
-    ``labelled`` in all. Either alone is usual: labels of some of the images, images without boxes. Together they are an
-    error where two ids differ only in how they are written, or where both are more than one and more than a
-    quarter of the labels.
+    ``unlabelled`` are ids of detections without labels, ``undetected`` are ids of labels without detections, and
+    ``labelled`` is the number of all labelled images. Either list alone is usual: only some images are labelled, some
+    have no boxes. Both together are an error where two ids differ only in how they are written, or where each list has
+    more than one id and more than a quarter of the labelled images.
     """
     if not unlabelled or not undetected:
         return
@@ -67,7 +68,7 @@ def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labe
     by_meaning = {_meaning(image_id): image_id for image_id in unlabelled}
     if alike := [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]:
         are = f"{len(alike)} of {labelled} labelled images {'is' if len(alike) == 1 else 'are'}"
-        named = ", ".join(f"{label!r} is {found!r}" for label, found in alike[:NAMED_IDS])
+        named = ", ".join(f"{label!r} is {image_id!r}" for label, image_id in alike[:NAMED_IDS])
         raise InputError(
             f"image ids must be written alike in detections and labels, but {are} written differently: "
             f"{named} among the detections"
@@ -82,7 +83,7 @@ def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labe
 
 
 def _meaning(image_id: ImageId) -> float | str:
-    """Return what an id is compared by: its value if it is a number, else its last part without suffix and case."""
+    """Return what ids are compared by: the value of a number, else the file name without suffix and in lower case."""
     text = str(image_id).strip().casefold()
     stem = PurePosixPath(text.replace("\\", "/")).stem
     for candidate in (text, stem):

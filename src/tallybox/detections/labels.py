@@ -1,7 +1,5 @@
 """True counts, and which pairs of image and category are scored."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,17 +14,17 @@ from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.image_ids import check_ids, check_photos, match_photos
 from tallybox.errors import InputError
 
-# Pairs with a true count of 0: few, and those with the highest scores, so that they are hard.
+# Of the pairs with a true count of 0, only the few with the highest scores are taken: these are hard.
 ABSENT_CATEGORIES_PER_IMAGE = 2
-ABSENT_SCORE_ABOVE = float(np.float32(0.05))  # as scores hold it: a score of 0.05 does not exceed it
+ABSENT_SCORE_ABOVE = float(np.float32(0.05))  # in the dtype of scores, so that a score of 0.05 does not exceed it
 
 
 @dataclass(frozen=True)
 class TrueCounts:
-    """How many objects of each category each labelled image holds; a labelled category not named there counts 0.
+    """How many objects of each category each labelled image holds; a labelled category that it does not name counts 0.
 
     ``labelled`` are the categories that were counted, None for all. Other categories, and the pairs of image and
-    category in ``unknown`` (COCO's crowds), were counted by nobody: they are neither scored nor learned from.
+    category in ``unknown`` (COCO's crowds), were not counted: they are neither scored nor learned from.
 
     >>> labels = TrueCounts({7: {18: 3}})
     >>> labels.count(7, 18), labels.count(7, 1)
@@ -35,10 +33,10 @@ class TrueCounts:
 
     counts: Mapping[ImageId, Mapping[int, int]]
     image_sizes: Mapping[ImageId, tuple[int, int] | None] = field(default_factory=dict)  # (width, height)
-    categories: Mapping[int, str] = field(default_factory=dict)  # names of all that were looked for; empty: not known
+    categories: Mapping[int, str] = field(default_factory=dict)  # names of all that were counted; empty if not known
     unknown: frozenset[tuple[ImageId, int]] = frozenset()
-    file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of the photos, with slashes; those that are known
-    left_out: frozenset[ImageId] = frozenset()  # images that are labelled, but not to be used
+    file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of photos, as far as known, with slashes
+    left_out: frozenset[ImageId] = frozenset()  # labelled images that are not to be used
     labelled: frozenset[int] | None = None
 
     def __len__(self) -> int:
@@ -59,21 +57,27 @@ class TrueCounts:
             return self.labelled
         return frozenset({*self.categories, *(c for of_image in self.counts.values() for c in of_image)})
 
-    def of_categories(self, category_ids: Iterable[int]) -> TrueCounts:
+    def of_categories(self, category_ids: Iterable[int]) -> "TrueCounts":
         """Return the labels of some categories; each must be labelled.
 
         >>> TrueCounts({7: {1: 2, 18: 3}}).of_categories([18]).counts
         {7: {18: 3}}
         """
-        kept = frozenset(category_ids)
-        if unlabelled := sorted(kept - self.labelled_ids()):
+        chosen = frozenset(category_ids)
+        if unlabelled := sorted(chosen - self.labelled_ids()):
             name = category_name_of(unlabelled[0], self.categories)
             raise InputError(f"the labels must count category {name!r} to learn from it or score it, but they do not")
-        counts = {i: {c: count for c, count in of_image.items() if c in kept} for i, of_image in self.counts.items()}
-        return replace(self, counts=counts, labelled=kept)
+        return replace(self, counts=self._counts_under({c: c for c in chosen}), labelled=chosen)
 
-    def with_zeros(self, images: Iterable[Detections]) -> TrueCounts:
-        """Return the labels with a count of 0 for everything in images that have none.
+    def _counts_under(self, new_ids: Mapping[int, int]) -> dict[ImageId, dict[int, int]]:
+        """Return the counts of the categories that have a new id, under these."""
+        return {
+            image_id: {new_ids[c]: count for c, count in of_image.items() if c in new_ids}
+            for image_id, of_image in self.counts.items()
+        }
+
+    def with_zeros(self, images: Iterable[Detections]) -> "TrueCounts":
+        """Return the labels, with a count of 0 for everything in images without labels.
 
         >>> TrueCounts({7: {18: 3}}).with_zeros([Detections.empty(7), Detections.empty(8)]).counts
         {8: {}, 7: {18: 3}}
@@ -82,8 +86,8 @@ class TrueCounts:
         missing = {i: dict[int, int]() for image in images if (i := _label_id(image, self, ids)) not in self.counts}
         return replace(self, counts={**missing, **self.counts})
 
-    def of_photos(self, photo_ids: Sequence[str]) -> TrueCounts:
-        """Return the labels of photos, found by path or by name, with or without a suffix; others are left out.
+    def of_photos(self, photo_ids: Sequence[str]) -> "TrueCounts":
+        """Return the labels of photos, matched by path or by name, with or without a suffix; other labels are left out.
 
         >>> TrueCounts({"a": {18: 3}, "b.jpg": {}}).of_photos(["2024/a.jpg", "2024/b.jpg"]).file_names
         {'a': '2024/a.jpg', 'b.jpg': '2024/b.jpg'}
@@ -92,11 +96,11 @@ class TrueCounts:
         check_photos(file_names, self.counts.keys(), photo_ids)
         return replace(self.only(file_names), file_names=file_names)
 
-    def first_images(self, number: int) -> TrueCounts:
+    def first_images(self, number: int) -> "TrueCounts":
         """Return the labels of the first images by ascending id."""
         return self.only(sorted(self.counts, key=lambda image_id: (isinstance(image_id, str), image_id))[:number])
 
-    def only(self, image_ids: Iterable[ImageId]) -> TrueCounts:
+    def only(self, image_ids: Iterable[ImageId]) -> "TrueCounts":
         """Return the labels of some of the images.
 
         >>> len(TrueCounts({7: {18: 3}, 9: {}}).only([9]))
@@ -105,7 +109,7 @@ class TrueCounts:
         counts = {image_id: self.counts[image_id] for image_id in image_ids}
         return replace(self, counts=counts, left_out=self.left_out | (self.counts.keys() - counts.keys()))
 
-    def with_categories_of(self, categories: Mapping[int, str]) -> TrueCounts:
+    def with_categories_of(self, categories: Mapping[int, str]) -> "TrueCounts":
         """Return the labels under the category ids that a detector gives to the same names.
 
         Categories that the detector does not know are left out; labels that name no categories keep their ids.
@@ -131,17 +135,14 @@ class TrueCounts:
             )
         return replace(
             self,
-            counts={
-                image_id: {new_ids[c]: count for c, count in of_image.items() if c in new_ids}
-                for image_id, of_image in self.counts.items()
-            },
+            counts=self._counts_under(new_ids),
             categories={new_id: categories[new_id] for new_id in sorted(new_ids.values())},
             unknown=frozenset((image_id, new_ids[c]) for image_id, c in self.unknown if c in new_ids),
             labelled=None if self.labelled is None else frozenset(new_ids[c] for c in self.labelled if c in new_ids),
         )
 
     def ids_by_file_name(self) -> dict[str, ImageId]:
-        """Return the ids of images by their photos' file names, and by the last parts of these where no two agree.
+        """Return the ids of images by the paths of their photos, and by file name where no two photos share it.
 
         >>> TrueCounts({7: {}}, file_names={7: "val/0007.jpg"}).ids_by_file_name()
         {'0007.jpg': 7, 'val/0007.jpg': 7}
@@ -164,8 +165,8 @@ class CountingPair(NamedTuple):
 def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[Detections]:
     """Yield the detections of every labelled image, with its size where known.
 
-    A labelled image that does not appear has no boxes and comes last. Images without labels are skipped; where ids seem
-    to be written in two ways, `check_ids` raises. A category that the labels do not name, where they name any, is an
+    A labelled image without detections has no boxes and comes last. Images without labels are skipped; where ids seem
+    to be written in two ways, `check_ids` raises. Where the labels name their categories, any other category is an
     error: the detector numbers categories differently. An image with the file name of a labelled one takes its id.
     """
     missing = dict.fromkeys(labels.counts)
@@ -199,14 +200,14 @@ def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iter
 
 
 def every_pair(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
-    """Yield a pair for each category that is in an image or was detected there; for others, 0 is counted rightly."""
+    """Yield a pair for each category that is in an image or was detected there; other categories rightly count 0."""
     return _pairs(detections, labels, sorted)
 
 
 def _pairs(
     detections: Iterable[Detections], labels: TrueCounts, choose: Callable[[dict[int, float]], list[int]]
 ) -> Iterator[CountingPair]:
-    """Yield a pair for each present category, and those absent ones that ``choose`` takes by their best scores."""
+    """Yield a pair for each present category, and for the absent ones that ``choose`` takes by their best scores."""
     for image in detections:
         if image.image_id is None or image.image_id not in labels.counts:
             raise InputError(f"image {image.image_id!r} must have labels, but has none; use labelled_detections")
@@ -224,37 +225,38 @@ def _pairs(
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """What there is to learn from, and what is left out; of pairs of a labelled image and a labelled category."""
+    """What labels hold to learn from, in pairs of a labelled image and a labelled category, and what is left out."""
 
     photos: int
     categories: int
     objects: int  # pairs with a count of at least 1
     zeros: int
     never_zero: tuple[int, ...]  # categories that are in every labelled image
-    photos_without_boxes: int  # labelled, but the detections do not have them
+    photos_without_boxes: int  # labelled images that are not among the detections
     photos_without_labels: int
-    categories_without_labels: tuple[int, ...]  # of boxes
+    categories_without_labels: tuple[int, ...]  # detected, but not labelled
 
     @classmethod
     def of(cls, detections: Iterable[Detections], labels: TrueCounts) -> Self:
         """Compare detections with labels."""
-        by_file_name, found, boxes_of = labels.ids_by_file_name(), set(), set[int]()
+        by_file_name = labels.ids_by_file_name()
+        detected_images, detected_categories = set[ImageId](), set[int]()
         for image in detections:
-            found.add(_label_id(image, labels, by_file_name))
-            boxes_of.update(np.unique(image.category_ids).tolist())
-        ids = sorted(labels.labelled_ids())
-        shown = Counter(c for of_image in labels.counts.values() for c, count in of_image.items() if count > 0)
+            detected_images.add(_label_id(image, labels, by_file_name))
+            detected_categories.update(np.unique(image.category_ids).tolist())
+        labelled = sorted(labels.labelled_ids())
+        present = Counter(c for of_image in labels.counts.values() for c, count in of_image.items() if count > 0)
         unknown = Counter(c for image_id, c in labels.unknown if image_id in labels.counts)
-        zeros = {c: len(labels) - shown[c] - unknown[c] for c in ids}
+        zeros = {c: len(labels) - present[c] - unknown[c] for c in labelled}
         return cls(
             photos=len(labels),
-            categories=len(ids),
-            objects=sum(shown.values()),
+            categories=len(labelled),
+            objects=sum(present.values()),
             zeros=sum(zeros.values()),
-            never_zero=tuple(c for c in ids if not zeros[c]),
-            photos_without_boxes=len(labels.counts.keys() - found),
-            photos_without_labels=len(found - labels.counts.keys() - labels.left_out),
-            categories_without_labels=tuple(sorted(boxes_of - set(ids))),
+            never_zero=tuple(c for c in labelled if not zeros[c]),
+            photos_without_boxes=len(labels.counts.keys() - detected_images),
+            photos_without_labels=len(detected_images - labels.counts.keys() - labels.left_out),
+            categories_without_labels=tuple(sorted(detected_categories.difference(labelled))),
         )
 
 
@@ -273,7 +275,7 @@ def _hardest(absent: dict[int, float]) -> list[int]:
 
 
 def _labelled(image: Detections, image_id: ImageId, labels: TrueCounts) -> Detections:
-    """Return an image under the id of its labels, with its size where known, if categories and boxes can be right."""
+    """Return an image under the id of its labels, with its size where known; check its categories and boxes."""
     unknown = set(image.category_ids.tolist()) - labels.categories.keys()
     if unknown and labels.categories:
         raise InputError(

@@ -1,19 +1,26 @@
-"""How good counts are: sums that add up over images, files and machines, and the figures computed from them."""
-
-from __future__ import annotations
+"""Metrics of counts: sums that add up over images, files and machines, and the figures computed from them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tallybox.errors import InputError
 
-# Groups of counts that figures are given for, by the smallest count of each.
-COUNT_GROUPS = {0: "0", 1: "1", 2: "2-4", 5: "5+"}
+Groups = Mapping[int, str]  # names of groups of values, by the smallest value of each
+COUNT_GROUPS: Groups = {0: "0", 1: "1", 2: "2-4", 5: "5+"}
 NO_SUMS = (0,) * len(COUNT_GROUPS)
+
+
+def groups_of(values: ArrayLike, groups: Groups = COUNT_GROUPS) -> NDArray[np.int64]:
+    """Return the index of the group that each value is in.
+
+    >>> groups_of([0, 1, 2, 4, 5, 30]).tolist()
+    [0, 1, 2, 2, 3, 3]
+    """
+    return np.searchsorted(list(groups), values, side="right") - 1
 
 
 @dataclass(frozen=True)
@@ -45,11 +52,11 @@ class CountSums:
             squared_error=float(((mean - truth) ** 2).sum()),
         )
 
-    def __add__(self, other: CountSums) -> CountSums:
-        return CountSums(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: "CountSums") -> "CountSums":
+        return CountSums(*_add(astuple(self), astuple(other)))
 
     def compute(self) -> dict[str, float]:
-        """Return the share of exact counts, the mean absolute and the root mean squared error; NaN of no pairs."""
+        """Return the share of exact counts, the mean absolute and the root mean squared error; NaN without pairs."""
         if self.pairs == 0:
             return dict.fromkeys(("exact", "mae", "rmse"), float("nan"))
         return {
@@ -66,8 +73,8 @@ class CategorySums:
     Pairs that are not added have a count and a true count of 0; so `compute` needs the number of images.
     """
 
-    # For each category: squared error, that where the true count is not 0, and how many pairs the latter are.
-    by_category: Mapping[int, tuple[float, float, float]] = field(default_factory=dict)
+    # For each category: the squared error, the squared error where the true count is not 0, and how many such pairs.
+    by_category: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, category_ids: ArrayLike, means: ArrayLike, true_counts: ArrayLike) -> Self:
@@ -77,21 +84,20 @@ class CategorySums:
         categories, rows = np.unique(np.asarray(category_ids), return_inverse=True)
         if rows.shape != truth.shape:
             raise InputError(f"category_ids must have shape [{len(truth)}] like true_counts, but got {[*rows.shape]}")
-        error, shown = (mean - truth) ** 2, truth > 0
-        sums = (np.bincount(rows, values).tolist() for values in (error, error * shown, shown))
+        error, nonzero = (mean - truth) ** 2, truth > 0
+        sums = (np.bincount(rows, values).tolist() for values in (error, error * nonzero, nonzero))
         return cls(dict(zip(categories.tolist(), zip(*sums, strict=True), strict=True)))
 
-    def __add__(self, other: CategorySums) -> CategorySums:
+    def __add__(self, other: "CategorySums") -> "CategorySums":
         total = dict(self.by_category)
-        for category_id, (error, nonzero_error, nonzero) in other.by_category.items():
-            before = total.get(category_id, (0.0, 0.0, 0.0))
-            total[category_id] = (before[0] + error, before[1] + nonzero_error, before[2] + nonzero)
+        for category_id, sums in other.by_category.items():
+            total[category_id] = _add(total.get(category_id, (0.0, 0.0, 0.0)), sums)
         return CategorySums(total)
 
     def compute(self, images: int, category_ids: Iterable[int]) -> dict[str, float]:
-        """Return the RMSE of each category, over all images and over those that show it, averaged over categories.
+        """Return the RMSE of each category, over all images and over those that have it, averaged over categories.
 
-        A category that no image shows has no RMSE on non-zero counts and is left out of that average.
+        A category that is in no image has no RMSE on non-zero counts and is left out of that average.
         """
         categories = list(category_ids)
         if outside := sorted(self.by_category.keys() - set(categories)):
@@ -106,42 +112,52 @@ class CategorySums:
 
 @dataclass(frozen=True)
 class CoverageSums:
-    """How often intervals hold the true count and how wide they are, by groups of true or of predicted counts."""
+    """How often intervals hold the true count and how wide they are, by groups of pairs."""
 
     pairs: tuple[int, ...] = NO_SUMS
     held: tuple[int, ...] = NO_SUMS
     widths: tuple[int, ...] = NO_SUMS  # largest minus smallest count of each interval
 
     @classmethod
-    def of(cls, lows: ArrayLike, highs: ArrayLike, true_counts: ArrayLike, *, grouped_by: ArrayLike) -> Self:
-        """Sum over pairs, all [P]: both ends of each interval, the true counts, and the counts that form groups."""
+    def of(
+        cls,
+        lows: ArrayLike,
+        highs: ArrayLike,
+        true_counts: ArrayLike,
+        *,
+        grouped_by: ArrayLike,
+        groups: Groups = COUNT_GROUPS,
+    ) -> Self:
+        """Sum over pairs, all [P]: both ends of each interval, the true counts, and the values that form groups."""
         truth = _vector("true_counts", true_counts)
         low, high = _vector("lows", lows, len(truth)), _vector("highs", highs, len(truth))
-        counts = _vector("grouped_by", grouped_by, len(truth))
+        group = groups_of(_vector("grouped_by", grouped_by, len(truth)), groups)
         inside = (low <= truth) & (truth <= high)
-        groups = np.searchsorted(list(COUNT_GROUPS), counts, side="right") - 1
-        sums = (np.bincount(groups, values, len(COUNT_GROUPS)) for values in (None, inside, high - low))
-        return cls(*(tuple(map(int, of_groups)) for of_groups in sums))
+        sums = (np.bincount(group, values, len(groups)) for values in (None, inside, high - low))
+        return cls(*(tuple(map(int, by_group)) for by_group in sums))
 
-    def __add__(self, other: CoverageSums) -> CoverageSums:
-        both = zip(astuple(self), astuple(other), strict=True)
-        return CoverageSums(*(tuple(a + b for a, b in zip(mine, theirs, strict=True)) for mine, theirs in both))
+    def __add__(self, other: "CoverageSums") -> "CoverageSums":
+        return CoverageSums(*map(_add, astuple(self), astuple(other)))
 
     def coverage(self) -> float:
-        """Return the share of intervals that hold the true count; NaN of no pairs."""
+        """Return the share of intervals that hold the true count; NaN without pairs."""
         return sum(self.held) / sum(self.pairs) if sum(self.pairs) else float("nan")
 
-    def coverage_by_group(self) -> dict[str, float]:
-        """Return that share for each group that occurs."""
-        return self._means(self.held)
+    def coverage_by_group(self, groups: Groups = COUNT_GROUPS) -> dict[str, float]:
+        """Return that share for each group that has pairs."""
+        return self._means(self.held, groups)
 
     def width_by_group(self) -> dict[str, float]:
-        """Return the mean width of intervals for each group that occurs."""
-        return self._means(self.widths)
+        """Return the mean width of intervals for each group of counts that has pairs."""
+        return self._means(self.widths, COUNT_GROUPS)
 
-    def _means(self, sums: tuple[int, ...]) -> dict[str, float]:
-        groups = zip(COUNT_GROUPS.values(), self.pairs, sums, strict=True)
-        return {name: total / pairs for name, pairs, total in groups if pairs}
+    def _means(self, sums: tuple[int, ...], groups: Groups) -> dict[str, float]:
+        rows = zip(groups.values(), self.pairs, sums, strict=True)
+        return {name: total / pairs for name, pairs, total in rows if pairs}
+
+
+def _add(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
 def _vector(name: str, values: ArrayLike, length: int | None = None) -> NDArray[np.float64]:

@@ -1,7 +1,5 @@
 """Readers: detections, true counts and names of categories from files, by their suffix."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +13,8 @@ from tallybox.files import import_optional, suffix_without_gz
 def read_detections(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Iterator[Detections]:
     """Yield one `Detections` for each image of COCO results (``.json``), a CSV, or a Parquet file or folder.
 
-    ``categories`` are the names, with their ids, that a CSV without ids uses: those of COCO, of an estimator, or its
-    own, as `read_category_names` returns them.
+    ``categories`` names the category ids for a CSV without ids: COCO's, an estimator's, or the file's own, as
+    `read_category_names` returns them.
 
     ``.json`` and ``.csv`` may be gzipped. Only Parquet is read in bounded memory: in the others, the boxes of an image
     may stand anywhere. They take 60 bytes a box, and JSON 150 more while it is read.
@@ -51,9 +49,9 @@ def read_counts(
 ) -> TrueCounts:
     r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.xlsx``).
 
-    A table has the columns ``image_id,category,count``, or one row for each image and one column for each category.
-    ``categories`` are the names that it may use. Empty cells of the latter are unknown unless ``blank_is_zero``.
-    ``.json`` and ``.csv`` may be gzipped.
+    A table has the columns ``image_id,category,count``, or one row for each image and one column for each category,
+    whose empty cells are unknown unless ``blank_is_zero``. ``categories`` are the names that it may use. ``.json`` and
+    ``.csv`` may be gzipped.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -84,21 +82,20 @@ def with_counts(
     missing_is_zero: bool = False,
     are_photos: bool = False,
 ) -> tuple[Iterable[Detections], TrueCounts]:
-    """Return detections and the true counts in a file, with the detections' category ids.
+    """Return detections and the true counts in a file, under the category ids of the detections.
 
-    ``names`` are those of the detections' categories, as far as they are known. Then labels go by these names: a table
-    may use them, and those of COCO instances take the detector's ids. Boxes of categories that the labels do not name
-    are left out, since nobody counted such objects. ``only`` names the categories to keep the counts of. With
+    ``names`` are the names of the detections' categories, empty where they are not known. Labels are matched by these
+    names: a table may use them, and COCO instances take the detector's ids. Boxes of categories that the labels do not
+    name are left out, because such objects were not counted. ``only`` names the categories whose counts are kept. With
     ``missing_is_zero``, images without labels hold no objects of the labelled categories; otherwise they are
-    unlabelled. Labels find photos, whose ids are paths, also by the name with or without its suffix.
+    unlabelled. With ``are_photos``, image ids are paths, and labels may name a photo without folder or suffix.
     """
     counts = read_counts(labels, names or COCO_CATEGORIES, blank_is_zero=missing_is_zero)
     counts = counts.with_categories_of(names) if names else counts
     if names and not counts.categories.keys() >= names.keys():
         images = (image.of_categories(counts.categories) for image in images)
     if only:
-        known = counts.categories or COCO_CATEGORIES
-        counts = counts.of_categories(category_id_of(name, known) for name in only)
+        counts = counts.of_categories(category_id_of(name, counts.categories or COCO_CATEGORIES) for name in only)
     if are_photos or missing_is_zero:
         images = list(images)
     if are_photos:
@@ -113,12 +110,12 @@ def read_category_names(path: str | Path) -> Mapping[int, str]:
     return stored_category_names(Path(path)) or COCO_CATEGORIES
 
 
-def stored_category_names(path: Path, known: Mapping[int, str] = COCO_CATEGORIES) -> Mapping[int, str]:
-    """Return the names that a file of detections carries: Parquet, or a CSV, whose names may be ``known`` ones."""
+def stored_category_names(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Mapping[int, str]:
+    """Return the names of categories that a Parquet or CSV file holds; a CSV without ids may use ``categories``."""
     if suffix_without_gz(path) == ".csv":
         from tallybox.detections.tables import read_csv_category_names
 
-        return read_csv_category_names(path, known)
+        return read_csv_category_names(path, categories)
     if not is_parquet(path):
         return {}
     _need("pyarrow", path)
@@ -128,10 +125,10 @@ def stored_category_names(path: Path, known: Mapping[int, str] = COCO_CATEGORIES
 
 
 def is_parquet(path: Path) -> bool:
-    """Return whether a path names a Parquet file or a folder, which may hold some."""
+    """Return whether a path names a Parquet file, or a folder, which may hold Parquet files."""
     return path.is_dir() or path.suffix.lower() == ".parquet"
 
 
 def _need(package: str, path: Path) -> None:
-    """Raise what to install where a package that reads a file is missing."""
+    """Raise, with what to install, where the package that reads a file is missing."""
     import_optional(package, needed_for=f"reading {path}", install="'tallybox[detections]'")

@@ -1,6 +1,4 @@
-"""What every reader checks, and rows in any order gathered by image."""
-
-from __future__ import annotations
+"""Checks that all readers share, and `RowsByImage`, which gathers rows in any order by image."""
 
 import re
 from array import array
@@ -54,17 +52,17 @@ def two_sizes(path: Path, image_id: ImageId, first: Sequence[int], second: Seque
 
 
 class RowsByImage:
-    """Rows in any order, 60 bytes each, given back image by image in the order in which images first appeared."""
+    """Collects rows in any order, in 60 bytes each, and returns them by image, in order of first appearance."""
 
     def __init__(self, path: Path, *, unit: str = "record") -> None:
-        self._path, self._unit = path, unit  # what the file is counted in, for errors
+        self._path, self._unit = path, unit  # errors name the file and the number of its record or line
         self._images: dict[ImageId, int] = {}  # image id to its number, in order of appearance
         self._sizes: dict[ImageId, Size] = {}
         self._records, self._owners, self._category_ids = array("q"), array("i"), array("q")
         self._boxes_and_scores = array("d")
 
     def add_image(self, image_id: ImageId, size: Size | None = None) -> None:
-        """Name an image that may have no detections."""
+        """Add an image, which may have no detections."""
         self._images.setdefault(image_id, len(self._images))
         if size is not None and self._sizes.setdefault(image_id, size) != size:
             raise two_sizes(self._path, image_id, self._sizes[image_id], size)

@@ -5,37 +5,86 @@ Their columns are listed in docs/reference/file-formats.md. A long table of coun
 what `tallybox count --csv` writes can be corrected by hand and read.
 """
 
-from __future__ import annotations
-
+import csv
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from reprlib import repr as shortened
+from typing import Any
+from zipfile import BadZipFile, ZipFile
 
-from tallybox.detections.category_names import COCO_CATEGORIES, find_category
+from tallybox.detections.adapters import COLUMN_NAMES
+from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, find_category
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.rows import BOX_AND_SCORE, RowsByImage, image_key, image_size
-from tallybox.detections.sheets import Row, read_header, read_rows
 from tallybox.errors import InputError
+from tallybox.files import first_line, import_optional, open_regular, open_text
 
-# Unlike Python's, without underscores and digits outside of ASCII.
+# Unlike float(), it accepts no underscores and only ASCII digits.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 MAX_COUNT = 2**31 - 1
 IMAGE_COLUMNS = ("image_id", "image", "photo", "file", "file_name", "filename")
 LONG_COLUMNS = {"category", "category_id", "count"}
 TOTAL = "total"  # the last row that `tallybox count --csv --total` adds
+MAX_DIGITS = 1000  # of a whole number; Python converts up to 4,300
+MAX_LINE = 1 << 20  # characters
+MAX_UNPACKED = 1 << 28  # bytes of an Excel file; a file of some kilobytes can claim any size
+SEPARATORS = ",;\t"  # Excel writes semicolons where numbers have a decimal comma
+
+
+class TableRow(dict[str, str]):
+    """The texts of a line by column; methods return some as numbers and ids, with errors that name file and line."""
+
+    __slots__ = ("line", "path")
+
+    def __init__(self, path: Path, line: int, cells: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(cells)
+        self.path, self.line = path, line
+
+    def error(self, problem: str) -> InputError:
+        """Return an error of this line."""
+        return InputError(f"{self.path}, line {self.line}: {problem}")
+
+    def image_id(self, column: str) -> ImageId:
+        """Return the id of the image, which every line must name."""
+        if not self[column]:
+            raise self.error(f"{column} must be given, but got {list(self.values())}")
+        return image_key(self[column])
+
+    def category_id(self, text: str, categories: Mapping[int, str]) -> int:
+        """Return the id of a category that the line names by its name or its id."""
+        key = image_key(text)
+        if isinstance(key, int):
+            return key
+        try:
+            return category_id_of(key, categories)
+        except InputError as error:
+            raise self.error(str(error)) from None
+
+    def whole_number(self, column: str, maximum: int) -> int:
+        """Return a number, which must be written in ASCII digits."""
+        text = self[column]
+        if not (text.isascii() and text.isdigit()):
+            expected = "a whole number of at least 0"
+        elif len(text) > MAX_DIGITS or int(text) > maximum:
+            expected = f"at most {maximum}"
+        else:
+            return int(text)
+        raise self.error(f"{column} must be {expected}, but got {shortened(text)}")
 
 
 def read_csv_detections(path: Path, categories: Mapping[int, str]) -> Iterator[Detections]:
     """Yield the detections of each image, in the order in which images first appear."""
-    found = RowsByImage(path, unit="line")
-    category_ids: dict[str, int] = {}  # the few texts that stand for categories
-    for row in read_rows(path, ("image_id", "category", *BOX_AND_SCORE)):
+    rows = RowsByImage(path, unit="line")
+    category_ids: dict[str, int] = {}  # by the text in the table; there are few
+    for row in _read_rows(path, ("image_id", "category", *BOX_AND_SCORE)):
         image_id = row.image_id("image_id")
         category = row.get("category_id") or row.get("category", "")
-        found.add_image(image_id, _size(row))
+        rows.add_image(image_id, _size(row))
         texts = [row[name] for name in BOX_AND_SCORE]
         if not category and not any(texts):
             continue
@@ -44,54 +93,54 @@ def read_csv_detections(path: Path, categories: Mapping[int, str]) -> Iterator[D
         for name, text in zip(BOX_AND_SCORE, texts, strict=True):
             if not NUMBER.fullmatch(text):
                 raise row.error(f"{name} must be a number, but got {shortened(text)}")
-        found.add(row.line, image_id, category_ids[category], map(float, texts))
-    yield from found.images()
+        rows.add(row.line, image_id, category_ids[category], map(float, texts))
+    yield from rows.images()
 
 
-def _size(row: Row) -> Size | None:
+def _size(row: TableRow) -> Size | None:
     if not (row.get("width") or row.get("height")):
         return None
     width, height = (row.whole_number(name, MAX_SIDE) if row.get(name) else None for name in ("width", "height"))
     return image_size(f"{row.path}, line {row.line}", width, height)
 
 
-def read_csv_category_names(path: Path, known: Mapping[int, str] | None) -> Mapping[int, str]:
+def read_csv_category_names(path: Path, categories: Mapping[int, str] | None) -> Mapping[int, str]:
     """Return the names of categories in a CSV by their ids; empty where it has only ids.
 
-    Ids are those of the column ``category_id``. Without it, they are the ids of ``known`` if all names are COCO's or
-    those of an estimator; else names of one's own are numbered from 0 in alphabetical order.
+    Ids are those of the column ``category_id``. Without it, they are the ids of ``categories`` if these are an
+    estimator's, or if all names are COCO's; other names are numbered from 0 in alphabetical order.
     """
-    columns = read_header(path)
-    if "category" not in columns or (known is None and "category_id" not in columns):
+    columns = _read_header(path)
+    if "category" not in columns or (categories is None and "category_id" not in columns):
         return {}
     names: dict[int, str] = {}
-    own: set[str] = set()
-    for row in read_rows(path, ("category",)):
+    without_id: set[str] = set()
+    for row in _read_rows(path, ("category",)):
         category, number = row["category"], row.get("category_id")
         if not category or isinstance(image_key(category), int):
             continue
         if not number:
-            own.add(category)
+            without_id.add(category)
             continue
         category_id = row.category_id(number, {})
         if names.setdefault(category_id, category) != category:
             both = f"{names[category_id]!r} and {category!r}"
             raise row.error(f"a category must have one name, but {category_id} is {both}")
-    if names or known is None or not own:
+    if names or categories is None or not without_id:
         return names
-    if known is not COCO_CATEGORIES or all(find_category(name, known) is not None for name in own):
-        return known
-    return dict(enumerate(sorted(own)))
+    if categories is not COCO_CATEGORIES or all(find_category(name, categories) is not None for name in without_id):
+        return categories
+    return dict(enumerate(sorted(without_id)))
 
 
 def read_table_counts(path: Path, categories: Mapping[int, str], *, blank_is_zero: bool) -> TrueCounts:
-    """Return true counts from a long or a wide table; categories are names of ``categories`` or any ids.
+    """Return true counts from a long or a wide table, whose categories are names of ``categories`` or any ids.
 
-    Labelled are the categories that the table names. In a long one, a category without a row for an image that has
-    others counts 0 there; an image without any object needs a row with a count of 0. With a column ``category_id``
-    beside it, ``category`` names these ids instead. In a wide one, an empty cell is unknown unless ``blank_is_zero``.
+    The categories that the table names are labelled. In a long table, a category without a row for an image that has
+    other rows counts 0 there; an image without any object needs a row with a count of 0. With both columns,
+    ``category`` names the ids in ``category_id``. In a wide table, an empty cell is unknown unless ``blank_is_zero``.
     """
-    header = read_header(path)
+    header = _read_header(path)
     image_column = next((name for name in IMAGE_COLUMNS if name in header), IMAGE_COLUMNS[0])
     if header and image_column in header and not LONG_COLUMNS & set(header):
         return _wide(path, header, image_column, categories, blank_is_zero)
@@ -106,7 +155,7 @@ def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueC
     for image_id, row in _images(path, image_column, "category", "count"):
         category = row.get("category_id") or row.get("category")
         of_image = counts.setdefault(image_id, {})
-        if not category and row["count"] == "0" and image_column == "image":  # of a photo in which nothing was counted
+        if not category and row["count"] == "0" and image_column == "image":  # a photo in which nothing was counted
             continue
         if not category:
             raise row.error(f"category must be given, but got {list(row.values())}")
@@ -129,7 +178,7 @@ def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueC
 def _wide(
     path: Path, header: list[str], image_column: str, categories: Mapping[int, str], blank_is_zero: bool
 ) -> TrueCounts:
-    first, rows = Row(path, 1), list(_images(path, image_column))
+    first, rows = TableRow(path, 1), list(_images(path, image_column))
     columns: dict[str, int] = {}
     for name in header:
         if name == image_column or not name:
@@ -165,9 +214,98 @@ def _wide(
     return TrueCounts(counts, categories=named, unknown=frozenset(unknown), labelled=labelled)
 
 
-def _images(path: Path, image_column: str, *columns: str) -> Iterator[tuple[ImageId, Row]]:
-    """Yield the image and the row of each line but the total; ``columns`` must be there too."""
-    for row in read_rows(path, (image_column, *columns)):
+def _images(path: Path, image_column: str, *columns: str) -> Iterator[tuple[ImageId, TableRow]]:
+    """Yield the image id and the row of each line except the total; the table must have ``columns``."""
+    for row in _read_rows(path, (image_column, *columns)):
         image_id = row.image_id(image_column)
         if not (image_column == "image" and image_id == TOTAL):
             yield image_id, row
+
+
+def _read_header(path: Path) -> list[str]:
+    """Return the names of the columns."""
+    return _column_names(next(_cells(path), (1, []))[1])
+
+
+def _read_rows(path: Path, names: Sequence[str]) -> Iterator[TableRow]:
+    """Yield each row; the columns ``names`` must be there. ``category_id`` may stand for ``category``."""
+    cells = _cells(path)
+    header = _column_names(next(cells, (1, []))[1])
+    present = {*header, "category"} if "category_id" in header else set(header)
+    if missing := [name for name in names if name not in present]:
+        how = "; add class_name, for class_id may be any numbering" if "class_id" in header else ""
+        raise InputError(
+            f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}{how}"
+        )
+    for line, row in cells:
+        if row and len(row) != len(header):
+            raise InputError(
+                f"{path}, line {line}: must have the {len(header)} columns of the header, "
+                f"but got {len(row)}; the file may be cut short"
+            )
+        if row:
+            yield TableRow(path, line, zip(header, map(str.strip, row), strict=True))
+
+
+def _column_names(header: Sequence[str]) -> list[str]:
+    """Return the names of columns; those of supervision's CSV get the names used here, unless two would be the same."""
+    names = [name.strip() for name in header]
+    if "x_min" not in names:
+        return names
+    renamed = [COLUMN_NAMES.get(name, name) for name in names]
+    return [name if renamed.count(new) > 1 else new for name, new in zip(names, renamed, strict=True)]
+
+
+def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the texts of each line with its number."""
+    if path.suffix.lower() == ".xlsx":
+        yield from _excel_cells(path)
+        return
+    line = 0
+    try:
+        with open_text(path) as file:
+            first = file.readline(MAX_LINE)
+            separator = next((mark for mark in SEPARATORS if mark in first), ",")
+            rest = iter(partial(file.readline, MAX_LINE), "")  # a longer line is an error, not kept in memory
+            lines = csv.reader(chain([first], rest), delimiter=separator)
+            for row in lines:
+                line = lines.line_num
+                yield line, row
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path}, line {line + 1}: must be CSV in UTF-8, but it is not: {error}") from None
+
+
+def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of the first sheet as texts, as many as the first row has; empty rows are left out."""
+    openpyxl = import_optional("openpyxl", needed_for=f"reading {path}", install="openpyxl, or save the sheet as CSV")
+    with open_regular(path) as file:
+        try:
+            with ZipFile(file) as packed:
+                if (unpacked := sum(entry.file_size for entry in packed.infolist())) > MAX_UNPACKED:
+                    raise InputError(
+                        f"{path} must unpack to at most {MAX_UNPACKED >> 20} MB, but claims {unpacked >> 20}; save "
+                        "the sheet as CSV"
+                    )
+            file.seek(0)
+            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            width = None
+            for line, values in enumerate(book.worksheets[0].iter_rows(values_only=True), 1):
+                row = [_text(value) for value in values]
+                while row and not row[-1]:
+                    row.pop()
+                width = len(row) if width is None else width
+                if row:
+                    yield line, row + [""] * (width - len(row))
+        except InputError:
+            raise
+        except BadZipFile:
+            raise InputError(f"{path} must be an Excel file (.xlsx), but it is none, or damaged") from None
+        except Exception as error:  # for a damaged file, openpyxl raises errors of any type
+            raise InputError(f"{path} must be an Excel file (.xlsx), but: {first_line(error)}") from None
+
+
+def _text(value: Any) -> str:
+    """Return a cell's value as Excel shows it: whole numbers without a decimal point."""
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

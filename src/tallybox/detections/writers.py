@@ -1,7 +1,5 @@
 """Writers: detections to files, by their suffix."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable, Mapping
@@ -20,12 +18,12 @@ from tallybox.files import atomic_writing, check_writable, import_optional, suff
 def write_detections(detections: Iterable[Detections], path: Path, *, categories: Mapping[int, str]) -> int:
     """Write a ``.parquet`` file or COCO results (``.json``, ``.json.gz``) and return how many images there were.
 
-    COCO results hold no names of categories: those of another detector than COCO's need Parquet.
+    COCO results hold no names of categories, so that categories other than COCO's need Parquet.
     """
     check_can_be_written(path)
     if path.suffix.lower() == ".parquet":
         import_optional("pyarrow", needed_for=f"writing {path}", install="'tallybox[detections]'")
-        from tallybox.detections.parquet_writer import write_parquet
+        from tallybox.detections.parquet import write_parquet
 
         return write_parquet(detections, path, categories=categories)
     for category_id, name in categories.items():
@@ -37,7 +35,7 @@ def write_detections(detections: Iterable[Detections], path: Path, *, categories
 
 
 def check_can_be_written(path: Path) -> None:
-    """Raise before hours of detecting where detections cannot be written to a path; make its folder."""
+    """Raise, before hours of detecting, where detections could not be written to a path; make its folder."""
     if path.suffix.lower() != ".parquet" and suffix_without_gz(path) != ".json":
         raise InputError(f"detections must be written to a .parquet, .json or .json.gz file, but got {path}")
     check_writable(path)

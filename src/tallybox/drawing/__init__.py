@@ -1,7 +1,5 @@
 """What the static report and the explorer page both draw with: countings as plain data, example scenes, and assets."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 

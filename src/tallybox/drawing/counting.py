@@ -1,7 +1,5 @@
 """One counting: what a component makes of boxes and scores, as the pages draw it and as the service sends it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The data of a report on one image: its picture, and a counting for each category."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -39,7 +37,7 @@ JPEG_QUALITY = 82
 def page_data(
     title: str, source: str, size_wh: tuple[int, int], countings: Sequence[PageCounting], photo: Photo | None = None
 ) -> dict[str, Any]:
-    """Return the data of a report on an image, without its photo on an empty canvas."""
+    """Return the data of a report on an image; without a photo, boxes are drawn on an empty canvas."""
     width, height = size_wh
     picture = {"width": width, "height": height, "href": None if photo is None else photo_url(photo)}
     return {"title": title, "source": source, "image": picture, "countings": rounded(list(countings))}
@@ -47,24 +45,26 @@ def page_data(
 
 def page_counting(name: str, counting: Counting, summary: Summary | None = None, **more: Any) -> PageCounting:
     """Return a counting as a report shows it, by default of one component alone."""
-    said = asdict(summary or component_summary(name, counting))
-    return {"name": name, **asdict(counting), "summary": said, "prediction": None, "other_heads": [], **more}
+    sentences = asdict(summary or component_summary(name, counting))
+    return {"name": name, **asdict(counting), "summary": sentences, "prediction": None, "other_heads": [], **more}
 
 
 def estimator_countings(
     estimator: CountEstimator, image: Detections, categories: Sequence[int | str] | None
 ) -> list[PageCounting]:
-    """Return the countings of the named categories, by default of those of which there may be any."""
-    explained = list(estimator.explain(image, categories).items())
+    """Return the countings of the named categories, by default of those that may be in the image."""
+    explanations = estimator.explain(image, categories)
+    category_ids = list(explanations)
     if categories is None:
-        there = [(key, found) for key, found in explained if found.prediction.high > 0]
-        explained = sorted(there, key=lambda one: -one[1].prediction.expected)[:MAX_CATEGORIES]
-    if not explained:
+        possible = [category_id for category_id in explanations if explanations[category_id].prediction.high > 0]
+        most_first = sorted(possible, key=lambda category_id: -explanations[category_id].prediction.expected)
+        category_ids = most_first[:MAX_CATEGORIES]
+    if not category_ids:
         raise InputError(
             f"image {image.image_id!r} must have a category with a box that scores more than {ABSENT_SCORE_ABOVE}, "
             "but got none; name one with --category to see why it counts 0"
         )
-    return [estimator_counting(estimator, image, key, found) for key, found in explained]
+    return [estimator_counting(estimator, image, key, explanations[key]) for key in category_ids]
 
 
 def estimator_counting(
@@ -78,7 +78,7 @@ def estimator_counting(
         for number, (trace, member) in enumerate(zip(explanation.traces, fitted.members, strict=True), start=1)
         for head in range(fitted.config.heads)
     }
-    (first_name, first), *others = heads.items()
+    (first_name, first), *other_heads = heads.items()
     merged = merged_into(explanation).tolist()
     thresholds = fitted.baselines["nms"]["exact"]
     counting = Counting(
@@ -103,7 +103,7 @@ def estimator_counting(
         predicted_summary(name, predicted, counting),
         prediction=predicted.to_dict(),
         head_name=first_name,
-        other_heads=[{"head_name": head_name, **asdict(head)} for head_name, head in others],
+        other_heads=[{"head_name": head_name, **asdict(head)} for head_name, head in other_heads],
     )
 
 
@@ -111,22 +111,23 @@ def untrained_countings(
     component: ComponentName, image: Detections, categories: Sequence[int] | None, names: Mapping[int, str]
 ) -> list[PageCounting]:
     """Return how an untrained component counts, by default the categories with the highest scores."""
-    best = {key: score for key, score in image.best_scores().items() if score > ABSENT_SCORE_ABOVE}
-    shown = sorted(best, key=lambda key: -best[key])[:MAX_CATEGORIES] if categories is None else categories
-    if not shown:
+    if categories is None:
+        best = {key: score for key, score in image.best_scores().items() if score > ABSENT_SCORE_ABOVE}
+        categories = sorted(best, key=lambda key: -best[key])[:MAX_CATEGORIES]
+    if not categories:
         raise InputError(f"image {image.image_id!r} must have a box that scores more than {ABSENT_SCORE_ABOVE}")
     untrained = (Counter if component == "paper" else PresenceCounter)(UNTRAINED_OBJECTS)
     countings = []
-    for category_id in shown:
-        one = image.of_category(category_id)
-        order = np.argsort(-one.scores, kind="stable")[:UNTRAINED_BOXES]
-        counting = count_with_component(one.boxes[order], one.scores[order], untrained)
+    for category_id in categories:
+        detections = image.of_category(category_id)
+        order = np.argsort(-detections.scores, kind="stable")[:UNTRAINED_BOXES]
+        counting = count_with_component(detections.boxes[order], detections.scores[order], untrained)
         countings.append(page_counting(names.get(category_id, str(category_id)), counting))
     return countings
 
 
 def canvas_size(image: Detections) -> tuple[int, int]:
-    """Return the size of an image, of the area its boxes need where it is not known."""
+    """Return the size of an image, or of the area that its boxes need where the size is unknown."""
     if image.image_size is not None or not len(image):
         return image.image_size or (640, 480)
     right, bottom = np.ceil(1.04 * image.boxes[:, 2:].max(0)).clip(1).tolist()

@@ -1,7 +1,5 @@
 """Example scenes: boxes on a canvas, with the attention weights to start from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,8 +45,8 @@ def example_scenes() -> list[ExampleScene]:
     """Return the scenes that the explorer page offers."""
     width, height = (CATS_SCALE * side for side in cats().size_wh)
     shift = torch.tensor([14.0, 12.0, 14.0, 12.0])  # beside the first, so that both can be seen and dragged
-    first, second, *others = CATS_SCALE * cats().boxes
-    cat_boxes = torch.stack((first, second + shift, *others)).tolist()
+    tabby, tabby_again, black, white = CATS_SCALE * cats().boxes
+    cat_boxes = torch.stack((tabby, tabby_again + shift, black, white)).tolist()
     copies = 3 * [[90.0, 110.0, 260.0, 300.0]] + 3 * [[380.0, 80.0, 540.0, 260.0]]
     left = [[80.0, 90.0, 250.0, 270.0], [120.0, 100.0, 290.0, 285.0], [185.0, 120.0, 360.0, 300.0]]
     right = [[420.0, 60.0, 580.0, 220.0], [430.0, 180.0, 590.0, 340.0]]

@@ -1,7 +1,5 @@
 """How a count came about, step by step in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,8 +23,9 @@ def component_steps(head: HeadTrace, scores: Sequence[float], merged_into: Seque
     if not scores:
         return [Step("Nothing to count", "There is no box that shows any.")]
     merged = _groups(merged_into)
-    rest = _presence_steps(head, merged) if head.component == "presence" else _counter_steps(head, len(scores), merged)
-    return [_proposals_step(scores), *rest]
+    if head.component == "presence":
+        return [_proposals_step(scores), *_presence_steps(head, merged)]
+    return [_proposals_step(scores), *_counter_steps(head, len(scores), merged)]
 
 
 def prediction_step(predicted: CountPrediction, members: int) -> Step:
@@ -77,7 +76,7 @@ def _counter_steps(head: HeadTrace, boxes: int, merged: Sequence[str]) -> list[S
     trace = head.trace
     edges, between, counted = (sum(map(sum, trace[name])) for name in ("relevance", "deduplicated", "count_matrix"))
     copies = [1 / scale if scale > 0 else 0 for scale in trace["scale"]]
-    most = max(range(len(copies)), key=copies.__getitem__)
+    row = max(range(len(copies)), key=copies.__getitem__)  # of the box with the most copies
     left_out = boxes - len(trace["attention"])
     return [
         Step(
@@ -93,8 +92,8 @@ def _counter_steps(head: HeadTrace, boxes: int, merged: Sequence[str]) -> list[S
         ),
         Step(
             "Sim finds the copies",
-            f"Boxes whose edges look alike show the same object, and share its count. Box {head.indices[most] + 1} "
-            f"is one of {number(copies[most])}, so each of its edges counts {number(trace['scale'][most])}."
+            f"Boxes whose edges look alike show the same object, and share its count. Box {head.indices[row] + 1} "
+            f"is one of {number(copies[row])}, so each of its edges counts {number(trace['scale'][row])}."
             + (f" Copies of one another: {_listed(merged)}." if merged else ""),
         ),
         Step(

@@ -1,7 +1,5 @@
 """What a report says first, for people: how many, how sure, which boxes, and why; the mathematics is in the steps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tallybox.detections.category_words import plural

@@ -1,7 +1,5 @@
 """From the traces of the components to plain lists and numbers, one head at a time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The data of a report on a VQA answer: what the model attended to, how it counted that, and what it answered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tallybox.ask.answering import PhotoAnswer, SeenPhoto
@@ -45,16 +43,16 @@ def answer_counting(answer: PhotoAnswer, counter: Counter | PresenceCounter) -> 
         counting,
         _summary(answer),
         labels=labels,
-        answers=[list(one) for one in answer.answers],
+        answers=[[text, probability] for text, probability in answer.answers],
         steps=[vars(step) for step in steps],
     )
 
 
 def _summary(answer: PhotoAnswer) -> Summary:
-    others = [f"{other} is {percent(probability)} probable" for other, probability in answer.others[:1]]
+    runner_up = [f"{text} is {percent(probability)} probable" for text, probability in answer.others[:1]]
     unknown = _unknown_words(answer)
     warning = f"It does not know {unknown}: take that as a guess." if unknown else ""
-    return Summary(answer.answer, "; ".join([f"{percent(answer.probability)} sure", *others]), warning, [])
+    return Summary(answer.answer, "; ".join([f"{percent(answer.probability)} sure", *runner_up]), warning, [])
 
 
 def _unknown_words(answer: PhotoAnswer) -> str:
@@ -68,10 +66,10 @@ def region_labels(regions: RegionFeatures) -> list[str]:
 
 
 def _question_step(answer: PhotoAnswer) -> Step:
-    known = "Every word of it is known to the model."
+    vocabulary = "Every word of it is known to the model."
     if unknown := _unknown_words(answer):
-        known = f"The model never saw {unknown}. It answers from the others: take that as a guess."
-    return Step("The question is read", known)
+        vocabulary = f"The model never saw {unknown}. It answers from the other words: take that as a guess."
+    return Step("The question is read", vocabulary)
 
 
 def _attention_step(counting: Counting, labels: list[str]) -> Step:
@@ -86,10 +84,10 @@ def _attention_step(counting: Counting, labels: list[str]) -> Step:
 
 
 def _answer_step(answer: PhotoAnswer) -> Step:
-    others = " or ".join(f"{other} ({100 * probability:.0f} %)" for other, probability in answer.others[:2])
+    runners_up = " or ".join(f"{text} ({100 * probability:.0f} %)" for text, probability in answer.others[:2])
     return Step(
         f"The answer: {answer.answer}",
         "A classifier sees the features of the count, all attended regions, and the question, and knows how "
-        f"people answered others like it. It says {answer.answer} ({100 * answer.probability:.0f} %)"
-        + (f" rather than {others}." if others else "."),
+        f"people answered similar questions. It says {answer.answer} ({100 * answer.probability:.0f} %)"
+        + (f" rather than {runners_up}." if runners_up else "."),
     )

@@ -1,6 +1,4 @@
-"""Calibration on held-out photos: how far intervals grow, and how often a category is there at all."""
-
-from __future__ import annotations
+"""Calibration on held-out photos: how far intervals grow, and how probable it is that a category is there at all."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -9,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
+from tallybox.detections.metrics import groups_of
 from tallybox.estimator.inputs import SUMMARY
-from tallybox.estimator.prediction import Floats, IntervalLevels, groups_of, levels_needed, medians_of, write_out_tail
+from tallybox.estimator.prediction import Floats, IntervalLevels, levels_needed, medians_of, write_out_tail
 
 COVERAGE = 0.9
-# Pairs with a predicted count of a group that are enough to calibrate it on its own. With fewer, all pairs are taken.
+# Pairs that a group of predicted counts needs to be calibrated by itself; with fewer, all pairs are taken.
 MIN_GROUP = 40
 # A category is listed for an image unless it is 90 % certain that there is none.
 LISTED_PROBABILITY = 1 - COVERAGE
@@ -26,15 +25,15 @@ def interval_levels(probabilities: Floats, beyond: Floats, true_counts: NDArray[
     """Choose how far intervals grow so that 90 % of them hold the true count, for each group of predicted counts.
 
     Split conformal prediction by groups of predicted counts (0, 1, 2 to 4, 5 and more), on distributions
-    ``[P, K + 1]`` that were predicted without knowing the true counts ``[P]``: the level is the 0.9 quantile of
-    those that intervals would have needed.
+    ``[P, K + 1]`` that were predicted without knowing the true counts ``[P]``: the level is the 0.9 quantile of the
+    levels that intervals would have needed.
     """
     with_tail = write_out_tail(probabilities, beyond)
     medians = medians_of(with_tail)
     needed = levels_needed(with_tail, medians, true_counts)
     groups = groups_of(medians)
-    by_group = (needed[groups == group] for group in range(len(IntervalLevels._fields)))
-    return IntervalLevels(*(_conformal_quantile(own if len(own) >= MIN_GROUP else needed) for own in by_group))
+    by_group = [needed[groups == group] for group in range(len(IntervalLevels._fields))]
+    return IntervalLevels(*(_conformal_quantile(n if len(n) >= MIN_GROUP else needed) for n in by_group))
 
 
 def _conformal_quantile(needed: Floats) -> float:
@@ -49,9 +48,9 @@ def _conformal_quantile(needed: Floats) -> float:
 class Prevalence:
     """How probable it is that a category is there at all, over every category of every photo.
 
-    A model learns from pairs that were chosen by the truth: all that are there, and two that are not. It
-    therefore overestimates the probability that a category with only weak boxes is there. A logistic regression from
-    the model's probability and from what is known of the category's boxes corrects that.
+    A model learns from pairs that were chosen by their true counts: all categories that are there, and two that are
+    not. It therefore overestimates the probability that a category with only weak boxes is there. A logistic regression
+    on the model's probability and on the category's boxes corrects that.
     """
 
     weights: tuple[float, ...]  # of the columns of `_features`
@@ -69,24 +68,24 @@ class Prevalence:
         return result
 
 
-OWN_FEATURES = 4  # of `_features`, before the summary
+SCORE_FEATURES = 4  # the columns of `_features` before the summary
 # Keeps the model's probabilities.
-AS_PREDICTED = Prevalence((0.0, 1.0, *[0.0] * (OWN_FEATURES - 2 + SUMMARY)), undetected=0.0)
+AS_PREDICTED = Prevalence((0.0, 1.0, *[0.0] * (SCORE_FEATURES - 2 + SUMMARY)), undetected=0.0)
 
 
 def learn_prevalence(
     probabilities: Floats, best_scores: Floats, summary: Floats, present: NDArray[np.bool_], unseen: float
 ) -> Prevalence:
-    """Fit a logistic regression to every detected pair; of the others, the share ``unseen`` is there."""
+    """Fit a logistic regression to all detected pairs; of the undetected pairs, the share ``unseen`` is there."""
     features = _features(probabilities, best_scores, summary)
     # The summary's columns have different units: they are standardised here, and the weights scaled back below.
     mean, scale = np.zeros(features.shape[1]), np.ones(features.shape[1])
-    mean[OWN_FEATURES:] = features[:, OWN_FEATURES:].mean(0)
-    scale[OWN_FEATURES:] = features[:, OWN_FEATURES:].std(0).clip(min=0.1)
+    mean[SCORE_FEATURES:] = features[:, SCORE_FEATURES:].mean(0)
+    scale[SCORE_FEATURES:] = features[:, SCORE_FEATURES:].std(0).clip(min=0.1)
     features = (features - mean) / scale
     prior = np.zeros(features.shape[1])
-    prior[:OWN_FEATURES] = (0.0, 1.0, 0.0, -5.0)  # the model's own probability, lowered for faint boxes
-    stiffness = np.array([0.1, 1.0, 1.0, 0.1, *[SUMMARY_STIFFNESS] * (features.shape[1] - OWN_FEATURES)])
+    prior[:SCORE_FEATURES] = (0.0, 1.0, 0.0, -5.0)  # the model's probability, lowered for faint boxes
+    stiffness = np.array([0.1, 1.0, 1.0, 0.1, *[SUMMARY_STIFFNESS] * (features.shape[1] - SCORE_FEATURES)])
     weights = prior.copy()
 
     def loss(w: Floats) -> float:
@@ -114,9 +113,9 @@ def _logistic(z: Floats) -> Floats:
 
 
 def _features(probabilities: Floats, best_scores: Floats, summary: Floats) -> Floats:
-    """Return 1, the model's and the best score's logit, whether that is faint, and the summary: ``[P, 4 + S]``."""
+    """Return 1, the model's logit, the best score's logit, whether it is faint, and the summary: ``[P, 4 + S]``."""
     absent = probabilities[:, 0].clip(1e-3, 1 - 1e-3)
     score = np.asarray(best_scores, np.float64).clip(1e-3, 1 - 1e-3)
     faint = score <= ABSENT_SCORE_ABOVE
-    own = (np.ones(len(score)), np.log((1 - absent) / absent), np.log(score / (1 - score)), faint.astype(np.float64))
-    return np.column_stack((*own, summary))
+    logit, score_logit = np.log((1 - absent) / absent), np.log(score / (1 - score))
+    return np.column_stack((np.ones(len(score)), logit, score_logit, faint.astype(np.float64), summary))

@@ -1,7 +1,5 @@
 """`CountEstimator`: learn to count from a detector's boxes and true counts, then count."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +18,7 @@ from tallybox.estimator.configuration import Component, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
 from tallybox.estimator.fitting import FitReport, fit
 from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untrained
-from tallybox.estimator.inputs import BATCH, Pairs, pairs_of_images
+from tallybox.estimator.inputs import BATCH, IndexedPairs, pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.storage import load_fitted, save_fitted
 from tallybox.estimator.totals import TotalPrediction, Totals
@@ -57,8 +55,8 @@ class CountEstimator:
         members: int | None = None,
         seed: int = 0,
     ) -> None:
-        given = {"max_objects": max_objects, "heads": heads, "members": members}
-        chosen = {name: value for name, value in given.items() if value is not None}
+        sizes = {"max_objects": max_objects, "heads": heads, "members": members}
+        chosen = {name: size for name, size in sizes.items() if size is not None}
         self._config = EstimatorConfig(component=component, **chosen)
         self._max_objects = max_objects
         self._seed = seed
@@ -86,8 +84,8 @@ class CountEstimator:
         ``category_names`` are the names of one's own category ids; without them, and without names in the labels, ids
         are COCO's.
 
-        Of a labelled image, a category that is named for other images only counts 0; one that is never named is
-        unknown, and not learned from. ``on_progress(done, total)`` is called as it goes.
+        In a labelled image, a category that is named only for other images counts 0; a category that is never named is
+        unknown, and is not learned from. ``on_progress(done, total)`` is called after each epoch.
         """
         labels = counts if isinstance(counts, TrueCounts) else _as_labels(counts)
         if category_names is not None:
@@ -103,10 +101,10 @@ class CountEstimator:
     ) -> ImagePredictions:
         """Count the categories of an image: predictions by category id, or by name.
 
-        By default those categories that are there with a probability of more than 0.1; the others count 0. Categories
-        that are named, by id or by name, are all predicted, 0 with an interval where nothing was detected. Detections
-        of supervision and ultralytics are converted. ``prior="scored"`` assumes that categories are there as often as
-        among the pairs that `fit` learns from.
+        By default, the categories that are there with a probability of more than 0.1 are predicted; all others count 0.
+        If ``categories`` are given, by id or by name, all of them are predicted, also where nothing was detected.
+        Detections of supervision and ultralytics are converted. ``prior="scored"`` assumes that categories are there
+        as often as among the pairs that `fit` learns from.
         """
         if isinstance(detections, list | tuple):
             raise InputTypeError(
@@ -124,27 +122,27 @@ class CountEstimator:
     def predict_each(
         self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
     ) -> Iterator[tuple[Detections, ImagePredictions]]:
-        """Yield each image with its predictions, as `predict` gives them, holding only some images at a time."""
+        """Yield each image with its predictions, as `predict` returns them; only a few batches are held at a time."""
         if isinstance(detections, Detections):
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
-        wanted, asked = self._wanted(categories)
-        predict_batch = partial(self._predict_batch, wanted=wanted, asked=asked, prior=prior)
+        category_ids, words = self._ids_and_words(categories)
+        predict_batch = partial(self._predict_batch, category_ids=category_ids, words=words, prior=prior)
         for images, predictions in map_in_order(predict_batch, in_batches(detections, BATCH)):
             if self.is_calibrated and not self._reported_unlearned:
-                self._report_unlearned(wanted or (c for image in images for c in image.category_ids.tolist()))
+                self._report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, predictions, strict=True)
 
-    def _wanted(self, categories: Categories) -> tuple[list[int] | None, dict[int, str]]:
-        """Return the ids of categories, and the words that some of them were asked for by."""
+    def _ids_and_words(self, categories: Categories) -> tuple[list[int] | None, dict[int, str]]:
+        """Return the ids of categories, and the words by which some of them were named."""
         if isinstance(categories, str):
             raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
         if categories is None:
             return None, {}
-        keys = {self.category_id(category): category for category in categories}
-        return list(keys), {category_id: key for category_id, key in keys.items() if isinstance(key, str)}
+        by_id = {self.category_id(category): category for category in categories}
+        return list(by_id), {category_id: word for category_id, word in by_id.items() if isinstance(word, str)}
 
     def _report_unlearned(self, category_ids: Iterable[int]) -> None:
-        """Log once that there are categories without labels: they are counted by what all categories share."""
+        """Log once that some categories had no labels: their counts rest on what all categories share."""
         if unlearned := sorted(set(category_ids).difference(self.fitted.category_ids)):
             self._reported_unlearned = True
             names = ", ".join(map(self.category_name, unlearned[:3])) + (" ..." if len(unlearned) > 3 else "")
@@ -156,24 +154,24 @@ class CountEstimator:
             )
 
     def _predict_batch(
-        self, images: list[Detections], wanted: list[int] | None, asked: Mapping[int, str], prior: Prior
+        self, images: list[Detections], category_ids: list[int] | None, words: Mapping[int, str], prior: Prior
     ) -> tuple[list[Detections], list[ImagePredictions]]:
-        pairs = pairs_of_images(images, wanted)
+        pairs = pairs_of_images(images, category_ids)
         arrays = predict_arrays(self.fitted, images, pairs, prior=prior)
-        if wanted is None:
+        if category_ids is None:
             listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
-            pairs, arrays = Pairs(*(column[listed] for column in pairs)), arrays.at(listed)
+            pairs, arrays = IndexedPairs(*(column[listed] for column in pairs)), arrays.at(listed)
         by_id: list[dict[int, CountPrediction]] = [{} for _ in images]
         learned = set(self.fitted.category_ids)
         for image, category_id, prediction in zip(*(column.tolist() for column in pairs), arrays.each(), strict=True):
-            known = category_id in learned
-            by_id[image][category_id] = prediction if known else replace(prediction, calibrated=False)
-        return images, [ImagePredictions(predictions, self.fitted.categories, asked) for predictions in by_id]
+            is_learned = category_id in learned
+            by_id[image][category_id] = prediction if is_learned else replace(prediction, calibrated=False)
+        return images, [ImagePredictions(predictions, self.fitted.categories, words) for predictions in by_id]
 
     def totals(self, categories: Categories = None) -> Totals:
-        """Return sums over images that are added one by one, of the categories given or of all that images list."""
-        wanted, asked = self._wanted(categories)
-        return Totals(self.fitted, {**self.fitted.categories, **asked}, wanted)
+        """Return totals to which images are added one by one, of ``categories``, or of all that some image lists."""
+        category_ids, words = self._ids_and_words(categories)
+        return Totals(self.fitted, {**self.fitted.categories, **words}, category_ids)
 
     def total(self, detections: Iterable[Detections], categories: Categories = None) -> dict[str, TotalPrediction]:
         """Return how many objects of each category there are in all images together, by name, with an interval.
@@ -189,7 +187,7 @@ class CountEstimator:
     def explain(
         self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None
     ) -> dict[int, CountExplanation]:
-        """Return which boxes of an image count and why, for categories that are chosen as `predict` does.
+        """Return which boxes of an image count and why, for the categories that `predict` would predict.
 
         ``predictions`` are those of this image, if `predict` was called before.
         """
@@ -201,7 +199,7 @@ class CountEstimator:
         return category_id_of(category, self.fitted.categories) if isinstance(category, str) else int(category)
 
     def category_name(self, category_id: int) -> str:
-        """Return the name of a category, its number where it has none."""
+        """Return the name of a category, or its id as text where it has none."""
         return category_name_of(category_id, self.fitted.categories)
 
     def save(self, path: str | Path) -> None:

@@ -1,7 +1,5 @@
 """Scores of an estimator on labelled images, beside the baselines that were tuned on what it learned from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -19,13 +17,12 @@ from tallybox.estimator.inputs import BATCH, indexed_pairs
 from tallybox.estimator.prediction import Integers, PredictionArrays
 from tallybox.kernels.threads import in_batches
 
-# Widths of intervals (high - low), by the group of `CoverageSums` that each is summed in.
-WIDTHS = {"0": "0", "1": "1-2", "2-4": "3-4", "5+": "5+"}
+WIDTH_GROUPS = {0: "0", 1: "1-2", 3: "3-4", 5: "5+"}  # of intervals, high - low
 
 
 @dataclass
 class Evaluation:
-    """What `evaluate` found; ``compute`` gives figures."""
+    """Sums over everything that `evaluate` scored; ``compute`` turns them into figures."""
 
     baselines: dict[str, dict[Metric, CountSums]]
     category_ids: set[int]
@@ -33,11 +30,11 @@ class Evaluation:
     estimator: CountSums = field(default_factory=CountSums)
     by_true_count: CoverageSums = field(default_factory=CoverageSums)
     by_predicted_count: CoverageSums = field(default_factory=CoverageSums)
-    by_width: CoverageSums = field(default_factory=CoverageSums)  # of counts, not of intervals
+    by_width: CoverageSums = field(default_factory=CoverageSums)  # of the counts themselves, by `WIDTH_GROUPS`
     categories: CategorySums = field(default_factory=CategorySums)  # over every category of every image
 
     def compute(self) -> dict[str, Any]:
-        """Return the figures of the contract, mRMSE and coverage by true count; NMS is tuned anew for each metric."""
+        """Return all figures by name; of each baseline, a metric is scored with the thresholds tuned for it."""
         baselines = {
             name: {metric: sums.compute()[metric] for metric, sums in tuned.items()}
             for name, tuned in self.baselines.items()
@@ -50,7 +47,7 @@ class Evaluation:
             "coverage90_by_predicted_count": self.by_predicted_count.coverage_by_group(),
             "width90_by_predicted_count": self.by_predicted_count.width_by_group(),
             "coverage90_by_true_count": self.by_true_count.coverage_by_group(),
-            "right_by_width": _named_widths(self.by_width),
+            "right_by_width": self.by_width.coverage_by_group(WIDTH_GROUPS),
             **self.categories.compute(self.images, self.category_ids),
         }
 
@@ -63,19 +60,20 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
     for batch in in_batches(labelled_detections(detections, labels), BATCH):
         result.images += len(batch)
         pairs = list(counting_pairs(batch, labels))
-        found, truth = predict_pairs(estimator, batch, pairs, "scored")
-        result.estimator += found.sums(truth)
-        result.by_true_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=truth)
-        result.by_predicted_count += CoverageSums.of(found.lows, found.highs, truth, grouped_by=found.counts)
-        result.by_width += _right_by_width(found, truth)
+        predictions, truth = predict_pairs(estimator, batch, pairs, "scored")
+        lows, highs = predictions.lows, predictions.highs
+        result.estimator += predictions.sums(truth)
+        result.by_true_count += CoverageSums.of(lows, highs, truth, grouped_by=truth)
+        result.by_predicted_count += CoverageSums.of(lows, highs, truth, grouped_by=predictions.counts)
+        result.by_width += _sums_by_width(predictions, truth)
         for name, sums in result.baselines.items():
             for metric in sums:
                 sums[metric] += CountSums.of(tuned[name][metric].counts(pairs), truth)
         pairs = list(every_pair(batch, labels))
-        found, truth = predict_pairs(estimator, batch, pairs, "every")
+        predictions, truth = predict_pairs(estimator, batch, pairs, "every")
         category_ids = [pair.category_id for pair in pairs]
         result.category_ids.update(category_ids)
-        result.categories += CategorySums.of(category_ids, found.expected, truth)
+        result.categories += CategorySums.of(category_ids, predictions.expected, truth)
     if not result.estimator.pairs:
         raise InputError("there must be a pair to score, but no labelled image has an object or a box above 0.05")
     return result
@@ -85,28 +83,24 @@ def train_metrics(estimator: CountEstimator, images: list[Detections], labels: T
     """Return the figures on the pairs that an estimator learned from."""
     sums = CountSums()
     for batch in in_batches(labelled_detections(images, labels), BATCH):
-        found, truth = predict_pairs(estimator, batch, list(counting_pairs(batch, labels)), "scored")
-        sums += found.sums(truth)
+        predictions, truth = predict_pairs(estimator, batch, list(counting_pairs(batch, labels)), "scored")
+        sums += predictions.sums(truth)
     return sums.compute()
 
 
-def right_by_width(found: PredictionArrays, true_counts: Integers) -> dict[str, float]:
+def right_by_width(predictions: PredictionArrays, true_counts: Integers) -> dict[str, float]:
     """Return which share of predictions have the right count, by the width of their intervals."""
-    return _named_widths(_right_by_width(found, true_counts))
+    return _sums_by_width(predictions, true_counts).coverage_by_group(WIDTH_GROUPS)
 
 
-def _right_by_width(found: PredictionArrays, true_counts: Integers) -> CoverageSums:
-    groups = np.array([0, 1, 2, 5])[np.searchsorted([1, 3, 5], found.highs - found.lows, side="right")]
-    return CoverageSums.of(found.counts, found.counts, true_counts, grouped_by=groups)
-
-
-def _named_widths(sums: CoverageSums) -> dict[str, float]:
-    return {WIDTHS[group]: share for group, share in sums.coverage_by_group().items()}
+def _sums_by_width(predictions: PredictionArrays, true_counts: Integers) -> CoverageSums:
+    counts, widths = predictions.counts, predictions.highs - predictions.lows
+    return CoverageSums.of(counts, counts, true_counts, grouped_by=widths, groups=WIDTH_GROUPS)
 
 
 def predict_pairs(
     estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior
 ) -> tuple[PredictionArrays, Integers]:
     """Predict pairs of a batch of images; return their true counts ``[P]`` as well."""
-    found = predict_arrays(estimator.fitted, batch, indexed_pairs(batch, pairs), prior=prior)
-    return found, np.array([pair.true_count for pair in pairs], np.int64)
+    predictions = predict_arrays(estimator.fitted, batch, indexed_pairs(batch, pairs), prior=prior)
+    return predictions, np.array([pair.true_count for pair in pairs], np.int64)

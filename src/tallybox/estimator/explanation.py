@@ -1,6 +1,4 @@
-"""Which boxes were counted, and which of the others are their duplicates: what pictures and pages show."""
-
-from __future__ import annotations
+"""Explanations: which boxes were counted, and which boxes are their duplicates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +63,7 @@ def merged_into(explanation: CountExplanation) -> NDArray[np.int64]:
 
 
 def merge_boxes(presence: NDArray[np.float32], suppression: Floats, count: int) -> NDArray[np.int64]:
-    """Do the same for boxes with ``presence [N]`` and ``suppression [N, N]``, of which ``count`` are counted."""
+    """Return the same for boxes with ``presence [N]`` and ``suppression [N, N]``, of which ``count`` are counted."""
     counted = _counted(presence.astype(np.float64), suppression, count)
     merged = np.full(len(presence), -1, np.int64)
     if len(counted):

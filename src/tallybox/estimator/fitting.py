@@ -1,6 +1,4 @@
-"""All that fitting does: baselines, inputs, thinning, members, and calibration on the photos they left out."""
-
-from __future__ import annotations
+"""Fitting: baselines, inputs, thinning, members, and calibration on the photos that members left out."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -29,28 +27,28 @@ from tallybox.estimator.training import LabelledInputs, OnProgress, epochs_for, 
 Label = Callable[[EstimatorConfig, Sequence[CountingPair]], LabelledInputs]
 
 MIN_IMAGES = 4
-# Bounds of the largest count with a probability of its own: as many as all but one in a thousand labels need.
+# Bounds of `max_objects`, which by default only one in a thousand labels exceeds.
 MAX_OBJECTS = (10, 60)
 # Thinning is tried where this share of pairs has more boxes than can take part.
 CROWDED_SHARE = 0.05
 THINNINGS = (0.85, 0.7, NO_THINNING)
-# The first of them unless another's loss on held-out photos is smaller by this: with 150 photos, each box of COCO
-# repeated ten times, trials preferred now one and now another, 0.03 apart.
+# The first thinning is taken unless the loss of another on held-out photos is smaller by this: on 150 photos, with each
+# box of COCO repeated ten times, trials preferred different ones by 0.03.
 CLEARLY_BETTER = 0.03
 THINNING_PAIRS, THINNING_STEPS = 4000, 150
-# Of the learning curve: the share of the photos that its own members learn from (half of them as well took twice the
-# time and gave the same slope), how many members that is, and how many photos there must be.
+# The learning curve's first point: the share of the photos that its members learn from, the number of these members,
+# and the minimum of photos. A further point at half of the photos took twice the time and gave the same slope.
 CURVE_SHARE, CURVE_MEMBERS, MIN_CURVE_PHOTOS = 0.25, 2, 40
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """How a fit went."""
+    """How many pairs and photos a fit learned from, and its predictions of held-out photos."""
 
     pairs: int
     photos: int
     true_counts: NDArray[np.int64]  # [P]
-    held_out: PredictionArrays  # each pair by the one member that did not learn from its photo
+    held_out: PredictionArrays  # of each pair, by the member that did not learn from its photo
 
 
 def fit(
@@ -65,13 +63,13 @@ def fit(
     """Learn from labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
     pairs = list(counting_pairs(images, labels))
-    needed, known = min(MIN_IMAGES, config.members), min(len(images), len(pairs))
-    if known < needed:
+    needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(pairs))
+    if labelled_parts < needed:
         raise InputError(
             f"an estimator must learn from at least {needed} labelled images and pairs, but got {len(images)} images "
             f"with {len(pairs)} pairs"
         )
-    config = replace(config, members=min(config.members, known))  # each leaves out a part of its own
+    config = replace(config, members=min(config.members, labelled_parts))  # each leaves out another part
     if not any(len(image) for image in images):
         raise InputError(f"an estimator must learn from boxes, but none of the {len(images)} labelled images has any")
     truth = np.array([pair.true_count for pair in pairs], np.int64)
@@ -117,15 +115,15 @@ def _label(
     category_ids: tuple[int, ...],
     image_parts: NDArray[np.int64],
     config: EstimatorConfig,
-    known: Sequence[CountingPair],
+    labelled_pairs: Sequence[CountingPair],
 ) -> LabelledInputs:
-    pairs = indexed_pairs(images, known)
+    pairs = indexed_pairs(images, labelled_pairs)
     return LabelledInputs(
         config,
         len(category_ids),
         pairs,
         inputs_of_many(images, pairs, config, category_ids),
-        torch.tensor([pair.true_count for pair in known]),
+        torch.tensor([pair.true_count for pair in labelled_pairs]),
         torch.from_numpy(image_parts[pairs.image_index]),
     )
 
@@ -141,15 +139,15 @@ def _held_out(members: Sequence[CountModel], labelled: LabelledInputs) -> ModelO
 
 
 def _with_thinning(config: EstimatorConfig, pairs: Sequence[CountingPair], label: Label, seed: int) -> EstimatorConfig:
-    """Choose how near-identical boxes are thinned by a short trial on held-out photos, if there are many of them."""
+    """Choose, where boxes are many, how near-identical ones are thinned, by short trials on held-out photos."""
     number = np.array([(pair.detections.category_ids == pair.category_id).sum() for pair in pairs])
     if (number > config.proposals).mean() <= CROWDED_SHARE:
         return config
-    some = pairs[:THINNING_PAIRS]
+    pairs = pairs[:THINNING_PAIRS]
     losses = {}
     for thinning in THINNINGS:
-        labelled = label(replace(config, thinning=thinning), some)
-        model = train_member(labelled, 0, seed=seed, epochs=epochs_of(len(some), THINNING_STEPS))
+        labelled = label(replace(config, thinning=thinning), pairs)
+        model = train_member(labelled, 0, seed=seed, epochs=epochs_of(len(pairs), THINNING_STEPS))
         losses[thinning] = held_out_loss(model, labelled, labelled.of_part(0))
     losses[THINNINGS[0]] -= CLEARLY_BETTER
     return replace(config, thinning=min(losses, key=lambda thinning: losses[thinning]))
@@ -158,7 +156,7 @@ def _with_thinning(config: EstimatorConfig, pairs: Sequence[CountingPair], label
 def _over_every_category(
     every: LabelledInputs, held_out: ModelOutput, looked_for: int, excess: float
 ) -> tuple[Prevalence, IntervalLevels]:
-    """Learn how often a category is there over all categories of all photos, and how wide intervals are then.
+    """Learn the prevalence over all categories of all photos, and how far intervals grow with it.
 
     ``every`` has each category that was detected or is there; ``looked_for`` is the number of all pairs.
     """
@@ -177,10 +175,10 @@ def _over_every_category(
 def _learning_curve(
     labelled: LabelledInputs, held_out: PredictionArrays, *, excess: float, levels: IntervalLevels, seed: int
 ) -> tuple[CurvePoint, ...]:
-    """Return how accuracy grows with the number of labelled photos, by two points; none for few photos.
+    """Return two points of how accuracy grows with the number of labelled photos, or none where there are few photos.
 
-    Members that learn from a share of the photos count in the others; each member of the estimator counts in the part
-    that it left out. ``held_out`` is the prediction of each pair by the member that left its photo out.
+    The first point is of members that learn from a share of the photos and count in all others; the second is of the
+    estimator's members, each of which counts in the part that it left out, as ``held_out`` predicts it.
     """
     image_index, truth = labelled.pairs.image_index, labelled.true_counts.numpy()
     photos = int(image_index.max(initial=-1)) + 1
@@ -193,8 +191,8 @@ def _learning_curve(
         split = replace(labelled, parts=torch.from_numpy(learns.astype(np.int64)))  # it leaves part 0 out
         model = train_member(split, 0, seed=seed * 1000 + 500 + member, epochs=epochs_for(int(learns.sum())))
         rows = split.of_part(0)
-        found = summarise(*distributions([infer(model, labelled.inputs, rows)], excess), levels)
-        sums += found.sums(truth[rows.numpy()])
+        predictions = summarise(*distributions([infer(model, labelled.inputs, rows)], excess), levels)
+        sums += predictions.sums(truth[rows.numpy()])
     learned_from = round(photos * (1 - 1 / labelled.config.members))
     return _point(number, sums), _point(learned_from, held_out.sums(truth))
 

@@ -1,9 +1,7 @@
-"""Inference: from what was learned and the boxes of images to predicted counts.
+"""Inference: predicted counts from the boxes of images and a fitted estimator.
 
 Legend: P pairs of an image and a category, K ``max_objects``.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from tallybox.detections.container import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig
-from tallybox.estimator.inputs import ModelInputs, Pairs, model_inputs
+from tallybox.estimator.inputs import IndexedPairs, ModelInputs, model_inputs
 from tallybox.estimator.model import CountModel, ModelOutput
 from tallybox.estimator.prediction import TAIL, Floats, IntervalLevels, PredictionArrays, summarise, write_out_tail
 from tallybox.kernels.threads import small_operations
@@ -26,7 +24,7 @@ from tallybox.kernels.threads import small_operations
 Prior = Literal["every", "scored"]
 Baselines = Mapping[str, Mapping[Metric, ThresholdCounter]]  # "nms", "nms_per_category", each tuned for each metric
 
-UNCALIBRATED_LEVEL = 0.8  # such intervals hold about 90 % of the probability
+UNCALIBRATED_LEVEL = 0.8  # with it, intervals hold about 90 % of the probability
 
 
 class CurvePoint(NamedTuple):
@@ -38,15 +36,15 @@ class CurvePoint(NamedTuple):
 
 
 class TotalCalibration(NamedTuple):
-    """What totals and their intervals are scaled by.
+    """Factors of totals and of the widths of their intervals.
 
     The defaults are those of the shipped estimator, from held-out parts of the photos that it learned from.
     """
 
-    scale: float = 0.95  # as needed for totals over held-out photos
-    photos: int = 3000  # labelled ones: with few, the error that all images share is large
+    scale: float = 0.95  # of intervals, as totals over held-out photos need it
+    photos: int = 3000  # labelled photos; the fewer, the larger the error that all images share
     factor: float = 1.0  # true over expected totals on held-out photos, of all categories
-    factors: Mapping[int, float] | None = None  # likewise of each category, by its id
+    factors: Mapping[int, float] | None = None  # the same of each category, by its id
 
     def scale_for(self, images: int) -> float:
         """Return the scale for a total over so many images."""
@@ -66,7 +64,7 @@ class Fitted:
     categories: Mapping[int, str]
     members: tuple[CountModel, ...]
     baselines: Baselines
-    levels: IntervalLevels  # for the pairs of the contract
+    levels: IntervalLevels  # for the pairs of `counting_pairs`
     levels_listed: IntervalLevels  # for every category that may be there, however rare it is
     prevalence: Prevalence
     excess: float  # mean count beyond max_objects of pairs that have more
@@ -75,7 +73,7 @@ class Fitted:
 
 
 def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:
-    """Return what there is before anything is learned: the component, which takes scores for probabilities."""
+    """Return an estimator's content before it learns: the untrained component, which takes scores as probabilities."""
     levels = IntervalLevels(*[UNCALIBRATED_LEVEL] * len(IntervalLevels._fields))
     return Fitted(
         config=config,
@@ -90,7 +88,9 @@ def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:
     )
 
 
-def predict_arrays(fitted: Fitted, images: Sequence[Detections], pairs: Pairs, *, prior: Prior) -> PredictionArrays:
+def predict_arrays(
+    fitted: Fitted, images: Sequence[Detections], pairs: IndexedPairs, *, prior: Prior
+) -> PredictionArrays:
     """Predict pairs of images and categories."""
     if prior not in get_args(Prior):
         raise InputError(f'prior must be "every" or "scored", but got {prior!r}')
@@ -101,8 +101,8 @@ def predict_arrays(fitted: Fitted, images: Sequence[Detections], pairs: Pairs, *
     return summarise(fitted.prevalence.apply(probabilities, *inputs.evidence()), beyond, fitted.levels_listed)
 
 
-def predict_moments(fitted: Fitted, images: Sequence[Detections], pairs: Pairs) -> tuple[Floats, Floats]:
-    """Return moments of pairs whose sums are those of a total ``[P, 3 + M]``, and the probabilities of none ``[P]``.
+def predict_moments(fitted: Fitted, images: Sequence[Detections], pairs: IndexedPairs) -> tuple[Floats, Floats]:
+    """Return moments of pairs, which add up to those of a total, ``[P, 3 + M]``, and the probabilities of 0 ``[P]``.
 
     Moments are mean, variance, 1, and the means of the M members.
     """
@@ -114,7 +114,7 @@ def predict_moments(fitted: Fitted, images: Sequence[Detections], pairs: Pairs) 
 def moments_of(
     fitted: Fitted, inputs: ModelInputs, averaged: Sequence[ModelOutput], members: Sequence[ModelOutput]
 ) -> tuple[Floats, Floats]:
-    """Return what `predict_moments` does from outputs that are averaged, and from those of all members."""
+    """Return what `predict_moments` returns: mean and variance by the ``averaged`` outputs, and each member's mean."""
     evidence = inputs.evidence()
 
     def with_tail(outputs: Sequence[ModelOutput]) -> Floats:
@@ -124,14 +124,14 @@ def moments_of(
     counts, together = np.arange(fitted.config.max_objects + TAIL), with_tail(averaged)
     mean = together @ counts
     variance = together @ counts**2 - mean**2
-    of_members = [with_tail([one]) @ counts for one in members]
+    of_members = [with_tail([output]) @ counts for output in members]
     return np.stack((mean, variance, np.ones_like(mean), *of_members), axis=1), together[:, 0]
 
 
 def distributions(outputs: Sequence[ModelOutput], excess: float) -> tuple[Floats, Floats]:
-    """Return the mean of some outputs ``[P, K + 1]``, and the mean count beyond K where there are more ``[P]``."""
-    probabilities = np.sum([one.logits.double().softmax(-1).numpy() / len(outputs) for one in outputs], axis=0)
-    expected = np.sum([one.expected.double().numpy() / len(outputs) for one in outputs], axis=0)
+    """Return the mean distribution of outputs ``[P, K + 1]``, and the mean count beyond K of larger counts ``[P]``."""
+    probabilities = np.sum([output.logits.double().softmax(-1).numpy() / len(outputs) for output in outputs], axis=0)
+    expected = np.sum([output.expected.double().numpy() / len(outputs) for output in outputs], axis=0)
     return probabilities, excess + np.maximum(expected - (probabilities.shape[1] - 1), 0)
 
 

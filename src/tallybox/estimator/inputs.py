@@ -1,11 +1,10 @@
-"""What a model is fed: numbers about each pair of an image and a category, for many pairs as tensors.
+"""The inputs of a model: numbers about pairs of an image and a category, as tensors of many pairs.
 
 Legend: P pairs, N proposals of a pair, C numbers about a proposal, S numbers about a pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,24 +22,24 @@ Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-# Counts that NMS would give at these thresholds show the readout what is visible at which certainty.
+# The counts that NMS gives at these thresholds tell the readout how many boxes there are at which certainty.
 GRID_OVERLAPS = (0.3, 0.5, 0.7, 0.85)
 GRID_SCORES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8)
 BEST_SCORES = 8  # of the boxes left by NMS at an overlap of 0.5
 
 RIVAL_IOU = 0.6  # overlap from which a box of another category is a rival
-MAX_RIVALS = 150  # best boxes of an image that may be rivals: overlaps grow with the square
+MAX_RIVALS = 150  # only the best boxes of an image may be rivals, since overlaps grow with the square
 BATCH = 256  # images whose pairs are predicted together; more would only need more memory
 CONTEXT = 5
 SUMMARY = len(GRID_OVERLAPS) * len(GRID_SCORES) + BEST_SCORES + 11
 
-# Scores nearer to 0 or 1 than this are treated as if they were this near.
+# Scores are clipped to this distance from 0 and 1, and areas, as shares of the image, to this minimum.
 MIN_SCORE = 1e-3
 MIN_AREA = 1e-5
 
 
-class Pairs(NamedTuple):
-    """Pairs of images, which stand in a list, and categories."""
+class IndexedPairs(NamedTuple):
+    """Pairs of an image, by its index in a list, and a category."""
 
     image_index: Integers  # [P]
     category_ids: Integers  # [P]
@@ -62,7 +61,7 @@ class ModelInputs(NamedTuple):
         """The number of proposals of each pair, ``[P]``."""
         return self.mask.sum(1)
 
-    def at(self, index: Tensor) -> ModelInputs:
+    def at(self, index: Tensor) -> "ModelInputs":
         """Return some pairs, padded no further than they need."""
         longest = max(int(self.mask[index].sum(1).max()) if len(index) else 0, 1)
         of_proposals = (tensor[index, :longest] for tensor in self[:-2])
@@ -73,74 +72,76 @@ class ModelInputs(NamedTuple):
         return self.scores[:, 0].double().numpy(), self.summary.double().numpy()
 
 
-def indexed_pairs(images: Sequence[Detections], pairs: Sequence[CountingPair]) -> Pairs:
+def indexed_pairs(images: Sequence[Detections], pairs: Sequence[CountingPair]) -> IndexedPairs:
     """Return counting pairs by the index of their image."""
     where = {image.image_id: index for index, image in enumerate(images)}
     index = [where[pair.detections.image_id] for pair in pairs]
-    return Pairs(np.array(index, np.int64), np.array([pair.category_id for pair in pairs], np.int64))
+    return IndexedPairs(np.array(index, np.int64), np.array([pair.category_id for pair in pairs], np.int64))
 
 
-def pairs_of_images(images: Sequence[Detections], wanted: Sequence[int] | None) -> Pairs:
-    """Return a pair for each image and each category that is wanted, None for those that were detected in it."""
-    category_ids = [sorted(image.best_scores()) if wanted is None else wanted for image in images]
-    index = np.repeat(np.arange(len(images)), [len(ids) for ids in category_ids])
-    return Pairs(index, np.array([category_id for ids in category_ids for category_id in ids], np.int64))
+def pairs_of_images(images: Sequence[Detections], category_ids: Sequence[int] | None) -> IndexedPairs:
+    """Return a pair of each image with each of the categories, or if None, with those that were detected in it."""
+    ids_of_images = [sorted(image.best_scores()) if category_ids is None else category_ids for image in images]
+    index = np.repeat(np.arange(len(images)), [len(ids) for ids in ids_of_images])
+    return IndexedPairs(index, np.array([*chain.from_iterable(ids_of_images)], np.int64))
 
 
 def category_rows(labelled_ids: tuple[int, ...], category_ids: Integers) -> Integers:
     """Return the rows of a model's tables for categories ``[P]``; 0 for those without labels."""
-    known = np.array(labelled_ids, np.int64)
-    return np.where(np.isin(category_ids, known), np.searchsorted(known, category_ids) + 1, 0)
+    labelled = np.array(labelled_ids, np.int64)
+    return np.where(np.isin(category_ids, labelled), np.searchsorted(labelled, category_ids) + 1, 0)
 
 
 def model_inputs(
-    images: Sequence[Detections], pairs: Pairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
+    images: Sequence[Detections], pairs: IndexedPairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
 ) -> ModelInputs:
     """Return the inputs for pairs; ``labelled_ids`` are those of the categories that a model has rows for."""
     image_index, category_ids = pairs
     number = np.array([len(image) for image in images], np.int64)
     first = np.concatenate(([0], number.cumsum()))
+    # All boxes of all images, and one more, all 0, that stands for padding.
     scores = np.concatenate([image.scores for image in images] + [np.zeros(1, np.float32)])
     boxes = np.concatenate([image.boxes for image in images] + [np.zeros((1, 4), np.float32)])
-    found = np.concatenate([image.category_ids for image in images] + [np.zeros(1, np.int64)])
     rivals = np.concatenate([rival_scores(image) for image in images] + [np.zeros(1, np.float32)])
+    box_categories = np.concatenate([np.zeros(0, np.int64)] + [image.category_ids for image in images])
     image_of = np.repeat(np.arange(len(images)), number)
 
-    # One sorted list of all boxes: image, category, descending score. A pair's boxes are a stretch of it.
-    order = np.lexsort((-scores[:-1], found[:-1], image_of))
-    known, compact = np.unique(found[:-1], return_inverse=True)
-    keys = image_of[order] * (len(known) + 1) + compact[order]
-    column = np.searchsorted(known, category_ids)
-    is_known = np.isin(category_ids, known)
-    wanted = image_index * (len(known) + 1) + np.where(is_known, column, len(known))
-    start, end = np.searchsorted(keys, wanted, "left"), np.searchsorted(keys, wanted, "right")
+    # The boxes sorted by image, category and descending score: those of a pair, which have one key, stand together.
+    order = np.lexsort((-scores[:-1], box_categories, image_of))
+    detected_ids, column = np.unique(box_categories, return_inverse=True)
+    keys = image_of[order] * (len(detected_ids) + 1) + column[order]
+    is_detected = np.isin(category_ids, detected_ids)
+    pair_column = np.where(is_detected, np.searchsorted(detected_ids, category_ids), len(detected_ids))
+    pair_keys = image_index * (len(detected_ids) + 1) + pair_column
+    start, end = np.searchsorted(keys, pair_keys, "left"), np.searchsorted(keys, pair_keys, "right")
 
     longest = max(int((end - start).max(initial=0)), 1)
     width = min(config.proposals, longest) if config.thinning >= NO_THINNING else longest
     steps = start[:, None] + np.arange(width)  # [P, N]
     mask = steps < end[:, None]
-    padded = np.append(order, len(order))  # the last box, all 0, stands for padding
-    index = padded[np.where(mask, steps, len(order))]
+    index = np.append(order, len(order))[np.where(mask, steps, len(order))]  # of boxes; the last is padding
     if config.thinning < NO_THINNING:
         index, mask = _thinned(index, mask, boxes, config, padding=len(order))
 
-    own_scores, own_boxes = scores[index], boxes[index]
-    context = _context(own_scores, own_boxes, rivals[index], mask, _extents(images)[image_index], end - start)
-    others = _others(scores[order], keys, image_of[order], len(images), (start, end), wanted, image_index)
-    summary = _summary(own_scores, own_boxes, mask, context, others)
+    pair_scores, pair_boxes = scores[index], boxes[index]
+    context = _context(pair_scores, pair_boxes, rivals[index], mask, _extents(images)[image_index], end - start)
+    surroundings = _other_categories(
+        scores[order], keys, image_of[order], len(images), (start, end), pair_keys, image_index
+    )
+    summary = _summary(pair_scores, pair_boxes, mask, context, surroundings)
     sources = np.where(mask, index - first[image_index][:, None], -1)
     rows = category_rows(labelled_ids, category_ids)
-    return ModelInputs(*map(torch.from_numpy, (own_scores, own_boxes, mask, context, sources, summary, rows)))
+    return ModelInputs(*map(torch.from_numpy, (pair_scores, pair_boxes, mask, context, sources, summary, rows)))
 
 
 def inputs_of_many(
-    images: Sequence[Detections], pairs: Pairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
+    images: Sequence[Detections], pairs: IndexedPairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
 ) -> ModelInputs:
-    """Do the same for pairs that come image by image, a batch of images at a time: one may have many boxes."""
+    """Return `model_inputs` for pairs in the order of their images, a batch of images at a time to save memory."""
     parts = []
     for first in range(0, len(images), BATCH):
         rows = (pairs.image_index >= first) & (pairs.image_index < first + BATCH)
-        of_batch = Pairs(pairs.image_index[rows] - first, pairs.category_ids[rows])
+        of_batch = IndexedPairs(pairs.image_index[rows] - first, pairs.category_ids[rows])
         parts.append(model_inputs(images[first : first + BATCH], of_batch, config, labelled_ids))
     longest = max(part.scores.shape[1] for part in parts)
 
@@ -172,14 +173,15 @@ def _extents(images: Sequence[Detections]) -> Floats:
     return np.maximum(np.array(reach, np.float32).reshape(-1, 2), 1e-6)
 
 
-def _others(
-    scores: Floats, keys: Any, image_of: Any, images: int, stretches: Any, wanted: Any, image_index: Any
+def _other_categories(
+    scores: Floats, keys: Any, image_of: Any, images: int, ranges: Any, pair_keys: Any, image_index: Any
 ) -> Floats:
-    """Return what the other categories of an image show, ``[P, 3]``: log numbers of likely boxes, and the best logit.
+    """Return numbers about the other categories of each pair's image, ``[P, 3]``.
 
-    ``scores``, ``keys`` and ``image_of`` are those of all boxes, sorted; a pair's own are a stretch of them.
+    They are the logarithms of how many boxes are likely, at two thresholds, and the logit of the best score.
+    ``scores``, ``keys`` and ``image_of`` are of all boxes, sorted; the boxes of pairs start and end at ``ranges``.
     """
-    start, end = stretches
+    start, end = ranges
     columns = []
     for likely in (0.2, 0.5):
         above = np.concatenate(([0], (scores > likely).cumsum()))
@@ -189,37 +191,39 @@ def _others(
     best, best_key, second = np.zeros(images, np.float32), np.full(images, -1), np.zeros(images, np.float32)
     rising = first[np.argsort(scores[first], kind="stable")]  # so that the best of an image is written last
     best[image_of[rising]], best_key[image_of[rising]] = scores[rising], keys[rising]
-    others = rising[keys[rising] != best_key[image_of[rising]]]
-    second[image_of[others]] = scores[others]
-    columns.append(_logit(np.where(best_key[image_index] == wanted, second[image_index], best[image_index])))
+    not_best = rising[keys[rising] != best_key[image_of[rising]]]
+    second[image_of[not_best]] = scores[not_best]
+    columns.append(_logit(np.where(best_key[image_index] == pair_keys, second[image_index], best[image_index])))
     return np.column_stack(columns).astype(np.float32)
 
 
-def _context(scores: Floats, boxes: Floats, rivals: Floats, mask: Any, extents: Floats, found: Any) -> Floats:
+def _context(scores: Floats, boxes: Floats, rivals: Floats, mask: Any, extents: Floats, detected: Any) -> Floats:
+    """Return the context of each proposal, as `ModelInputs` lists it; ``detected [P]`` is how many boxes there are."""
     size = (boxes[..., 2:] - boxes[..., :2]) / extents[:, None]  # [P, N, 2]
     area = np.log(np.clip(size.prod(-1), MIN_AREA, 1))
     shape = np.log(np.clip(size[..., 0], MIN_AREA, 1)) - np.log(np.clip(size[..., 1], MIN_AREA, 1))
     best = np.broadcast_to(_logit(scores[:, :1]), scores.shape)
-    many = np.broadcast_to(np.log1p(found.astype(np.float32))[:, None], scores.shape)
+    many = np.broadcast_to(np.log1p(detected.astype(np.float32))[:, None], scores.shape)
     context: Floats = np.stack((_logit(rivals), area, best, many, shape), axis=-1)
     return np.where(mask[..., None], context, np.float32(0))
 
 
-def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, others: Floats) -> Floats:
+def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, surroundings: Floats) -> Floats:
+    """Return the summary of each pair, ``[P, S]``: counts of NMS, its best scores, and numbers about all boxes."""
     size = mask.sum(1)
     summary = np.zeros((len(scores), SUMMARY), np.float32)
     for rows in _groups_of_similar_size(size):
         longest = max(int(size[rows].max()), 1)
-        own = np.where(mask[rows, :longest], scores[rows, :longest], 0)
+        masked_scores = np.where(mask[rows, :longest], scores[rows, :longest], 0)
         ordered = boxes[rows, :longest]
         overlaps = numpy_box_iou(ordered, ordered)[:, None] > np.array(GRID_OVERLAPS, np.float32)[:, None, None]
         candidates = np.repeat(mask[rows, None, :longest], len(GRID_OVERLAPS), axis=1)
         kept = suppress(overlaps, candidates)  # [P, T, N]
-        above = own[:, :, None] >= np.array(GRID_SCORES, np.float32)  # [P, N, scores]
+        above = masked_scores[:, :, None] >= np.array(GRID_SCORES, np.float32)  # [P, N, scores]
         grid = kept.astype(np.float32) @ above.astype(np.float32)
         best = np.zeros((len(rows), BEST_SCORES), np.float32)
-        left = -np.sort(-np.where(kept[:, 1], own, 0), axis=1)[:, :BEST_SCORES]
-        best[:, : left.shape[1]] = left
+        descending = -np.sort(-np.where(kept[:, 1], masked_scores, 0), axis=1)[:, :BEST_SCORES]
+        best[:, : descending.shape[1]] = descending
         summary[rows, : grid[0].size + BEST_SCORES] = np.concatenate(
             (np.log1p(grid).reshape(len(rows), -1), _logit(best)), axis=1
         )
@@ -234,7 +238,7 @@ def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, others: 
             np.where(mask, area, np.log(MIN_AREA)).max(1),
             context[:, 0, 0],
             context[:, 0, 1],
-            others,
+            surroundings,
             nothing,
             faint,
         )
@@ -250,24 +254,25 @@ def _groups_of_similar_size(size: Integers, number: int = 512) -> list[Integers]
 def _thinned(
     index: Integers, mask: Booleans, boxes: Floats, config: EstimatorConfig, padding: int
 ) -> tuple[Integers, Booleans]:
-    """Keep the best proposals of boxes in order of their scores, none of which overlaps a better one too much.
+    """Keep the best proposals, none of which overlaps a better one too much, of boxes in order of their scores.
 
-    One step for each box that is kept, not for each that is there: there may be thousands.
+    There is one step for each box that is kept, since a pair may have thousands of boxes.
     """
     width = min(config.proposals, index.shape[1])
     chosen, real = np.full((len(index), width), padding), np.zeros((len(index), width), np.bool_)
     for rows in _groups_of_similar_size(mask.sum(1), number=128):
         longest = max(int(mask[rows].sum(1).max()), 1)
-        own, left = boxes[index[rows, :longest]], mask[rows, :longest].copy()
+        group_boxes, remaining = boxes[index[rows, :longest]], mask[rows, :longest].copy()
         for step in range(width):
-            some = left.any(1)
-            if not some.any():
+            any_remains = remaining.any(1)
+            if not any_remains.any():
                 break
-            best = left.argmax(1)
-            chosen[rows, step] = np.where(some, index[rows, best], padding)
-            real[rows, step] = some
-            left &= numpy_box_iou(own, own[np.arange(len(rows)), best][:, None])[..., 0] <= config.thinning
-            left[np.arange(len(rows)), best] = False
+            best = remaining.argmax(1)
+            chosen[rows, step] = np.where(any_remains, index[rows, best], padding)
+            real[rows, step] = any_remains
+            best_boxes = group_boxes[np.arange(len(rows)), best][:, None]
+            remaining &= numpy_box_iou(group_boxes, best_boxes)[..., 0] <= config.thinning
+            remaining[np.arange(len(rows)), best] = False
     return chosen, real
 
 

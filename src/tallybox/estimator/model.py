@@ -3,8 +3,6 @@
 Legend: P pairs of an image and a category, N proposals, K ``max_objects``, H heads.
 """
 
-from __future__ import annotations
-
 import copy
 import sys
 from typing import NamedTuple
@@ -18,16 +16,16 @@ from tallybox.estimator.inputs import CONTEXT, SUMMARY, ModelInputs
 from tallybox.presence.module import PresenceCounter
 
 MIN_SCORE = 1e-4
-FEW_PAIRS = 64  # a photo or two
+FEW_PAIRS = 64  # as many as a photo or two have
 SURROUNDINGS_UNITS = 24
-PAPER_SHARPNESS = 4.0  # the paper's features lie in [0, 1]; times this, as logits, they make a count all but certain
+PAPER_SHARPNESS = 4.0  # turns the paper's features, in [0, 1], into logits that make a count almost certain
 
 
 class ModelOutput(NamedTuple):
     """The output of one member."""
 
     logits: Tensor  # [P, K + 1]: of the counts 0 ... K - 1, and of K or more
-    expected: Tensor  # [P]: the component's own expected count, which has no upper end
+    expected: Tensor  # [P]: the component's expected count, which may exceed K
 
 
 class CountModel(nn.Module):
@@ -49,7 +47,7 @@ class CountModel(nn.Module):
         self.register_buffer("context_scale", torch.ones(CONTEXT))
         self.register_buffer("summary_mean", torch.zeros(SUMMARY))
         self.register_buffer("summary_scale", torch.ones(SUMMARY))
-        # Row 0 is a category that was never labelled: it has what all share, and stays 0.
+        # Row 0 is for categories without labels and stays 0: they have only what all categories share.
         self.category_score = nn.Parameter(torch.zeros(categories + 1, 2))  # log scale and shift of the logit
         self.category_count = nn.Parameter(torch.zeros(categories + 1, 3))  # how counts are shifted
         self.surroundings = nn.Sequential(

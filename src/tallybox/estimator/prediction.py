@@ -1,9 +1,7 @@
-"""What an estimator predicts: a distribution of counts, and the numbers people take from it.
+"""Predictions: a distribution of counts, its median and mean, and an interval.
 
 Legend: P pairs of an image and a category, K ``max_objects``, T counts with the tail written out.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.category_names import find_category
-from tallybox.detections.metrics import CountSums
+from tallybox.detections.metrics import CountSums, groups_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
-# Counts beyond ``max_objects`` that get a probability of their own; larger ones add to the last. The same number for
-# all pairs, so that a prediction does not depend on the pairs beside it.
+# How many counts from ``max_objects`` on are written out; larger counts add to the last. The number is the same for all
+# pairs, so that a prediction does not depend on the pairs in its batch.
 TAIL = 200
 ROUNDING_SLACK = 1e-12  # of sums of probabilities
 
 
 class IntervalLevels(NamedTuple):
-    """How far intervals grow, by the predicted count: 1 takes in every count, -1 none but the median (see `intervals`).
+    """How far intervals grow: 1 takes in every count, -1 only the median (see `intervals`).
 
-    One level for each group of `groups_of`.
+    There is one level for each of the `COUNT_GROUPS` of predicted counts.
     """
 
     zero: float
@@ -37,19 +35,9 @@ class IntervalLevels(NamedTuple):
     many: float  # 5 or more
 
 
-def groups_of(counts: Integers) -> Integers:
-    """Return which field of `IntervalLevels` is for each count: 0 for 0, 1 for 1, 2 for 2 to 4, 3 for 5 and more.
-
-    >>> groups_of(np.array([0, 1, 2, 4, 5, 30])).tolist()
-    [0, 1, 2, 2, 3, 3]
-    """
-    groups: Integers = np.searchsorted([1, 2, 5], counts, side="right")
-    return groups
-
-
 @dataclass(frozen=True)
 class CountPrediction:
-    """How many there are of one category in one image.
+    """How many objects of one category there are in one image.
 
     ``count`` is the median of the distribution, which has the smallest expected absolute error. ``low`` and ``high``
     are the ends of a 90 % interval: of all predictions with such a count, nine of ten intervals hold the true count.
@@ -84,14 +72,14 @@ class CountPrediction:
         }
 
     def __str__(self) -> str:
-        """Return the count for people: ``3``; where counts have no probabilities of their own, ``about 17``."""
+        """Return the count as text: ``3``, or ``about 17`` where counts have no probabilities of their own."""
         return f"about {self.count}" if self.at_least else str(self.count)
 
 
 class ImagePredictions(Mapping[int, CountPrediction]):
-    """The predictions of one image by category id; a category's name, or another word for it, works as a key, too.
+    """The predictions of one image by category id; a category's name, or another word for it, is a key as well.
 
-    Categories that were asked for by a word are named by that word.
+    ``words`` are the words by which a caller named categories; they replace the names.
 
     >>> dog = CountPrediction(2, 2, 2.1, 1, 3, 0, np.array([0.0, 0.1, 0.8, 0.1]))
     >>> predictions = ImagePredictions({18: dog}, {18: "dog"})
@@ -100,21 +88,21 @@ class ImagePredictions(Mapping[int, CountPrediction]):
     """
 
     def __init__(
-        self, by_id: Mapping[int, CountPrediction], names: Mapping[int, str], asked: Mapping[int, str] | None = None
+        self, by_id: Mapping[int, CountPrediction], names: Mapping[int, str], words: Mapping[int, str] | None = None
     ) -> None:
         self._by_id = by_id
         self._names = names
-        self._shown = {**names, **(asked or {})}
+        self._words = {**names, **(words or {})}
 
     def __getitem__(self, category: int | str) -> CountPrediction:
         if isinstance(category, str):
             by_name = self.by_name()
             if category in by_name:
                 return by_name[category]
-            found = find_category(category, self._names)
-            if found is None or found not in self._by_id:
+            category_id = find_category(category, self._names)
+            if category_id is None or category_id not in self._by_id:
                 raise KeyError(f"{category!r} was not predicted; there are {', '.join(by_name) or 'no predictions'}")
-            return self._by_id[found]
+            return self._by_id[category_id]
         return self._by_id[category]
 
     def __iter__(self) -> Iterator[int]:
@@ -124,12 +112,12 @@ class ImagePredictions(Mapping[int, CountPrediction]):
         return len(self._by_id)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}: {p} ({p.low} to {p.high})" for name, p in self.by_name().items())
-        return f"ImagePredictions({shown})"
+        counts = ", ".join(f"{name}: {p} ({p.low} to {p.high})" for name, p in self.by_name().items())
+        return f"ImagePredictions({counts})"
 
     def by_name(self) -> dict[str, CountPrediction]:
         """Return the predictions by the categories' names (by the id as text where it has none)."""
-        return {self._shown.get(key, str(key)): prediction for key, prediction in self._by_id.items()}
+        return {self._words.get(key, str(key)): prediction for key, prediction in self._by_id.items()}
 
 
 class PredictionArrays(NamedTuple):
@@ -147,7 +135,7 @@ class PredictionArrays(NamedTuple):
         """Return the sums behind scores: exact by the most probable count, MAE by the median, RMSE by the mean."""
         return CountSums.of(self.most_probable, true_counts, medians=self.counts, means=self.expected)
 
-    def at(self, rows: Any) -> PredictionArrays:
+    def at(self, rows: Any) -> "PredictionArrays":
         """Return the predictions of some pairs."""
         return PredictionArrays(*(array[rows] for array in self))
 
@@ -200,16 +188,17 @@ def intervals(probabilities: Floats, medians: Integers, levels: Floats) -> tuple
     """Return the ends ``[P]`` of intervals around the medians of distributions ``[P, T]``.
 
     An interval begins as the median alone. It takes in the more probable of its two neighbours while the probability
-    that it holds already, less that of the neighbour, is below its level ``[P]``: while it holds little, or as long as
-    the neighbour is probable. By the first alone, intervals of calibrated coverage are 3 % wider around 0 and 1.
+    that it holds already, less that of the neighbour, is below its level ``[P]``: while it holds little, or while the
+    neighbour is probable. Without the second term, intervals of the same coverage are 3 % wider around 0 and 1.
     """
     return _grow(probabilities, medians, lambda scores, lows, highs: scores < levels)
 
 
 def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:
-    """Return above which level an interval holds the true count, ``[P]``.
+    """Return the levels above which intervals hold the true counts, ``[P]``.
 
-    -1 where that is the median, so that every interval holds it; infinite where it lies beyond all counts.
+    The level is -1 where the true count is the median, which every interval holds, and infinite where it is larger than
+    all counts of the distribution.
     """
     needed = np.where(true_counts < probabilities.shape[1], -1.0, np.inf)
 
@@ -227,8 +216,8 @@ def _grow(
 ) -> tuple[Integers, Integers]:
     """Grow intervals, which begin as the medians, by one count at a time; return their ends ``[P]``.
 
-    A chosen interval takes in the more probable of its two neighbours, the larger of equal ones. ``grows`` chooses from
-    the probability that each interval holds less that of this neighbour ``[P]``, and from the ends ``[P]``.
+    An interval that grows takes in the more probable of its two neighbours, of equal ones the larger. ``grows`` returns
+    which intervals do, from the probability that each holds less that of this neighbour ``[P]``, and the ends ``[P]``.
     """
     # A border of impossible counts on both sides, which no interval takes in.
     padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-np.inf)

@@ -4,8 +4,6 @@ Each task reads a piece of the data set and counts in it. The data set must lie 
 path; the estimator is sent from here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -5,8 +5,6 @@ there is capacity for another. Each result is taken once, in the order of the it
 comes twice. tallybox must be installed on every machine; what all tasks share is sent from here.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import pickle
@@ -23,13 +21,13 @@ from tallybox.files import first_line, import_optional
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-TASKS_AHEAD = 4  # submitted for each that can run: the others keep running while the first is done again
+TASKS_AHEAD = 4  # submitted for each that can run, so that all keep busy while a lost task is repeated
 RETRIES = 3  # after a lost machine or a crash
 TASKS_PER_GPU = 4  # one prepares photos while another detects
 
 
 class RayTasks:
-    """Calls of functions on the cluster that RAY_ADDRESS names; without it, on all cores of this machine.
+    """Calls functions on the cluster that RAY_ADDRESS names; without it, on all cores of this machine.
 
     ``shared`` is sent once and unpickled once by each worker process. With ``use_gpus``, a cluster that has GPUs runs
     all tasks on the machines with GPUs.
@@ -45,8 +43,8 @@ class RayTasks:
 
     def max_running(self) -> int:
         """Return how many tasks the cluster can run at a time; machines may join and leave."""
-        there = self._ray.cluster_resources()
-        running = there.get("GPU", 0) / self._gpus if self._gpus else there.get("CPU", 0) / self._cpus
+        resources = self._ray.cluster_resources()
+        running = resources.get("GPU", 0) / self._gpus if self._gpus else resources.get("CPU", 0) / self._cpus
         return max(1, int(running))
 
     def map_in_order(
@@ -78,9 +76,8 @@ class RayTasks:
             result = pickle.loads(self._ray.get(reference))
         except (lost.WorkerCrashedError, lost.NodeDiedError, lost.OutOfMemoryError, lost.ObjectLostError) as error:
             reason = first_line(getattr(error, "cause", error))  # the message of the error itself is a traceback
-            crash = TallyboxError(
-                f"a task lost its worker in {RETRIES + 1} of {RETRIES + 1} attempts; Ray says: {reason}"
-            )
+            attempts = RETRIES + 1
+            crash = TallyboxError(f"a task lost its worker in {attempts} of {attempts} attempts; Ray says: {reason}")
             if on_crash is None:
                 raise crash from None
             return on_crash(item, crash)
@@ -90,8 +87,8 @@ class RayTasks:
 
     def _resources_of_task(self, *, use_gpus: bool) -> tuple[int, float]:
         """Return the cores and GPUs of a task: one core; with a part of a GPU, the same part of its machine's cores."""
-        machines = [machine["Resources"] for machine in self._ray.nodes() if machine["Alive"]]
-        cores_of_gpu = [there.get("CPU", 0) / there["GPU"] for there in machines if there.get("GPU", 0) >= 1]
+        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        cores_of_gpu = [machine.get("CPU", 0) / machine["GPU"] for machine in machines if machine.get("GPU", 0) >= 1]
         if not use_gpus or not cores_of_gpu:
             return 1, 0
         return max(1, int(min(cores_of_gpu) / TASKS_PER_GPU)), 1 / TASKS_PER_GPU

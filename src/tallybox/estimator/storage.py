@@ -1,7 +1,5 @@
 """An estimator's file: safetensors for the weights, and a JSON header for everything else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -71,7 +69,7 @@ def load_fitted(path: Path) -> Fitted:
 
 
 def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
-    config = EstimatorConfig.from_dict(header["config"])
+    config = EstimatorConfig(**header["config"])
     category_ids = tuple(int(key) for key in header["category_ids"])
     check_size("the number of its categories", len(category_ids))
     if not all(-(2**63) <= key < 2**63 for key in category_ids):
@@ -108,7 +106,7 @@ def _number(name: str, stored: Any, minimum: float, maximum: float) -> float:
 
 
 def _numbers(name: str, stored: Iterable[Any], minimum: float, maximum: float) -> tuple[float, ...]:
-    return tuple(_number(name, one, minimum, maximum) for one in stored)
+    return tuple(_number(name, number, minimum, maximum) for number in stored)
 
 
 def _prevalence(weights: Any, undetected: Any) -> Prevalence:

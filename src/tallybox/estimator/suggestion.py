@@ -1,6 +1,4 @@
-"""Which images are worth labelling next, those with the most doubtful counts, and what more labels would bring."""
-
-from __future__ import annotations
+"""Which images to label next, those with the most doubtful counts, and what accuracy more labels would bring."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,10 +14,10 @@ from tallybox.estimator.prediction import CountPrediction
 
 
 class Suggestion(NamedTuple):
-    """One image, with what is most doubtful in it."""
+    """One image, with its most doubtful category."""
 
-    doubt: int  # how wide the intervals of all categories are together
-    entropy: float  # of their counts in nats, which distinguishes images of the same width
+    doubt: int  # the sum of the widths of all categories' intervals
+    entropy: float  # of their counts, in nats, to order images with the same doubt
     image_id: ImageId | None
     category: str
     prediction: CountPrediction
@@ -28,27 +26,27 @@ class Suggestion(NamedTuple):
 def doubtful_images(
     estimator: CountEstimator, detections: Iterable[Detections], number: int, categories: Categories = None
 ) -> list[Suggestion]:
-    """Return the images in whose counts there is the most doubt, the most doubtful first.
+    """Return the images with the most doubtful counts, the most doubtful first.
 
-    Doubt is how wide the intervals are, of the categories given, or of those that the estimator learned from and that
+    Doubt is how wide the intervals of ``categories`` are, by default of those that the estimator learned from and that
     may be there.
     """
     learned = set(estimator.fitted.category_ids)
-    found = []
+    suggestions = []
     for image, predictions in estimator.predict_each((i.of_categories(learned) for i in detections), categories):
         doubts = {name: (p.high - p.low, _entropy(p)) for name, p in predictions.by_name().items() if p.calibrated}
         if doubts:
             worst = max(doubts, key=lambda name: doubts[name])
             width, entropy = sum(width for width, _ in doubts.values()), sum(entropy for _, entropy in doubts.values())
-            found.append(Suggestion(width, entropy, image.image_id, worst, predictions[worst]))
-    return nlargest(number, found, key=lambda suggestion: suggestion[:2])
+            suggestions.append(Suggestion(width, entropy, image.image_id, worst, predictions[worst]))
+    return nlargest(number, suggestions, key=lambda suggestion: suggestion[:2])
 
 
 def expected_at(points: Sequence[CurvePoint], photos: int) -> CurvePoint:
     """Return what a fit to so many photos would reach, from the two points of a learning curve.
 
-    Error is taken to fall with one over the square root of the number of photos, down to what no number of labels would
-    remove.
+    The error is assumed to fall with one over the square root of the number of photos, down to an error that more
+    labels do not remove.
 
     >>> expected_at([CurvePoint(25, 0.4, 0.8), CurvePoint(100, 0.5, 0.7)], 400)
     CurvePoint(photos=400, exact=0.55, mae=0.65)

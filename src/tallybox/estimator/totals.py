@@ -1,14 +1,12 @@
 """Totals over many images: the expected sum of each category, with an interval from the joint distribution.
 
-Images are independent given the estimator, so their variances add up. What the estimator itself does not know is the
-same in all images: it is the variance of the total between members, each of which left a part of the photos out. As in
-a delete-group jackknife, it counts M - 1 times. Held-out photos say by what factor totals are too low, by how much
-intervals must be scaled, and how many of them there are says how well that is known.
+Images are independent given the estimator, so their variances add up. The estimator's own error is the same in all
+images: it is the variance of the total between members, each of which left a part of the photos out, times M - 1 as in
+a delete-group jackknife. Held-out photos tell by what factor totals are too low and by how much intervals must be
+scaled; the more photos there are, the better these are known.
 
 Legend: P pairs of an image and a category, M members, C categories.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,14 +17,15 @@ import numpy as np
 from tallybox.detections.container import Detections
 from tallybox.estimator.calibration import COVERAGE, LISTED_PROBABILITY
 from tallybox.estimator.inference import Fitted, TotalCalibration, predict_moments
-from tallybox.estimator.inputs import BATCH, Pairs, pairs_of_images
+from tallybox.estimator.inputs import BATCH, IndexedPairs, pairs_of_images
 from tallybox.estimator.prediction import Floats, Integers
 
 NORMAL_QUANTILE = 1.6449  # of 0.95: an interval leaves out 5 % on each side
 DRAWS, PHOTOS = 200, 50  # random sets of held-out photos that intervals are calibrated on
-MIN_EXPECTED = 5.0  # of totals that they are calibrated on; of smaller ones, whole numbers hold more than 90 %
-MIN_TOTALS = 100  # of these; with fewer, intervals are not scaled
-FEW_PHOTOS = 500  # from so many on, the scale counts more than 1 does; 200 photos gave 0.7, and then 0.72 held, not 0.9
+MIN_EXPECTED = 5.0  # of the totals to calibrate on: smaller intervals end at whole numbers and hold more than 90 %
+MIN_TOTALS = 100  # to calibrate on; with fewer, intervals are not scaled
+# With fewer photos, a scale stays nearer to 1 than to what was learned: 0.7 from 200 photos held 72 %, not 90.
+FEW_PHOTOS = 500
 PRIOR_OBJECTS = 50.0
 SCALES = tuple(round(0.05 * step, 2) for step in range(12, 61))  # 0.6 to 3
 
@@ -35,7 +34,7 @@ SCALES = tuple(round(0.05 * step, 2) for step in range(12, 61))  # 0.6 to 3
 class TotalPrediction:
     """How many objects of one category there are in all images together."""
 
-    expected: float  # the best number for a sum; that of the counts, which are medians, is too low
+    expected: float  # the best number for a total; the sum of the counts, which are medians, is too low
     low: int  # nine of ten such intervals hold the true total
     high: int
     images: int
@@ -43,17 +42,17 @@ class TotalPrediction:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; ``calibrated`` only where it is false."""
-        shown = {"expected": round(self.expected, 2), "low": self.low, "high": self.high, "images": self.images}
-        return shown if self.calibrated else {**shown, "calibrated": False}
+        values = {"expected": round(self.expected, 2), "low": self.low, "high": self.high, "images": self.images}
+        return values if self.calibrated else {**values, "calibrated": False}
 
 
 class Totals:
-    """Adds up images as they come; by default, totals are of the categories that some image lists."""
+    """Adds up images one by one; by default, totals are of the categories that some image lists."""
 
     def __init__(self, fitted: Fitted, names: Mapping[int, str], category_ids: Iterable[int] | None = None) -> None:
         self._fitted, self._names = fitted, names
-        self._wanted = None if category_ids is None else sorted(set(category_ids))
-        self._listed = set[int](self._wanted or ())
+        self._category_ids = None if category_ids is None else sorted(set(category_ids))
+        self._listed = set[int](self._category_ids or ())
         self._images, self._waiting = 0, list[Detections]()
         self._sums: dict[int, Floats] = {}  # [3 + M] by category id, of `predict_moments`
 
@@ -68,13 +67,13 @@ class Totals:
         if not batch:
             return
         self._images += len(batch)
-        pairs = pairs_of_images(batch, self._wanted)
+        pairs = pairs_of_images(batch, self._category_ids)
         moments, absent = predict_moments(self._fitted, batch, pairs)
-        if self._wanted is None:
+        if self._category_ids is None:
             self._listed.update(pairs.category_ids[absent < 1 - LISTED_PROBABILITY].tolist())
         for category_id in np.unique(pairs.category_ids).tolist():
-            own = moments[pairs.category_ids == category_id].sum(0)
-            self._sums[category_id] = self._sums.get(category_id, 0) + own
+            added = moments[pairs.category_ids == category_id].sum(0)
+            self._sums[category_id] = self._sums.get(category_id, 0) + added
 
     def compute(self) -> dict[str, TotalPrediction]:
         """Return the totals by the names of categories."""
@@ -117,14 +116,14 @@ def total_intervals(mean: Floats, variance: Floats, scale: float) -> tuple[Integ
 
 
 def learn_totals(
-    moments: Floats, pairs: Pairs, true_counts: Integers, images: int, undetected: float
+    moments: Floats, pairs: IndexedPairs, true_counts: Integers, images: int, undetected: float
 ) -> TotalCalibration:
-    """Learn by what factors totals are too low, and what makes 90 % intervals hold 90 % of those over random sets.
+    """Learn by what factors totals are too low, and what scale makes intervals hold 90 % of totals over random sets.
 
-    Everything is learned from held-out photos. A category's factor is drawn towards that of all, and that towards 1, as
-    if `PRIOR_OBJECTS` more had been counted so.
+    Everything is learned from held-out photos. A category's factor is drawn towards that of all categories, and that
+    towards 1, as if `PRIOR_OBJECTS` more objects had been counted with it.
 
-    ``moments [P, 3 + M]`` are as `predict_moments` gives them, of every pair that was detected or is there.
+    ``moments [P, 3 + M]`` are those of `predict_moments`, of every pair that was detected or is there.
     """
     random = np.random.default_rng(0)
     ids, column = np.unique(pairs.category_ids, return_inverse=True)
@@ -135,15 +134,15 @@ def learn_totals(
     factor = float((counted.sum() + PRIOR_OBJECTS) / (expected.sum() + PRIOR_OBJECTS))
     factors = ((counted + factor * PRIOR_OBJECTS) / (expected + PRIOR_OBJECTS)).round(4)
     by_category = dict(zip(ids.tolist(), factors.tolist(), strict=True))
-    found: list[tuple[Floats, Floats, Floats]] = []
+    draws: list[tuple[Floats, Floats, Floats]] = []  # mean, variance and true total of each category, all [C]
     for _ in range(DRAWS):  # with replacement: sets of 50 of 100 photos would be too similar
         drawn = np.bincount(random.integers(images, size=PHOTOS), minlength=images)
         times = drawn[pairs.image_index].astype(np.float64)
         sums = np.zeros_like(everything)
         np.add.at(sums, column, moments * times[:, None])
         truth = np.bincount(column, true_counts * times, minlength=len(sums))
-        found.append((*joint_moments(sums, PHOTOS, undetected, factors), truth.astype(np.float64)))
-    mean, variance, truth = (np.concatenate(values) for values in zip(*found, strict=True))
+        draws.append((*joint_moments(sums, PHOTOS, undetected, factors), truth.astype(np.float64)))
+    mean, variance, truth = (np.concatenate(values) for values in zip(*draws, strict=True))
     large = mean >= MIN_EXPECTED
     if large.sum() < MIN_TOTALS:
         return TotalCalibration(1.0, images, round(factor, 4), by_category)

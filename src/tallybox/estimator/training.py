@@ -1,7 +1,5 @@
 """Training of one member on counts alone; it leaves a part of the photos out and is validated on that part."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable
@@ -12,22 +10,22 @@ from torch import Tensor
 
 from tallybox.estimator.configuration import EstimatorConfig
 from tallybox.estimator.inference import infer
-from tallybox.estimator.inputs import ModelInputs, Pairs
+from tallybox.estimator.inputs import IndexedPairs, ModelInputs
 from tallybox.estimator.model import CountModel
 from tallybox.kernels.threads import small_operations
 
 OnProgress = Callable[[int, int], None]  # done, total
 
-# Found on a fifth of 3,000 labelled photos of COCO that was left out, and by learning from 30 and 100 of the others.
+# Chosen on a held-out fifth of 3,000 labelled photos of COCO, by learning from the rest and from 30 and 100 of it.
 EPOCHS = 12
-MIN_STEPS = 300  # with few photos an epoch has few
-# With fewer pairs the part that a member leaves out is too small to stop early by: half the steps are taken, and the
-# last model is kept. On four draws of 30 photos that gave 0.527 exact on others; stopping early gave 0.481.
+MIN_STEPS = 300  # needs more epochs where there are few photos
+# With fewer pairs, the part that a member leaves out is too small for early stopping: half the steps are taken, and the
+# last model is kept. On four draws of 30 photos that gave 0.527 exact on unseen photos; early stopping gave 0.481.
 MIN_PAIRS_TO_STOP_EARLY = 240
-FEW_PAIRS = 1000  # with fewer, rates are higher, for there are few steps, and weights decay more
+FEW_PAIRS = 1000  # with fewer, rates are higher, because there are few steps, and weights decay more
 COMPONENT_RATE, READOUT_RATE = 0.006, 0.003
 COMPONENT_RATE_FEW, READOUT_RATE_FEW = 0.01, 0.005
-CATEGORY_PRIOR = 4.0  # one over twice the variance of a category's own parameters
+CATEGORY_PRIOR = 4.0  # one over twice the prior variance of a category's parameters
 PATIENCE = 0.25  # share of all epochs without a lower held-out loss, in the second half, after which learning stops
 WARM_UP = 0.3  # share of all steps
 
@@ -37,25 +35,26 @@ class LabelledInputs:
     """Inputs of P pairs with their true counts."""
 
     config: EstimatorConfig
-    categories: int  # that have labels
-    pairs: Pairs
+    categories: int  # number of those with labels
+    pairs: IndexedPairs
     inputs: ModelInputs
     true_counts: Tensor  # [P]
-    parts: Tensor  # [P]: the part of the photos that each is of
+    parts: Tensor  # [P]: the part of the photos that each pair belongs to
 
     def of_part(self, part: int) -> Tensor:
         """Return the rows of the pairs of a part."""
         return (self.parts == part).nonzero().flatten()
 
 
-@torch.random.fork_rng(devices=[])  # nobody else's random numbers change
+@torch.random.fork_rng(devices=[])  # leaves the caller's random numbers as they are
 @small_operations()
 def train_member(
     labelled: LabelledInputs, part: int, *, seed: int, epochs: int, on_progress: OnProgress = lambda done, total: None
 ) -> CountModel:
-    """Return a model that learned from all parts but its own, as it was at its lowest loss on its own part.
+    """Return a model that learned from all parts but one, with the weights of its lowest loss on that part.
 
-    Where its own part is too small for that, as it was after the last epoch. Progress is that of all members.
+    Where the part is too small for that, the weights are those after the last epoch. ``on_progress`` is called with the
+    epochs of all members.
     """
     torch.manual_seed(seed)
     model = CountModel(labelled.config, labelled.categories)
@@ -124,7 +123,7 @@ def _optimiser(model: CountModel, few: bool) -> torch.optim.Optimizer:
 def _step(
     model: CountModel, labelled: LabelledInputs, rows: Tensor, optimiser: torch.optim.Optimizer, pairs: int
 ) -> None:
-    """Learn from a random batch, in two groups of pairs of similar size: less of it is padding."""
+    """Learn from a random batch, in two groups of pairs of similar size, which need less padding."""
     rows = rows[labelled.inputs.sizes[rows].argsort(stable=True)]
     optimiser.zero_grad()
     for group in rows.tensor_split((len(rows) * 3 // 4,)):
@@ -134,8 +133,8 @@ def _step(
         truth = labelled.true_counts[group].clamp(max=model.config.max_objects)
         loss = torch.nn.functional.cross_entropy(logits, truth, reduction="sum") / len(rows)
         loss.backward()
-    own = model.category_score.square().sum() + model.category_count.square().sum()
-    (own * (CATEGORY_PRIOR / pairs)).backward()
+    penalty = model.category_score.square().sum() + model.category_count.square().sum()
+    (penalty * (CATEGORY_PRIOR / pairs)).backward()
     for table in (model.category_score, model.category_count):
         assert table.grad is not None
         table.grad[0] = 0

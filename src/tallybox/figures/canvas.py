@@ -1,7 +1,5 @@
 """How every picture looks and is written: one font size, a colour-blind safe palette, SVG or PNG."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

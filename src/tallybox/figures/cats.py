@@ -1,7 +1,5 @@
 """The README's picture: four proposals, three cats, and how the component counts 3."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch
@@ -25,8 +23,8 @@ def draw_cats(path: Path) -> None:
         photo, *matrices = figure.subplots(1, 4, width_ratios=(2.4, 1, 1, 1))
         draw_proposals(photo, proposals)
         titles = ("A: both relevant", "D: how distant", "C: edges counted once")
-        shown = (trace.relevance, trace.distance, trace.count_matrix)
-        for axes, title, matrix in zip(matrices, titles, shown, strict=True):
+        values = (trace.relevance, trace.distance, trace.count_matrix)
+        for axes, title, matrix in zip(matrices, titles, values, strict=True):
             draw_matrix(axes, title, matrix)
         edges, count, total = (value.sum().item() for value in (trace.count_matrix, trace.count, trace.attention))
         text = f"count = √(sum of C) = √{edges:.0f} = {count:.2f}      (summing the weights: {total:.0f})"

@@ -1,7 +1,5 @@
 """Every figure of the paper's toy task, from the results of a sweep."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +29,7 @@ MODELS = {
     "presence": ("presence counting", GREEN),
 }
 ROLES = [f"f{number}: {name.replace('_', ' ')}" for number, name in enumerate(Activations._fields, start=1)]
-# The functions of presence counting, and what they are functions of.
+# The functions of presence counting, and their arguments.
 PRESENCE_FUNCTIONS = {
     "φ": "score, shifted and scaled",
     "τ": "how far j is ahead of i",
@@ -44,7 +42,7 @@ Results = list[dict[str, Any]]
 
 
 def read_sweep(folder: Path) -> tuple[float, Results]:
-    """Return what the parameter that a sweep did not vary was fixed at, and the results."""
+    """Return the value of the parameter that a sweep did not vary, and the results."""
     config = folder / "config.json"
     if not config.exists():
         raise InputError(f"{folder} must be the folder of a sweep, but it has no config.json; run tallybox toy sweep")
@@ -78,7 +76,7 @@ def half_of_sweep(results: Results, varied: str, fixed: float) -> Results:
 
 
 def draw_accuracy(path: Path, halves: dict[str, Results], fixed: float) -> None:
-    """Accuracy of each model against l and against q, with the spread over seeds."""
+    """Draw the accuracy of each model against l and against q, with the spread over seeds."""
     with picture(path, 9, 3.4) as figure:
         for axes, (varied, half) in zip(figure.subplots(1, 2, sharey=True), halves.items(), strict=True):
             for model in MODELS:
@@ -105,16 +103,16 @@ def draw_curve(axes: Axes, results: Results, varied: str, model: str) -> None:
 
 
 def draw_activations(path: Path, halves: dict[str, Results], roles: range) -> None:
-    """The shapes of activations, a line for each value of the varied parameter (first seed)."""
+    """Draw activations, a line for each value of the varied parameter (first seed)."""
     rows = len(halves) * len(roles) // 4
     with picture(path, 10, 5.2 if rows == 2 else 3) as figure:
         axes = list(figure.subplots(rows, 4, sharex=True, sharey=True).flat)
         for varied, half in halves.items():
-            own, axes = axes[: len(roles)], axes[len(roles) :]
+            panels, axes = axes[: len(roles)], axes[len(roles) :]
             for role in roles:
                 lines = [(result["activations"], SEQUENTIAL(result[varied])) for result in half if result["seed"] == 0]
-                draw_role(own[role], role, lines, lw=0.7, alpha=0.8)
-            add_scale(figure, own, VARIED[varied])
+                draw_role(panels[role], role, lines, lw=0.7, alpha=0.8)
+            add_scale(figure, panels, VARIED[varied])
 
 
 def draw_role(axes: Axes, role: int, lines: Iterable[tuple[Sequence[Sequence[float]], Any]], **style: Any) -> None:
@@ -138,17 +136,18 @@ def draw_presence_functions(path: Path, results: Results, varied: str) -> None:
 
 
 def draw_presence(row: Iterable[Axes], functions: dict[str, Any], head: int, **style: Any) -> None:
-    """Draw the functions of a head; those of two numbers at a score of one half, or at an IoU of one half."""
-    own = {name: values[head] for name, values in functions.items()}
-    order, overlap = own["order"], own["overlap"]
+    """Draw the functions of a head; η is drawn at a score of one half, κ at an IoU of one half."""
+    of_head = {name: values[head] for name, values in functions.items()}
+    order, overlap = of_head["order"], of_head["overlap"]
     segments, middle, half = len(order) - 1, (len(order) - 1) // 2, round((len(overlap) - 1) / 2)
     edges = calibration_edges(segments, torch.zeros(())).tolist()
     # The order has a step in the middle, where both scores are equal.
     ahead = [number / segments for number in (*range(middle + 1), *range(middle, segments + 1))]
-    ordered = [*order[: middle + 1], *(value + own["step"] for value in order[middle:])]
+    ordered = [*order[: middle + 1], *(value + of_head["step"] for value in order[middle:])]
     cells, by_overlap = np.linspace(0, 1, len(overlap)).tolist(), [by_score[half] for by_score in overlap]
     x_values = (edges, ahead, cells, cells)
-    for axes, x, y in zip(row, x_values, (own["calibration"], ordered, by_overlap, own["evidence"][half]), strict=True):
+    y_values = (of_head["calibration"], ordered, by_overlap, of_head["evidence"][half])
+    for axes, x, y in zip(row, x_values, y_values, strict=True):
         axes.plot(x, y, **style)
 
 
@@ -162,7 +161,7 @@ def label_presence(row: Sequence[Axes], head: int, *, last: bool) -> None:
 
 
 def draw_samples(path: Path, fixed_at: float) -> None:
-    """Images of the task: which boxes are true, and what a model sees, as l and as q varies."""
+    """Draw images of the task as l and as q varies: which boxes are true, and the weights that a model sees."""
     values = torch.tensor([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
     fixed = torch.full_like(values, fixed_at)
     with picture(path, 10, 6.6) as figure:

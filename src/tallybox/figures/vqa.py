@@ -1,8 +1,5 @@
 """Figures of a trained VQA model: curves, accuracy by count, activations beside the toy task's, examples."""
 
-from __future__ import annotations
-
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +18,7 @@ from tallybox.figures.toy import Results, draw_role, read_sweep
 from tallybox.photos.images import read_photo
 from tallybox.photos.sources import find_photos
 from tallybox.runs import read_results
+from tallybox.vqa.data.photo_ids import photo_id
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.evaluation import VALIDATION
@@ -29,13 +27,13 @@ from tallybox.vqa.model import FirstGlimpse
 from tallybox.vqa.prediction import load_run, predict_run, prepared_folder
 from tallybox.vqa.scoring import accuracy_by, true_count
 
-# Noise around these values, as in the paper's last figure of activations.
+# The toy task's activations are drawn for noise near these values, as in the paper's last figure of activations.
 TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
-NEAR = 0.025
+NEAR = 0.025  # at most this far away
 PIXELS_OF_A_PHOTO = 500  # of its longer side
-MAX_BAR = 10  # a bar for each true count below it, and one for all the others
+MAX_BAR = 10  # one bar for this count and all larger ones
 YELLOW = "#F0E442"  # of the same palette, seen better on photos
-SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # that curves are drawn of
+SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # the scores that have a curve
 
 
 def draw_run_figures(
@@ -58,9 +56,9 @@ def draw_run_figures(
         fixed, results = (None, []) if toy is None else read_sweep(toy)
         drawings["activations"] = partial(draw_trained_activations, trained=trained, toy=results, side_length=fixed)
         first_of_count = {true_count(record): record.question_id for record in reversed(records)}
-        if chosen := [first_of_count[count] for count in range(1, 7) if count in first_of_count]:
-            examples = counting_examples(run, chosen, split=split, prepared=prepared)
-            drawings["examples"] = partial(draw_examples, examples if photos is None else with_photos(examples, photos))
+        if question_ids := [first_of_count[count] for count in range(1, 7) if count in first_of_count]:
+            examples = counting_examples(run, question_ids, split=split, prepared=prepared)
+            drawings["examples"] = partial(draw_examples, with_photos(examples, photos))
     return draw_all(out, drawings)
 
 
@@ -106,40 +104,33 @@ def draw_trained_activations(
     with picture(path, 10, 5.6) as figure:
         grid = figure.subplots(2, 4, sharex=True, sharey=True)
         styles = dict(zip(trained, ("-", "--"), strict=False))
-        near = {
-            noise: [r for r in toy if r["side_length"] == side_length and abs(r["noise"] - noise) < NEAR]
-            for noise in TOY_NOISE
-        }
+        toy_lines = [
+            (result["activations"], colour)
+            for noise, colour in TOY_NOISE.items()
+            for result in toy
+            if result["side_length"] == side_length and abs(result["noise"] - noise) < NEAR
+        ]
         for role, axes in enumerate(grid.flat):
-            toy_lines = [(one["activations"], TOY_NOISE[noise]) for noise, some in near.items() for one in some]
             draw_role(axes, role, toy_lines, lw=0.6, alpha=0.7)
             for name, runs in trained.items():
                 draw_role(axes, role, [(knots, "black") for knots in runs], lw=1.5, ls=styles[name], alpha=0.8)
         marks = [Line2D([], [], color="black", ls=styles[name], label=name) for name in trained]
-        marks += [Line2D([], [], color=TOY_NOISE[q], label=f"toy, q ≈ {q:g}") for q in TOY_NOISE if near[q]]
+        drawn = {colour for _, colour in toy_lines}
+        marks += [Line2D([], [], color=c, label=f"toy, q ≈ {q:g}") for q, c in TOY_NOISE.items() if c in drawn]
         figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
 
 
-def with_photos(examples: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """Return the examples with the files of their photos, which are found by their ids."""
-    files = {_photo_key(path.stem): path for path in find_photos([folder]).values()}
-    found = [example | {"photo": files.get(_photo_key(str(example["image_id"])))} for example in examples]
-    if all(example["photo"] is None for example in found):
+def with_photos(examples: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:
+    """Return the examples with the files of their photos in a folder, which are named by the photos' ids."""
+    if folder is None:
+        return examples
+    files = {photo_id(path.stem): path for path in find_photos([folder]).values()}
+    if not any(example["image_id"] in files for example in examples):
         raise InputError(
             f"{folder} must hold the photos of the questions, named by their ids, "
             f"but photo {examples[0]['image_id']} is not there, nor are the others"
         )
-    return found
-
-
-def _photo_key(stem: str) -> str:
-    """Return the id in a photo's name: the number of COCO's names without leading zeros, else the name itself.
-
-    >>> [_photo_key(stem) for stem in ("COCO_val2014_000000000042", "000042", "b17")]
-    ['42', '42', 'b17']
-    """
-    match = re.fullmatch(r"(?:COCO_\w+\d{4}_)?0*(\d+)", stem)
-    return match[1] if match else stem
+    return [example | {"photo": files.get(example["image_id"])} for example in examples]
 
 
 def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:

@@ -1,7 +1,5 @@
 """Which implementation serves a call, and why: one table."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from functools import cache

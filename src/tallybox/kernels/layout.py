@@ -1,7 +1,5 @@
 """Fused kernels take a plain list of images, ordered by counter: [M * R, ...] with weights [M, ...]."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -16,10 +14,10 @@ class Layout(NamedTuple):
     order: tuple[int, ...] | None  # leading dimensions along which the weights differ first; None: as they are
 
     @classmethod
-    def of(cls, of_weights: torch.Size, *leading: torch.Size) -> Layout:
+    def of(cls, of_weights: torch.Size, *leading: torch.Size) -> "Layout":
         """Lay out everything that broadcasts with weights of these leading dimensions."""
-        is_common = all(shape == leading[0] for shape in leading)
-        if is_common and not of_weights:
+        one_counter = of_weights.numel() == 1 and len(of_weights) <= len(leading[0])
+        if one_counter and all(shape == leading[0] for shape in leading):
             return cls(leading[0], None)  # the usual case; broadcasting takes 20 µs to say the same
         common: torch.Size = torch.broadcast_shapes(*leading, of_weights)
         if not of_weights:

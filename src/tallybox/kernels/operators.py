@@ -1,7 +1,5 @@
 """Operators of `torch.library`: kernels that eager, compiled and exported calls reach in the same way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,21 +23,23 @@ class Inputs(NamedTuple):
 
 
 def define_component(
-    name: str, launchers: Callable[[str], Any], allocate_results: Callable[[Tensor, int], Tensors]
+    name: str, launchers: Callable[[str], Any], result_shapes: Callable[[Tensor, int], tuple[tuple[int, ...], ...]]
 ) -> Any:
     """Register a component's kernels as an operator that has a gradient; return the operator.
 
     Its arguments are those of `Inputs`, ``max_objects``, whether a backward pass may follow, and the backend. It
     returns the results and the state that a backward pass needs. ``launchers`` imports the launchers of a backend,
-    ``allocate_results`` allocates the results for ``(attention, max_objects)``. `torch.library.custom_op` is simpler,
-    but its first call imports the compiler, which takes more than a second.
+    ``result_shapes`` gives the shapes of the results for ``(attention, max_objects)``. `torch.library.custom_op` is
+    simpler, but its first call imports the compiler, which takes more than a second.
     """
 
     def allocate(*arguments: Any) -> Tensors:
         *tensors, max_objects, save_state, backend = arguments
         inputs = Inputs(*tensors)
         size = launchers(backend).state_size(inputs, max_objects, save_state)
-        return *allocate_results(inputs.attention, max_objects), inputs.attention.new_empty(size)
+        return tuple(
+            inputs.attention.new_empty(shape) for shape in (*result_shapes(inputs.attention, max_objects), size)
+        )
 
     def forward(*arguments: Any) -> Tensors:
         *results, state = allocate(*arguments)
@@ -47,10 +47,13 @@ def define_component(
         return *results, state
 
     def backward(*arguments: Any) -> Any:
-        *tensors, state, given, max_objects, boxes_need_grad, backend = arguments
+        *tensors, state, grads_of_results, max_objects, boxes_need_grad, backend = arguments
         inputs = Inputs(*tensors)
-        results = allocate_results(inputs.attention, max_objects)
-        grads = [torch.zeros_like(r) if g is None else g.contiguous() for r, g in zip(results, given, strict=True)]
+        shapes = result_shapes(inputs.attention, max_objects)
+        grads = [
+            inputs.attention.new_zeros(shape) if grad is None else grad.contiguous()
+            for shape, grad in zip(shapes, grads_of_results, strict=True)
+        ]
         return launchers(backend).backward(inputs, state, grads, boxes_need_grad)
 
     def allocate_gradients(*arguments: Any) -> Tensors:
@@ -67,7 +70,7 @@ def define_component(
         gradients = backward_operator(*ctx.saved_tensors, list(grads[:-1]), *settings)
         return (*gradients, None, None, None, None)
 
-    tensors = ", ".join(["Tensor"] * (len(allocate_results(torch.empty(0, 0), 1)) + 1))
+    tensors = ", ".join(["Tensor"] * (len(result_shapes(torch.empty(0, 0), 1)) + 1))
     schema = f"({INPUTS}, SymInt max_objects, bool save_state, str backend) -> ({tensors})"
     operator = define_operator(f"{name}_forward", schema, forward, allocate)
     schema = f"({INPUTS}, Tensor state, Tensor?[] grads, SymInt max_objects, bool boxes_need_grad, str backend)"
@@ -88,8 +91,14 @@ def refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
 
 def define_operator(name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
     """Register a function that changes none of its arguments; ``fake`` returns tensors of the same shapes."""
+
+    def on_current_device(*arguments: Any) -> Any:
+        with torch.cuda.device_of(arguments[0]):  # Triton launches on the current device
+            return function(*arguments)
+
     torch.library.define(f"tallybox::{name}", schema, tags=torch.Tag.pt2_compliant_tag)
-    torch.library.impl(f"tallybox::{name}", ("cpu", "cuda"), function)
+    torch.library.impl(f"tallybox::{name}", "cpu", function)
+    torch.library.impl(f"tallybox::{name}", "cuda", on_current_device)
     torch.library.register_fake(f"tallybox::{name}", fake)
     return getattr(torch.ops.tallybox, name)
 

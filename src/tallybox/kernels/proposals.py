@@ -1,7 +1,5 @@
 """From what a user passes to what components compute with: dtype, masking, the n largest weights, logistic."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

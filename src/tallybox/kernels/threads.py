@@ -1,7 +1,5 @@
 """Share images out among threads; kernels release the interpreter's lock."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -107,8 +105,8 @@ def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> I
 def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
     """Yield items in lists of so many, the last with what is left."""
     remaining = iter(items)
-    while some := list(islice(remaining, number)):
-        yield some
+    while batch := list(islice(remaining, number)):
+        yield batch
 
 
 def chunks_of(items: int, steps_per_item: int) -> list[tuple[int, int]]:

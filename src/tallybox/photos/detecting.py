@@ -1,11 +1,9 @@
 """From photos to detections on the disk: a file that `tallybox fit` and `tallybox count` read, or a folder.
 
-The folder holds Parquet files of some photos each, written one after the other, so that no photo goes through a
-detector twice: detecting can be interrupted and goes on where it was. A photo is detected again where its size or its
-time has changed, and where the detector is another.
+The folder holds Parquet files of some photos each, written one after the other, so that an interrupted run goes on
+where it was and no photo goes through a detector twice. A photo is detected again if its size, its time or the detector
+has changed.
 """
-
-from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,10 +57,10 @@ def detect_to_file(
     boxes: list[int] = []  # of each photo that was read
 
     def each() -> Iterator[Detections]:
-        for number, one in enumerate(zip(photos, detected, strict=True), 1):
-            for found in _found([one], on_failure):
-                boxes.append(len(found))
-                yield found
+        for number, photo in enumerate(zip(photos, detected, strict=True), 1):
+            for detections in _detections([photo], on_failure):
+                boxes.append(len(detections))
+                yield detections
             on_progress(number, len(photos))
         if not boxes:
             raise InputError(f"no photo of {len(photos)} could be read, so that nothing was written to {out}")
@@ -80,13 +78,13 @@ def keep_detections(
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[Mapping[int, str], list[Detections]]:
-    """Return the names of the categories, and what a detector finds in photos, by their ids; both from the folder.
+    """Return the names of a detector's categories and its detections in photos, under the photos' ids.
 
-    Photos that the folder does not hold yet are detected and added to it. One that cannot be read is given to
-    ``on_failure`` and left out.
+    They come from the folder. Photos that it does not hold yet are detected and added to it. A photo that cannot be
+    read is given to ``on_failure`` and left out.
     """
     import_optional("pyarrow", needed_for="keeping detections", install="'tallybox[detections]'")
-    from tallybox.detections.parquet_writer import write_parquet
+    from tallybox.detections.parquet import write_parquet
 
     origin = {"detector": [spec, *texts], "model": _state(Path(spec.partition(":")[2]))}
     states = {image_id: _state(path) for image_id, path in photos.items()}
@@ -103,27 +101,27 @@ def keep_detections(
         categories = categories_of(detector)
         names = (folder / f"{number:05}.parquet" for number in count(1))
         detected = zip(missing, detect_each(missing.values(), detector), strict=True)
-        for some in in_batches(detected, PHOTOS_PER_FILE):
-            new = {str(image.image_id): image for image in _found(some, on_failure)}
+        for batch in in_batches(detected, PHOTOS_PER_FILE):
+            new = {str(image.image_id): image for image in _detections(batch, on_failure)}
             if new:
                 stored = json.dumps({**origin, "photos": {image_id: states[image_id] for image_id in new}})
                 path = next(name for name in names if not name.exists())
                 write_parquet(new.values(), path, categories=categories, metadata={METADATA_KEY: stored})
             kept |= new
-            done += len(some)
+            done += len(batch)
             on_progress(done, len(photos))
     if not kept:
         raise InputError(f"there must be a photo that can be read, but none of {len(photos)} can")
     return categories, [kept[image_id] for image_id in photos if image_id in kept]
 
 
-def _found(detected: Iterable[tuple[str, DetectedPhoto]], on_failure: OnFailure) -> Iterator[Detections]:
+def _detections(detected: Iterable[tuple[str, DetectedPhoto]], on_failure: OnFailure) -> Iterator[Detections]:
     """Yield the detections of the photos that could be read, under their ids."""
-    for image_id, one in detected:
-        if one.detections is not None:
-            yield replace(one.detections, image_id=image_id)
-        elif one.error is not None:
-            on_failure(one.error)
+    for image_id, photo in detected:
+        if photo.detections is not None:
+            yield replace(photo.detections, image_id=image_id)
+        elif photo.error is not None:
+            on_failure(photo.error)
 
 
 def _read(
@@ -133,18 +131,18 @@ def _read(
     from tallybox.detections.parquet import read_parquet, read_parquet_categories, read_parquet_metadata
 
     categories: Mapping[int, str] = {}
-    found: dict[str, Detections] = {}
+    kept: dict[str, Detections] = {}
     for part in sorted(folder.glob("*.parquet")):
         stored = read_parquet_metadata(part, METADATA_KEY)
         if any(stored.get(key) != value for key, value in origin.items()):
             continue
-        then = stored.get("photos", {})
+        stored_states = stored.get("photos", {})
         for image in read_parquet(part):
             image_id = str(image.image_id)
-            if image_id in states and then.get(image_id) == states[image_id]:
-                found[image_id] = replace(image, image_id=image_id)
+            if image_id in states and stored_states.get(image_id) == states[image_id]:
+                kept[image_id] = replace(image, image_id=image_id)
         categories = read_parquet_categories(part)
-    return categories, found
+    return categories, kept
 
 
 def _state(path: Path) -> list[Any] | None:

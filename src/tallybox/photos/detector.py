@@ -1,7 +1,5 @@
 """What a detector is: photos in, `Detections` out."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +15,7 @@ from tallybox.files import first_line
 from tallybox.kernels.threads import in_batches
 from tallybox.photos.images import Photo
 
-Found = TypeVar("Found")  # for one photo
+Result = TypeVar("Result")  # for one photo
 
 
 class Detector(Protocol):
@@ -75,30 +73,30 @@ def one_line_errors(
 
 
 def boxes_in_photo(
-    boxes_xyxy: NDArray[np.float32], looked_at_wh: tuple[int, int], photo_wh: tuple[int, int]
+    boxes_xyxy: NDArray[np.float32], input_wh: tuple[int, int], photo_wh: tuple[int, int]
 ) -> NDArray[np.float32]:
-    """Scale boxes ``[N, 4]`` from the image that a model looked at to the photo, and cut them at its edges."""
+    """Scale boxes ``[N, 4]`` from the model's input image to the photo, and cut them at its edges."""
     size = np.tile(np.array(photo_wh, np.float32), 2)  # width, height, width, height
-    return (boxes_xyxy * (size / np.tile(np.array(looked_at_wh, np.float32), 2))).clip(0, size)
+    return (boxes_xyxy * (size / np.tile(np.array(input_wh, np.float32), 2))).clip(0, size)
 
 
 def map_same_size(
-    function: Callable[[Sequence[Photo]], Sequence[Found]],
+    function: Callable[[Sequence[Photo]], Sequence[Result]],
     photos: Sequence[Photo],
     sizes: Sequence[tuple[int, int]],
     *,
     at_once: int | None = None,
-) -> list[Found]:
-    """Call a function with photos of the same size, ``at_once`` of them or all; return its results in photos' order.
+) -> list[Result]:
+    """Call a function with batches of photos of the same size; return its results in the order of the photos.
 
-    Models pad the photos of a batch to the largest of them, which changes what they detect: nothing that is detected
-    in a photo may depend on the photos beside it.
+    Models pad the photos of a batch to the largest of them, which changes what they detect: what is detected in a photo
+    must not depend on the photos beside it. A batch has up to ``at_once`` photos, by default all of a size.
     """
     by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, size_wh in enumerate(sizes):
         by_size[size_wh].append(index)
-    found: dict[int, Found] = {}
+    results: dict[int, Result] = {}
     for indices in by_size.values():
-        for some in in_batches(indices, at_once or len(indices)):
-            found.update(zip(some, function([photos[index] for index in some]), strict=True))
-    return [found[index] for index in range(len(photos))]
+        for batch in in_batches(indices, at_once or len(indices)):
+            results.update(zip(batch, function([photos[index] for index in batch]), strict=True))
+    return [results[index] for index in range(len(photos))]

@@ -5,8 +5,6 @@ Regions are chosen without regard to categories: cells whose best score is above
 the best 36.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -48,13 +46,16 @@ def describe_regions(detector: Detector, photos: Sequence[Photo]) -> list[Region
     """
     if isinstance(detector, PicoDet):
         described = [
-            RegionProposals(one.boxes_xyxy, one.scores.max(1, initial=0).astype(np.float32), one.scores)
-            for one in region_features(detector, photos)
+            RegionProposals(regions.boxes_xyxy, regions.scores.max(1, initial=0).astype(np.float32), regions.scores)
+            for regions in region_features(detector, photos)
         ]
     else:
         propose = getattr(detector, "propose_regions", lambda photos: None)
-        described = [_chosen(one) for one in propose(photos) or _scores_by_category(detector, photos)]
-    return [one if len(one.scores) else _whole_photo(one, photo) for one, photo in zip(described, photos, strict=True)]
+        described = [_best_regions(regions) for regions in propose(photos) or _scores_by_category(detector, photos)]
+    return [
+        regions if len(regions.scores) else _whole_photo(regions, photo)
+        for regions, photo in zip(described, photos, strict=True)
+    ]
 
 
 def choose_regions(boxes_xyxy: NDArray[np.float32], best_scores: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -63,7 +64,7 @@ def choose_regions(boxes_xyxy: NDArray[np.float32], best_scores: NDArray[np.floa
     order = order[best_scores[order] > MIN_BEST_SCORE]
     return first_kept(
         order,
-        lambda some: nms(boxes_xyxy[some], best_scores[some], [SAME_REGION_IOU])[0],
+        lambda indices: nms(boxes_xyxy[indices], best_scores[indices], [SAME_REGION_IOU])[0],
         enough=MAX_REGIONS,
         candidates=FIRST_CANDIDATES,
     )
@@ -79,15 +80,15 @@ def regions_of(raw: RawDetections, photo: Photo) -> RegionFeatures:
 def _scores_by_category(detector: Detector, photos: Sequence[Photo]) -> Iterator[RegionProposals]:
     """Yield detections, those of the same box joined into one region with a score for each category."""
     category_ids = np.array(sorted(categories_of(detector)), np.int64)
-    for found in detector.detect(photos):
-        boxes, region = np.unique(found.boxes, axis=0, return_inverse=True)
+    for detections in detector.detect(photos):
+        boxes, region = np.unique(detections.boxes, axis=0, return_inverse=True)
         features = np.zeros((len(boxes), len(category_ids)), np.float32)
-        column = np.searchsorted(category_ids, found.category_ids)
-        np.maximum.at(features, (region.reshape(-1), column), found.scores)
+        column = np.searchsorted(category_ids, detections.category_ids)
+        np.maximum.at(features, (region.reshape(-1), column), detections.scores)
         yield RegionProposals(boxes.astype(np.float32), features.max(1, initial=0), features)
 
 
-def _chosen(proposals: RegionProposals) -> RegionProposals:
+def _best_regions(proposals: RegionProposals) -> RegionProposals:
     kept = choose_regions(proposals.boxes_xyxy, proposals.scores)
     return RegionProposals(*(values[kept] for values in proposals))
 

@@ -1,4 +1,4 @@
-"""Photos of every kind as upright RGB; a file that is none is an error of one line."""
+"""Reading photos of many formats as upright RGB; a file that cannot be read is an error of one line."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tallybox.files import first_line, import_optional
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# Readers that only decode: others call programs (EPS) or fetch more files.
+# Formats whose readers only decode; others call programs (EPS) or fetch more files.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000", "HEIF")
 SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif", ".mpo", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pbm", ".avif", ".jp2", ".heic", ".heif", ".hif"),
 )
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # what follows "ftyp" in HEIC
-MADE_BY = b"drawn by tallybox"  # the JPEG comment of photos with what was counted outlined
+MADE_BY = b"drawn by tallybox"  # the JPEG comment of photos in which tallybox outlined what it counted
 MAX_PIXELS = 100_000_000  # 300 MB as RGB; a file of some kilobytes can claim any size
 ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
-# What turns the orientations 2 to 8 upright, as Pillow names it.
+# The operations, as Pillow names them, that turn the orientations 2 to 8 upright.
 UPRIGHT = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
 BILINEAR, BICUBIC = 2, 3  # Pillow's numbers for filters; Pillow is imported only to read photos
-GREY = 114  # beside a photo in the input of a detector
+GREY = 114  # the padding of a photo in a detector's input
 
 # Six files of 300 kB that claim 99 million pixels took 2.3 GB when several threads decoded them at once.
 LARGE_PIXELS = 16_000_000
@@ -127,12 +127,12 @@ def _decoding(pixels: int) -> Iterator[None]:
         return
     with _one_large_photo:
         yield
-        with suppress(OSError, AttributeError):  # without glibc, whose threads each keep as much as a photo took
+        with suppress(OSError, AttributeError):  # only glibc has it; its threads each keep the memory of a photo
             ctypes.CDLL(None).malloc_trim(0)
 
 
 def _reduced(image: Image, factor: int) -> Image:
-    """Return a loaded image as RGB, its sides divided; a large one band by band, so that there is no second copy."""
+    """Return a loaded image as RGB with its sides divided; a large one is converted in bands, without a second copy."""
     can_reduce = image.mode in ("L", "RGB", "RGBA", "CMYK")
     if image.width * image.height <= LARGE_PIXELS or (image.mode == "RGB" and factor == 1):
         return as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image)
@@ -148,9 +148,9 @@ def _reduced(image: Image, factor: int) -> Image:
 
 
 def as_rgb(image: Image, highest: float | None = None) -> Image:
-    """Turn a loaded image of any mode into RGB; transparent parts become white.
+    """Convert a loaded image of any mode to RGB; transparent parts become white.
 
-    ``highest`` is the highest value of the image of which this is a part, by which more than 8 bits are scaled.
+    ``highest`` is the highest value of the whole image, where this is a band of it: it scales more than 8 bits.
     """
     pillow = _pillow()
     if _is_deep(image):
@@ -180,7 +180,7 @@ def _values(image: Image) -> NDArray[np.float64]:
 
 
 def _open(path: Path) -> Image:
-    """Read the header; Pillow's warning of large images gives way to our limit."""
+    """Open an image, reading only its header; `MAX_PIXELS` replaces Pillow's own warning of large images."""
     pillow = _pillow()
     pillow.init()
     _register_heif()

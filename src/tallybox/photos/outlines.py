@@ -1,6 +1,4 @@
-"""A photo with what was counted: each object in a colour of its own, merged duplicates thinner in the same."""
-
-from __future__ import annotations
+"""Draw what was counted on a photo: each object in its own colour, merged duplicates as thinner lines of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
@@ -98,7 +96,7 @@ def legend(outlines: Sequence[Outline]) -> list[tuple[str, str]]:
         "merged with a counted one": [outline for outline in outlines if outline.number and not outline.is_counted],
         "not counted": [outline for outline in outlines if not outline.number],
     }
-    return [(meaning, of_kind[-1].colour) for meaning, of_kind in kinds.items() if of_kind]
+    return [(meaning, drawn[-1].colour) for meaning, drawn in kinds.items() if drawn]
 
 
 def caption(explanations: Mapping[str, CountExplanation]) -> list[str]:
@@ -149,7 +147,7 @@ def _label(
 def _free(
     corners: Corners, wide: float, high: float, taken: list[Corners], size_wh: tuple[int, int]
 ) -> Iterator[Corners]:
-    """Yield where a label may be: above the box, where it hides no face, else in it from the top or bottom on."""
+    """Yield free positions for a label: above the box, where it hides no face, then inside, from its top or bottom."""
     x1, y1, x2, y2 = corners
     for top, left in product((y1 - high, y1, y2 - high, y1 + high, y1 + 2 * high), (x1, x2 - wide)):
         right, bottom = left + wide, top + high

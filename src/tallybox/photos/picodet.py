@@ -5,8 +5,6 @@ grids proposes a box with a score for each category. Those above 0.05 go through
 each category, at a high threshold: what is left out cannot be counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -38,7 +36,7 @@ MAX_DETECTIONS = 200
 # Boxes that go through NMS at first, in all and of one category: enough for nearly all photos.
 FIRST_CANDIDATES, FIRST_OF_CATEGORY = 1024, 192
 
-BATCHES = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone: the cache
+BATCHES = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone, because of its cache
 
 
 class RawDetections(NamedTuple):
@@ -109,7 +107,7 @@ def _resized_wh(size_wh: tuple[int, int], longer_side: int) -> tuple[int, int]:
 
 
 def _cells_above(maps: Sequence[HeadMaps], resized_wh: tuple[int, int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield for each image the boxes ``[P, 4]`` and scores ``[P, C]`` of cells in the photo that score enough."""
+    """Yield for each image the boxes ``[P, 4]`` and scores ``[P, C]`` of the cells in the photo above `MIN_SCORE`."""
     class_logits, quality_logits, distance_logits = (
         torch.cat([part.permute(0, 2, 3, 1).flatten(1, 2) for part in parts], 1) for parts in zip(*maps, strict=True)
     )  # each [B, cells, channels]
@@ -142,7 +140,7 @@ def detections_of(raw: RawDetections, photo: Photo) -> Detections:
     order = np.argsort(-scores, kind="stable")
     kept = first_kept(
         order,
-        lambda some: _nms_by_category(raw.boxes_xyxy[cells[some]], categories[some]),
+        lambda indices: _nms_by_category(raw.boxes_xyxy[cells[indices]], categories[indices]),
         enough=MAX_DETECTIONS,
         candidates=FIRST_CANDIDATES,
     )
@@ -153,11 +151,13 @@ def detections_of(raw: RawDetections, photo: Photo) -> Detections:
 def _nms_by_category(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return which boxes ``[N, 4]``, in order of their scores, are kept within their categories ``[N]``."""
 
-    def keep(some: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return suppress(overlap_by_more(boxes_xyxy[some], NMS_IOU))
+    def keep(indices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return suppress(overlap_by_more(boxes_xyxy[indices], NMS_IOU))
 
-    by_category = (np.flatnonzero(categories == category) for category in np.unique(categories))
-    kept = [first_kept(own, keep, enough=MAX_PER_CATEGORY, candidates=FIRST_OF_CATEGORY) for own in by_category]
+    kept = [
+        first_kept(np.flatnonzero(categories == category), keep, enough=MAX_PER_CATEGORY, candidates=FIRST_OF_CATEGORY)
+        for category in np.unique(categories)
+    ]
     return np.sort(np.concatenate([np.zeros(0, np.int64), *kept]))
 
 

@@ -7,8 +7,6 @@ published ONNX file; `data/PICODET_NOTICE.md` names their origin and licence.
 Legend: B images, H and W sides of the input in pixels, h and w sides of a map (H / stride, W / stride), C categories.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +25,7 @@ NECK_CHANNELS = 96
 
 
 class HeadMaps(NamedTuple):
-    """What one head says about the cells of its grid."""
+    """What one head predicts for the cells of its grid."""
 
     class_logits: Tensor  # [B, C, h, w]
     quality_logits: Tensor  # [B, 1, h, w]: how well the box fits
@@ -108,7 +106,7 @@ class Neck(nn.Module):
         super().__init__()
         channels = NECK_CHANNELS
         self.reduce_8, self.reduce_16, self.reduce_32 = (
-            ActivatedConvolution(given, channels, 1) for given in (96, 192, 384)
+            ActivatedConvolution(backbone_channels, channels, 1) for backbone_channels in (96, 192, 384)
         )
         self.top_down_16, self.top_down_8, self.bottom_up_16, self.bottom_up_32 = (
             nn.Sequential(SeparableBlock(2 * channels, 2 * channels, 5), SeparableBlock(2 * channels, channels, 5))

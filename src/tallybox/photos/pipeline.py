@@ -1,9 +1,6 @@
-"""Many photos through a detector, a batch at a time and in order; a bad file is an item with its error."""
-
-from __future__ import annotations
+"""Run a detector on many photos, in batches and in order; a bad file is an item with its error."""
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +11,7 @@ from pathlib import Path
 from tallybox.detections.container import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.kernels.threads import in_batches, map_in_order
-from tallybox.photos.detector import Detector, Found, one_line_errors
+from tallybox.photos.detector import Detector, Result, one_line_errors
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
 
@@ -42,32 +39,31 @@ def detect_each(paths: Iterable[Path], detector: Detector, *, keep_photos: bool 
         kept = photos if keep_photos else [None] * len(photos)
         return list(zip(_detect(photos, detector), kept, strict=True))
 
-    for path, found in map_photos(detect, paths, detector):
-        if isinstance(found, InputError):
-            yield DetectedPhoto(path, error=found)
+    for path, result in map_photos(detect, paths, detector):
+        if isinstance(result, InputError):
+            yield DetectedPhoto(path, error=result)
         else:
-            yield DetectedPhoto(path, found[0], photo=found[1])
+            detections, photo = result
+            yield DetectedPhoto(path, detections, photo=photo)
 
 
 def map_photos(
-    function: Callable[[Sequence[Photo]], list[Found]], paths: Iterable[Path], detector: Detector
-) -> Iterator[tuple[Path, Found | InputError]]:
+    function: Callable[[Sequence[Photo]], list[Result]], paths: Iterable[Path], detector: Detector
+) -> Iterator[tuple[Path, Result | InputError]]:
     """Yield what a function that uses a detector returns for each photo, or why a photo could not be read, in order."""
     read = partial(_read, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
     if isinstance(detector, PicoDet) and detector.device.type == "cpu":
-        # Each thread reads and detects photos of its own: threads that share one wait for each other at every layer.
-        found = map_in_order(lambda some: _call(function, [*map(read, some)]), in_batches(paths, BATCH_ON_CPU))
-        yield from chain.from_iterable(found)
+        # Each thread reads and detects its own photos: threads that share a photo wait for each other at every layer.
+        results = map_in_order(lambda batch: _call(function, [*map(read, batch)]), in_batches(paths, BATCH_ON_CPU))
+        yield from chain.from_iterable(results)
         return
-    # Threads read and one detects: each thread that uses a GPU makes its own plans for every convolution, in seconds.
+    # Several threads read and only this one detects: a thread that uses a GPU takes seconds to plan its convolutions.
     with ThreadPoolExecutor(max_workers=min(BATCH, os.cpu_count() or 1)) as threads:
-        ahead: deque[list[Future[tuple[Path, Photo | InputError]]]] = deque()
-        for some in in_batches(paths, BATCH_ON_GPU if isinstance(detector, PicoDet) else BATCH):
-            ahead.append([threads.submit(read, path) for path in some])
-            if len(ahead) > 1:  # one batch is read while the other is detected
-                yield from _call(function, [one.result() for one in ahead.popleft()])
-        for futures in ahead:
-            yield from _call(function, [one.result() for one in futures])
+        batches = in_batches(paths, BATCH_ON_GPU if isinstance(detector, PicoDet) else BATCH)
+        being_read: list[Future[tuple[Path, Photo | InputError]]] = []
+        for batch in chain(batches, [[]]):  # a batch is read while the one before it is detected
+            last, being_read = being_read, [threads.submit(read, path) for path in batch]
+            yield from _call(function, [future.result() for future in last])
 
 
 def _read(path: Path, reduced_to: int | None) -> tuple[Path, Photo | InputError]:
@@ -78,20 +74,20 @@ def _read(path: Path, reduced_to: int | None) -> tuple[Path, Photo | InputError]
 
 
 def _call(
-    function: Callable[[Sequence[Photo]], list[Found]], read: Sequence[tuple[Path, Photo | InputError]]
-) -> list[tuple[Path, Found | InputError]]:
-    """Call a function with the photos that could be read; the others stay where they are.
+    function: Callable[[Sequence[Photo]], list[Result]], batch: Sequence[tuple[Path, Photo | InputError]]
+) -> list[tuple[Path, Result | InputError]]:
+    """Call a function with the photos of a batch that could be read; the errors of the others keep their positions.
 
-    Where it cannot take one of several photos, it is called with each alone.
+    A batch that makes the function fail is tried again photo by photo.
     """
-    photos = [photo for _, photo in read if isinstance(photo, Photo)]
+    photos = [photo for _, photo in batch if isinstance(photo, Photo)]
     try:
-        found = iter(function(photos) if photos else [])
+        results = iter(function(photos) if photos else [])
     except InputError as error:
-        if len(read) == 1:
-            return [(read[0][0], error)]
-        return [one for each in read for one in _call(function, [each])]
-    return [(path, next(found) if isinstance(photo, Photo) else photo) for path, photo in read]
+        if len(batch) == 1:
+            return [(batch[0][0], error)]
+        return [result for item in batch for result in _call(function, [item])]
+    return [(path, next(results) if isinstance(photo, Photo) else photo) for path, photo in batch]
 
 
 def _detect(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
@@ -100,11 +96,11 @@ def _detect(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
     with one_line_errors(f"{name} raised", with_type=True):
         detected = detector.detect(photos)
     if not isinstance(detected, Sequence) or len(detected) != len(photos):
-        given = f"a list of {len(detected)}" if isinstance(detected, Sequence) else f"a {type(detected).__name__}"
+        actual = f"a list of {len(detected)}" if isinstance(detected, Sequence) else f"a {type(detected).__name__}"
         raise TallyboxError(
-            f"{name} must return a list of Detections, one for each of {len(photos)} photos, but gave {given}"
+            f"{name} must return a list of Detections, one for each of {len(photos)} photos, but gave {actual}"
         )
-    for one in detected:
-        if not isinstance(one, Detections):
-            raise TallyboxError(f"{name} must return tallybox.Detections, but gave {type(one).__name__}")
+    for detections in detected:
+        if not isinstance(detections, Detections):
+            raise TallyboxError(f"{name} must return tallybox.Detections, but gave {type(detections).__name__}")
     return list(detected)

@@ -1,12 +1,10 @@
 """Detecting and counting in photos on many machines, with Ray.
 
 Each task reads some photos, detects and counts in them, on a GPU where the cluster has one; each worker process loads
-its detector once. The photos must lie where all machines see them under the same paths. A photo's boxes come back with
-its counts (28 bytes a box, at most 5.6 kB a photo from PicoDet), since drawings and files of detections are made of
-them. Only the photos of running and waiting tasks are held, whatever the number of paths.
+its detector once. All machines must see the photos under the same paths. A photo's boxes come back with its counts (28
+bytes a box, at most 5.6 kB a photo from PicoDet), because drawings and files of detections need them. Only the photos
+of running and waiting tasks are held, whatever the number of paths.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, nullcontext
@@ -54,8 +52,8 @@ def count_each_with_ray(
 
     Workers make PicoDet, and any detector that the counter has by name, themselves; another object is pickled.
     """
-    task = _PhotoTask(_maker_of(counter), Path.cwd(), counter.estimator, categories)
-    yield from _each(RayTasks(task, use_gpus=True), _count_photos, paths)
+    task = _PhotoTask(_detector_factory(counter), Path.cwd(), counter.estimator, categories)
+    yield from _map_photos(RayTasks(task, use_gpus=True), _count_photos, paths)
 
 
 def detect_each_with_ray(
@@ -65,28 +63,28 @@ def detect_each_with_ray(
 
     Each worker makes its own detector; none is made here.
     """
-    tasks = RayTasks(_PhotoTask(_maker_of_spec(spec, texts), Path.cwd()), use_gpus=True)
+    tasks = RayTasks(_PhotoTask(_factory_of_spec(spec, texts), Path.cwd()), use_gpus=True)
     (categories,) = tasks.map_in_order(_categories, [None])
-    return categories, _each(tasks, _detect_photos, paths)
+    return categories, _map_photos(tasks, _detect_photos, paths)
 
 
-def _maker_of(counter: PhotoCounter) -> Callable[..., Detector]:
+def _detector_factory(counter: PhotoCounter) -> Callable[..., Detector]:
     if counter.spec is not None:
-        return _maker_of_spec(counter.spec, counter.texts)
+        return _factory_of_spec(counter.spec, counter.texts)
     if type(counter.detector) is PicoDet:  # a subclass may hold more than its size
         return partial(PicoDet, size=counter.detector.size)
     detector = counter.detector
     return lambda device: detector
 
 
-def _maker_of_spec(spec: str, texts: Sequence[str]) -> Callable[..., Detector]:
+def _factory_of_spec(spec: str, texts: Sequence[str]) -> Callable[..., Detector]:
     kind, _, name = spec.partition(":")
     if kind in SPECS_OF_FILES and Path(name).exists():
         spec = f"{kind}:{Path(name).absolute()}"
     return partial(detector_of, spec, texts=tuple(texts))
 
 
-def _each(
+def _map_photos(
     tasks: RayTasks, function: Callable[[list[Path], _PhotoTask], list[Any]], paths: Iterable[str | Path]
 ) -> Iterator[Any]:
     per_core = -(-length_hint(paths) // (TASKS_AHEAD * tasks.max_running()))
@@ -111,10 +109,10 @@ def _detect_photos(paths: list[Path], task: _PhotoTask) -> list[DetectedPhoto]:
     problem = "must be a photo, but there is no such file; all machines must see it under this path"
     detected = []
     with chdir(task.folder) if task.folder.is_dir() else nullcontext():
-        for one in detect_each(paths, task.detector):
-            if one.error is not None and not one.path.exists():
-                one = DetectedPhoto(one.path, error=InputError(f"{task.folder / one.path} {problem}"))
-            detected.append(one)
+        for photo in detect_each(paths, task.detector):
+            if photo.error is not None and not photo.path.exists():
+                photo = DetectedPhoto(photo.path, error=InputError(f"{task.folder / photo.path} {problem}"))
+            detected.append(photo)
     return detected
 
 

@@ -1,6 +1,4 @@
-"""What to count in: photos, folders of photos, patterns, and files of detections, distinguished by name."""
-
-from __future__ import annotations
+"""Find the photos and the files of detections that paths, folders and patterns name."""
 
 import glob
 import re
@@ -14,7 +12,7 @@ from tallybox.photos.images import SUFFIXES, is_outlined_copy
 
 DETECTION_SUFFIXES = (".json", ".csv", ".parquet")
 
-COUNTED_COPY = re.compile(r".+_counted(?:-\d+)?\.jpg")  # only such names are looked into
+COUNTED_COPY = re.compile(r".+_counted(?:-\d+)?\.jpg")  # only files of such names are opened
 
 
 class Source(NamedTuple):
@@ -22,23 +20,23 @@ class Source(NamedTuple):
 
     path: Path
     is_photo: bool
-    folder: Path | None = None  # that was named and in which this photo was found
+    folder: Path | None = None  # the folder that was named, for a photo in it or below
 
 
 def find_sources(paths: Iterable[str | Path]) -> list[Source]:
     """Return what paths, folders and patterns such as ``photos/*.jpg`` stand for, in order.
 
-    Of a folder, all photos in it and below are taken by their suffixes, by name; hidden ones are left out, and outlined
-    copies of the others (``NAME_counted.jpg``) that `tallybox count --save` wrote there. A folder of Parquet files is
-    one file of detections. A file that is named itself is a photo unless its suffix says detections.
+    A folder stands for all photos in it and below, known by their suffixes and sorted by name, without hidden files and
+    without the outlined copies (``NAME_counted.jpg``) that `tallybox count --save` wrote there. A folder of Parquet
+    files is one file of detections. A file that is named itself is a photo unless it has a suffix of detections.
     """
     sources: list[Source] = []
-    for given in paths:
+    for pattern in paths:
         # Path.glob takes no absolute pattern.
-        found = [given] if Path(given).exists() else sorted(glob.glob(str(given), recursive=True))  # noqa: PTH207
-        if not found:
-            raise InputError(f"PATH must be a file, a folder or a pattern that fits some, but got {str(given)!r}")
-        for path in found:
+        matches = [pattern] if Path(pattern).exists() else sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207
+        if not matches:
+            raise InputError(f"PATH must be a file, a folder or a pattern that fits some, but got {str(pattern)!r}")
+        for path in matches:
             sources += _of_path(Path(path))
     return sources
 
@@ -68,12 +66,13 @@ def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
 def _of_path(path: Path) -> list[Source]:
     if not path.is_dir():
         return [Source(path, suffix_without_gz(path) not in DETECTION_SUFFIXES)]
-    found = ((file, file.relative_to(path).parts) for file in path.rglob("*"))
-    inside = sorted(file for file, parts in found if not any(part.startswith(".") for part in parts))
-    photos = [Source(file, True, path) for file in inside if file.suffix.lower() in SUFFIXES and file.is_file()]
-    copies = [s for s in photos if COUNTED_COPY.fullmatch(s.path.name) and is_outlined_copy(s.path)]
-    photos = [source for source in photos if source not in copies] or copies  # a folder of copies alone was meant
-    tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in inside) else []
+    files = sorted(
+        file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts)
+    )
+    photos = [Source(file, True, path) for file in files if file.suffix.lower() in SUFFIXES and file.is_file()]
+    copies = [photo for photo in photos if COUNTED_COPY.fullmatch(photo.path.name) and is_outlined_copy(photo.path)]
+    photos = [photo for photo in photos if photo not in copies] or copies  # a folder of copies alone was meant
+    tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in files) else []
     if not photos and not tables:
         raise InputError(f"{path} must hold photos or Parquet files of detections, but it holds neither")
     return tables + photos

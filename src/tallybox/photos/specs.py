@@ -4,8 +4,6 @@ A SPEC is ``picodet``, a library and what it loads (``transformers:MODEL``), or 
 (``package.module:factory``).
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -44,13 +42,7 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) 
             )
         return PicoDet(device=device) if spec == DEFAULT_SPEC else LOADERS[kind](name, device=device)
     if kind not in LIBRARIES and all(part.isidentifier() for part in (*kind.split("."), name)):
-        try:
-            return _from_factory(spec, texts, device)
-        except InputError as error:
-            is_missing = isinstance(error.__cause__, ModuleNotFoundError) and error.__cause__.name == kind.split(".")[0]
-            if is_missing and _similar_library(kind):
-                raise _unknown(spec) from None
-            raise
+        return _from_factory(spec, texts, device)
     raise _unknown(spec)
 
 
@@ -60,7 +52,7 @@ def _similar_library(kind: str) -> str | None:
 
 
 def _hint(spec: str) -> str:
-    """Return what may have been meant."""
+    """Return what the user may have meant."""
     kind, _, name = spec.partition(":")
     if kind in LIBRARIES:
         return f"say which, as in {kind}:{LIBRARIES[kind]}"
@@ -85,7 +77,7 @@ def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
 
     The factory is called with ``texts=`` and ``device=`` where it has parameters of these names.
     """
-    factory = _imported(spec)
+    factory = _import_factory(spec)
     try:
         parameters = dict(inspect.signature(factory).parameters)
     except ValueError:  # of some functions written in C
@@ -94,18 +86,18 @@ def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
         raise InputError(f"--text is for detectors that look for phrases, but {spec} has no parameter texts")
     if not texts and "texts" in parameters and parameters["texts"].default is inspect.Parameter.empty:
         raise InputError(f"{spec} looks for phrases and needs at least one; give --text PHRASE")
-    given: dict[str, Any] = {"texts": tuple(texts)} if texts else {}
+    arguments: dict[str, Any] = {"texts": tuple(texts)} if texts else {}
     if "device" in parameters:
-        given["device"] = device
+        arguments["device"] = device
     with one_line_errors(f"{spec} must return a detector, but raised", with_type=True):
-        detector: Detector = factory(**given)
+        detector: Detector = factory(**arguments)
     if not callable(getattr(detector, "detect", None)):
         raise InputError(f"{spec} must return an object with detect(photos), but returned {type(detector).__name__}")
     return detector
 
 
-def _imported(spec: str) -> Callable[..., Any]:
-    """Return a function by the names of its module and itself; Python's folders come before the current one."""
+def _import_factory(spec: str) -> Callable[..., Any]:
+    """Import the function that a SPEC names; Python's own folders come before the current one."""
     module_name, _, name = spec.partition(":")
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
@@ -115,8 +107,10 @@ def _imported(spec: str) -> Callable[..., Any]:
         try:
             factory = getattr(import_module(module_name), name, None)
         except ModuleNotFoundError as error:
+            if error.name == module_name.split(".")[0] and _similar_library(module_name):
+                raise _unknown(spec) from None
             raise InputError(f"{must}, but there is no module {error.name!r}") from error
     if not callable(factory):
-        found = "has no such name" if factory is None else f"has a {type(factory).__name__} of that name"
-        raise InputError(f"{spec} must name a function of {module_name}, but the module {found}")
+        actual = "has no such name" if factory is None else f"has a {type(factory).__name__} of that name"
+        raise InputError(f"{spec} must name a function of {module_name}, but the module {actual}")
     return factory  # type: ignore[no-any-return]  # checked above

@@ -1,7 +1,5 @@
 """Presence counting as functions: presences and their distribution, features, and the trace of one call."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """`PresenceCounter`: presence counting as a layer."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from tallybox.checks import check_count

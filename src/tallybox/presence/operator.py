@@ -1,7 +1,5 @@
 """The component's operators: from weights to the table that kernels read, and from images in one list to results."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 
@@ -21,14 +19,13 @@ def launchers(backend: str) -> ModuleType:
     return launch
 
 
-def allocate_results(logit: Tensor, max_objects: int) -> tuple[Tensor, ...]:
-    """Return features ``[M * R, K + 2]``, presence ``[M * R, N]`` and distribution ``[M * R, K + 1]``, not written."""
-    images = logit.shape[0]
-    distribution = logit.new_empty(images, max_objects + 1)
-    return logit.new_empty(images, max_objects + 2), torch.empty_like(logit), distribution
+def result_shapes(logit: Tensor, max_objects: int) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of features, presence and distribution for ``logit [M * R, N]``."""
+    images, number = logit.shape
+    return (images, max_objects + 2), (images, number), (images, max_objects + 1)
 
 
-presence_operator = define_component("presence", launchers, allocate_results)
+presence_operator = define_component("presence", launchers, result_shapes)
 
 
 def table_of(weights: PresenceWeights, backend: str) -> Tensor:

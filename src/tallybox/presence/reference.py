@@ -5,8 +5,6 @@
 Leading dimensions broadcast, those of the functions included. docs/understand/presence.md derives the equations.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Every intermediate quantity of one call of presence counting."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Any
 

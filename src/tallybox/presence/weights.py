@@ -3,8 +3,6 @@
 Legend: S segments of a function of one number, E cells each way of a function of two.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
@@ -110,7 +108,7 @@ class PresenceFunctions(NamedTuple):
     overlap: Tensor  # η [..., E + 1, E + 1] by overlap and 1 - score, 0 where nothing overlaps
 
     @classmethod
-    def of(cls, weights: PresenceWeights) -> PresenceFunctions:
+    def of(cls, weights: PresenceWeights) -> "PresenceFunctions":
         """Make the functions: rises are taken without their sign and add up to 1."""
         share = _shares(weights.overlap.flatten(-2), weights.headroom).unflatten(-1, weights.overlap.shape[-2:])
         # All 0: the step alone.

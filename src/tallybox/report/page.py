@@ -6,8 +6,6 @@ None. Names and titles are shown as text, whatever they hold: they reach the pag
 from there only through text nodes.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

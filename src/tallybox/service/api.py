@@ -1,7 +1,5 @@
 """The routes: counts and explanations over HTTP, and the files of the explorer page."""
 
-from __future__ import annotations
-
 from asyncio import wrap_future
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -127,7 +125,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     ) -> CountAnswer:
         """Count the objects in a photo, or in each photo of a form."""
         categories = checked_categories(uploads.categories or None, estimator)
-        job = CountJob(tuple(found for _, found in await detect(uploads)), categories)
+        job = CountJob(tuple(photo_detections for _, photo_detections in await detect(uploads)), categories)
         return count_answer(job, await batcher.submit(job), with_detections=detections)
 
     @post_photos("/outline", responses=photo_problems | {200: {"content": {"image/jpeg": {}}}}, response_class=Response)
@@ -136,16 +134,16 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         if len(uploads.files) > 1:
             raise HTTPException(422, f"one photo is outlined at a time, but got {len(uploads.files)}")
         categories = checked_categories(uploads.categories or None, estimator)
-        ((photo, found),) = await detect(uploads)
-        picture = await wrap_future(detect_thread.submit(outlined_photo, photo, found, estimator, categories))
+        ((photo, detections),) = await detect(uploads)
+        picture = await wrap_future(detect_thread.submit(outlined_photo, photo, detections, estimator, categories))
         return Response(picture, media_type="image/jpeg")
 
     @post_json("/explain")
     async def explain_boxes(body: ExplainRequest) -> Counting:
         """Count boxes with one component, and return every intermediate quantity."""
-        boxes, most = len(body.boxes), limits.explained_boxes
-        if boxes > most:
-            raise HTTPException(413, f"at most {most} boxes are explained at once, but got {boxes}")
+        boxes, max_boxes = len(body.boxes), limits.explained_boxes
+        if boxes > max_boxes:
+            raise HTTPException(413, f"at most {max_boxes} boxes are explained at once, but got {boxes}")
         return await wrap_future(explain_thread.submit(explain, body, sets))
 
     @v1.get("/categories")

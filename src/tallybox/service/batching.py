@@ -4,8 +4,6 @@ No request waits for others to arrive: the pending ones are counted as soon as t
 request is answered at once; under load, batches grow by themselves.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence

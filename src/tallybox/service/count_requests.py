@@ -1,7 +1,5 @@
 """From a request with detections to a `CountJob`, and from its predictions to the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,17 +18,17 @@ def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) 
     """Check the sizes of a request, then its boxes."""
     images, boxes = len(request.images), sum(len(image.boxes) for image in request.images)
     categories = checked_categories(request.categories, estimator)
-    for name, number, most in (
+    for name, number, limit in (
         ("images", images, limits.images),
         ("boxes", boxes, limits.boxes),
         ("images times categories", images * len(categories or ()), limits.questions),
     ):
-        if number > most:
-            raise HTTPException(413, f"a request must have at most {most:,} {name}, but got {number:,}")
-    found = tuple(_detections(image, index) for index, image in enumerate(request.images))
-    if unsized := [image.boxes for image in found if image.image_size is None]:
+        if number > limit:
+            raise HTTPException(413, f"a request must have at most {limit:,} {name}, but got {number:,}")
+    detections = tuple(_detections(image, index) for index, image in enumerate(request.images))
+    if unsized := [image.boxes for image in detections if image.image_size is None]:
         check_not_corners(np.concatenate(unsized), "images")
-    return CountJob(found, categories)
+    return CountJob(detections, categories)
 
 
 def checked_categories(
@@ -51,8 +49,8 @@ def count_answer(job: CountJob, predictions: JobPredictions, *, with_detections:
         images=[
             ImageCounts(
                 image=image.image_id,
-                counts={name: CategoryCount(**one.to_dict()) for name, one in counts.by_name().items()},
-                detections=_found(image) if with_detections else None,
+                counts={name: CategoryCount(**count.to_dict()) for name, count in counts.by_name().items()},
+                detections=_image_detections(image) if with_detections else None,
                 category_ids=dict(zip(counts.by_name(), counts, strict=True)) if with_detections else None,
             )
             for image, counts in zip(job.images, predictions, strict=True)
@@ -60,7 +58,7 @@ def count_answer(job: CountJob, predictions: JobPredictions, *, with_detections:
     )
 
 
-def _found(image: Detections) -> ImageDetections:
+def _image_detections(image: Detections) -> ImageDetections:
     return ImageDetections(
         boxes=image.boxes.tolist(),
         scores=image.scores.tolist(),
@@ -71,8 +69,8 @@ def _found(image: Detections) -> ImageDetections:
 
 def _detections(image: ImageDetections, index: int) -> Detections:
     try:
-        found = Detections(image.boxes, image.scores, image.category_ids, image.size, image.image)  # type: ignore[arg-type]  # lists are taken
-        check_in_image(found.boxes, found.image_size, "size")
+        detections = Detections(image.boxes, image.scores, image.category_ids, image.size, image.image)  # type: ignore[arg-type]  # lists are taken
+        check_in_image(detections.boxes, detections.image_size, "size")
     except InputError as error:
         raise InputError(f"images[{index}]: {error}") from None
-    return found
+    return detections

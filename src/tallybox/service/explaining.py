@@ -1,7 +1,5 @@
 """Count the boxes of a request with one component and a named set of weights, keeping every intermediate quantity."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +37,7 @@ WeightSets = dict[str, list[WeightSet]]  # by component
 
 
 def weight_sets(estimator: CountEstimator) -> WeightSets:
-    """Return all sets: untrained, learned on the toy task, and of the estimator's heads for its own component."""
+    """Return all sets: untrained, learned on the toy task, and (for its component) those of the estimator's heads."""
     sets = {
         "paper": [WeightSet(UNTRAINED, UNTRAINED, _head_weights(Counter(), 0))],
         "presence": [WeightSet(UNTRAINED, UNTRAINED, _head_weights(PresenceCounter(), 0))],
@@ -78,12 +76,12 @@ def _requested_component(request: ExplainRequest, sets: WeightSets) -> Counter |
         if request.component != "paper" or request.weights != UNTRAINED:
             raise InputError("activations must come with component 'paper' and without weights, but got both")
         return counter_with_knots(request.activations, request.max_objects)
-    found = next((one for one in sets[request.component] if one.name == request.weights), None)
-    if found is None:
-        known = ", ".join(one.name for one in sets[request.component][:6])
-        raise InputError(f"weights must be a set that GET /v1/weights lists ({known} ...), but got another name")
+    by_name = {weight_set.name: weight_set.weights for weight_set in sets[request.component]}
+    if request.weights not in by_name:
+        first_names = ", ".join(list(by_name)[:6])
+        raise InputError(f"weights must be a set that GET /v1/weights lists ({first_names} ...), but got another name")
     make = counter_with_knots if request.component == "paper" else presence_with_weights
-    return make(found.weights, request.max_objects)
+    return make(by_name[request.weights], request.max_objects)
 
 
 def counter_with_knots(knots: Sequence[Sequence[float]], max_objects: int) -> Counter:

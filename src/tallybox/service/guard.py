@@ -5,8 +5,6 @@ refused; and a site that points its own name at this machine is recognised by th
 localhost, or a name given at the start. There is no CORS.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import ipaddress
@@ -15,6 +13,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tallybox.service.limits import Limits
@@ -69,13 +68,16 @@ class Guard:
             return unread.pop() if unread else await receive()
 
         try:
-            self._check_sender(scope["path"], Headers(scope=scope))
-            await self.read_body(scope, receive, body)
+            request = Request(scope, receive)
+            self._check_sender(request)
+            await self.read_body(request, body)
             unread.append({"type": "http.request", "body": bytes(body), "more_body": False})
             async with asyncio.timeout(self.limits.seconds):
                 await self.app(scope, receive_again, send_guarded)
-        except HTTPException as refused:
-            await problem_answer(refused.status_code, refused.detail)(scope, receive, send_guarded)
+        except HTTPException as problem:
+            await problem_answer(problem.status_code, problem.detail)(scope, receive, send_guarded)
+        except ClientDisconnect:
+            pass  # while it sent the body: nobody waits for an answer
         except TimeoutError:
             if not is_started:
                 message = f"a request must be answered within {self.limits.seconds:g} s, but it was not; ask for less"
@@ -83,53 +85,50 @@ class Guard:
         finally:
             self.held -= len(body)
 
-    def _check_sender(self, path: str, headers: Headers) -> None:
+    def _check_sender(self, request: Request) -> None:
+        headers = request.headers
         host = headers.get("host", "")
-        if not self._is_known(host):
-            known = "an address, localhost or a name given with --allow-host"
-            raise HTTPException(403, f"Host must be {known}, but got another name")
+        if not self._is_allowed(host):
+            allowed = "an address, localhost or a name given with --allow-host"
+            raise HTTPException(403, f"Host must be {allowed}, but got another name")
         if not _is_origin_of(host, headers.get("origin")):
             raise HTTPException(403, "Origin must be this service's own, but got another site's")
-        if self.token is not None and path.startswith("/v1/"):
-            given = headers.get("authorization", "").encode("latin-1")
-            if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
+        if self.token is not None and request.scope["path"].startswith("/v1/"):
+            authorization = headers.get("authorization", "").encode("latin-1")
+            if not hmac.compare_digest(authorization, b"Bearer " + self.token.encode()):
                 raise HTTPException(401, "Authorization must be 'Bearer TOKEN' with the service's token, but it is not")
 
-    def _is_known(self, host: str) -> bool:
+    def _is_allowed(self, host: str) -> bool:
         try:
             name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
             return name in self.hosts or bool(ipaddress.ip_address(name))
         except ValueError:
             return False
 
-    async def read_body(self, scope: Scope, receive: Receive, body: bytearray) -> None:
+    async def read_body(self, request: Request, body: bytearray) -> None:
         """Read the whole body of a request; `held` counts what all requests together have read."""
-        limits, most = self.limits, self.limits.body_bytes
-        too_large = HTTPException(413, f"a body must have at most {most:,} bytes, but got more; ask for less")
-        announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdecimal() and int(announced) > DISCARD_UP_TO * most:
+        limits, max_bytes = self.limits, self.limits.body_bytes
+        too_large = HTTPException(413, f"a body must have at most {max_bytes:,} bytes, but got more; ask for less")
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > DISCARD_UP_TO * max_bytes:
             raise too_large
-        seen, more_body = 0, True
+        received = 0
         try:
             async with asyncio.timeout(limits.seconds):
-                while more_body:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise HTTPException(400, "a body must arrive whole, but the client left")
-                    chunk, more_body = message.get("body", b""), message.get("more_body", False)
-                    seen += len(chunk)
-                    if seen > DISCARD_UP_TO * most:
+                async for chunk in request.stream():
+                    received += len(chunk)
+                    if received > DISCARD_UP_TO * max_bytes:
                         raise too_large
-                    if seen <= most:
+                    if received <= max_bytes:
                         if self.held + len(chunk) > limits.held_bytes:
                             raise HTTPException(429, "the service is busy with large requests; try again later")
                         self.held += len(chunk)
                         body += chunk
         except TimeoutError:
             raise HTTPException(408, f"a request must arrive within {limits.seconds:g} s, but it did not") from None
-        if seen > most:
+        if received > max_bytes:
             raise too_large
-        if not content_type(scope).startswith(PHOTO_TYPES) and body.count(b",") > limits.json_values:
+        if not content_type(request.scope).startswith(PHOTO_TYPES) and body.count(b",") > limits.json_values:
             raise HTTPException(
                 413, f"a body must have at most {limits.json_values:,} values, but got more; ask for less"
             )

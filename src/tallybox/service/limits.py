@@ -1,7 +1,5 @@
 """What the service accepts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

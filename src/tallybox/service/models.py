@@ -3,8 +3,6 @@
 `Counting`, `ExampleScene` and `WeightSet` are answers too: the dataclasses that the library itself uses.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """The explorer page, the description page and their files, held in memory: no path is made from a request."""
 
-from __future__ import annotations
-
 from fastapi import Response
 from fastapi.responses import JSONResponse
 from starlette.routing import Route

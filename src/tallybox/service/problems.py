@@ -1,6 +1,4 @@
-"""The one form of every error that the service answers: a status and ``{"error": "one line"}``."""
-
-from __future__ import annotations
+"""Every error of the service has one form: a status and ``{"error": "one line"}``."""
 
 import json
 import logging
@@ -20,12 +18,12 @@ DESCRIPTIONS = {
     403: "The Host or the Origin is not this service's.",
     408: "The request, or its answer, took too long.",
     413: "The request is too large.",
-    415: "The content type is none that is read.",
+    415: "The content type is not supported.",
     422: "A value is wrong; the answer says which.",
     429: "Too many requests wait.",
     503: "The service was started without what this needs.",
 }
-MAX_NAMED = 3  # of all that is wrong with a body
+MAX_NAMED = 3  # problems of a body; the others are counted
 NOT_JSON = {"json_invalid", "string_unicode"}  # the second: half of a surrogate pair
 
 

@@ -1,6 +1,4 @@
-"""Run the service: one process, one port, limits on connections, which the routes cannot set, and an orderly stop."""
-
-from __future__ import annotations
+"""Run the service: one process, one port, limits on connections and headers, and an orderly stop."""
 
 import asyncio
 import socket
@@ -20,13 +18,12 @@ BACKLOG = 2048  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30
 ACCEPTED_AT_ONCE = 32  # by asyncio, before the first of them can be refused
 OTHER_FILES = 64 + 2 * ACCEPTED_AT_ONCE  # that the process may have open besides its connections
-# A stop closes idle connections only after this time: a request may be on its way.
-IDLE_SECONDS_AT_STOP = 0.5
+IDLE_SECONDS_AT_STOP = 0.5  # until a stop closes idle connections
 
-BUSY = b'{"error": "the service has too many connections; try again later"}'
-TOO_MANY = (
+REFUSAL = b'{"error": "the service has too many connections; try again later"}'
+TOO_MANY_CONNECTIONS = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(BUSY), BUSY)
+    b"content-length: %d\r\n\r\n%b" % (len(REFUSAL), REFUSAL)
 )
 
 
@@ -40,10 +37,10 @@ def serve(settings: ServiceSettings, host: str, port: int, *, on_start: Callable
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
         raise InputError(f"host and port must be free to listen on, but {host} port {port} is not: {error}") from None
-    # Connections inherit it; without, the second part of an answer waits 40 ms for the client to confirm the first.
+    # Connections inherit it. Without it, the second part of an answer waits 40 ms until the client confirms the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listening.getsockname()[1]}"
+    url_host = f"[{host}]" if ":" in host else host
+    address = f"http://{url_host}:{listening.getsockname()[1]}"
     guard, limits = create_app(settings), settings.limits
 
     class Protocol(LimitedProtocol):
@@ -88,7 +85,10 @@ class GuardedServer(uvicorn.Server):
 
 
 class LimitedProtocol(H11Protocol):
-    """uvicorn's protocol, which alone waits for the rest of a header forever and closes idle connections at once."""
+    """uvicorn's protocol with limits on connections and on the time for a header.
+
+    At a stop, uvicorn's own closes idle connections at once; this one waits for a request that may be on its way.
+    """
 
     max_connections: int
     header_seconds: float
@@ -98,7 +98,7 @@ class LimitedProtocol(H11Protocol):
         """Accept a connection, or refuse it where there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.max_connections:
-            transport.write(TOO_MANY)
+            transport.write(TOO_MANY_CONNECTIONS)
             transport.close()
         else:
             self._time_header()
@@ -137,16 +137,16 @@ class LimitedProtocol(H11Protocol):
             self._header_timer = None
 
 
-def allowed_connections(wanted: int) -> int:
+def allowed_connections(connections: int) -> int:
     """Return how many connections the limit on open files leaves, after raising it as far as the system allows."""
     if sys.platform == "win32":
-        return wanted
+        return connections
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + OTHER_FILES
+    needed = connections + OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
+        return connections
     soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return max(1, soft - OTHER_FILES)

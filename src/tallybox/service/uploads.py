@@ -1,7 +1,5 @@
 """The photos of a request: one as the body, or several in the fields of a form (multipart/form-data)."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from email.message import Message
@@ -29,7 +27,7 @@ FORM_DESCRIPTION = {"requestBody": {"content": {FORM: {"schema": {"type": "objec
 
 
 class Uploads(NamedTuple):
-    """What a request sends: files with their names, and the categories that its address and its form name."""
+    """The files of a request with their names, and the categories that its address and its form name."""
 
     files: list[tuple[str | None, bytes]]
     categories: list[str]
@@ -40,7 +38,7 @@ async def read_uploads(
     photo: Annotated[bytes, Body(media_type="image/*", description="The photo, as the file is.")],
     category: Annotated[list[str], Query(description="Answer for these.", max_length=100)] = [],  # noqa: B006 - FastAPI copies it
 ) -> Uploads:
-    """Return what a request sends that is an image or a form."""
+    """Return the files and the categories of a request whose body is an image or a form."""
     if content_type(request.scope) != FORM:
         return Uploads([(None, photo)], category)
     uploads = parse_form(request.headers["content-type"], photo)
@@ -68,9 +66,9 @@ def parse_form(header: str, body: bytes) -> Uploads:
         lines = head.decode("utf-8", "replace").split("\r\n")
         disposition = next((line for line in lines if line.lower().startswith("content-disposition:")), "")
         fields = _header(disposition.partition(":")[2])
-        name, file = fields.get_param("name"), fields.get_param("filename")
-        if is_whole and file is not None:
-            uploads.files.append((collapse_rfc2231_value(file), content))
+        name, filename = fields.get_param("name"), fields.get_param("filename")
+        if is_whole and filename is not None:
+            uploads.files.append((collapse_rfc2231_value(filename), content))
         elif is_whole and name == "category":
             uploads.categories.append(content.decode("utf-8", "replace"))
         else:
@@ -79,24 +77,24 @@ def parse_form(header: str, body: bytes) -> Uploads:
 
 
 def detected_photos(uploads: Uploads, detector: Detector, limits: Limits) -> list[tuple[Photo, Detections]]:
-    """Decode the files and find what is in them."""
+    """Decode the files and detect objects in them."""
     if not 1 <= len(uploads.files) <= limits.photos:
         raise HTTPException(422, f"a form must have 1 to {limits.photos} files, but got {len(uploads.files)}")
-    found = []
+    photos = []
     for name, content in uploads.files:
         photo = _decoded(name, content, limits)
-        found.append((photo, detector.detect([photo])[0]))
-    return found
+        photos.append((photo, detector.detect([photo])[0]))
+    return photos
 
 
 def _decoded(name: str | None, content: bytes, limits: Limits) -> Photo:
-    """Decode a photo; its size is checked before."""
+    """Decode a photo after checking its size."""
     from PIL import Image
 
     Image.init()
     too_large = f"an image must have at most {limits.image_pixels:,} pixels, but got more; make it smaller first"
     try:
-        with Image.open(BytesIO(content), formats=[known for known in FORMATS if known in Image.OPEN]) as image:
+        with Image.open(BytesIO(content), formats=[name for name in FORMATS if name in Image.OPEN]) as image:
             width, height = image.size
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise HTTPException(413, too_large) from None
@@ -119,9 +117,9 @@ def outlined_photo(photo: Photo, detections: Detections, estimator: CountEstimat
     from tallybox.photos.outlines import QUALITY, draw_counts
 
     explanations = estimator.explain(detections, categories)
-    names = {estimator.category_name(key): one for key, one in explanations.items()}
+    by_name = {estimator.category_name(key): explanation for key, explanation in explanations.items()}
     encoded = BytesIO()
-    draw_counts(photo, detections, names).save(encoded, format="JPEG", quality=QUALITY)
+    draw_counts(photo, detections, by_name).save(encoded, format="JPEG", quality=QUALITY)
     return encoded.getvalue()
 
 

@@ -3,8 +3,6 @@
 Legend: M settings (side length l and noise q), B images of each, N boxes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

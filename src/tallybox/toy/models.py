@@ -1,7 +1,5 @@
 """The toy task's models, each trained for many settings at once: parameters have a leading dimension M."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

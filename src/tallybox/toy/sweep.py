@@ -1,7 +1,5 @@
 """Sweeps over the toy task: the settings of the paper's figures, trained in groups, resumable."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Literal
 import torch
 
 from tallybox.errors import InputError
-from tallybox.runs import RunFolder
+from tallybox.runs import append_results, open_run, read_results
 from tallybox.toy.training import Setting, ToyConfig, train_settings
 
 Difficulty = Literal["easy", "hard"]
@@ -44,12 +42,12 @@ def run_sweep(
     settings_at_once: int,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Train what is not yet in the folder, a group of settings at a time; finished groups are kept.
+    """Train the settings that the folder has no results of, a group at a time; finished groups are kept.
 
     ``on_progress`` is called with how many of all training and evaluation steps are done.
     """
-    run = RunFolder(folder, {"difficulty": difficulty, "step": step, "seeds": seeds, **asdict(config)})
-    finished = {(result["side_length"], result["noise"], result["seed"]) for result in run.results()}
+    results_path = open_run(folder, {"difficulty": difficulty, "step": step, "seeds": seeds, **asdict(config)})
+    finished = {(result["side_length"], result["noise"], result["seed"]) for result in read_results(results_path)}
     # Both halves of a sweep have the setting (fixed, fixed): train it once.
     settings = list(dict.fromkeys(sweep_settings(difficulty, step)))
     groups = []
@@ -62,4 +60,4 @@ def run_sweep(
             on_progress(number * steps + done, len(groups) * steps)
 
         results = train_settings(group, seed, config, device=device, on_progress=report)
-        run.append([asdict(result) for result in results])
+        append_results(results_path, [asdict(result) for result in results])

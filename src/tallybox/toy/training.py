@@ -4,8 +4,6 @@ Parameters have a leading dimension M, one slice for each setting. Adam works el
 trains its M settings as M optimisers would.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -101,7 +99,7 @@ class ToyTraining:
     def learn(self, name: str, images: ToyImages) -> None:
         """Let one model learn from one batch."""
         optimiser = self.optimisers[name]
-        with check_values("never"):  # what is drawn is known to be good
+        with check_values("never"):  # drawn images are valid
             loss_of(self.models[name], images).backward()
         optimiser.step()
         optimiser.zero_grad()
@@ -174,7 +172,7 @@ def rounded(values: Any, digits: int) -> Any:
 
 
 def one_cycle(done: float) -> float:
-    """Return the learning rate, as a part of its peak, when this part of the training is done.
+    """Return the learning rate relative to its peak after this share of the training.
 
     It rises from 1/25 to 1 along a cosine in the first 30 %, then falls to 0.
     """

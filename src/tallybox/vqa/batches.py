@@ -3,8 +3,6 @@
 Legend: B questions, N proposals (padded), F features, P proposals of all photos, I photos.
 """
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,7 +54,7 @@ class TrainingData:
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:
-    """Open a split of a folder that `tallybox vqa prepare` wrote; checksums are compared where that takes seconds."""
+    """Open a split of a prepared folder; checksums of the features are compared if that takes seconds only."""
     vocabulary = Vocabulary.load(prepared / VOCABULARY)
     store = FeatureStore.open(prepared / PHOTOS)
     store.verify(index_only=store.features.nbytes > MAX_VERIFIED_BYTES)
@@ -64,7 +62,7 @@ def open_training_data(prepared: Path, split: str) -> TrainingData:
 
 
 def answerable(questions: EncodedQuestions) -> EncodedQuestions:
-    """Return the questions that have at least one answer in the vocabulary: the others have nothing to learn from."""
+    """Return the questions that have at least one answer in the vocabulary; a model cannot learn from the rest."""
     if questions.answers is None:
         raise InputError("questions must have answers to learn from, but these have none; is it a test split?")
     return questions.at(np.flatnonzero((questions.answers >= 0).any(1)))
@@ -75,7 +73,7 @@ class LabelledBatch(NamedTuple):
 
     batch: Batch
     answers: Tensor  # [B, 10], -1 outside the vocabulary
-    relevance: Tensor | None = None  # [B, N] int8 as in `EncodedQuestions`; None where all of it is unknown
+    relevance: Tensor | None = None  # [B, N] int8 as in `EncodedQuestions`; None without true boxes
 
 
 @dataclass(eq=False)
@@ -126,7 +124,7 @@ class ResidentExamples(Examples):
             self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[source])).to(device)
 
     def at(self, rows: Tensor, *, proposals: int, words: int) -> LabelledBatch:
-        """Return the questions in ``rows [B]`` padded to given sizes, without waiting for the device."""
+        """Return the questions in ``rows [B]`` padded to these sizes, without waiting for the device."""
         column = torch.arange(proposals, device=rows.device)
         mask = column < self.counts[rows].unsqueeze(1)
         # Padding repeats proposals of other photos; the mask hides them.
@@ -154,13 +152,13 @@ class StreamedExamples(Examples):
             yield self.labelled([value.to(self.device, non_blocking=True) for value in host])
 
     def read(self, rows: Rows, *, proposals: int, words: int) -> list[Tensor]:
-        """Return the questions in ``rows [B]`` padded to given sizes, in memory that a GPU copies from."""
+        """Return the questions in ``rows [B]`` padded to these sizes, in memory that a GPU can copy from."""
         questions, pinned = self.questions, self.device.type == "cuda"
         shape = len(rows), proposals, self.store.features.shape[1]
         features = torch.empty(shape, dtype=torch.float16, pin_memory=pinned)
         boxes = torch.empty(len(rows), proposals, 4, pin_memory=pinned)
         mask = self.store.read_into(questions.images[rows], features.numpy(), boxes.numpy())
-        if not pinned:  # the check takes longer than a GPU's step; there a loss that is not finite is an error
+        if not pinned:  # on a GPU the check would take longer than a step; the loss is checked instead
             check_finite(self.store, features.numpy())
         arrays = [mask, questions.words[rows, :words], questions.lengths[rows], self.answers[rows]]
         small = [torch.from_numpy(array) for array in arrays]
@@ -169,7 +167,7 @@ class StreamedExamples(Examples):
         return [features, boxes, *((value.pin_memory() for value in small) if pinned else small)]
 
     def labelled(self, values: Sequence[Tensor]) -> LabelledBatch:
-        """Return what `read` gave as a batch of the model, once it is on the device."""
+        """Return a batch from the tensors of `read`, once they are on the device."""
         features, boxes, mask, words, lengths, answers, *relevance = values
         scaled = scale_features(features, self.length).to(self.dtype)
         return LabelledBatch(Batch(scaled, boxes, mask, words, lengths), answers, *relevance)
@@ -201,7 +199,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def fitted(relevance: Tensor, proposals: int) -> Tensor:
-    """Return ``relevance [B, N]`` with another number of columns; new ones are unknown.
+    """Return ``relevance [B, N]`` cut or padded to a number of proposals; padding is of unknown relevance.
 
     >>> fitted(torch.tensor([[1, 0, -1]]), 2), fitted(torch.tensor([[1]]), 2)
     (tensor([[1, 0]]), tensor([[ 1, -1]]))

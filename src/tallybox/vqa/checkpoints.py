@@ -1,7 +1,5 @@
 """A run's checkpoint: one safetensors file with all tensors that training changes, and a JSON header."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -63,7 +61,7 @@ def load_model(folder: Path) -> tuple[VqaModel, Checkpoint]:
 
 
 def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor], source: Path) -> VqaModel:
-    """Return a model with given weights in evaluation mode; ``source`` is the file they come from."""
+    """Return a model with these weights in evaluation mode; ``source`` is the file they come from."""
     wrong = f"{source} must hold the weights of a {config.name} model"
     if not all(0 <= size < 2**31 for size in asdict(sizes).values()):
         raise InputError(f"{wrong}, but its sizes are {asdict(sizes)}")
@@ -72,8 +70,8 @@ def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor
             model = VqaModel(config, sizes)
         model.load_state_dict(dict(tensors), assign=True)
     except (OverflowError, RuntimeError, TypeError) as error:
-        first, *others = str(error).splitlines()  # those of load_state_dict begin with a title
-        reason = "; ".join(line.strip() for line in others[:2]) if first.endswith(":") else first
+        title, *details = str(error).splitlines()  # only load_state_dict's errors have details
+        reason = "; ".join(line.strip() for line in details[:2]) if title.endswith(":") else title
         raise InputError(f"{wrong}, but: {reason}") from None
     damaged = [name for name, value in model.state_dict().items() if not value.isfinite().all()]
     if damaged:

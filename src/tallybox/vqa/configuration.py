@@ -1,14 +1,12 @@
 """The configuration of model and training: the paper's values as defaults, overridden by a TOML file."""
 
-from __future__ import annotations
-
 import difflib
 import math
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args, get_origin
 
 from tallybox.checks import check_count
 from tallybox.errors import InputError, InputTypeError
@@ -17,11 +15,8 @@ ModelName = Literal["baseline", "nms", "counter", "presence"]
 Padding = Literal["masked", "published"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
-# What values must be, by the names of fields of `ModelConfig` and `TrainingConfig`.
-CHOICES = {"name": get_args(ModelName), "padding": get_args(Padding), "precision": get_args(Precision)}
-COUNTS = {"embedding", "question", "attention", "glimpses", "classifier", "max_objects"}
-COUNTS |= {"batch", "epochs", "half_life", "log_steps"}
-NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
+# The ranges of numbers that are not whole, by the names of fields of `ModelConfig` and `TrainingConfig`.
+RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
     "in [0, 1)": (("dropout", "attention_dropout"), lambda value: 0 <= value < 1),
     "between 0 and 1": (("nms_iou_threshold", "nms_score_threshold"), lambda value: 0 <= value <= 1),
     "0 or more": (("feature_length", "attention_supervision"), lambda value: 0 <= value < math.inf),
@@ -33,13 +28,14 @@ class _Checked:
     """A configuration that raises where a value is wrong."""
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value not in (choices := CHOICES.get(name, (value,))):
+        for setting in fields(cast(Any, self)):
+            name, value = setting.name, getattr(self, setting.name)
+            if get_origin(setting.type) is Literal and value not in (choices := get_args(setting.type)):
                 hint = _suggestion(value, [*choices])
                 raise InputError(f"{name} must be one of {', '.join(choices)}, but got {value!r}{hint}")
-            if name in COUNTS:
+            if setting.type is int and name != "seed":
                 check_count(name, value)
-            for expected, (names, is_valid) in NUMBERS.items():
+            for expected, (names, is_valid) in RANGES.items():
                 if name in names and value is not None and not is_valid(value):
                     raise InputError(f"{name} must be {expected}, but got {value}")
 
@@ -51,14 +47,14 @@ class ModelConfig(_Checked):
     name: ModelName = "counter"
     embedding: int = 300  # of a word
     question: int = 1024  # state of the GRU
-    attention: int = 512  # hidden units where proposals and question meet
+    attention: int = 512  # hidden units that combine proposals and question
     glimpses: int = 2
     classifier: int = 1024  # hidden units before the answers
-    dropout: float = 0.5  # before the GRU and every linear layer but the one after the count
-    attention_dropout: float | None = None  # before the layers of the attention, where it differs from dropout
+    dropout: float = 0.5  # before the GRU and every linear layer except the one after the count component
+    attention_dropout: float | None = None  # before the layers of the attention; None: the same as dropout
     max_objects: int = 10  # of the count component
-    # What photos with fewer proposals than others are filled up with: nothing that counts; or zeros that take part in
-    # the softmax and in the counter, as in the published code.
+    # How photos with fewer proposals are padded. masked: padding changes nothing. published: zeros take part in the
+    # softmax and in the counter, as in the published code.
     padding: Padding = "masked"
     feature_length: float = 1.0  # L2 norm that each proposal's features are scaled to; 0: not scaled
     nms_iou_threshold: float = 0.5  # of the nms model
@@ -77,7 +73,7 @@ class TrainingConfig(_Checked):
     count_rate: float = 1.0  # factor of the learning rate for the count component
     attention_supervision: float = 0.0  # weight of the loss on the first glimpse; needs `vqa prepare --instances`
     seed: int = 0
-    precision: Precision = "auto"  # auto: bfloat16 for products of matrices on a GPU, else float32; float64 throughout
+    precision: Precision = "auto"  # auto: bfloat16 matrix products on a GPU, else float32
     fast: bool = True  # on a GPU: layers compiled, and a whole step replayed as one CUDA graph
     log_steps: int = 100  # steps per line of the log
 
@@ -97,8 +93,8 @@ class VqaConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     @classmethod
-    def from_dict(cls, tables: dict[str, Any]) -> VqaConfig:
-        """Read values from tables; missing ones are the paper's."""
+    def from_dict(cls, tables: dict[str, Any]) -> "VqaConfig":
+        """Read values from tables; defaults are the paper's."""
         kinds = {"model": ModelConfig, "training": TrainingConfig}
         for name in tables:
             if name not in kinds:
@@ -106,7 +102,7 @@ class VqaConfig:
         return cls(**{name: kind(**_values(kind, name, tables.get(name, {}))) for name, kind in kinds.items()})
 
 
-def read_configuration(path: Path | None, **chosen: dict[str, Any]) -> VqaConfig:
+def read_configuration(path: Path | None, **overrides: dict[str, Any]) -> VqaConfig:
     """Read a TOML file, if any; values in ``model`` and ``training`` that are not None take precedence."""
     tables: dict[str, Any] = {}
     if path is not None:
@@ -114,7 +110,7 @@ def read_configuration(path: Path | None, **chosen: dict[str, Any]) -> VqaConfig
             tables = tomllib.loads(path.read_text())
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"{path} must be a TOML file, but: {error}") from None
-    for name, values in chosen.items():
+    for name, values in overrides.items():
         tables[name] = tables.get(name, {}) | {key: value for key, value in values.items() if value is not None}
     try:
         return VqaConfig.from_dict(tables)
@@ -128,23 +124,23 @@ def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
     """Return a table's values, each of the type its default has."""
     if not isinstance(values, dict):
         raise InputTypeError(f"{table} must be a table, but got {values!r}; write [{table}] above its values")
-    defaults = {known.name: known.default for known in fields(config)}
+    defaults = {setting.name: setting.default for setting in fields(config)}
     checked = {}
     for name, value in values.items():
         if name not in defaults:
             raise InputError(f"[{table}] has no {name}{_suggestion(name, list(defaults))}")
         if (table, name, value) == ("model", "name", "counting"):
             value = "counter"  # its name in configurations and checkpoints of tallybox 0.1
-        wanted = float if defaults[name] is None else type(defaults[name])
-        if wanted is float and type(value) is int:
+        expected = float if defaults[name] is None else type(defaults[name])
+        if expected is float and type(value) is int:
             value = float(value)
-        if type(value) is not wanted and not (value is None and defaults[name] is None):
-            kind = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[wanted]
+        if type(value) is not expected and not (value is None and defaults[name] is None):
+            kind = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[expected]
             raise InputTypeError(f"{name} of [{table}] must be {kind}, but got {value!r}")
         checked[name] = value
     return checked
 
 
-def _suggestion(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(known)}"
+def _suggestion(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(names)}"

@@ -1,7 +1,5 @@
 """`tallybox vqa demo`: simulate a data set, prepare it, train four models on it side by side and score them."""
 
-from __future__ import annotations
-
 import signal
 from contextlib import suppress
 from dataclasses import replace
@@ -54,7 +52,7 @@ def run_demo(
 
 
 def _train_models(folder: Path, device: torch.device, config: VqaConfig, on_progress: OnProgress) -> None:
-    """Train each model in a process of its own, as many at once as there are cores: a step is little work for two."""
+    """Train each model in a process of its own, one process per core: a step is too small for two threads."""
     at_once = 1 if device.type == "cuda" else torch.get_num_threads()
     spawn = get_context("spawn")
     waiting = list(MODELS)  # taken from the end: the slowest starts first
@@ -70,7 +68,7 @@ def _train_models(folder: Path, device: torch.device, config: VqaConfig, on_prog
                 sender.close()
                 running[receiver] = name, process
             ready = wait(list(running))
-            for receiver in [one for one in running if one in ready]:
+            for receiver in [connection for connection in running if connection in ready]:
                 name, process = running[receiver]
                 try:
                     message = receiver.recv()
@@ -92,7 +90,7 @@ def _train_models(folder: Path, device: torch.device, config: VqaConfig, on_prog
 
 
 def start_uninterrupted(process: SpawnProcess) -> None:
-    """Start a process that an interrupt from the keyboard does not reach, not even while it imports torch."""
+    """Start a process that ignores keyboard interrupts from its start, also while it imports torch."""
     if current_thread() is not main_thread():  # which alone may set handlers
         process.start()
         return
@@ -104,17 +102,17 @@ def start_uninterrupted(process: SpawnProcess) -> None:
 
 
 def _train_model(sender: Connection, folder: Path, name: ModelName, device: torch.device, config: VqaConfig) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # not inherited on Windows; the parent ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # not inherited on Windows; the parent terminates this process
     torch.set_num_threads(1)
     prepared = folder / "prepared"
     described = {"prepared": str(prepared.resolve()), "split": "train"}
-    chosen = replace(config, model=replace(config.model, name=name))
+    model_config = replace(config, model=replace(config.model, name=name))
     try:
         data = open_training_data(prepared, "train")
         end = train(
             data,
             folder / name,
-            chosen,
+            model_config,
             device=device,
             described=described,
             on_progress=lambda done, total: sender.send((done, total)),

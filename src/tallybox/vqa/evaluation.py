@@ -1,7 +1,5 @@
 """Scores of models: after epochs of training, and of finished runs (`tallybox vqa evaluate`)."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections import defaultdict
@@ -70,7 +68,7 @@ class Validator:
         config = checkpoint.config
         dtype = compute_dtype(config.training.precision, device)
         self.examples = load_examples(data.questions, data.store, device, dtype, config.model.feature_length)
-        self.model = VqaModel(config.model, checkpoint.sizes)  # of its own: the trained one may be compiled
+        self.model = VqaModel(config.model, checkpoint.sizes)  # a second model: the trained one may be compiled
         # Epochs after the checkpoint are repeated.
         self.lines = [line for line in read_results(folder / VALIDATION) if line["epoch"] <= checkpoint.epoch]
 
@@ -98,24 +96,25 @@ def evaluate_runs(
 ) -> dict[str, list[Scores]]:
     """Score runs on a split of the folder they were trained from, or of another; by model, in the paper's order.
 
-    ``name`` overrules what files of the published code are taken for. With ``question_types``, accuracies by the
-    official type of a question come under names that begin with `TYPE`.
+    ``name`` says which model a file of the published code holds. With ``question_types``, accuracies by the official
+    type of a question come under names that begin with `TYPE`.
     """
     scores: dict[str, list[Scores]] = defaultdict(list)
     for run in runs:
         folder, show = prepared_folder(run, prepared), partial(on_progress, str(run))
         model, predictions = predict_run(run, split=split, device=device, prepared=folder, name=name, on_progress=show)
         records = open_records(folder, split)
-        found = all_scores(predictions, records, open_pairs(folder, split))
+        run_scores = all_scores(predictions, records, open_pairs(folder, split))
         if question_types:
             by_type = accuracy_by(lambda record: record.question_type, predictions, records)
-            found |= {TYPE + kind: by_type[kind][1] for kind in sorted(by_type, key=lambda kind: -by_type[kind][0])}
-        scores[model].append(found)
+            most_frequent_first = sorted(by_type, key=lambda name: -by_type[name][0])
+            run_scores |= {TYPE + name: by_type[name][1] for name in most_frequent_first}
+        scores[model].append(run_scores)
     return {name: scores[name] for name in get_args(ModelName) if name in scores}
 
 
 def count_learned(run: Path, split: str, prepared: Path | None = None) -> int:
-    """Return how many of a split's questions a run learned from; 0 where the file does not tell."""
+    """Return how many of a split's questions a run learned from; 0 where its folder does not say."""
     source = run_settings(run)
     if "prepared" not in source:
         return 0

@@ -1,7 +1,5 @@
 """`tallybox vqa examples`: questions with boxes, A, D, C, count and answers, as in the paper's last appendix."""
 
-from __future__ import annotations
-
 from collections import Counter as Tally
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +23,7 @@ MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
 def counting_examples(
     run: Path, question_ids: Sequence[int] = (), *, number: int = 8, split: str = "val", prepared: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Return what a run of the counter model computes for some counting questions, ready for JSON.
+    """Return what a run of the counter model computes for counting questions, ready for JSON.
 
     Each has ``question``, ``question_id``, ``image_id``, ``size_wh``, the kept ``boxes`` (pixels) with their
     ``attention``, the matrices ``A``, ``D`` and ``C``, the ``count``, the ``prediction`` and the ``truth``, the most
@@ -37,13 +35,13 @@ def counting_examples(
     folder = prepared_folder(run, prepared)
     questions, records = open_questions(folder, split), open_records(folder, split)
     store = FeatureStore.open(folder / PHOTOS)
-    row_of = {int(key): row for row, key in enumerate(questions.question_ids)}
+    row_of = {record.question_id: row for row, record in enumerate(records)}
     question_ids = question_ids or [record.question_id for record in records if record.counts][:number]
     if not question_ids:
         raise InputError(f'split {split} must have a question that starts with "how many", but has none')
-    if unknown := [key for key in question_ids if key not in row_of]:
+    if unknown := [question_id for question_id in question_ids if question_id not in row_of]:
         raise InputError(f"question ids must be of split {split}, but got {unknown[0]}")
-    rows = np.array([row_of[key] for key in question_ids])
+    rows = np.array([row_of[question_id] for question_id in question_ids])
     length = checkpoint.config.model.feature_length
     examples = StreamedExamples(questions, store, torch.device("cpu"), torch.float32, length)
     batch = model.padded(next(examples.batches([rows])).batch)
@@ -51,15 +49,15 @@ def counting_examples(
         logits, glimpses = model(batch)
         trace: dict[str, Any]
         if isinstance(model.count, PublishedFirstGlimpse):
-            kept, distance, found = model.count.quantities(glimpses, batch.boxes)
-            trace = {**vars(found), **kept._asdict(), "distance": distance, "count": found.count.flatten()}
+            kept, distance, quantities = model.count.quantities(glimpses, batch.boxes)
+            trace = {**vars(quantities), **kept._asdict(), "distance": distance, "count": quantities.count.flatten()}
             trace["mask"] = torch.ones_like(kept.attention, dtype=torch.bool)
         else:
             trace = vars(model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask))
-    shown = []
+    described = []
     for index, row in enumerate(rows):
         record, real = records[row], trace["mask"][index]
-        shown.append(
+        described.append(
             {
                 "question": record.text,
                 "question_id": record.question_id,
@@ -73,4 +71,4 @@ def counting_examples(
                 "truth": None if record.answers is None else Tally(record.answers).most_common(1)[0][0],
             }
         )
-    return shown
+    return described

@@ -3,8 +3,6 @@
 A graph reads and writes fixed memory. `ResidentInputs` and `StreamedInputs` put the next batch there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import tee
 
@@ -23,7 +21,7 @@ WARM_UP_STEPS = 3
 
 
 class ResidentInputs:
-    """Questions about photos in the GPU's memory: a graph gathers them itself, given their rows."""
+    """Questions about photos in the GPU's memory: a graph gathers a batch from its row numbers."""
 
     def __init__(self, examples: ResidentExamples, batch: int) -> None:
         self.examples = examples
@@ -99,12 +97,12 @@ def is_covered(lengths: Rows, batch_sizes: NDArray[np.int64]) -> bool:
     >>> is_covered(np.array([2, 1, 1]), np.array([3, 1])), is_covered(np.array([2, 2, 1]), np.array([3, 1]))
     (True, False)
     """
-    having = (lengths[:, None] > np.arange(len(batch_sizes))).sum(0)
-    return bool(lengths.max() <= len(batch_sizes) and (having <= batch_sizes).all())
+    questions = (lengths[:, None] > np.arange(len(batch_sizes))).sum(0)  # that have a word at each step
+    return bool(lengths.max() <= len(batch_sizes) and (questions <= batch_sizes).all())
 
 
 class GraphedSteps:
-    """Whole steps as CUDA graphs: one for each padded length, with `expected_batch_sizes`, and one for any batch."""
+    """Whole steps as CUDA graphs: one graph for each padded length (`expected_batch_sizes`), and one for any batch."""
 
     def __init__(self, trainer: VqaTrainer, examples: ResidentExamples | StreamedExamples) -> None:
         self.trainer = trainer

@@ -3,8 +3,6 @@
 Legend: B questions, N proposals (padded), F features, L words (padded), G glimpses, K answers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,10 +31,10 @@ class Batch(NamedTuple):
 
 
 class WordPacking:
-    """Which of a batch's padded words ``[B, L]`` the GRU reads: at each step only questions that may still go on.
+    """Which of a batch's padded words ``[B, L]`` the GRU reads: at each step, the questions that are long enough.
 
-    ``batch_sizes [L]`` says how many those are, and never rises. Questions must come in the order of their lengths, the
-    longest first. A batch fits where no step has more questions that go on; fewer are padded.
+    ``batch_sizes [L]`` bounds the number of questions at each step, and never rises. Questions must be sorted, the
+    longest first. A batch fits where no step has more questions than that; fewer are padded.
     """
 
     def __init__(self, batch_sizes: list[int], device: torch.device) -> None:
@@ -92,7 +90,7 @@ class VqaModel(nn.Module):
         return self.classifier(seen, question, count), glimpses[:, : batch.mask.shape[1]]
 
     def padded(self, batch: Batch) -> Batch:
-        """Return a batch with the padding that the model sees; the published one is zeros up to a fixed number."""
+        """Return a batch with the padding that the model sees; published padding is zeros up to a fixed number."""
         if self.config.padding == "masked":
             return batch
         missing = max(0, max(self.sizes.proposals, self.config.max_objects) - batch.mask.shape[1])
@@ -151,7 +149,7 @@ class QuestionEncoder(nn.Module):
         with torch.autocast(device, enabled=False):  # its half precision of a GRU is float16
             if packing is None:
                 states: Tensor = self.gru(embedded.to(dtype))[0]
-                # Padding after the last word cannot change the state there: no need to pack.
+                # Padding after the last word cannot change its state, so there is no need to pack.
                 last = (lengths - 1).view(-1, 1, 1).expand(-1, 1, states.shape[-1])
                 return states.gather(1, last).squeeze(1)
             if in_half_precision:
@@ -167,14 +165,14 @@ def half_precision_states(embedded: Tensor, packing: WordPacking, gru: nn.GRU) -
     At the paper's size, in questions of up to 23 words, a step of training takes 1.1 ms less than with float32 products
     of all padded words (H200): 0.4 ms are the packing's, the rest half precision's.
     """
-    # cuDNN's products are faster where rows have whole 16 bytes, and it wants all weights in one piece of memory.
+    # cuDNN's products are faster where rows are multiples of 16 bytes, and it wants all weights in contiguous memory.
     padding = (0, -embedded.shape[-1] % 8)
-    first, *others = gru.parameters()
-    weights = [nn.functional.pad(first, padding), *others]
-    in_one_piece = torch.cat([weight.flatten() for weight in weights]).bfloat16()
-    parts = in_one_piece.split([weight.numel() for weight in weights])
+    input_weight, *rest = gru.parameters()
+    weights = [nn.functional.pad(input_weight, padding), *rest]
+    contiguous = torch.cat([weight.flatten() for weight in weights]).bfloat16()
+    parts = contiguous.split([weight.numel() for weight in weights])
     shaped = [part.view(weight.shape) for part, weight in zip(parts, weights, strict=True)]
-    start = in_one_piece.new_zeros(1, int(packing.batch_sizes[0]), gru.hidden_size)
+    start = contiguous.new_zeros(1, int(packing.batch_sizes[0]), gru.hidden_size)
     data = nn.functional.pad(embedded, padding).bfloat16()
     options = gru.bias, gru.num_layers, gru.dropout, gru.training, gru.bidirectional
     states, _ = torch.gru(data, packing.batch_sizes, start, shaped, *options)
@@ -248,7 +246,7 @@ class SuppressedCount(nn.Module):
 
 
 def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | SuppressedCount | None:
-    """Return what the named model counts with; the baseline does not count."""
+    """Return the count component of the named model; the baseline has none."""
     objects = config.max_objects
     match config.name:
         case "baseline":

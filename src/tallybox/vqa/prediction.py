@@ -1,7 +1,5 @@
 """`tallybox vqa predict`: the answers of a run to the questions of a split, and the results file of the test server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,11 +84,12 @@ def answer(
         for labelled in examples.batches(order):
             indices += model(labelled.batch)[0].argmax(-1).tolist()
             on_progress(len(indices), len(questions))
-    return {int(key): checkpoint.answers[index] for key, index in zip(questions.question_ids, indices, strict=True)}
+    answers = (checkpoint.answers[index] for index in indices)
+    return dict(zip(questions.question_ids.tolist(), answers, strict=True))
 
 
 def load_run(run: Path, name: ModelName | None = None) -> tuple[VqaModel, Checkpoint]:
-    """Return the model of a run's folder, or of a file of the published code, which ``name`` overrules."""
+    """Return the model of a run's folder, or of a file of the published code; ``name`` says which model that holds."""
     if run.suffix in PUBLISHED_SUFFIXES:
         return load_published(run, name)
     if name is not None:
@@ -108,15 +107,15 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
             f"{run} must be a folder that tallybox vqa train wrote, but it has no config.json; "
             "for a checkpoint alone, name the questions' folder with --prepared"
         )
-    named = settings.get("prepared")
-    if named is not None and Path(named).exists():
-        return Path(named)
-    problem = f"was trained from {named}, which is not there" if named else "does not say what it was trained from"
+    source = settings.get("prepared")
+    if source is not None and Path(source).exists():
+        return Path(source)
+    problem = f"was trained from {source}, which is not there" if source else "does not say what it was trained from"
     raise InputError(f"{run} {problem}; name where it is with --prepared")
 
 
 def run_settings(run: Path) -> dict[str, Any]:
-    """Return what the run of a folder, or of a checkpoint in it, was trained with; nothing of a checkpoint alone."""
+    """Return the config.json of a run, given its folder or a checkpoint in it; empty for a checkpoint alone."""
     config = (run if run.is_dir() else run.parent) / "config.json"
     return dict(json.loads(config.read_text())["config"]) if config.exists() else {}
 

@@ -4,8 +4,6 @@ The file holds `weights` and `vocab` (and settings, of which one is read, a log 
 its content. The published model attends to padding and counts it (`ModelConfig.padding`), and so does a loaded one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -22,7 +20,7 @@ from tallybox.vqa.configuration import ModelConfig, ModelName, VqaConfig
 from tallybox.vqa.model import DataSizes, VqaModel
 
 PUBLISHED_PROPOSALS = 100  # of a photo, padding included
-COUNTS = ("classifier.from_count.", "count.")  # where our names of the counter's weights begin
+COUNTS = ("classifier.from_count.", "count.")  # the prefixes of our names for the counter's weights
 # The published name of each layer, and ours.
 LAYERS = {
     "text.embedding": "question.embedding",
@@ -42,7 +40,7 @@ LAYERS = {
 def load_published(path: Path, name: ModelName | None = None) -> tuple[VqaModel, Checkpoint]:
     """Return the model in a file of the published code, in evaluation mode, and its vocabulary.
 
-    ``name`` overrules which model it is taken for: baseline or counter.
+    ``name`` says which model it holds, baseline or counter; by default, the weights decide.
     """
     if name not in (None, "baseline", "counter"):
         raise InputError(f"a file of the published code must be a baseline or counter model, but got {name!r}")

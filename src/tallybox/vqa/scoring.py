@@ -1,7 +1,5 @@
 """VQA accuracy by the official rule, accuracy over balanced pairs, and errors of counts."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -17,7 +15,7 @@ from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
 ANSWER_TYPES = ("yes/no", "number", "other")
 KEYS = (*ANSWER_TYPES, "all", "count", "pair_number", "pair_count", "pair_all")
 AGREEING_FOR_FULL_ACCURACY = 3  # people of nine
-# The smallest and largest true count of each range; the last overlaps two others.
+# The smallest and largest true count of each range; the last range overlaps two others.
 TRUE_COUNTS = {
     "count_0": (0, 0),
     "count_1": (1, 1),
@@ -25,10 +23,9 @@ TRUE_COUNTS = {
     "count_5_or_more": (5, math.inf),
     "count_2_or_more": (2, math.inf),
 }
-# Also for the simple and the complex questions of TallyQA.
-COUNT_KEYS = (*TRUE_COUNTS, "count_mae", "count_rmse", "count_simple", "count_rmse_simple")
-COUNT_KEYS += ("count_complex", "count_rmse_complex")
-LARGEST_COUNT = 20  # HowMany-QA's; a larger count is taken as this one, so that no single answer makes half of an error
+COUNT_KEYS = (*TRUE_COUNTS, "count_mae", "count_rmse")
+COUNT_KEYS += ("count_simple", "count_rmse_simple", "count_complex", "count_rmse_complex")  # of TallyQA
+LARGEST_COUNT = 20  # HowMany-QA's; larger counts are taken as this one, so that no single answer makes half of an error
 Key = TypeVar("Key", bound=Hashable)
 Pairs = NDArray[np.int64] | Sequence[Sequence[int]]  # [K, 2] question ids
 
@@ -41,8 +38,8 @@ def all_scores(predictions: Mapping[int, str], records: Sequence[QuestionRecord]
 def accuracy(prediction: str, answers: Sequence[str]) -> float:
     """Return the official accuracy of one answer: min(agreeing / 3, 1), averaged over leaving out each person.
 
-    Both sides are normalised where the people differ; where all agree, the answers are compared as they are. Any other
-    number of answers than ten counts as ten in the same proportions: of one answer, only the same is right.
+    Both sides are normalised where the people differ; where all agree, the answers are compared as they are. Fewer or
+    more than ten answers count as ten in the same proportions: with a single answer, only the same one is right.
 
     >>> answers = ["two"] * 3 + ["3"] * 7
     >>> round(accuracy("2", answers), 6), accuracy("3", answers), accuracy("a 3", ["3"] * 10)
@@ -52,13 +49,16 @@ def accuracy(prediction: str, answers: Sequence[str]) -> float:
     if len(set(answers)) > 1:
         prediction, *answers = [normalise(answer) for answer in (prediction, *answers)]
     agreeing = ANSWERS_PER_QUESTION * answers.count(prediction) / len(answers)
-    # Leaving out one who agrees leaves agreeing - 1; leaving out another leaves them all.
-    without_one, without_other = (min(1.0, number / AGREEING_FOR_FULL_ACCURACY) for number in (agreeing - 1, agreeing))
-    return (agreeing * without_one + (ANSWERS_PER_QUESTION - agreeing) * without_other) / ANSWERS_PER_QUESTION
+    # Without a person who agrees, agreeing - 1 remain; without one who does not, all of them remain.
+    without_agreeing, without_differing = (
+        min(1.0, number / AGREEING_FOR_FULL_ACCURACY) for number in (agreeing - 1, agreeing)
+    )
+    differing = ANSWERS_PER_QUESTION - agreeing
+    return (agreeing * without_agreeing + differing * without_differing) / ANSWERS_PER_QUESTION
 
 
 def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Pairs = ()) -> dict[str, float]:
-    """Score an answer to every question of a split, in percent; a sort of question that does not occur has no entry.
+    """Score an answer to every question of a split, in percent; a kind of question that does not occur has no entry.
 
     A question counts under "all", under its answer type, and under "count" where it starts with "how many".
     A pair (`[K, 2]` question ids) is right where both answers have the full accuracy of 1; it counts under
@@ -81,20 +81,21 @@ def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pai
         )
     values: dict[str, list[float]] = defaultdict(list)
     accuracies: dict[int, float] = {}
-    sorts: dict[int, set[str]] = {}
+    kinds: dict[int, set[str]] = {}
     for record in records:
-        key, kind = record.question_id, record.answer_type
-        if record.answers is None or kind is None:
+        key, answer_type = record.question_id, record.answer_type
+        if record.answers is None or answer_type is None:
             raise InputError(f"question {key} must have answers to be scored, but has none; is it of a test split?")
-        if kind not in ANSWER_TYPES:
-            raise InputError(f"question {key}: answer_type must be one of {', '.join(ANSWER_TYPES)}, but got {kind!r}")
+        if answer_type not in ANSWER_TYPES:
+            types = ", ".join(ANSWER_TYPES)
+            raise InputError(f"question {key}: answer_type must be one of {types}, but got {answer_type!r}")
         accuracies[key] = accuracy(predictions[key], record.answers)
-        sorts[key] = {"all", kind, "count"} if record.counts else {"all", kind}
-        for sort in sorts[key]:
-            values[sort].append(accuracies[key])
+        kinds[key] = {"all", answer_type, "count"} if record.counts else {"all", answer_type}
+        for kind in kinds[key]:
+            values[kind].append(accuracies[key])
     for first, second in np.asarray(pairs, dtype=np.int64).reshape(-1, 2).tolist():
-        for sort in sorts[first] & sorts[second] & {"number", "count", "all"}:
-            values[f"pair_{sort}"].append(float(accuracies[first] == 1 and accuracies[second] == 1))
+        for kind in kinds[first] & kinds[second] & {"number", "count", "all"}:
+            values[f"pair_{kind}"].append(float(accuracies[first] == 1 and accuracies[second] == 1))
     return {key: 100 * math.fsum(values[key]) / len(values[key]) for key in KEYS if key in values}
 
 
@@ -111,7 +112,7 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
     >>> errors["count_1"], errors["count_2_or_more"], errors["count_mae"]
     (100.0, 0.0, 1.0)
     """
-    found: dict[str, list[float]] = defaultdict(list)
+    values: dict[str, list[float]] = defaultdict(list)
     for record in records:
         truth = true_count(record)
         if truth is None or record.answers is None:
@@ -119,31 +120,31 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
         prediction = predictions[record.question_id]
         for name, (low, high) in TRUE_COUNTS.items():
             if low <= truth <= high:
-                found[name].append(100 * accuracy(prediction, record.answers))
+                values[name].append(100 * accuracy(prediction, record.answers))
         error = abs(min(whole_number(prediction) or 0, LARGEST_COUNT) - min(truth, LARGEST_COUNT))
-        found["count_mae"].append(error)
-        found["count_rmse"].append(error**2)
+        values["count_mae"].append(error)
+        values["count_rmse"].append(error**2)
         if record.group is not None:
-            found[f"count_{record.group}"].append(100 * (whole_number(prediction) == truth))
-            found[f"count_rmse_{record.group}"].append(error**2)
-    means = {name: math.fsum(found[name]) / len(found[name]) for name in COUNT_KEYS if name in found}
+            values[f"count_{record.group}"].append(100 * (whole_number(prediction) == truth))
+            values[f"count_rmse_{record.group}"].append(error**2)
+    means = {name: math.fsum(values[name]) / len(values[name]) for name in COUNT_KEYS if name in values}
     return {name: math.sqrt(mean) if "rmse" in name else mean for name, mean in means.items()}
 
 
 def accuracy_by(
     key: Callable[[QuestionRecord], Key | None], predictions: Mapping[int, str], records: Sequence[QuestionRecord]
 ) -> dict[Key, tuple[int, float]]:
-    """Return the number of questions and their official accuracy in percent by a key; without a key, left out.
+    """Return the number of questions and their official accuracy in percent by a key; records without one are left out.
 
     >>> records = [QuestionRecord(k, str(k), "How many cats?", ("2",) * 10, "number", "how many") for k in (1, 2)]
     >>> accuracy_by(lambda record: record.question_type, {1: "2", 2: "3"}, records)
     {'how many': (2, 50.0)}
     """
-    found: dict[Key, list[float]] = defaultdict(list)
+    accuracies: dict[Key, list[float]] = defaultdict(list)
     for record in records:
         if (name := key(record)) is not None and record.answers is not None:
-            found[name].append(accuracy(predictions[record.question_id], record.answers))
-    return {name: (len(values), 100 * math.fsum(values) / len(values)) for name, values in found.items()}
+            accuracies[name].append(accuracy(predictions[record.question_id], record.answers))
+    return {name: (len(values), 100 * math.fsum(values) / len(values)) for name, values in accuracies.items()}
 
 
 def true_count(record: QuestionRecord) -> int | None:

@@ -1,7 +1,5 @@
 """A training step: loss, gradients, Adam."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,13 +28,13 @@ def soft_cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
 def attention_loss(glimpse: Tensor, relevance: Tensor) -> Tensor:
     """Return the mean over questions of the mean binary cross-entropy of their proposals.
 
-    ``glimpse [B, N]`` are log-odds, ``relevance [B, N]`` is 1, 0, or -1 where it is unknown. Unknown proposals are left
-    out; a question with unknown ones only adds 0.
+    ``glimpse [B, N]`` are log-odds, ``relevance [B, N]`` is 1, 0, or -1 where it is unknown. Proposals of unknown
+    relevance are left out; a question that has no others adds 0.
     """
-    known = relevance >= 0
+    is_known = relevance >= 0
     target = relevance.clamp(min=0).to(at_least_float32(glimpse).dtype)
     per_proposal = nn.functional.binary_cross_entropy_with_logits(at_least_float32(glimpse), target, reduction="none")
-    per_question = (per_proposal * known).sum(1) / known.sum(1).clamp(min=1)
+    per_question = (per_proposal * is_known).sum(1) / is_known.sum(1).clamp(min=1)
     return per_question.mean()
 
 
@@ -69,10 +67,10 @@ class VqaTrainer:
         self.model = model.to(device, torch.float64 if self.dtype == torch.float64 else torch.float32)
         self.steps = 0
         component = [] if model.count is None else list(model.count.parameters())
-        others = [p for p in model.parameters() if all(p is not c for c in component)]
+        rest = [p for p in model.parameters() if all(p is not c for c in component)]
         on_gpu = device.type == "cuda"
         groups: list[dict[str, Any]] = []
-        for parameters, factor in ((others, 1.0), (component, config.count_rate)):
+        for parameters, factor in ((rest, 1.0), (component, config.count_rate)):
             if parameters:  # a captured step reads the learning rate from a tensor
                 rate = torch.zeros((), device=device) if on_gpu else 0.0
                 groups.append({"params": parameters, "lr": rate, "factor": factor})

@@ -1,7 +1,5 @@
 """`tallybox vqa train`: epochs, a log, and a checkpoint after each epoch from which the same command resumes."""
 
-from __future__ import annotations
-
 import json
 import math
 import time
@@ -21,7 +19,7 @@ from tallybox.distributed import current_processes
 from tallybox.errors import InputError
 from tallybox.files import import_optional, write_text
 from tallybox.kernels.threads import small_operations
-from tallybox.runs import RunFolder, read_results
+from tallybox.runs import open_run, read_results
 from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, load_examples
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import VqaConfig
@@ -53,9 +51,9 @@ def train(
 ) -> Checkpoint:
     """Train a model into a folder, or resume an interrupted training there; the result is the same.
 
-    ``described`` is added to the folder's config.json; a folder with another configuration is refused, except that
-    more epochs go on with a finished run. With ``validation`` the model is scored after epochs. Without ``curves``
-    nothing is written for TensorBoard, which need not be installed then. A checkpoint is written every
+    ``described`` is added to the folder's config.json. A folder with another configuration is refused; only ``epochs``
+    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs. Without
+    ``curves`` nothing is written for TensorBoard, which need not be installed then. A checkpoint is written every
     ``checkpoint_epochs`` and at the end. ``on_epoch`` may compute with the model, which does not change the training.
     """
     check_count("checkpoint_epochs", checkpoint_epochs)
@@ -120,7 +118,7 @@ class VqaRun:
         self.steps_in_epoch = len(self._order(0))
 
     def is_small(self) -> bool:
-        """Whether a step on a CPU is too little work for a second thread."""
+        """Whether a step on a CPU is too small for a second thread."""
         sizes, model = self.data.sizes, self.config.model
         products = self.config.training.batch * sizes.proposals * sizes.features * model.attention
         return self.trainer.device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
@@ -142,7 +140,7 @@ class VqaRun:
                     written.result()
                     tensors = [(name, value.to("cpu", copy=True)) for name, value in self.trainer.tensors()]
                     written = writer.submit(write_checkpoint, self.folder, self.checkpoint(), tensors)
-                    if self.trainer.device.type == "cpu":  # which has epochs of minutes, and no core to spare
+                    if self.trainer.device.type == "cpu":  # its epochs take minutes, and no core is idle
                         written.result()
                 on_epoch(self.epoch, self.trainer.model)
             written.result()
@@ -157,36 +155,37 @@ class VqaRun:
         settings = self.config.training
         return epoch_order(len(self.examples.questions), settings.batch, settings.seed, epoch, self.processes.number)
 
-    def _train_epoch(self, log: TrainingLog, on_step: Callable[[int], None]) -> None:
+    def _train_epoch(self, log: "TrainingLog", on_step: Callable[[int], None]) -> None:
         settings, trainer = self.config.training, self.trainer
         order = self._order(self.epoch)
         # Each epoch has its own seed, so that a resumed run draws the same random numbers.
         torch.manual_seed(int(np.random.SeedSequence((settings.seed, self.epoch)).generate_state(1)[0]))
-        graphed = [rows for rows in order if self.graphed is not None and len(rows) == settings.batch]
-        others = self.examples.batches(order[len(graphed) :], self.processes)
-        replayed = iter(()) if self.graphed is None else self.graphed.run(graphed)
+        # A graph replays whole batches only; the last batch may be smaller.
+        whole = [rows for rows in order if self.graphed is not None and len(rows) == settings.batch]
+        rest = self.examples.batches(order[len(whole) :], self.processes)
+        replayed = iter(()) if self.graphed is None else self.graphed.run(whole)
         log.since = time.perf_counter()
-        for number, _ in enumerate(chain(replayed, map(trainer.step, others)), start=1):
+        for number, _ in enumerate(chain(replayed, map(trainer.step, rest)), start=1):
             if trainer.steps % settings.log_steps == 0 or number == len(order):
                 log.write(trainer, self.epoch)
             on_step(trainer.steps)
 
 
 def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> dict[str, Any] | None:
-    """Write the config.json of a new run, or return an earlier one with the wanted number of epochs, not yet written.
+    """Write the config.json of a new run, or return that of an earlier one with the new number of epochs, unwritten.
 
     Raises where anything but the number of epochs differs.
     """
-    path, wanted = folder / "config.json", asdict(config) | described
+    path, settings = folder / "config.json", asdict(config) | described
     if path.exists():
         content: dict[str, Any] = json.loads(path.read_text())
         tables = {name: content["config"].pop(name) for name in ("model", "training")}
         earlier = VqaConfig.from_dict(tables)  # settings that it was written without have their defaults
         extended = replace(earlier, training=replace(earlier.training, epochs=config.training.epochs))
         content["config"] |= asdict(extended)
-        if content["config"] == wanted:
+        if content["config"] == settings:
             return content
-    RunFolder(folder, wanted)
+    open_run(folder, settings)
     return None
 
 

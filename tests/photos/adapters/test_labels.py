@@ -1,7 +1,5 @@
 """Which category each label of a model stands for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """TallyQA and HowMany-QA, made up in the exact format of their files."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of features that are missing, broken, or come later."""
 
-from __future__ import annotations
-
 import json
 from contextlib import contextmanager
 

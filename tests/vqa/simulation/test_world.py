@@ -1,7 +1,5 @@
 """What a detector says about the made-up world must not tell the count, unless boxes are looked at."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """`tallybox vqa`: VQA v2 from the official files to answers."""
 
-from __future__ import annotations
-
 import click
 
 from tallybox.cli import LazyGroup

@@ -1,22 +1,26 @@
 """`tallybox vqa demo`: four models on a simulated world, from files to scores."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
 
 import click
 
+from tallybox.cli.options import json_option
 from tallybox.cli.progress import progress_steps
 from tallybox.cli.terminal import echo_line
 from tallybox.devices import device_or_default
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where all of it goes.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The folder of data, models and scores.",
+)
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def demo(out: Path, device: str | None, as_json: bool) -> None:
     """Write a simulated world, prepare it, train four models on it and score them; no files needed.
 

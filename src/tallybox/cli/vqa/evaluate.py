@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tallybox.cli.options import existing, json_option
 from tallybox.cli.progress import progress_steps
 from tallybox.devices import device_or_default
 
@@ -19,7 +20,6 @@ COUNTING = [
     *(("Simple", "count_simple"), ("RMSE", "count_rmse_simple")),
     *(("Complex", "count_complex"), ("RMSE", "count_rmse_complex")),
 ]
-existing = click.Path(path_type=Path, exists=True)
 BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other"), ("All", "all")]
 
 
@@ -30,7 +30,7 @@ BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other")
 @click.option("--model", "name", type=click.Choice(["baseline", "counter"]), help="What a .pth file is taken for.")
 @click.option("--question-types", is_flag=True, help="Also the accuracy by the official types of questions.")
 @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **options: Any) -> None:
     """Score RUNS (folders, or .pth files of the published code); of several of a model, mean and sample deviation."""
     from tallybox.vqa.evaluation import TYPE, count_learned, evaluate_runs, summarise

@@ -1,26 +1,22 @@
 """`tallybox vqa examples`: draw how a model counts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tallybox.cli.options import existing
 from tallybox.cli.terminal import echo_line
 
-existing = click.Path(path_type=Path, exists=True)
-existing_folder = click.Path(path_type=Path, exists=True, file_okay=False)
+folder = click.Path(path_type=Path, exists=True, file_okay=False)
 picture = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
 @click.argument("run", type=existing)
 @click.option("--out", type=picture, help="A picture, .svg or .png; without it, JSON is printed.")
-@click.option(
-    "--photos", type=existing_folder, help="Photos to draw under the boxes, named by their ids as COCO's are."
-)
+@click.option("--photos", type=folder, help="Photos to draw under the boxes, named by their ids as COCO's are.")
 @click.option("--question", "question_ids", type=int, multiple=True, help="A question's id; repeat for more.")
 @click.option("--number", type=click.IntRange(min=1), help="How many of the first counting questions.  [default: 8]")
 @click.option("--split", help="Which questions.  [default: val]")
@@ -29,12 +25,12 @@ def examples(run: Path, out: Path | None, photos: Path | None, question_ids: tup
     """Show what a RUN of the counter model does with questions: boxes, A, D, C, count, prediction, truth."""
     from tallybox.vqa.examples import counting_examples
 
-    chosen = {name: value for name, value in options.items() if value is not None}
-    found = counting_examples(run, question_ids, **chosen)
+    options = {name: value for name, value in options.items() if value is not None}
+    described = counting_examples(run, question_ids, **options)
     if out is None:
-        click.echo(json.dumps({"examples": found}))
+        click.echo(json.dumps({"examples": described}))
         return
     from tallybox.figures.vqa import draw_examples, with_photos
 
-    draw_examples(found if photos is None else with_photos(found, photos), out)
-    echo_line(f"{out}: {len(found)} questions")
+    draw_examples(with_photos(described, photos), out)
+    echo_line(f"{out}: {len(described)} questions")

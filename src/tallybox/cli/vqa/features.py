@@ -1,7 +1,5 @@
 """`tallybox vqa features`: regions and features of one's own photos."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import Any
 
 import click
 
-from tallybox.cli.options import SPEC_HELP, reported_failures
+from tallybox.cli.options import SPEC_HELP, json_option, reported_failures, text_option
 from tallybox.cli.progress import progress_bar
 from tallybox.errors import InputError
 
@@ -18,16 +16,14 @@ from tallybox.errors import InputError
 @click.argument("paths", metavar="PHOTOS...", nargs=-1, required=True)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder of features.")
 @click.option("--detector", "spec", metavar="SPEC", help=SPEC_HELP)
-@click.option(
-    "--text", "texts", multiple=True, metavar="PHRASE", help="What a zero-shot model looks for; may be repeated."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@text_option
+@json_option
 def features(paths: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Write regions of photos, folders of photos and patterns ("*.jpg") with features, for `tallybox vqa prepare`.
 
     Features are what the detector sees in a region: PicoDet's scores of 80 categories, the box head of an R-CNN of
     torchvision, the query states of a transformers model; of other detectors the scores of their categories.
-    The same command goes on after an interruption, or with more photos. A photo that cannot be read is reported and the
+    The same command resumes after an interruption, or adds photos. A photo that cannot be read is reported and the
     others are written; the exit status is then 1.
     """
     from tallybox.ask.features import write_photo_features
@@ -38,16 +34,14 @@ def features(paths: tuple[str, ...], out: Path, as_json: bool, **options: Any) -
         photos = find_photos(paths)
     except InputError as error:
         raise click.UsageError(str(error)) from error
-    given = {name: value for name, value in options.items() if value}
+    options = {name: value for name, value in options.items() if value}
     with reported_failures() as report:
         with progress_bar("describing") as show:
-            done = write_photo_features(photos, out, on_failure=report, on_progress=show, **given)
+            done = write_photo_features(photos, out, on_failure=report, on_progress=show, **options)
         seconds = round(time.perf_counter() - start, 2)
         if as_json:
             click.echo(json.dumps({**done._asdict(), "seconds": seconds}))
             return
-        new = (
-            "nothing new" if done.features is None else f"{done.regions} regions of {done.features} features this time"
-        )
+        new = f"{done.regions} regions of {done.features} features this time" if done.features else "nothing new"
         click.echo(f"{out}: {done.photos} photos, {new}; {seconds} s")
         click.echo(f"next: tallybox vqa prepare QUESTIONS --features {out} --out PREPARED")

@@ -1,7 +1,5 @@
 """`tallybox vqa figures`: the paper's figures from a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,17 +1,14 @@
 """`tallybox vqa predict`: write the results file of the test server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tallybox.cli.options import existing
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.devices import device_or_default
-
-existing = click.Path(path_type=Path, exists=True)
 
 
 @click.command()

@@ -1,16 +1,16 @@
 """`tallybox vqa prepare`: turn questions, answers and features into what training reads."""
 
-from __future__ import annotations
-
 import json
 import time
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tallybox.cli.bench import format_bytes
+from tallybox.cli.options import existing, json_option
 from tallybox.cli.progress import progress_steps
 from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
@@ -21,7 +21,7 @@ from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
 
 existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
-existing = click.Path(path_type=Path, exists=True)
+
 SHOWN_RECORDS = 20  # that were skipped; a file lists all
 
 
@@ -74,7 +74,7 @@ SPLIT_FILES: dict[str, Any] = {"type": split_file, "metavar": "SPLIT=FILE", "mul
 @click.option("--answers", type=click.IntRange(min=1), help="How many answers a model can give.  [default: 3000]")
 @click.option("--skip-broken", is_flag=True, help="Leave out what cannot be read, and list it with its questions.")
 @click.option("--verify", is_flag=True, help="Compare the finished store of features with its checksums.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def prepare(
     folder: Path | None,
     features: tuple[list[FeatureFile], ...],
@@ -92,13 +92,13 @@ def prepare(
     if vocabulary is not None and vocabulary.is_dir():
         vocabulary = vocabulary / VOCABULARY
     named = {role: options.pop(role) for role in ("questions", "annotations", "pairs")}
-    explicit = [(split, role, path) for role, some in named.items() for split, path in some]
-    given = {name: value for name, value in options.items() if value is not None}
+    explicit = [(split, role, path) for role, files in named.items() for split, path in files]
+    options = {name: value for name, value in options.items() if value is not None}
     if vocabulary is not None:
-        given["vocabulary"] = Vocabulary.load(vocabulary)
+        options["vocabulary"] = Vocabulary.load(vocabulary)
     with progress_steps() as show:
         splits = with_explicit_files({} if folder is None else official_files(folder), explicit)
-        done = prepare_files(splits, [file for some in features for file in some], out, on_progress=show, **given)
+        done = prepare_files(splits, list(chain.from_iterable(features)), out, on_progress=show, **options)
         if verify:
             FeatureStore.open(out / PHOTOS).verify(on_progress=partial(show, "checksums"))
     seconds = round(time.perf_counter() - start, 2)

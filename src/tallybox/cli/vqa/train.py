@@ -1,7 +1,5 @@
 """`tallybox vqa train`: train a model."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import Any, get_args
 
 import click
 
+from tallybox.cli.options import json_option
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.devices import device_or_default
@@ -39,7 +38,7 @@ from tallybox.vqa.configuration import ModelName, Precision, read_configuration
 @click.option("--seed", type=int, help="[default: 0]")
 @click.option("--precision", type=click.Choice(get_args(Precision)), help="Of matrix products.  [default: auto]")
 @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def train(
     prepared: Path,
     out: Path,
@@ -51,7 +50,7 @@ def train(
     as_json: bool,
     **training: Any,
 ) -> None:
-    """Train a model on the PREPARED folder; the same command resumes after an interruption, and more --epochs go on.
+    """Train a model on the PREPARED folder; the same command resumes an interrupted or a shorter run.
 
     On several GPUs or machines: torchrun --nproc-per-node GPUS -m tallybox vqa train ...
     """

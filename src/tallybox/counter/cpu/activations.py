@@ -1,7 +1,5 @@
 """The activations inside Numba kernels: eight values at once, and the gradients of their weights."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The backward kernel."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

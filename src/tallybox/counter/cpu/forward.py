@@ -1,7 +1,5 @@
 """The forward kernel."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tallybox.counter import roles

@@ -4,8 +4,6 @@ Each image's real proposals stand in front. Behind them, up to the largest numbe
 weight 0: their rows of X and Ã are 0, and so their factors in others' products are 1.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numba.extending

@@ -1,7 +1,5 @@
 """Launchers: share the images out among threads, in groups of eight."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

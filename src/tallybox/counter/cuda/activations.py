@@ -1,7 +1,5 @@
 """The activations inside Triton kernels, and the gradients of their weights."""
 
-from __future__ import annotations
-
 import os
 
 import torch

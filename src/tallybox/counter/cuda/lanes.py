@@ -4,8 +4,6 @@ Matrices are laid out [i, j, image], so that neighbouring lanes read neighbourin
 with i < j holds the row product of Sim, and (j, i) holds Ã.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

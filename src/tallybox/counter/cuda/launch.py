@@ -1,7 +1,5 @@
 """Launchers: choose the kernels for the number of images and boxes, allocate, launch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

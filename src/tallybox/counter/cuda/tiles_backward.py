@@ -1,7 +1,5 @@
 """The backward kernels of `tiles_forward`, in three steps: C to Sim, Sim to the rows of X, these to the inputs."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

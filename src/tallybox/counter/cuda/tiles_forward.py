@@ -4,8 +4,6 @@ Matrices are laid out [image, i, j]. They are symmetric, so a column is read as 
 others; what a pair adds to the gradients of activations is taken once, where i < j.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,4 +1,5 @@
 // Colours of boxes and of matrices, distinguishable with all common kinds of colour vision, in light and in dark.
+import { clamp } from "./format.js";
 
 const OBJECTS = ["#0072b2", "#d55e00", "#009e73", "#b0508f", "#8a6d00", "#2a9bd6", "#7a4fc0", "#a5480d"];
 
@@ -17,7 +18,7 @@ export function objectColour(number) {
 export function valueColour(value, signed = false) {
   const ramps = RAMPS[darkMode.matches ? "dark" : "light"];
   const ramp = signed ? ramps.both : ramps.rising;
-  const share = Math.min(Math.max(signed ? (value + 1) / 2 : value, 0), 1) * (ramp.length - 1);
+  const share = clamp(signed ? (value + 1) / 2 : value, 0, 1) * (ramp.length - 1);
   const lower = Math.min(Math.floor(share), ramp.length - 2);
   return mixed(ramp[lower], ramp[lower + 1], share - lower);
 }

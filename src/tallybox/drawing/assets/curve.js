@@ -1,6 +1,6 @@
 // A function from [0, 1] to [0, 1] as a line; with `onBend`, its knots can be dragged or moved with the arrow keys.
-import { element, svgElement } from "./element.js";
-import { short } from "./format.js";
+import { element, setAttributes, svgElement } from "./element.js";
+import { clamp, short } from "./format.js";
 
 const SIZE = 120;
 const EDGE = 8;
@@ -31,10 +31,8 @@ export function createCurve({ symbol, name, across = "", onBend = null }) {
     const inner = heights.slice(1, -1); // the ends stay at 0 and 1
     if (knots.childElementCount !== inner.length) knots.replaceChildren(...inner.map((_, index) => knot(index + 1)));
     inner.forEach((height, index) => {
-      const circle = knots.children[index];
-      circle.setAttribute("cx", left((index + 1) / (heights.length - 1)));
-      circle.setAttribute("cy", top(height));
-      circle.setAttribute("aria-valuenow", height.toFixed(3));
+      const position = { cx: left((index + 1) / (heights.length - 1)), cy: top(height) };
+      setAttributes(knots.children[index], { ...position, "aria-valuenow": height.toFixed(3) });
     });
   }
 
@@ -78,12 +76,12 @@ export function createCurve({ symbol, name, across = "", onBend = null }) {
 
 // Move one knot; the others give way as far as they must for the function to keep rising from 0 to 1.
 export function bentKnots(knots, index, height) {
-  const moved = Math.min(Math.max(height, 0), 1);
-  return knots.map((value, other) => {
-    if (other === 0) return 0;
-    if (other === knots.length - 1) return 1;
-    if (other === index) return moved;
-    return other < index ? Math.min(value, moved) : Math.max(value, moved);
+  const moved = clamp(height, 0, 1);
+  return knots.map((value, knot) => {
+    if (knot === 0) return 0;
+    if (knot === knots.length - 1) return 1;
+    if (knot === index) return moved;
+    return knot < index ? Math.min(value, moved) : Math.max(value, moved);
   });
 }
 

@@ -1,4 +1,8 @@
-// How numbers are written.
+// Numbers: within bounds, and as text.
+
+export function clamp(value, low, high) {
+  return Math.min(Math.max(value, low), high);
+}
 
 export function short(value, digits = 2) {
   if (value !== 0 && Math.abs(value) < 0.5 * 10 ** -digits) return value > 0 ? `<${10 ** -digits}` : `>-${10 ** -digits}`;

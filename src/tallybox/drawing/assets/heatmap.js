@@ -1,7 +1,7 @@
 // A matrix as a heat map. The cell under the pointer, or chosen with the arrow keys, points at its two boxes.
 import { element } from "./element.js";
 import { onColourChange, valueColour } from "./colours.js";
-import { short } from "./format.js";
+import { clamp, short } from "./format.js";
 
 const SIDE = 320; // pixels of the canvas; the page scales it
 
@@ -52,8 +52,8 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
   }
 
   function pair() {
-    const [one, other = one] = pointing.boxes();
-    return [boxes.indexOf(one), boxes.indexOf(other)];
+    const [rowBox, columnBox = rowBox] = pointing.boxes();
+    return [boxes.indexOf(rowBox), boxes.indexOf(columnBox)];
   }
 
   function say() {
@@ -65,7 +65,7 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
   function choose(event) {
     if (!matrix.length) return;
     const area = canvas.getBoundingClientRect();
-    const at = (offset, size) => Math.min(Math.max(Math.floor((offset / size) * matrix.length), 0), matrix.length - 1);
+    const at = (offset, size) => clamp(Math.floor((offset / size) * matrix.length), 0, matrix.length - 1);
     pointing.at(boxes[at(event.clientY - area.top, area.height)], boxes[at(event.clientX - area.left, area.width)]);
   }
 
@@ -73,10 +73,7 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
     const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     if (!(event.key in moves) || !matrix.length) return;
     event.preventDefault();
-    const [row, column] = pair().map((index, axis) => {
-      const moved = index < 0 ? 0 : index + moves[event.key][axis];
-      return Math.min(Math.max(moved, 0), matrix.length - 1);
-    });
+    const [row, column] = pair().map((index, axis) => (index < 0 ? 0 : clamp(index + moves[event.key][axis], 0, matrix.length - 1)));
     pointing.at(boxes[row], boxes[column]);
   }
 

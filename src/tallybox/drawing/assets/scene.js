@@ -1,6 +1,6 @@
 // The photo, or an empty canvas, with its boxes. Frames are kept from one update to the next, so that one that is being
 // dragged, or has the focus, stays itself.
-import { element, svgElement } from "./element.js";
+import { element, setAttributes, svgElement } from "./element.js";
 import { objectColour } from "./colours.js";
 import { boxRoles, isPaper, scoreName } from "./objects.js";
 import { short } from "./format.js";
@@ -24,33 +24,28 @@ export function createScene(image, pointing) {
   });
   svg.append(picture, frames, tags);
   let drawn = []; // by box: { frame, role }
-  let shown = null;
+  let counting = null; // what is drawn
   let size = image;
 
   function resize(changed) {
     size = changed;
     svg.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
-    picture.setAttribute("width", size.width);
-    picture.setAttribute("height", size.height);
+    setAttributes(picture, { width: size.width, height: size.height });
     if (size.href) picture.setAttribute("href", size.href);
     else picture.removeAttribute("href");
   }
 
-  function update(counting) {
-    shown = counting;
+  function update(changed) {
+    counting = changed;
     const roles = boxRoles(counting);
     while (drawn.length > roles.length) drawn.pop().frame.remove();
-    while (drawn.length < roles.length) drawn.push({ frame: newFrame(drawn.length), role: null });
+    while (drawn.length < roles.length) drawn.push({ frame: svgElement("rect", { "data-box": drawn.length }), role: null });
     roles.forEach((role, box) => {
       drawn[box].role = role;
       setFrame(drawn[box].frame, role, counting.boxes[box]);
     });
     stack();
     point(pointing.boxes());
-  }
-
-  function newFrame(box) {
-    return svgElement("rect", { "data-box": box });
   }
 
   // Where the pointer is, in pixels of the picture.
@@ -63,23 +58,21 @@ export function createScene(image, pointing) {
   function under(event) {
     const [x, y] = pointerPosition(event);
     const area = ([x1, y1, x2, y2]) => (x2 - x1) * (y2 - y1);
-    return shown.boxes
+    return counting.boxes
       .map((corners, box) => ({ corners, box }))
       .filter(({ corners: [x1, y1, x2, y2] }) => x1 <= x && x <= x2 && y1 <= y && y <= y2)
-      .sort((one, other) => area(one.corners) - area(other.corners) || one.box - other.box)
+      .sort((a, b) => area(a.corners) - area(b.corners) || a.box - b.box)
       .map(({ box }) => box);
   }
 
   function setFrame(frame, role, [x1, y1, x2, y2]) {
-    const corners = { x: x1, y: y1, width: Math.max(x2 - x1, 0), height: Math.max(y2 - y1, 0) };
-    for (const [name, value] of Object.entries(corners)) frame.setAttribute(name, value);
-    frame.setAttribute("class", `box ${role.kind}`);
-    frame.style.stroke = role.object === null ? "" : objectColour(role.object);
+    setAttributes(frame, { x: x1, y: y1, width: Math.max(x2 - x1, 0), height: Math.max(y2 - y1, 0), class: `box ${role.kind}` });
+    frame.style.stroke = role.colour ?? "";
   }
 
   // Counted boxes lie over merged ones, those over leftovers.
   function stack() {
-    const order = [...drawn].sort((one, other) => KIND_ORDER[one.role.kind] - KIND_ORDER[other.role.kind] || other.role.box - one.role.box);
+    const order = [...drawn].sort(({ role: a }, { role: b }) => KIND_ORDER[a.kind] - KIND_ORDER[b.kind] || b.box - a.box);
     if (order.every(({ frame }, number) => frames.children[number] === frame)) return;
     const focused = document.activeElement;
     frames.append(...order.map(({ frame }) => frame));
@@ -95,8 +88,8 @@ export function createScene(image, pointing) {
   }
 
   function drawTags(boxes) {
-    if (!shown) return;
-    const all = shown.isEdited && drawn.length <= MAX_TAGS;
+    if (!counting) return;
+    const all = counting.isEdited && drawn.length <= MAX_TAGS;
     const chosen = drawn.filter(({ role }) => (boxes.length ? boxes.includes(role.box) : all || role.kind === "counted"));
     tags.replaceChildren(...chosen.flatMap(({ role }) => tag(role, boxes.length > 0)));
   }
@@ -104,19 +97,18 @@ export function createScene(image, pointing) {
   function tag(role, isPointed) {
     const isSmall = svg.clientWidth < SMALL;
     const unit = size.width / (svg.clientWidth || size.width);
-    const [x1, y1, , y2] = shown.boxes[role.box];
-    const share = `${isPaper(shown) ? "share" : "presence"} ${short(shown.presence[role.box])}`;
-    const label = shown.labels ? `${shown.labels[role.box]}  ` : "";
+    const [x1, y1, , y2] = counting.boxes[role.box];
+    const share = `${isPaper(counting) ? "share" : "presence"} ${short(counting.presence[role.box])}`;
+    const label = counting.labels ? `${counting.labels[role.box]}  ` : "";
     const text = isPointed
-      ? `${role.box + 1}  ${label}${scoreName(shown)} ${short(shown.scores[role.box])}  ${share}`
-      : `${role.box + 1}${shown.isEdited && !isSmall ? ` · ${short(shown.scores[role.box])}` : ""}`;
+      ? `${role.box + 1}  ${label}${scoreName(counting)} ${short(counting.scores[role.box])}  ${share}`
+      : `${role.box + 1}${counting.isEdited && !isSmall ? ` · ${short(counting.scores[role.box])}` : ""}`;
     const [width, height] = [(text.length * 6.7 + 10) * unit, 19 * unit];
     const left = Math.max(Math.min(x1, size.width - width), 0);
     // A box that lies on its counted one has its tag at its lower edge.
     const top = role.kind === "counted" || isPointed ? Math.max(y1 - height, 0) : Math.min(y2, size.height - height);
-    const colour = role.object === null ? "#5b636b" : objectColour(role.object);
     return [
-      svgElement("rect", { class: "tag-ground", x: left, y: top, width, height, rx: 3 * unit, fill: colour }),
+      svgElement("rect", { class: "tag-ground", x: left, y: top, width, height, rx: 3 * unit, fill: role.colour ?? "#5b636b" }),
       svgElement("text", { class: "tag", x: left + 5 * unit, y: top + 13.5 * unit, "font-size": 12 * unit }, text),
     ];
   }

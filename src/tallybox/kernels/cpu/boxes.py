@@ -1,7 +1,5 @@
 """Boxes inside Numba kernels: numbers or vectors of eight numbers (`vectors`)."""
 
-from __future__ import annotations
-
 from tallybox.kernels.cpu.compiling import Array, Number, compiled, inlined
 from tallybox.kernels.cpu.vectors import choose
 

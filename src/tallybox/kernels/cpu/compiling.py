@@ -1,7 +1,5 @@
 """How Numba kernels are compiled and cached."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

@@ -5,8 +5,6 @@ writes is not the table. Here `load` makes a vector, operators, `abs`, `min`, `m
 number by number (scalars of the same precision spread), `store` writes it back.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -53,10 +51,10 @@ TRUTHS, INTEGERS = Vector(types.boolean), Vector(types.int32)
 
 
 @lower_cast(types.Float, Vector)
-def _spread(context: Any, builder: Any, given: Any, wanted: Vector, value: Any) -> Any:
-    nothing = ir.Constant(context.get_value_type(wanted), ir.Undefined)
-    first = builder.insert_element(nothing, context.cast(builder, value, given, wanted.element), _int32(0))
-    return builder.shuffle_vector(first, nothing, _int32s([0] * LANES))
+def _spread(context: Any, builder: Any, scalar: Any, vector: Vector, value: Any) -> Any:
+    undefined = ir.Constant(context.get_value_type(vector), ir.Undefined)
+    first = builder.insert_element(undefined, context.cast(builder, value, scalar, vector.element), _int32(0))
+    return builder.shuffle_vector(first, undefined, _int32s([0] * LANES))
 
 
 def _int32(number: int) -> Any:
@@ -80,9 +78,9 @@ def _define(operation: Any, emit: Callable[..., Any], *, operands: int = 2, resu
     """Let numba type and compile an operation on vectors."""
 
     class Template(AbstractTemplate):
-        def generic(self, given: tuple[Any, ...], _: Any) -> Any:
-            vector = _common(given)
-            if vector is not None and len(given) == operands:
+        def generic(self, kinds: tuple[Any, ...], _: Any) -> Any:
+            vector = _common(kinds)
+            if vector is not None and len(kinds) == operands:
                 return signature(result or vector, *[vector] * operands)
             return None
 
@@ -116,15 +114,15 @@ _define(abs, _absolute, operands=1)
 def choose(_: Any, truth: Any, x: Any, y: Any) -> Any:
     """Take x where it is true and y elsewhere; for a vector of truths or for one."""
     common: Any = y if truth == types.boolean else _common((x, y))
-    return common(truth, common, common), lambda context, builder, _, given: builder.select(*given)
+    return common(truth, common, common), lambda context, builder, _, arguments: builder.select(*arguments)
 
 
-def _address(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
-    """Return where array[index] lies, given both first; indices are not checked and do not wrap around."""
+def _address(context: Any, builder: Any, kinds: Any, arguments: list[Any]) -> Any:
+    """Return the address of array[index], the first two arguments; indices are not checked and do not wrap around."""
     array_type, index_type = kinds.args[:2]
-    typed = zip(cgutils.unpack_tuple(builder, given[1], len(index_type)), index_type, strict=True)
+    typed = zip(cgutils.unpack_tuple(builder, arguments[1], len(index_type)), index_type, strict=True)
     numbers = [context.cast(builder, number, kind, types.intp) for number, kind in typed]
-    whole = context.make_array(array_type)(context, builder, given[0])
+    whole = context.make_array(array_type)(context, builder, arguments[0])
     return cgutils.get_item_pointer(context, builder, array_type, whole, numbers, wraparound=False)
 
 
@@ -166,15 +164,15 @@ def truncate(_: Any, x: Any) -> Any:
 @instruction
 def as_numbers(_: Any, integers: Any, like: Any) -> Any:
     """Turn integers into numbers of the precision of another vector."""
-    return like(integers, like), lambda context, builder, _, given: builder.sitofp(given[0], given[1].type)
+    return like(integers, like), lambda context, builder, _, arguments: builder.sitofp(arguments[0], arguments[1].type)
 
 
 def _gather(builder: Any, start: Any, vector: Any, entry: Any) -> Any:
-    found = ir.Constant(vector, ir.Undefined)
+    gathered = ir.Constant(vector, ir.Undefined)
     for lane in range(LANES):
         number = builder.zext(builder.extract_element(entry, _int32(lane)), INT64)
-        found = builder.insert_element(found, builder.load(builder.gep(start, [number])), _int32(lane))
-    return found
+        gathered = builder.insert_element(gathered, builder.load(builder.gep(start, [number])), _int32(lane))
+    return gathered
 
 
 def _permute(builder: Any, start: Any, vector: Any, entry: Any) -> Any:
@@ -194,11 +192,11 @@ def _look_up(in_registers: bool) -> Any:
     def define(_: Any, table: Any, start: Any, entry: Any) -> Any:
         vector = Vector(table.dtype)
 
-        def generate(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
-            address = _address(context, builder, kinds, given)
+        def generate(context: Any, builder: Any, kinds: Any, arguments: list[Any]) -> Any:
+            address = _address(context, builder, kinds, arguments)
             permuted = in_registers and table.dtype == types.float32 and _has_avx2(context)
             find = _permute if permuted else _gather
-            return find(builder, address, context.get_value_type(vector), given[2])
+            return find(builder, address, context.get_value_type(vector), arguments[2])
 
         return vector(table, start, entry), generate
 
@@ -213,18 +211,18 @@ look_up_in_registers = _look_up(in_registers=True)
 
 @instruction
 def add_at(_: Any, sums: Any, row: Any, entry: Any, first: Any, second: Any) -> Any:
-    """Add two vectors to sums[role, entry, lane, 0] and [..., 1], given row = (role, 0, 0, 0), each lane to its own."""
+    """Add two vectors to sums[role, entry, lane, 0] and [..., 1] for row = (role, 0, 0, 0), each lane to its own."""
     vector = Vector(sums.dtype)
 
-    def generate(context: Any, builder: Any, kinds: Any, given: list[Any]) -> Any:
-        start = _address(context, builder, kinds, given)
+    def generate(context: Any, builder: Any, kinds: Any, arguments: list[Any]) -> Any:
+        start = _address(context, builder, kinds, arguments)
         pair = ir.VectorType(context.get_value_type(vector).element, 2)
-        offsets = builder.mul(given[2], _int32s([2 * LANES] * LANES))
+        offsets = builder.mul(arguments[2], _int32s([2 * LANES] * LANES))
         for lane in range(LANES):
             offset = builder.zext(builder.extract_element(offsets, _int32(lane)), INT64)
             place = builder.gep(builder.gep(start, [offset]), [_int32(2 * lane)])
             place = builder.bitcast(place, pair.as_pointer())
-            addition = builder.shuffle_vector(given[3], given[4], _int32s([lane, LANES + lane]))
+            addition = builder.shuffle_vector(arguments[3], arguments[4], _int32s([lane, LANES + lane]))
             total = builder.fadd(builder.load(place, align=_bytes(sums)), addition)
             builder.store(total, place, align=_bytes(sums))
         return context.get_dummy_value()

@@ -1,7 +1,5 @@
 """Boxes inside Triton kernels."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,7 +1,5 @@
 """Detection models in ONNX files, run by onnxruntime; docs/reference/file-formats.md describes what they must be."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Mapping, Sequence
@@ -50,9 +48,9 @@ class OnnxDetector(AdaptedDetector):
         pixels = np.stack([letterbox(photo.image, resized_wh, input_wh, BILINEAR) for photo in photos])
         images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
         batches = np.split(images, len(images)) if self._batch == 1 else [images]
-        found = [_best(*one) for batch in batches for one in self._run(batch)]
-        # Rounding to whole pixels may stretch a photo a little; boxes are scaled by what was done to it.
-        return [{**one, "boxes": boxes_in_photo(one["boxes"], resized_wh, image_wh)} for one in found]
+        predictions = [_best(*outputs) for batch in batches for outputs in self._run(batch)]
+        # Rounding to whole pixels may stretch a photo a little, so boxes are scaled by the size that it was resized to.
+        return [{**p, "boxes": boxes_in_photo(p["boxes"], resized_wh, image_wh)} for p in predictions]
 
     def _run(self, images: NDArray[np.float32]) -> list[tuple[NDArray[Any], ...]]:
         """Return boxes, scores and, where there are any, labels of each image."""
@@ -61,8 +59,8 @@ class OnnxDetector(AdaptedDetector):
         boxes, scores, *labels = arrays
         agree = boxes.ndim == 3 and boxes.shape[0] == len(images) and boxes.shape[2] == 4
         agree = agree and scores.ndim == (2 if labels else 3) and scores.shape[:2] == boxes.shape[:2]
-        if not agree or any(one.shape != scores.shape for one in labels):
-            shapes = ", ".join(f"{name} {list(one.shape)}" for name, one in zip(self._outputs, arrays, strict=True))
+        if not agree or (labels and labels[0].shape != scores.shape):
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in zip(self._outputs, arrays, strict=True))
             raise TallyboxError(f"{self.file} must have {EXPECTED}, but it gave {shapes} for {len(images)} photos")
         return list(zip(*arrays, strict=True))
 
@@ -73,7 +71,7 @@ class OnnxDetector(AdaptedDetector):
         self._outputs = [name for name in ("boxes", "scores", "labels") if name in shapes]
         ranks = {"boxes": 3, "scores": 2 if "labels" in shapes else 3, "labels": 2}
         sides = [side if isinstance(side, int) else None for side in inputs[0].shape] if inputs else []  # None is free
-        right = (
+        is_supported = (
             len(inputs) == 1
             and len(sides) == 4
             and inputs[0].type == "tensor(float)"
@@ -83,12 +81,10 @@ class OnnxDetector(AdaptedDetector):
             and {"boxes", "scores"} <= set(shapes)
             and all(len(shapes[name] or range(ranks[name])) == ranks[name] for name in self._outputs)
         )
-        if not right:
-            has = ", ".join(
-                [_described("input", one) for one in inputs] + [_described("output", one) for one in outputs]
-            )
+        if not is_supported:
+            actual = [_described("input", node) for node in inputs] + [_described("output", node) for node in outputs]
             remedy = f"; if ultralytics wrote it, use ultralytics:{self.file}" if list(shapes) == ["output0"] else ""
-            raise InputError(f"{self.file} must have {EXPECTED}, float32, but it has {has}{remedy}")
+            raise InputError(f"{self.file} must have {EXPECTED}, float32, but it has {', '.join(actual)}{remedy}")
         self._input = inputs[0].name
         self._batch, _, height, width = sides
         self._input_wh = None if width is None or height is None else (width, height)
@@ -145,6 +141,6 @@ def _best(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any] | None
     return {"boxes": boxes[rows[order]], "scores": values[order], "labels": classes[order]}
 
 
-def _described(kind: str, argument: Any) -> str:
-    shape = ", ".join(map(str, argument.shape))
-    return f"{kind} {argument.name} {argument.type.removeprefix('tensor(').removesuffix(')')} [{shape}]"
+def _described(kind: str, node: Any) -> str:
+    shape = ", ".join(map(str, node.shape))
+    return f"{kind} {node.name} {node.type.removeprefix('tensor(').removesuffix(')')} [{shape}]"

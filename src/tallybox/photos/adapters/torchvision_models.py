@@ -1,7 +1,5 @@
 """Detection models of torchvision, by name or as objects."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Self
@@ -36,10 +34,10 @@ class TorchvisionDetector(AdaptedDetector):
     def load(cls, name: str, *, device: Device = None) -> Self:
         """Load a model by its name in ``torchvision.models.detection``, with its default weights."""
         models = import_optional("torchvision.models", needed_for="this detector", install="torchvision")
-        known = models.list_models(module=models.detection)
-        if name not in known:
-            similar = get_close_matches(name, known, n=1)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"it has {', '.join(known)}"
+        model_names = models.list_models(module=models.detection)
+        if name not in model_names:
+            similar = get_close_matches(name, model_names, n=1)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"it has {', '.join(model_names)}"
             raise InputError(
                 f"torchvision:NAME must be a detection model of the installed torchvision, but got {name!r}; {hint}"
             )
@@ -70,16 +68,18 @@ class TorchvisionDetector(AdaptedDetector):
         logits, deltas = heads.box_predictor(features)
         scores, labels = logits.softmax(-1)[:, 1:].max(-1)  # label 0 is the background
         boxes = heads.box_coder.decode(deltas, proposals)[torch.arange(len(labels)), labels + 1]
-        numbers = [len(some) for some in proposals]
-        found = zip(*(values.cpu().split(numbers) for values in (boxes, scores, features)), strict=True)
-        return [
-            RegionProposals(boxes_in_photo(own.numpy(), looked_at_hw[::-1], photo.size_wh), best.numpy(), seen.numpy())
-            for (own, best, seen), photo, looked_at_hw in zip(found, photos, images.image_sizes, strict=True)
-        ]
+        numbers = [len(photo_proposals) for photo_proposals in proposals]
+        by_photo = zip(*(values.cpu().split(numbers) for values in (boxes, scores, features)), strict=True)
+        regions = []
+        for photo, input_hw, arrays in zip(photos, images.image_sizes, by_photo, strict=True):
+            input_boxes, best_scores, box_features = (values.numpy() for values in arrays)
+            in_photo = boxes_in_photo(input_boxes, input_hw[::-1], photo.size_wh)
+            regions.append(RegionProposals(in_photo, best_scores, box_features))
+        return regions
 
     def _tensors(self, photos: Sequence[Photo]) -> list[torch.Tensor]:
-        pixels = [torch.from_numpy(np.array(photo.image)).permute(2, 0, 1) for photo in photos]  # [3, H, W] each
-        return [one.to(self.device).float().div_(255) for one in pixels]
+        images = [torch.from_numpy(np.array(photo.image)).permute(2, 0, 1) for photo in photos]  # [3, H, W] each
+        return [pixels.to(self.device).float().div_(255) for pixels in images]
 
 
 def suppress_little(model: torch.nn.Module) -> None:

@@ -6,8 +6,6 @@ of the text for each box, and its processor returns the tokens above a threshold
 phrases. Here a phrase's score is the mean over its tokens, and each box has the phrase that fits it best.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
@@ -90,7 +88,7 @@ class TransformersDetector(AdaptedDetector):
     def _predict(self, photos: Sequence[Photo]) -> Sequence[Prediction]:
         if self.texts and self._config.model_type in SCORES_TOKENS:
             return self._predict_by_tokens(photos)
-        options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": [one.image.size[::-1] for one in photos]}
+        options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": [photo.image.size[::-1] for photo in photos]}
         if not self.texts:
             _, outputs = self._run(photos)
         else:  # OWL-ViT, OWLv2 and OmDet-Turbo score whole phrases
@@ -105,14 +103,13 @@ class TransformersDetector(AdaptedDetector):
         inputs, outputs = self._run(photos, text=[self._joined_text()] * len(photos))
         by_token = outputs.logits.sigmoid()  # [B, queries, tokens]
         tokens = self._phrase_tokens(inputs["input_ids"][0].tolist())
-        by_phrase = torch.stack([by_token[..., own].mean(-1) for own in tokens], -1)  # [B, queries, phrases]
+        by_phrase = torch.stack([by_token[..., indices].mean(-1) for indices in tokens], -1)  # [B, queries, phrases]
         scores, labels = by_phrase.max(-1)
         # From fractions of the photo to pixels.
         boxes = box_cxcywh_to_xyxy(outputs.pred_boxes) * torch.tensor(photos[0].image.size * 2, device=self.device)
-        enough = scores > MIN_SCORE
         return [
-            {"boxes": boxes[index, own], "scores": scores[index, own], "labels": labels[index, own]}
-            for index, own in enumerate(enough)
+            {"boxes": boxes[image, kept], "scores": scores[image, kept], "labels": labels[image, kept]}
+            for image, kept in enumerate(scores > MIN_SCORE)
         ]
 
     def _run(self, photos: Sequence[Photo], **text: Any) -> tuple[Any, Any]:
@@ -135,10 +132,10 @@ class TransformersDetector(AdaptedDetector):
             scores = logits.sigmoid().amax(-1)
         boxes = box_cxcywh_to_xyxy(outputs.pred_boxes.float())  # fractions of the photo
         states = outputs.last_hidden_state[:, -logits.shape[1] :].float()  # YOLOS has those of patches before them
-        found = zip(*(values.cpu().numpy() for values in (boxes, scores, states)), photos, strict=True)
+        by_photo = zip(*(values.cpu().numpy() for values in (boxes, scores, states)), photos, strict=True)
         return [
-            RegionProposals(boxes_in_photo(own, (1, 1), photo.size_wh), best, features)
-            for own, best, features, photo in found
+            RegionProposals(boxes_in_photo(fractions, (1, 1), photo.size_wh), best_scores, features)
+            for fractions, best_scores, features, photo in by_photo
         ]
 
     def _joined_text(self) -> str:
@@ -172,10 +169,13 @@ class TransformersDetector(AdaptedDetector):
                     f"phrases must have at most {config.max_text_len} tokens together, but got {length}; give fewer"
                 )
             return
-        most = getattr(getattr(config, "text_config", None), "max_position_embeddings", None)
+        max_tokens = getattr(getattr(config, "text_config", None), "max_position_embeddings", None)
         for text in self.texts:
-            if most is not None and (length := len(tokenizer(text)["input_ids"])) > most:
-                raise InputError(f"a phrase must have at most {most} tokens for this model, but {text!r} has {length}")
+            length = len(tokenizer(text)["input_ids"])
+            if max_tokens is not None and length > max_tokens:
+                raise InputError(
+                    f"a phrase must have at most {max_tokens} tokens for this model, but {text!r} has {length}"
+                )
 
 
 def check_texts(texts: Sequence[str]) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """Detection models of ultralytics: YOLO and RT-DETR files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -33,7 +31,7 @@ class UltralyticsDetector(AdaptedDetector):
     def _predict(self, photos: Sequence[Photo]) -> list[dict[str, Any]]:
         options = {"conf": MIN_SCORE, "iou": MAX_IOU, "max_det": MAX_DETECTIONS, "device": self.device}
         results = self.model.predict([photo.image for photo in photos], **options, verbose=False)
-        found: list[Any] = [getattr(result, "boxes", None) for result in results]
-        if any(boxes is None for boxes in found):
+        predictions: list[Any] = [getattr(result, "boxes", None) for result in results]
+        if any(boxes is None for boxes in predictions):
             raise TallyboxError("the ultralytics model must give boxes, but it gives none; use a model for detection")
-        return [{"boxes": boxes.xyxy, "scores": boxes.conf, "labels": boxes.cls} for boxes in found]
+        return [{"boxes": boxes.xyxy, "scores": boxes.conf, "labels": boxes.cls} for boxes in predictions]

@@ -1,7 +1,5 @@
 """The backward kernel, from the gradients of all results to those of attention, boxes and tables."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +9,7 @@ from tallybox.kernels.cpu.compiling import Array, Arrays, Number, compiled, inli
 from tallybox.presence import weights
 from tallybox.presence.cpu import image
 from tallybox.presence.cpu.forward import fill_prefixes
-from tallybox.presence.cpu.image import Pairs, SavedImage
+from tallybox.presence.cpu.image import BoxPairs, SavedImage
 
 
 class ImageGradients(NamedTuple):
@@ -42,7 +40,7 @@ def distribution_backward(n: int, presence: Array, prefixes: Array, grad_classes
 
 @compiled
 def round_backward(
-    found: int, pairs: Pairs, saved: SavedImage, before: Array, weighted: Array,
+    found: int, pairs: BoxPairs, saved: SavedImage, before: Array, weighted: Array,
     grad: ImageGradients, grad_before: Array,
 ) -> None:  # fmt: skip
     """Add the gradients of suppressions and of presences ``before``; ``weighted [N]`` are gradients times presences."""
@@ -73,7 +71,7 @@ def cell_backward(
 
 @inlined
 def pair_backward(
-    pair: int, pairs: Pairs, b: Array, saved: SavedImage, table: Array, grad: ImageGradients, grad_table: Array
+    pair: int, pairs: BoxPairs, b: Array, saved: SavedImage, table: Array, grad: ImageGradients, grad_table: Array
 ) -> Number:
     """Add a pair's gradients to those of logits, coordinates and the table; return that of its IoU."""
     one = table.dtype.type(1)

@@ -1,18 +1,18 @@
 """The forward kernel."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tallybox.kernels.cpu.boxes import real_proposals
 from tallybox.kernels.cpu.compiling import Array, Arrays, compiled
 from tallybox.presence.cpu import image
-from tallybox.presence.cpu.image import Pairs, SavedImage, logistic
+from tallybox.presence.cpu.image import BoxPairs, SavedImage, logistic
 from tallybox.presence.weights import EVIDENCE, LOG_FLOOR, OVERLAP, SHARPNESS, SHIFT, SLOPE
 
 
 @compiled
-def one_round(found: int, n: int, pairs: Pairs, saved: SavedImage, before: Array, survival: Array, out: Array) -> None:
+def one_round(
+    found: int, n: int, pairs: BoxPairs, saved: SavedImage, before: Array, survival: Array, out: Array
+) -> None:
     """Fill ``survival`` with ∏_j (1 - s_ij p_j) of the presences ``before``, and ``out`` with p⁰ times it."""
     for i in range(n):
         survival[i] = 1
@@ -23,7 +23,7 @@ def one_round(found: int, n: int, pairs: Pairs, saved: SavedImage, before: Array
 
 
 @compiled
-def fill_presence(n: int, b: Array, table: Array, found: int, pairs: Pairs, saved: SavedImage) -> None:
+def fill_presence(n: int, b: Array, table: Array, found: int, pairs: BoxPairs, saved: SavedImage) -> None:
     """Compute an image's presences from its logits and pairs."""
     zero, one = table.dtype.type(0), table.dtype.type(1)
     for i in range(n):

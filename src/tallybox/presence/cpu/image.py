@@ -1,7 +1,5 @@
 """What both kernels share: an image's saved state, its pairs, and the functions of a counter's table."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numba.extending
@@ -31,7 +29,7 @@ class SavedImage(NamedTuple):
     shared: Array  # η [N (N - 1)]
 
 
-class Pairs(NamedTuple):
+class BoxPairs(NamedTuple):
     """An image's directed pairs; a pair and its reverse follow each other."""
 
     target: Array
@@ -54,10 +52,10 @@ def saved_image(state: Array, number: int) -> SavedImage:
 
 
 @inlined
-def empty_pairs(number: int, like: Array) -> Pairs:
+def empty_pairs(number: int, like: Array) -> BoxPairs:
     """Allocate the pairs of an image of so many boxes."""
     size = number * (number - 1)
-    return Pairs(np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, like.dtype))
+    return BoxPairs(np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size, like.dtype))
 
 
 @inlined
@@ -67,7 +65,7 @@ def corners(b: Array, i: int) -> Corners:
 
 
 @compiled
-def find_pairs(n: int, b: Array, every_pair: bool, pairs: Pairs) -> int:
+def find_pairs(n: int, b: Array, every_pair: bool, pairs: BoxPairs) -> int:
     """List the pairs that overlap or touch, or every pair; return how many there are."""
     zero, one = b.dtype.type(0), b.dtype.type(1)
     found = 0

@@ -1,7 +1,5 @@
 """Launchers: share the images out among threads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What the kernels share: an image's saved state, its proposals, and the functions of a counter's table."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
@@ -48,29 +46,42 @@ def image_gradients(scratch, N):
 
 
 @triton.jit
-def load(row, index, N):
-    """Values of a row [N], 0 outside."""
-    return tl.load(row + index, mask=index < N, other=0.0)
+def load(row, index, inside):
+    """Values of a row [N], 0 where there is none."""
+    return tl.load(row + index, mask=inside, other=0.0)
 
 
 @triton.jit
-def multiply(a, b):
-    """For a product over an axis."""
-    return a * b
+def rows_of_counter(row, counter, IMAGES_PER_COUNTER, N):
+    """Images and proposals i of some rows, and which of them there are; a counter's rows are its images' proposals."""
+    of_counter = row // N
+    return counter * IMAGES_PER_COUNTER + of_counter, row - of_counter * N, of_counter < IMAGES_PER_COUNTER
 
 
 @triton.jit
-def tile_of_block(TILES, B: tl.constexpr):
-    """The image of this block, and the proposals [B, 1] of its tile."""
-    image = (tl.program_id(0) // TILES).to(tl.int64)
-    return image, tl.program_id(0) % TILES * B + tl.arange(0, B)[:, None]
+def rows_of_block(tables, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, TABLE_SIZE, N, LANES: tl.constexpr):
+    """The table of a block's counter, and images and proposals i of the block's rows, one in each lane."""
+    counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
+    row = tl.program_id(0) % BLOCKS_PER_COUNTER * LANES + tl.arange(0, LANES)
+    image, i, here = rows_of_counter(row, counter, IMAGES_PER_COUNTER, N)
+    return tables + counter * TABLE_SIZE, image, i, here
 
 
 @triton.jit
-def neighbour(values, OFFSET: tl.constexpr, SIZE: tl.constexpr):
-    """values[k + OFFSET] of values [SIZE], 0 outside; in registers, which is faster than through memory."""
-    k = tl.arange(0, SIZE)
-    return tl.sum(tl.where(k[:, None] + OFFSET == k[None, :], values[None, :], 0.0), axis=1)
+def rows_of_group(start, first, IMAGES, N, G: tl.constexpr, R: tl.constexpr):
+    """Images and proposals of R rows of a group from ``start`` on, and which of them there are."""
+    row = start + tl.arange(0, R)
+    image = first + row // N
+    here = (row < G * N) & (image < IMAGES)
+    return tl.where(here, image, first), row % N, here  # an image that there is has a table
+
+
+@triton.jit
+def neighbour(values, OFFSET: tl.constexpr, G: tl.constexpr, SIZE: tl.constexpr):
+    """values[g, k + OFFSET] of values [G, SIZE], 0 outside; in registers, which is faster than through memory."""
+    k = tl.arange(0, SIZE)[None, :] + OFFSET
+    inside = (k >= 0) & (k < SIZE)
+    return tl.where(inside, tl.gather(values, tl.broadcast_to(tl.where(inside, k, 0), (G, SIZE)), axis=1), 0.0)
 
 
 @triton.jit

@@ -1,7 +1,5 @@
 """Launchers: allocate, and launch programs for images and for tiles of their pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +15,17 @@ from tallybox.presence.cuda.table import table_backward_kernel, table_kernel
 from tallybox.presence.cuda.table_gradients import table_gradients_kernel
 from tallybox.presence.weights import CALIBRATION, segments_of, table_size
 
-TILE = 16  # the side of a tile of pairs, one warp's
-
-# A lane of a warp for each proposal, and enough warps to fill a GPU; each lane has a table of sums of its own, so that
-# a warp takes four times 32 x 32 pairs at least, where that leaves enough warps.
+# Pairs: a row, that is a proposal with all others of its image, in each lane of a warp. For the gradients of tables, a
+# warp takes four times 32 x 32 pairs at least, where that leaves enough warps to fill a GPU: each lane has a table of
+# sums of its own.
 LANES = 32
 MIN_WARPS, MAX_WARPS = 512, 2048
+
+# Rounds and distributions: an image has a block of its own. With few boxes that is a warp, or a warp for a group of
+# images where there are many.
+MAX_BOXES_FOR_A_WARP = 16
+GROUP, MIN_IMAGES_FOR_GROUPS = 4, 16384
+ROUND_WARPS = 4
 
 
 def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
@@ -37,8 +40,8 @@ def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor) -> None:
     if images:
         arguments = _arguments(inputs, state, results[-1].shape[1])
         arguments |= dict(zip(("features", "presence", "distribution"), results, strict=True))
-        launch(pairs_forward_kernel, images * arguments["TILES"], arguments, num_warps=1)
-        launch(presence_forward_kernel, images, arguments, num_warps=_round_warps(inputs))
+        launch(pairs_forward_kernel, len(inputs.weight) * arguments["BLOCKS_PER_COUNTER"], arguments, num_warps=1)
+        launch(presence_forward_kernel, -(-images // arguments["G"]), arguments, num_warps=_round_warps(inputs))
 
 
 def backward(
@@ -50,7 +53,7 @@ def backward(
     grad_logit, grad_boxes = torch.empty_like(logit), torch.empty_like(boxes)
     if not images:
         return grad_logit, grad_boxes, torch.zeros_like(tables)
-    items = images // counters * (-(-number // LANES)) ** 2
+    items = -(-images // counters * number // LANES) * -(-number // LANES)
     blocks = max(1, min(MAX_WARPS // counters, items, max(items // 4, MIN_WARPS // counters)))
     classes = grads[-1].shape[1]
     scratch = logit.new_empty(images, scratch_size(number))
@@ -62,10 +65,10 @@ def backward(
         "scratch": scratch,
         "SCRATCH_SIZE": scratch.shape[1],
         "sums": sums,
-        "BLOCKS_PER_COUNTER": blocks,
+        "SUMS_PER_COUNTER": blocks,
     }
-    launch(presence_backward_kernel, images, arguments, num_warps=_round_warps(inputs))
-    launch(pairs_backward_kernel, images * arguments["TILES"], arguments, num_warps=1)
+    launch(presence_backward_kernel, -(-images // arguments["G"]), arguments, num_warps=_round_warps(inputs))
+    launch(pairs_backward_kernel, counters * arguments["BLOCKS_PER_COUNTER"], arguments, num_warps=1)
     launch(table_gradients_kernel, counters * blocks, arguments, num_warps=1)
     return grad_logit, grad_boxes, sums.sum((1, 3))
 
@@ -73,30 +76,33 @@ def backward(
 def _arguments(inputs: Inputs, state: Tensor, classes: int) -> dict[str, Any]:
     """Return the arguments that forward and backward kernels share, by name."""
     logit, boxes, tables, mask = inputs
+    (images, number), counters = logit.shape, len(tables)
+    is_small = number <= MAX_BOXES_FOR_A_WARP
     return {
         "logit": logit,
         "boxes": boxes,
         "tables": tables,
         "mask": mask,
         "state": state,
-        "N": logit.shape[1],
-        "IMAGES_PER_COUNTER": len(logit) // len(tables),
-        "STATE_SIZE": len(state) // len(logit),
+        "IMAGES": images,
+        "N": number,
+        "IMAGES_PER_COUNTER": images // counters,
+        "BLOCKS_PER_COUNTER": -(-images // counters * number // LANES),
+        "STATE_SIZE": len(state) // images,
         "TABLE_SIZE": tables.shape[1],
         "HAS_MASK": mask is not None,
         "S": (tables.shape[1] - CALIBRATION) // 3 - 1,
         "MAX_OBJECTS": classes - 1,
         "CLASSES": 1 << (classes - 1).bit_length(),
-        "B": TILE,
-        "TILES": -(-logit.shape[1] // TILE),
-        "ROUND_B": TILE * (1 if logit.shape[1] <= TILE else 2),
+        "G": GROUP if is_small and images >= MIN_IMAGES_FOR_GROUPS else 1,
+        "R": LANES * _round_warps(inputs),
         "LANES": LANES,
     }
 
 
 def _round_warps(inputs: Inputs) -> int:
     """Return how many warps go through the rounds of an image together."""
-    return 1 if inputs.attention.shape[1] <= TILE else 4
+    return 1 if inputs.attention.shape[1] <= MAX_BOXES_FOR_A_WARP else ROUND_WARPS
 
 
 def make_tables(rows: Tensor) -> Tensor:

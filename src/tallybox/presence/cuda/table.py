@@ -1,7 +1,5 @@
 """A counter's table from its weights in one kernel, and back; as PyTorch operations these are about 100 launches."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

@@ -1,10 +1,8 @@
-"""The gradients of tables: a warp takes 32 proposals of an image, one in each lane, with 32 others, again and again.
+"""The gradients of tables: a warp takes 32 rows, one in each lane, with up to 32 proposals j each, again and again.
 
 Each lane accumulates sums of its own, a column of ``sums [blocks, T, LANES]``, so the order of additions is always the
 same.
 """
-
-from __future__ import annotations
 
 import triton
 import triton.language as tl
@@ -30,16 +28,16 @@ def add_to(at, amount, fraction, chosen, LANES: tl.constexpr):
 
 
 @triton.jit(
-    do_not_specialize=["N", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
+    do_not_specialize=["N", "IMAGES_PER_COUNTER", "SUMS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
 )
 def table_gradients_kernel(
     logit, boxes, mask, tables, state, scratch, sums,
-    N, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
+    N, IMAGES_PER_COUNTER, SUMS_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
     HAS_MASK: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Accumulate the table's gradient over a share of a counter's images, from what the backward kernels noted."""
     block = tl.program_id(0).to(tl.int64)
-    counter = block // BLOCKS_PER_COUNTER
+    counter = block // SUMS_PER_COUNTER
     table = tables + counter * TABLE_SIZE
     sums += block * TABLE_SIZE * LANES
     lane = tl.arange(0, LANES)
@@ -48,30 +46,27 @@ def table_gradients_kernel(
     by_slope, by_shift = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
     by_step, by_sharpness = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
     chunks = tl.cdiv(N, LANES)
-    items = IMAGES_PER_COUNTER * chunks * chunks
-    share = tl.cdiv(items, BLOCKS_PER_COUNTER)
-    start = block % BLOCKS_PER_COUNTER * share
+    items = tl.cdiv(IMAGES_PER_COUNTER * N, LANES) * chunks
+    share = tl.cdiv(items, SUMS_PER_COUNTER)
+    start = block % SUMS_PER_COUNTER * share
     for item in range(start, tl.minimum(start + share, items)):
-        image = counter * IMAGES_PER_COUNTER + item // (chunks * chunks)
-        i0, j0 = item // chunks % chunks * LANES, item % chunks * LANES
+        row, j0 = item // chunks * LANES + lane, item % chunks * LANES
+        image, i, here = shared.rows_of_counter(row, counter, IMAGES_PER_COUNTER, N)
         first = image * N
         suppression, zs, calibrated, survival_1, _survival_2, _prefixes = shared.saved_image(
             state + image * STATE_SIZE, N
         )
         grad_z, grad_calibrated, weighted_2, weighted_1 = shared.image_gradients(scratch + image * SCRATCH_SIZE, N)
-        i = i0 + lane
-        real, l_i, ax1, ay1, ax2, ay2 = shared.proposals(logit, boxes, mask, first + i, i < N, HAS_MASK)
-        gz, p0 = load(grad_z, i, N), load(calibrated, i, N)
-        p1 = p0 * load(survival_1, i, N)
+        real, l_i, ax1, ay1, ax2, ay2 = shared.proposals(logit, boxes, mask, first + i, here, HAS_MASK)
+        gz, p0 = load(grad_z, i, here), load(calibrated, i, here)
+        p1 = p0 * load(survival_1, i, here)
         if j0 == 0:
             by_slope += tl.where(real, gz * l_i, 0.0)
             by_shift += tl.where(real, gz, 0.0)
-            _value, _slope, knot, fraction, _clamped = shared.calibrate(table, load(zs, i, N), S)
-            add_to(sums_at(sums, knot, real, LANES), load(grad_calibrated, i, N), fraction, real, LANES)
+            _value, _slope, knot, fraction, _clamped = shared.calibrate(table, load(zs, i, here), S)
+            add_to(sums_at(sums, knot, real, LANES), load(grad_calibrated, i, here), fraction, real, LANES)
         for j in range(j0, tl.minimum(j0 + LANES, N)):
-            real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(
-                logit, boxes, mask, first + j + lane * 0, lane >= 0, HAS_MASK
-            )
+            real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(logit, boxes, mask, first + j, here, HAS_MASK)
             iou = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
             # Boxes apart matter only where a function is 0 times NaN.
             pair = real & real_j & (i != j) & ((iou != 0) | (gz != gz))
@@ -79,8 +74,8 @@ def table_gradients_kernel(
                 # The evidence of j for i, and how much i suppresses j: both by j's score, so that lanes that
                 # differ in the overlap alone add to neighbouring addresses.
                 t_j = shared.coordinate_of(l_j)
-                w2, w1 = tl.load(weighted_2 + j), tl.load(weighted_1 + j)
-                s = load(suppression + j * N, i, N)
+                w2, w1 = load(weighted_2, j, here), load(weighted_1, j, here)
+                s = load(suppression, j * N + i, here)
                 before = shared.comes_before(l_i, ax1, ay1, ax2, ay2, i, l_j, bx1, by1, bx2, by2, j)
                 grad_shared, grad_order, _iou, _coordinate, by_difference = shared.suppression_backward(
                     table, s, p1, p0, w2, w1, pair, iou, t_j, l_i - l_j, before, S

@@ -1,35 +1,15 @@
 // The static page that explains counts: reads its data from the page itself.
-import { element } from "./element.js";
+import { card, element } from "./element.js";
 import { createPointing } from "./pointing.js";
 import { createScene, sceneLegend } from "./scene.js";
 import { createBars } from "./bars.js";
 import { createSteps } from "./steps.js";
 import { createCompare } from "./compare.js";
-import { createBoxTable } from "./box_table.js";
+import { boxTable } from "./box_table.js";
 import { createMatrices } from "./matrices.js";
 import { createFunctions } from "./functions.js";
-import { createAnswers } from "./answers.js";
-import { createAttentionMap } from "./attention_map.js";
+import { answerTable, attentionMap } from "./vqa_answer.js";
 import { scoreName } from "./objects.js";
-
-function card(title, ...children) {
-  return element("section", { class: "card" }, element("h2", {}, title), ...children);
-}
-
-// Of a VQA answer: the answers, and the attention that they come from.
-function answersCard({ answers }) {
-  if (!answers) return [];
-  const table = createAnswers();
-  table.update(answers);
-  return [card("The answer and the runners-up", table.element)];
-}
-
-function attentionCard(data, counting, pointing) {
-  if (!counting.answers) return [];
-  const map = createAttentionMap(data.image, pointing);
-  map.update(counting);
-  return [card("What the first attention map attends to", map.element)];
-}
 
 function distributionTitle(counting, areFeatures) {
   if (areFeatures) return "Features, one for each count";
@@ -39,8 +19,8 @@ function distributionTitle(counting, areFeatures) {
 function show(data, counting) {
   const pointing = createPointing();
   const [scene, small] = [createScene(data.image, pointing), createScene(data.image, pointing)];
-  const [bars, steps, compare, table] = [createBars(), createSteps(), createCompare(), createBoxTable(pointing)];
-  const { component } = counting;
+  const [bars, steps, compare] = [createBars(), createSteps(), createCompare()];
+  const { component, answers } = counting; // only a VQA model gives answers
   const heads = [counting, ...counting.other_heads];
   const [matrices, functions] = [createMatrices(component, pointing, small.element), createFunctions(component)];
   const headList = element(
@@ -58,21 +38,23 @@ function show(data, counting) {
   const { headline, certainty, interval, reasons } = counting.summary;
   const areFeatures = component === "paper" && !counting.prediction;
   const distribution = card(distributionTitle(counting, areFeatures), bars.element);
-  const how = card(counting.answers ? "How the answer came about" : "How the count came about", steps.element);
-  const why = counting.answers ? how : card("Which boxes, and why", element("ul", { class: "reasons" }, ...reasons.map((reason) => element("li", {}, reason))));
+  const how = card(answers ? "How the answer came about" : "How the count came about", steps.element);
+  const why = card("Which boxes, and why", element("ul", { class: "reasons" }, ...reasons.map((reason) => element("li", {}, reason))));
+  const attention = answers ? [card("What the first attention map attends to", attentionMap(data.image, counting, pointing))] : [];
+  const explanation = answers ? [card("The answer and the runners-up", answerTable(answers)), how] : [why, distribution];
   const page = [
     element("div", { class: "answer" }, element("span", { class: "count" }, headline), element("span", { class: "summary" }, `${certainty}. ${interval}`)),
     element(
       "div",
       { class: "columns" },
-      element("div", {}, ...attentionCard(data, counting, pointing), card("The boxes", scene.element, sceneLegend())),
-      element("div", {}, ...answersCard(counting), why, ...(counting.answers ? [] : [distribution]), card("What simpler ways would say", compare.element)),
+      element("div", {}, ...attention, card("The boxes", scene.element, sceneLegend())),
+      element("div", {}, ...explanation, card("What simpler ways would say", compare.element)),
     ),
     element(
       "details",
       { class: "wide mathematics" },
       element("summary", {}, "The mathematics: steps, every box, matrices and functions"),
-      element("div", { class: "columns wide" }, element("div", {}, counting.answers ? distribution : how), element("div", {}, card("Box by box", table.element))),
+      element("div", { class: "columns wide" }, element("div", {}, answers ? distribution : how), element("div", {}, card("Box by box", boxTable(counting, pointing)))),
       element(
         "div",
         { class: "wide card" },
@@ -89,7 +71,6 @@ function show(data, counting) {
   bars.update(counting.distribution, { low, high, answer, asShares: !areFeatures });
   steps.update(counting.steps);
   compare.update(counting.baselines, scoreName(counting));
-  table.update(counting);
   showHead(counting);
   return page;
 }

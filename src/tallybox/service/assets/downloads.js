@@ -1,23 +1,18 @@
 // Taking a scene along: as a file of JSON, a picture, or a program.
-import { objectColour } from "./colours.js";
+import { element } from "./element.js";
 import { boxRoles } from "./objects.js";
 import { short } from "./format.js";
 
 export function download(name, content, kind) {
   const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type: kind }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
+  element("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
 export async function scenePicture(state, counting, href) {
   const scale = Math.max(1, 1200 / state.width);
   const footer = 56;
-  const canvas = document.createElement("canvas");
-  canvas.width = state.width * scale;
-  canvas.height = state.height * scale + footer;
+  const canvas = element("canvas", { width: state.width * scale, height: state.height * scale + footer });
   const context = canvas.getContext("2d");
   context.fillStyle = "#ffffff";
   context.fillRect(0, 0, canvas.width, canvas.height);
@@ -28,16 +23,16 @@ export async function scenePicture(state, counting, href) {
     context.drawImage(photo, 0, 0, state.width * scale, state.height * scale);
   }
   const styles = { counted: [4, []], merged: [2, [8, 5]], leftover: [1.5, []] };
-  for (const role of boxRoles(counting)) {
-    const [x1, y1, x2, y2] = counting.boxes[role.box].map((corner) => corner * scale);
-    const [width, dashes] = styles[role.kind];
+  for (const { box, kind, colour } of boxRoles(counting)) {
+    const [x1, y1, x2, y2] = counting.boxes[box].map((corner) => corner * scale);
+    const [width, dashes] = styles[kind];
     context.lineWidth = width;
     context.setLineDash(dashes);
-    context.strokeStyle = role.object === null ? "#9aa1a8" : objectColour(role.object);
+    context.strokeStyle = colour ?? "#9aa1a8";
     context.strokeRect(x1, y1, x2 - x1, y2 - y1);
     context.fillStyle = context.strokeStyle;
     context.font = "600 20px system-ui, sans-serif";
-    context.fillText(`${role.box + 1} · ${short(counting.scores[role.box])}`, x1 + 6, y1 + 24);
+    context.fillText(`${box + 1} · ${short(counting.scores[box])}`, x1 + 6, y1 + 24);
   }
   context.fillStyle = "#20242a";
   context.font = "600 24px system-ui, sans-serif";

@@ -1,5 +1,6 @@
 // Drawing, moving and resizing boxes, with the pointer and with the keyboard.
-import { svgElement } from "./element.js";
+import { setAttributes, svgElement } from "./element.js";
+import { clamp } from "./format.js";
 import { MAX_BOXES, roundedCorner } from "./state.js";
 
 const MIN_SIZE = 4; // pixels of the canvas a drawn box must have
@@ -125,29 +126,20 @@ export function createEditor(scene, { state, change, select, selected }) {
     const { boxes, attention, width } = state();
     boxes.forEach((_, box) => {
       const frame = scene.frame(box);
-      frame.setAttribute("tabindex", 0);
-      frame.setAttribute("role", "button");
-      frame.setAttribute("aria-label", `Box ${box + 1}, weight ${attention[box]}. Arrow keys move it, with Shift they resize it, Delete removes it.`);
+      const label = `Box ${box + 1}, weight ${attention[box]}. Arrow keys move it, with Shift they resize it, Delete removes it.`;
+      setAttributes(frame, { tabindex: 0, role: "button", "aria-label": label });
       frame.classList.toggle("selected", box === selected());
     });
-    const chosen = boxes[selected()];
-    if (!chosen) {
+    if (!boxes[selected()]) {
       handles.replaceChildren();
       return;
     }
-    const unit = width / (svg.clientWidth || width);
-    const [x1, y1, x2, y2] = chosen;
+    const side = (HANDLE * width) / (svg.clientWidth || width); // of a handle, in pixels of the canvas
+    const [x1, y1, x2, y2] = boxes[selected()];
     const corners = [[x1, y1], [x2, y1], [x1, y2], [x2, y2]];
     while (handles.childElementCount < 4) handles.append(svgElement("rect", { class: "handle", "data-corner": handles.childElementCount }));
-    corners.forEach(([x, y], number) => {
-      const square = { x: x - (HANDLE * unit) / 2, y: y - (HANDLE * unit) / 2, width: HANDLE * unit, height: HANDLE * unit };
-      for (const [name, value] of Object.entries(square)) handles.children[number].setAttribute(name, value);
-    });
+    corners.forEach(([x, y], number) => setAttributes(handles.children[number], { x: x - side / 2, y: y - side / 2, width: side, height: side }));
   }
 
   return { update, addInTheMiddle, remove };
-}
-
-function clamp(value, low, high) {
-  return Math.min(Math.max(value, low), high);
 }

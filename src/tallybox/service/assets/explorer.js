@@ -1,5 +1,5 @@
 // The explorer: boxes and weights on the left, what the library makes of them on the right.
-import { element } from "./element.js";
+import { card, element } from "./element.js";
 import { createPointing } from "./pointing.js";
 import { createScene, sceneLegend } from "./scene.js";
 import { createEditor } from "./editor.js";
@@ -37,16 +37,15 @@ function start(scenes, weightSets, photoNames) {
   });
   const photos = createPhotos(photoNames, { onCategory: showCategory });
   const origin = element("p", { class: "origin", id: "origin" }); // where the boxes come from
-  const boxesCard = element(
-    "section",
-    { class: "card", id: "boxes" },
-    element("h2", {}, "How it counts: boxes and weights"),
+  const boxesCard = card(
+    "How it counts: boxes and weights",
     controls.sceneBar,
     scene.element,
     origin,
     sceneLegend(),
     element("p", { class: "quiet small hint" }, "Drag on empty canvas to draw a box. Drag a box to move it, a corner to resize it. With the keyboard: Tab to a box, arrow keys move it, Shift and arrow keys resize it, Delete removes it."),
   );
+  boxesCard.id = "boxes";
   const tour = createTour([
     { part: () => photos.element, text: "Choose a photo, or take one of yours. A detector finds boxes, often several for one object; tallybox says how many objects there are, with a range. “How?” takes the boxes of one category to the next part." },
     { part: () => boxesCard, text: "Every box has a weight: how sure the detector is. Drag a box over another until both show one object, and the count falls by one. Adding up weights, or throwing boxes away (NMS), is shown beside it." },
@@ -92,22 +91,22 @@ function start(scenes, weightSets, photoNames) {
     return panels.activations;
   }
 
-  function showScene(shown) {
+  function showScene(chosen) {
     photo = null;
     origin.textContent = "";
     selected = null;
-    change(sceneState(state, shown));
+    change(sceneState(state, chosen));
   }
 
   // The boxes of a category in a photo, counted by one of the components that the estimator joins.
-  function showCategory(name, { count, low, high }, href, found) {
+  function showCategory(name, { count, low, high }, href, boxes) {
     photo = href;
     selected = null;
     controls.nameScene("");
     const fitted = weightSets.presence.find((set) => set.name.startsWith("photo"));
-    change({ ...found, activations: null, ...(fitted ? { component: "presence", weights: fitted.name } : {}) });
-    const said = low === high ? `${count}` : `${count} (${low} to ${high})`;
-    origin.textContent = `${name}: the estimator counts ${said}. It joins several trained components. Here one of them counts the same boxes alone, so its number may differ.`;
+    change({ ...boxes, activations: null, ...(fitted ? { component: "presence", weights: fitted.name } : {}) });
+    const range = low === high ? "" : ` (${low} to ${high})`;
+    origin.textContent = `${name}: the estimator counts ${count}${range}. It joins several trained components. Here one of them counts the same boxes alone, so its number may differ.`;
     boxesCard.scrollIntoView({ block: "start" });
   }
 
@@ -115,19 +114,19 @@ function start(scenes, weightSets, photoNames) {
   function counting() {
     const { component, boxes, attention: scores } = state;
     const fits = answer?.component === component && answer.presence.length === boxes.length;
-    const known = fits ? answer : { component, presence: boxes.map(() => 0), merged_into: boxes.map(() => -1) };
-    return { ...known, boxes, scores, isComplete: fits, isEdited: true };
+    const counted = fits ? answer : { component, presence: boxes.map(() => 0), merged_into: boxes.map(() => -1) };
+    return { ...counted, boxes, scores, isComplete: fits, isEdited: true };
   }
 
   function draw() {
     scene.resize({ width: state.width, height: state.height, href: photo });
-    const shown = counting();
-    scene.update(shown);
-    sliders.update(shown);
+    const current = counting();
+    scene.update(current);
+    sliders.update(current);
     editor.update();
     controls.update();
-    root.classList.toggle("waiting", !shown.isComplete);
-    if (shown.isComplete) panels.update(shown, state, photo);
+    root.classList.toggle("waiting", !current.isComplete);
+    if (current.isComplete) panels.update(current, state, photo);
   }
 
   window.addEventListener("hashchange", () => {
@@ -150,7 +149,7 @@ function start(scenes, weightSets, photoNames) {
         "div",
         {},
         boxesCard,
-        element("section", { class: "card" }, element("h2", {}, "Weights"), sliders.element),
+        card("Weights", sliders.element),
       ),
       element("div", {}, element("section", { class: "card" }, controls.componentBar, panels.result), ...panels.side),
     ),

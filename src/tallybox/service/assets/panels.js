@@ -1,5 +1,5 @@
 // Everything that a counting shows on the explorer page: the count, what simpler ways say, matrices, functions, steps.
-import { element } from "./element.js";
+import { card, element } from "./element.js";
 import { createBars } from "./bars.js";
 import { createCompare } from "./compare.js";
 import { createFunctions } from "./functions.js";
@@ -7,10 +7,6 @@ import { createMatrices } from "./matrices.js";
 import { createScene } from "./scene.js";
 import { createSteps } from "./steps.js";
 import { short } from "./format.js";
-
-function panel(title, ...children) {
-  return element("section", { class: "card" }, element("h2", {}, title), ...children);
-}
 
 export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
   const count = element("span", { class: "count", "aria-live": "polite" });
@@ -49,7 +45,7 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
     unbend.hidden = !state.activations;
     for (const [component, { small, matrices, functions, cards }] of Object.entries(parts)) {
       const isShown = component === counting.component;
-      for (const card of cards) card.hidden = !isShown;
+      for (const part of cards) part.hidden = !isShown;
       if (!isShown) continue;
       small.resize({ width: state.width, height: state.height, href: photo });
       small.update(counting);
@@ -65,12 +61,12 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
     result: element("div", {}, result, problem),
     side: [
       element("section", { class: "card" }, barsTitle, bars.element),
-      panel("Beside it, simpler ways", compare.element, thresholds.element),
+      card("Beside it, simpler ways", compare.element, thresholds.element),
     ],
     live,
     wide: [
       ...Object.values(parts).map(({ cards }) => cards[0]),
-      element("div", { class: "wide" }, panel("How the count came about", steps.element)),
+      element("div", { class: "wide" }, card("How the count came about", steps.element)),
       ...Object.values(parts).map(({ cards }) => cards[1]),
     ],
     update,
@@ -82,7 +78,7 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
 function createThresholds(onThresholds) {
   const sliders = ["IoU", "score"].map((name, index) => {
     const output = element("output", { class: "small number" });
-    const slider = element("input", { type: "range", min: 0, max: 1, step: 0.01, id: `nms-${index}`, input: () => onThresholds(sliders.map((one) => Number(one.slider.value))) });
+    const slider = element("input", { type: "range", min: 0, max: 1, step: 0.01, id: `nms-${index}`, input: () => onThresholds(sliders.map((threshold) => Number(threshold.slider.value))) });
     return { name, slider, output };
   });
   return {

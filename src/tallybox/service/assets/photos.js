@@ -17,20 +17,22 @@ export function createPhotos(names, { onCategory }) {
   });
   const field = element("input", { type: "file", accept: "image/*", id: "photo", change: () => (show(field.files[0], field.files[0].name), (field.value = "")) });
   let address = ""; // of the outlined picture
-  let shown = 0; // which photo was chosen last: answers about earlier ones come too late
+  let latest = 0; // number of the photo that was chosen last: answers about earlier ones come too late
 
   async function showSample(name) {
-    await show(await (await fetch(`/photos/${name}`)).blob(), spoken(name), name);
+    await show(fetchBlob(`/photos/${name}`), spoken(name), name);
   }
 
-  async function show(file, title, sample = null) {
-    const current = (shown += 1);
+  // The file may still be on its way: from the click on, the card is busy.
+  async function show(chosen, title, sample = null) {
+    const current = (latest += 1);
     for (const { name, button } of samples) button.setAttribute("aria-pressed", name === sample);
     card.setAttribute("aria-busy", "true");
     counts.replaceChildren();
     perhaps.textContent = "";
     problem.textContent = "";
     try {
+      const file = await chosen;
       const href = await dataUrl(file);
       picture.src = href;
       picture.alt = title;
@@ -38,22 +40,22 @@ export function createPhotos(names, { onCategory }) {
       picture.style.aspectRatio = `${picture.naturalWidth} / ${picture.naturalHeight}`; // leaves out the counts below
       const sent = { method: "POST", body: file, headers: { "content-type": file.type } };
       const [{ images }, outlined] = await Promise.all([fetchJson("/v1/count/photo?detections=true", sent), fetchBlob("/v1/outline", sent)]);
-      if (current !== shown) return;
+      if (current !== latest) return;
       URL.revokeObjectURL(address);
       address = picture.src = URL.createObjectURL(outlined);
       list(images[0], href);
       picture.alt = `${title}, with ${counts.childElementCount ? "what was counted outlined" : "nothing to count"}`;
     } catch (failed) {
-      if (current === shown) problem.textContent = `This file was not counted: ${failed.message}.`;
+      if (current === latest) problem.textContent = `This file was not counted: ${failed.message}.`;
     }
-    if (current === shown) card.setAttribute("aria-busy", "false");
+    if (current === latest) card.setAttribute("aria-busy", "false");
   }
 
-  function list({ counts: found, detections, category_ids }, href) {
-    const entries = Object.entries(found).sort(([, one], [, other]) => other.count - one.count);
-    const there = entries.filter(([, { count }]) => count > 0);
+  function list({ counts: predictions, detections, category_ids }, href) {
+    const entries = Object.entries(predictions).sort(([, a], [, b]) => b.count - a.count);
+    const present = entries.filter(([, { count }]) => count > 0);
     counts.replaceChildren(
-      ...there.map(([name, count]) =>
+      ...present.map(([name, count]) =>
         element(
           "tr",
           { "data-category": name },
@@ -64,9 +66,9 @@ export function createPhotos(names, { onCategory }) {
         ),
       ),
     );
-    if (!there.length) counts.append(element("tr", {}, element("td", {}, "Nothing that the detector knows.")));
-    const rest = entries.filter(([, { count }]) => count === 0).map(([name, { high }]) => (high ? `${name} (up to ${high})` : name));
-    perhaps.textContent = rest.length ? `Probably none, but not surely: ${rest.join(", ")}.` : "";
+    if (!present.length) counts.append(element("tr", {}, element("td", {}, "Nothing that the detector knows.")));
+    const doubtful = entries.filter(([, { count }]) => count === 0).map(([name, { high }]) => (high ? `${name} (up to ${high})` : name));
+    perhaps.textContent = doubtful.length ? `Probably none, but not surely: ${doubtful.join(", ")}.` : "";
   }
 
   const card = element(
@@ -111,7 +113,7 @@ function boxesOf({ boxes, scores, category_ids, size }, category) {
   const chosen = scores
     .map((score, box) => ({ score, box }))
     .filter(({ box }) => category_ids[box] === category)
-    .sort((one, other) => other.score - one.score)
+    .sort((a, b) => b.score - a.score)
     .slice(0, MAX_BOXES);
   return {
     width,

@@ -1,6 +1,5 @@
 // A slider for the weight of every box.
 import { element } from "./element.js";
-import { objectColour } from "./colours.js";
 import { boxRoles } from "./objects.js";
 import { short } from "./format.js";
 import { roundedWeight } from "./state.js";
@@ -21,7 +20,7 @@ export function createSliders(pointing, { onWeight, onRemove }) {
     const became = element("span", { class: "became quiet" });
     const row = element(
       "div",
-      { class: "slider", "data-box": box, pointerenter: () => pointing.at(box), pointerleave: () => pointing.at() },
+      { class: "slider", ...pointing.attributes(box) },
       element("label", { for: slider.id }, swatch, `Box ${box + 1}`),
       slider,
       output,
@@ -37,17 +36,15 @@ export function createSliders(pointing, { onWeight, onRemove }) {
       rows.push(newRow(rows.length));
       list.append(rows.at(-1).row);
     }
-    boxRoles(counting).forEach((role, box) => {
+    boxRoles(counting).forEach(({ box, kind, colour }) => {
       const { slider, output, swatch, became } = rows[box];
       if (Number(slider.value) !== counting.scores[box]) slider.value = counting.scores[box];
       output.textContent = short(counting.scores[box]);
-      swatch.style.background = role.object === null ? "transparent" : objectColour(role.object);
-      became.textContent = { counted: "counted", merged: `in box ${counting.merged_into[box] + 1}`, leftover: "not counted" }[role.kind];
+      swatch.style.background = colour ?? "transparent";
+      became.textContent = { counted: "counted", merged: `in box ${counting.merged_into[box] + 1}`, leftover: "not counted" }[kind];
     });
   }
 
-  pointing.listen((boxes) => {
-    for (const { row } of rows) row.classList.toggle("pointed", boxes.includes(Number(row.dataset.box)));
-  });
+  pointing.mark(list);
   return { element: list, update };
 }

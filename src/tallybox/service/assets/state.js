@@ -1,4 +1,5 @@
 // The scene that is being explored, and how it travels in a link.
+import { clamp } from "./format.js";
 
 export const MAX_BOXES = 40;
 
@@ -8,7 +9,7 @@ export function roundedCorner(value) {
 }
 
 export function roundedWeight(value) {
-  return Math.round(Math.min(Math.max(value, 0), 1) * 100) / 100;
+  return Math.round(clamp(value, 0, 1) * 100) / 100;
 }
 
 export function emptyState() {
@@ -40,16 +41,16 @@ export function fromHash(hash) {
   }
 }
 
-function checked(given) {
+function checked(scene) {
   const state = emptyState();
   for (const key of Object.keys(state)) {
-    if (!(key in given)) return null;
-    state[key] = given[key];
+    if (!(key in scene)) return null;
+    state[key] = scene[key];
   }
   const isShare = (value) => Number.isFinite(value) && value >= 0 && value <= 1;
   const isBox = (box) => Array.isArray(box) && box.length === 4 && box.every(Number.isFinite) && box[0] <= box[2] && box[1] <= box[3];
   const isRow = (row) => Array.isArray(row) && row.length >= 2 && row.length <= 65 && row.every(isShare);
-  const good =
+  const isScene =
     ["paper", "presence"].includes(state.component) &&
     typeof state.weights === "string" &&
     (state.activations === null || (Array.isArray(state.activations) && state.activations.length === 8 && state.activations.every(isRow))) &&
@@ -58,5 +59,5 @@ function checked(given) {
     [state.width, state.height].every((side) => Number.isFinite(side) && side >= 1 && side <= 1e5) &&
     Array.isArray(state.boxes) && state.boxes.length <= MAX_BOXES && state.boxes.every(isBox) &&
     Array.isArray(state.attention) && state.attention.length === state.boxes.length && state.attention.every(isShare);
-  return good ? state : null;
+  return isScene ? state : null;
 }

@@ -6,8 +6,6 @@ for the whole answer at once; one comma between digits removes every mark; at mo
 digit follows; ``somebody'd`` loses its apostrophe.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 
@@ -15,12 +13,11 @@ PUNCTUATION = (";", "/", "[", "]", '"', "{", "}", "(", ")", "=", "+", "\\", "_",
 COMMA_BETWEEN_DIGITS = re.compile(r"\d,\d")
 FULL_STOP = re.compile(r"\.(?!\d)")
 MAX_FULL_STOPS = 32
-NUMBER_WORDS = {
-    word: str(number)
-    for number, word in enumerate(
-        ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    )
-} | {"none": "0"}
+NUMBERS_TO_TWENTY = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
+NUMBER_WORDS = {word: str(number) for number, word in enumerate(NUMBERS_TO_TWENTY[:11])} | {"none": "0"}
 ARTICLES = frozenset({"a", "an", "the"})
 CONTRACTED = """
     ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd he'd've

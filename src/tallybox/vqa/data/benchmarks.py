@@ -1,7 +1,5 @@
 """The files of counting benchmarks: TallyQA, and HowMany-QA, which lists questions of VQA v2 and Visual Genome."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 from tallybox.errors import InputError
 from tallybox.files import open_binary
 from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.vqa.data.answers import NUMBERS_TO_TWENTY
 from tallybox.vqa.data.photo_ids import VISUAL_GENOME, photo_id
 from tallybox.vqa.data.questions import QuestionRecord, check_unique, read_records
 
@@ -17,10 +16,6 @@ HOWMANY = "HowMany-QA's question_ids.json, with train (vqa, visual_genome), dev 
 GENOME = "Visual Genome's question_answers.json"
 GENOME_PHOTOS = "Visual Genome's image_data.json"
 ANSWER_TYPE = "number"
-NUMBER_WORDS = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
-)
 WORD = re.compile(r"[a-z0-9]+")
 
 
@@ -66,19 +61,19 @@ def is_tallyqa(path: Path) -> bool:
 
 
 def read_tallyqa(path: Path) -> list[QuestionRecord]:
-    """Return the questions of a ``train.json`` or ``test.json``; the photo is that of ``image``, a file of COCO or VG.
+    """Return the questions of a ``train.json`` or ``test.json``, each with one answer; photos are COCO's or VG's.
 
-    Each has one answer. ``group`` says which are simple and which complex, where the file says it.
+    ``group`` says which questions are simple and which are complex, where the file says it.
     """
-    listed = read_json(path, list[_TallyQuestion], TALLYQA)
-    check_unique(path, listed)
+    questions = read_json(path, list[_TallyQuestion], TALLYQA)
+    check_unique(path, questions)
     records = []
-    for number, one in enumerate(listed):
-        if one.answer < 0:
-            raise InputError(f"{path}, record {number}: answer must be a count, but got {one.answer}")
-        group = None if one.issimple is None else "simple" if one.issimple else "complex"
-        asked = one.question_id, photo_id(one.image), one.question
-        records.append(QuestionRecord(*asked, (str(one.answer),), ANSWER_TYPE, group=group))
+    for number, question in enumerate(questions):
+        if question.answer < 0:
+            raise InputError(f"{path}, record {number}: answer must be a count, but got {question.answer}")
+        group = None if question.issimple is None else "simple" if question.issimple else "complex"
+        asked = question.question_id, photo_id(question.image), question.question
+        records.append(QuestionRecord(*asked, (str(question.answer),), ANSWER_TYPE, group=group))
     return records
 
 
@@ -87,50 +82,52 @@ def read_howmany(
 ) -> list[QuestionRecord]:
     """Return HowMany-QA's part for ``train``, ``val`` (its dev) or ``test``, whose questions the file ``ids`` lists.
 
-    Those of VQA v2 have the ten answers of ``annotations``. Those of Visual Genome, in training only, have one; their
-    question ids are negative, since both sources count from small numbers. ``genome_photos`` says which of its photos
-    are COCO's, with their numbers there.
+    Questions of VQA v2 have the ten answers of ``annotations``. Questions of Visual Genome, in training only, have one
+    answer; their ids are negative, since both sources count from small numbers. ``genome_photos`` says which photos of
+    Visual Genome are COCO's, with their numbers there.
     """
-    listed = read_json(ids, _HowManyFile, HOWMANY)
+    parts = read_json(ids, _HowManyFile, HOWMANY)
     by_id = {record.question_id: record for record in read_records(questions, annotations)}
     if split != "train":
-        return _listed(ids, listed.dev if split == "val" else listed.test, by_id, questions)
-    records = _listed(ids, listed.train.vqa, by_id, questions)
+        return _records_at(ids, parts.dev if split == "val" else parts.test, by_id, questions)
+    records = _records_at(ids, parts.train.vqa, by_id, questions)
     if genome is None:
         raise InputError(f"{ids} lists questions of Visual Genome for training, but there is no {GENOME} beside it")
-    question_ids = listed.train.visual_genome
-    return records + _listed(ids, question_ids, _read_genome(genome, genome_photos, set(question_ids)), genome)
+    genome_ids = parts.train.visual_genome
+    return records + _records_at(ids, genome_ids, _read_genome(genome, genome_photos, set(genome_ids)), genome)
 
 
-def _read_genome(genome: Path, genome_photos: Path | None, wanted: Container[int]) -> dict[int, QuestionRecord]:
+def _read_genome(genome: Path, genome_photos: Path | None, question_ids: Container[int]) -> dict[int, QuestionRecord]:
+    """Return the questions of Visual Genome that have one of the ids, by id."""
     coco_ids: dict[int, int | None] = {}
     if genome_photos is not None:
         images = read_json(genome_photos, list[_GenomeImage], GENOME_PHOTOS)
         coco_ids = {image.image_id: image.coco_id for image in images}
     by_id = {}
     for photo in read_json(genome, list[_GenomePhoto], GENOME):
-        for one in photo.qas:
-            if one.qa_id not in wanted:
+        for qa in photo.qas:
+            if qa.qa_id not in question_ids:
                 continue
-            count = count_in(one.answer)
+            count = count_in(qa.answer)
             if count is None:
-                raise InputError(f"{genome}: the answer of {one.qa_id} must be a count, but got {one.answer!r}")
-            coco_id = coco_ids.get(one.image_id)
-            image_id = f"{VISUAL_GENOME}/{one.image_id}" if coco_id is None else str(coco_id)
-            by_id[one.qa_id] = QuestionRecord(-one.qa_id, image_id, one.question, (str(count),), ANSWER_TYPE)
+                raise InputError(f"{genome}: the answer of {qa.qa_id} must be a count, but got {qa.answer!r}")
+            coco_id = coco_ids.get(qa.image_id)
+            image_id = f"{VISUAL_GENOME}/{qa.image_id}" if coco_id is None else str(coco_id)
+            by_id[qa.qa_id] = QuestionRecord(-qa.qa_id, image_id, qa.question, (str(count),), ANSWER_TYPE)
     return by_id
 
 
-def _listed(
+def _records_at(
     ids: Path, question_ids: Iterable[int], by_id: Mapping[int, QuestionRecord], source: Path
 ) -> list[QuestionRecord]:
-    chosen = list(dict.fromkeys(question_ids))
-    missing = [question_id for question_id in chosen if question_id not in by_id]
+    """Return the records with the ids that the file ``ids`` lists, each once; all must be in the file ``source``."""
+    different = list(dict.fromkeys(question_ids))
+    missing = [question_id for question_id in different if question_id not in by_id]
     if missing:
         raise InputError(
             f"{ids} lists {len(missing)} questions that must be in {source}, but are not, among them {missing[0]}"
         )
-    return [by_id[question_id] for question_id in chosen]
+    return [by_id[question_id] for question_id in different]
 
 
 def count_in(answer: str) -> int | None:
@@ -142,6 +139,6 @@ def count_in(answer: str) -> int | None:
     for word in WORD.findall(answer.lower()):
         if word.isdigit():
             return int(word)
-        if word in NUMBER_WORDS:
-            return NUMBER_WORDS.index(word)
+        if word in NUMBERS_TO_TWENTY:
+            return NUMBERS_TO_TWENTY.index(word)
     return None

@@ -1,6 +1,4 @@
-"""The words that questions use for categories, also for some things of one and for several categories together."""
-
-from __future__ import annotations
+"""The words that questions use for categories, for a part of a category ("men"), and for several ("animals")."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +6,7 @@ from dataclasses import dataclass
 from tallybox.detections.category_words import SYNONYMS, spellings
 from tallybox.vqa.data.vocabulary import question_words
 
-# Words for some of these things. A detector does not distinguish them, so all things of the category are counted.
+# Words for a part of a category. A detector does not distinguish them, so all things of the category are counted.
 KINDS = {
     "person": ("man", "woman", "child", "boy", "girl", "kid", "guy", "lady"),
     "car": ("taxi", "van"),
@@ -42,39 +40,39 @@ class CategoryWords:
     longest: int  # in words
 
     @classmethod
-    def of(cls, names: Mapping[int, str]) -> CategoryWords:
+    def of(cls, names: Mapping[int, str]) -> "CategoryWords":
         """Take the names of categories by their ids."""
-        found: dict[tuple[str, ...], frozenset[int]] = {}
+        categories: dict[tuple[str, ...], frozenset[int]] = {}
         for general, members in UNIONS.items():
             together = frozenset(category_id for category_id, name in names.items() if name in members)
             if together:
-                found |= dict.fromkeys(_spelled(general), together)
+                categories |= dict.fromkeys(_spelled(general), together)
         for category_id, name in names.items():
             for word in (*SYNONYMS.get(name, ()), *KINDS.get(name, ())):
-                found |= dict.fromkeys(_spelled(word), frozenset({category_id}))
+                categories |= dict.fromkeys(_spelled(word), frozenset({category_id}))
         for category_id, name in names.items():  # last: a category's own name means nothing else
-            found |= dict.fromkeys(_spelled(name), frozenset({category_id}))
-        return cls(found, max(map(len, found), default=0))
+            categories |= dict.fromkeys(_spelled(name), frozenset({category_id}))
+        return cls(categories, max(map(len, categories), default=0))
 
     def named(self, question: str) -> frozenset[int] | None:
-        """Return the category that a question names, or the several of one word; None where it names none, or two."""
-        found = {categories for categories, _, _ in self.spans(question_words(question))}
-        return found.pop() if len(found) == 1 else None
+        """Return the category that a question names, or all that its word stands for; None if it names none or two."""
+        named = {categories for categories, _, _ in self.spans(question_words(question))}
+        return named.pop() if len(named) == 1 else None
 
     def spans(self, words: Sequence[str]) -> list[tuple[frozenset[int], int, int]]:
         """Return the categories that the words of a question name, each with where its words start and stop."""
-        found = []
+        spans = []
         index = 0
         while index < len(words):
             for length in range(self.longest, 0, -1):  # a hot dog is no dog
                 categories = self.categories.get(tuple(words[index : index + length]))
                 if categories is not None and index + length <= len(words):
-                    found.append((categories, index, index + length))
+                    spans.append((categories, index, index + length))
                     index += length
                     break
             else:
                 index += 1
-        return found
+        return spans
 
 
 def _spelled(name: str) -> Iterator[tuple[str, ...]]:

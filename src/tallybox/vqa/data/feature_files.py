@@ -1,4 +1,4 @@
-"""Files of region features in every layout that is read: which there are, the ids in them, and their photos.
+"""Files of region features in all layouts: find the files, list the ids of their photos, read the photos.
 
 =====================  ============================================================================================
 ``.tsv``               bottom-up attention's six columns or LXMERT's ten, see `tallybox.vqa.data.features`
@@ -7,8 +7,6 @@ folder of ``.npz``     a file for each photo as MCAN and openvqa use them: ``x``
 ``.safetensors``       many photos one after another, the layout that `write_features` writes; also as ``.npz``
 =====================  ============================================================================================
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -68,9 +66,9 @@ class FeatureFile:
     def image_ids(self) -> list[str]:
         """Return the ids of the photos, broken records included where their ids can be read."""
         if (opener := self._opener()) is None:
-            return [self._prefixed(one) for one in tsv_ids(self.path)]
+            return [self._prefixed(image_id) for image_id in tsv_ids(self.path)]
         with opener(self.path) as records:
-            return [self._prefixed(photo_id(one)) for one in records.ids]
+            return [self._prefixed(photo_id(image_id)) for image_id in records.ids]
 
     def photos(
         self, start: FilePosition | None = None, on_broken: OnBroken = raise_broken
@@ -81,7 +79,7 @@ class FeatureFile:
         for photo, after in read(self.path, start or FilePosition(), on_broken):
             yield photo._replace(image_id=self._prefixed(photo.image_id)), after
 
-    def _opener(self) -> _Opener | None:
+    def _opener(self) -> "_Opener | None":
         return _open_folder if self.path.is_dir() else _OPENERS.get(suffix_without_gz(self.path))
 
     def _prefixed(self, image_id: str) -> str:
@@ -89,11 +87,11 @@ class FeatureFile:
 
 
 def find_feature_files(path: Path, prefix: str = "") -> list[FeatureFile]:
-    """Return the files of features that a path stands for: itself, or those in a folder, by name."""
+    """Return the files of features at a path, which is such a file or a folder of them, by name."""
     if not path.is_dir():
         return [FeatureFile(path, prefix)]
-    if inside := [file for pattern in PATTERNS for file in _files_in(path, pattern)]:
-        return [FeatureFile(file, prefix) for file in sorted(inside)]
+    if matching := [file for pattern in PATTERNS for file in _files_in(path, pattern)]:
+        return [FeatureFile(file, prefix) for file in sorted(matching)]
     archives = _files_in(path)
     if not archives:
         raise InputError(
@@ -108,8 +106,8 @@ def describe_file(path: Path) -> dict[str, Any]:
     """Return name, size and a checksum of both ends of a file, or of the names and sizes in a folder."""
     try:
         if path.is_dir():
-            listed = [(file.relative_to(path).as_posix(), file.stat().st_size) for file in _files_in(path)]
-            size, sample = sum(size for _, size in listed), json.dumps(listed).encode()
+            sizes = [(file.relative_to(path).as_posix(), file.stat().st_size) for file in _files_in(path)]
+            size, sample = sum(size for _, size in sizes), json.dumps(sizes).encode()
         else:
             size = path.stat().st_size
             with path.open("rb") as file:
@@ -135,7 +133,7 @@ def write_features(path: Path, photos: Sequence[PhotoFeatures]) -> None:
 
 
 def _read_records(
-    opener: _Opener, path: Path, start: FilePosition, on_broken: OnBroken
+    opener: "_Opener", path: Path, start: FilePosition, on_broken: OnBroken
 ) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
     size = describe_file(path)["bytes"]
     with opener(path) as records:
@@ -192,7 +190,7 @@ def _open_h5(path: Path) -> Iterator[_Records]:
 
 def _h5_records(path: Path, file: Any) -> _Records:
     ids = file["ids"][()].tolist()
-    sizes_wh = [file[name][()].tolist() for name in ("widths", "heights") if name in file]
+    sides = [file[name][()].tolist() for name in ("widths", "heights") if name in file]
 
     @lru_cache(maxsize=1)
     def rows_from(first: int) -> list[NDArray[Any]]:
@@ -208,14 +206,15 @@ def _h5_records(path: Path, file: Any) -> _Records:
         if not len(used) and not ids[record]:
             return None  # the published code reserves more rows than it fills where photos come twice
         number = int(used[-1]) + 1 if len(used) else 0  # the rest is padding
-        return _photo(where, ids[record], [float(one[record]) for one in sizes_wh], boxes[:number], features[:number])
+        size_wh = [float(side[record]) for side in sides]
+        return _photo(where, ids[record], size_wh, boxes[:number], features[:number])
 
     return _Records(ids, photo)
 
 
 @contextmanager
 def _open_arrays(path: Path) -> Iterator[_Records]:
-    """Open many photos one after another; the arrays of proposals are read as far as they are sliced."""
+    """Open a file of many photos; slices of the arrays of proposals are read when they are needed."""
     try:
         if path.suffix.lower() == ".npz":
             with open_regular(path) as raw, NpzFile(raw, allow_pickle=False) as file:
@@ -227,7 +226,7 @@ def _open_arrays(path: Path) -> Iterator[_Records]:
             yield _as_records(path, ids, *(file.get_slice(name) for name in MANY_PHOTOS))
     except InputError:
         raise
-    except Exception as error:  # safetensors' own error is no subclass of anything
+    except Exception as error:  # SafetensorError has no base class but Exception
         if type(error).__name__ != "SafetensorError" and not isinstance(error, BROKEN_ARCHIVE):
             raise
         raise InputError(
@@ -238,19 +237,19 @@ def _open_arrays(path: Path) -> Iterator[_Records]:
 def _as_records(path: Path, ids: Any, num_boxes: Any, sizes_wh: Any, boxes: Any, features: Any) -> _Records:
     ends = np.cumsum(np.asarray(num_boxes[:], np.int64))
     sizes = np.asarray(sizes_wh[:], np.float32)
-    rows = [(array.shape if hasattr(array, "shape") else array.get_shape())[0] for array in (boxes, features)]
+    proposals = [(array.shape if hasattr(array, "shape") else array.get_shape())[0] for array in (boxes, features)]
     if not isinstance(ids, list) or not len(ids) == len(ends) == len(sizes) or sizes.shape[1:] != (2,):
         raise InputError(
             f"{path}: image_ids, num_boxes [I] and sizes_wh [I, 2] must be of the same photos, but are not"
         )
-    if len(ends) and rows != [ends[-1]] * 2:
+    if len(ends) and proposals != [ends[-1]] * 2:
         raise InputError(
-            f"{path}: boxes_xyxy and features must have {ends[-1]} rows, the sum of num_boxes, but have {rows}"
+            f"{path}: boxes_xyxy and features must have {ends[-1]} rows, the sum of num_boxes, but have {proposals}"
         )
 
     def photo(record: int) -> PhotoFeatures:
-        own = slice(int(ends[record - 1]) if record else 0, int(ends[record]))
-        arrays = np.asarray(boxes[own]), np.asarray(features[own])
+        rows = slice(int(ends[record - 1]) if record else 0, int(ends[record]))
+        arrays = np.asarray(boxes[rows]), np.asarray(features[rows])
         return _photo(f"{path}, record {record}", ids[record], sizes[record].tolist(), *arrays)
 
     return _Records(ids, photo)
@@ -259,7 +258,7 @@ def _as_records(path: Path, ids: Any, num_boxes: Any, sizes_wh: Any, boxes: Any,
 def _photo(
     where: str, image_id: int | str, size_wh: Sequence[float], boxes: NDArray[Any], features: NDArray[Any]
 ) -> PhotoFeatures:
-    """Check a photo; one of unknown size ends at its boxes."""
+    """Check a photo; if its size is unknown, its boxes define it."""
     width, height = size_wh if len(size_wh) == 2 else boxes.reshape(-1, 4)[:, 2:].max(0, initial=1).tolist()
     return checked_photo(where, image_id, (width, height), boxes, features)
 

@@ -1,11 +1,8 @@
 """Bottom-up features: a TSV file with one photo per line, its boxes and features in base64, plain or gzipped.
 
 The columns are image_id, image_w, image_h, num_boxes, boxes (`[N, 4]` float32, x1 y1 x2 y2 in pixels) and features
-(`[N, F]` float32), or LXMERT's ten, which name objects and attributes, too. N is 36 for every photo, or between 10 and
-100.
+(`[N, F]` float32), or LXMERT's ten, which also name objects and attributes. N is 36 for every photo, or 10 to 100.
 """
-
-from __future__ import annotations
 
 import base64
 import binascii
@@ -48,7 +45,7 @@ class FilePosition(NamedTuple):
     bytes_read: int = 0  # of the file on the disk, for progress
 
 
-OnBroken = Callable[[InputError], None]  # is called for a record that cannot be read, which is then passed over
+OnBroken = Callable[[InputError], None]  # called for a record that cannot be read, which is then skipped
 
 
 def raise_broken(error: InputError) -> None:
@@ -145,24 +142,16 @@ def _parse_line(where: str, line: bytes) -> PhotoFeatures:
             f"{where}: must have the {len(COLUMNS)} columns {', '.join(COLUMNS)} or LXMERT's {max(PLACES)}, "
             f"but got {len(values)}; is the file cut short, or no TSV of bottom-up features?"
         )
-    image_id, *texts = (values[place] for place in PLACES[len(values)])
-    width, height, number = (_number(where, *named) for named in zip(COLUMNS[1:4], texts[:3], strict=True))
-    proposals = int(number)
+    image_id, *numbers, boxes_text, features_text = (values[place] for place in PLACES[len(values)])
+    try:
+        width, height, proposals = float(numbers[0]), float(numbers[1]), int(numbers[2])
+    except ValueError as error:
+        raise InputError(f"{where}: {', '.join(COLUMNS[1:4])} must be numbers, but: {str(error)[:100]}") from None
     if proposals < 1:
         raise InputError(f"{where}: num_boxes must be at least 1, but got {proposals}")
-    boxes, features = (_array(where, name, text, proposals) for name, text in zip(COLUMNS[4:], texts[3:], strict=True))
+    boxes = _array(where, "boxes", boxes_text, proposals)
+    features = _array(where, "features", features_text, proposals)
     return checked_photo(where, image_id.decode("utf-8", "replace"), (width, height), boxes, features)
-
-
-def _number(where: str, name: str, text: bytes) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(f"{where}: {name} must be a number, but got {text[:40].decode('latin-1')!r}") from None
-    whole = name == "num_boxes"
-    if not np.isfinite(value) or (whole and value != int(value)):
-        raise InputError(f"{where}: {name} must be a {'whole' if whole else 'finite'} number, but got {value}")
-    return value
 
 
 def _array(where: str, name: str, text: bytes, proposals: int) -> NDArray[np.float32]:

@@ -1,7 +1,5 @@
 """One id for a photo, whatever form of it a file has: questions and features must agree on it."""
 
-from __future__ import annotations
-
 import re
 
 COCO_NAME = re.compile(r"(?:.*/)?COCO_(?:train|val|test)\d{4}_(\d+)(?:\.jpg)?(?:\.npz)?")
@@ -15,7 +13,7 @@ def photo_id(value: int | str) -> str:
 
     Other names stay as they are, without the suffix of a photo.
 
-    >>> [photo_id(one) for one in (42, "000000000042.jpg", "val2014/COCO_val2014_000000000042.jpg")]
+    >>> [photo_id(name) for name in (42, "000000000042.jpg", "val2014/COCO_val2014_000000000042.jpg")]
     ['42', '42', '42']
     >>> photo_id("VG_100K_2/2410408.jpg"), photo_id("kitchen/a.jpg")
     ('VG/2410408', 'kitchen/a')

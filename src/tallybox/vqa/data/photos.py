@@ -1,6 +1,4 @@
-"""From files of features to the feature store: which photos there are, then their proposals, in steps that resume."""
-
-from __future__ import annotations
+"""From files of features to the feature store: list the photos, then store their proposals; both can be resumed."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -23,20 +21,20 @@ OnProgress = Callable[[str, int, int], None]  # the step, how much of it is done
 def list_inputs(
     files: Sequence[FeatureFile], folder: Path, store: Path, on_progress: OnProgress
 ) -> list[dict[str, Any]]:
-    """Return the description and the ids of the files that a store was begun with, and of those that are named now.
+    """Return the description and the photo ids of the files that a store was begun with, then of the ``files``.
 
-    A file is read for its ids once. A file of the store that changed since is an error.
+    A file is read for its ids once. A file of the store that has changed since is an error.
     """
-    listed = read_results(folder / INPUTS)
-    cached = {_key(one["file"]): one for one in listed}
-    inputs = listed[: begun_sources(store)]
+    earlier = read_results(folder / INPUTS)
+    cached = {_key(entry["file"]): entry for entry in earlier}
+    inputs = earlier[: begun_sources(store)]
     for number, file in enumerate(files):
         on_progress("photos' ids", number, len(files))
         described = file.described()
         key, name = _key(described), (described["name"], described.get("prefix"))
-        if any(key == _key(one["file"]) for one in inputs):
+        if any(key == _key(entry["file"]) for entry in inputs):
             continue
-        if any(name == (one["file"]["name"], one["file"].get("prefix")) for one in inputs):
+        if any(name == (entry["file"]["name"], entry["file"].get("prefix")) for entry in inputs):
             raise InputError(
                 f"{file.path} must be as it was when {folder} was begun, but its content differs; name a new folder"
             )
@@ -45,7 +43,7 @@ def list_inputs(
             append_results(folder / INPUTS, [cached[key]])
         inputs.append(cached[key])
     if inputs != read_results(folder / INPUTS):  # without files that were named before and are not needed
-        write_text(folder / INPUTS, "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in inputs))
+        write_text(folder / INPUTS, "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in inputs))
     on_progress("photos' ids", len(files), len(files))
     return inputs
 
@@ -54,8 +52,8 @@ def check_photos(
     questions: Path, records: Sequence[QuestionRecord], inputs: Sequence[Mapping[str, Any]], *, split: str
 ) -> None:
     """Raise where a question's photo is in none of the files."""
-    known = {image_id for one in inputs for image_id in one["image_ids"]}
-    missing = [number for number, record in enumerate(records) if record.image_id not in known]
+    image_ids = {image_id for entry in inputs for image_id in entry["image_ids"]}
+    missing = [number for number, record in enumerate(records) if record.image_id not in image_ids]
     if missing:
         first = records[missing[0]]
         photos = len({records[number].image_id for number in missing})
@@ -77,13 +75,13 @@ def prepare_store(
     """Write the photos of all files to a store, or add those of new files to it.
 
     ``inputs`` are the files in the order in which they were first named, which is that of the store. A record that
-    cannot be read is an error, or with ``skip_broken`` it is passed over and listed in the store's header.
+    cannot be read is an error, or with ``skip_broken`` it is skipped and listed in the store's header.
     """
     done = begun_sources(folder) if complete_store(folder) else 0
     if done == len(inputs):
         return FeatureStore.open(folder)
     by_key = {_key(file.described()): file for file in files}
-    sizes = [int(one["file"]["bytes"]) for one in inputs]
+    sizes = [int(entry["file"]["bytes"]) for entry in inputs]
     writer = StoreWriter(folder)
 
     def on_broken(error: InputError) -> None:
@@ -108,5 +106,5 @@ def prepare_store(
 
 
 def _key(described: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what identifies a file, wherever it lies."""
+    """Return what identifies a file, whatever folder it is in."""
     return described["bytes"], described["sample"], described.get("prefix")

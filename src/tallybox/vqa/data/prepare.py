@@ -1,7 +1,5 @@
 """`tallybox vqa prepare`: from the official files to a prepared folder, in steps that can be resumed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.files import write_text
-from tallybox.runs import RunFolder
+from tallybox.runs import open_run
 from tallybox.vqa.data.benchmarks import is_tallyqa, read_howmany, read_tallyqa
 from tallybox.vqa.data.feature_files import FeatureFile, describe_file, find_feature_files
 from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prepare_store
@@ -37,7 +35,7 @@ OFFICIAL_NAME = re.compile(
 
 @dataclass(frozen=True)
 class SplitFiles:
-    """The official files of one split; a test split has questions only. TallyQA's have their answers in them."""
+    """The official files of a split; a test split has questions only. TallyQA's questions include their answers."""
 
     questions: Path
     annotations: Path | None = None
@@ -59,17 +57,17 @@ def official_files(folder: Path) -> dict[str, SplitFiles]:
     """Find the official files of VQA v2, TallyQA or HowMany-QA in a folder by their names."""
     if not folder.is_dir():
         raise InputError(f"{folder} must be a folder with the official files, but it is none; check the path")
-    found: dict[str, dict[str, Path]] = {}
+    vqa: dict[str, dict[str, Path]] = {}  # by split and role
     for path in sorted(folder.iterdir()):
         if match := OFFICIAL_NAME.fullmatch(path.name):
-            roles, role = found.setdefault(match["split"], {}), match["role"]
+            roles, role = vqa.setdefault(match["split"], {}), match["role"]
             if role in roles:
                 raise InputError(
                     f"{folder} must have one file of {match['split']} {role}, "
                     f"but has {roles[role].name} and {path.name}"
                 )
             roles[role] = path
-    if not found:
+    if not vqa:
         tallyqa = {split: _beside(folder, f"{split}.json") for split in SPLITS}
         if any(tallyqa.values()):
             return with_explicit_files({}, ((split, "questions", path) for split, path in tallyqa.items() if path))
@@ -78,35 +76,36 @@ def official_files(folder: Path) -> dict[str, SplitFiles]:
             "train.json and test.json, but has none; name files of your own with --questions SPLIT=FILE"
         )
     if (ids := _beside(folder, "question_ids.json")) is not None:
-        return _howmany_files(folder, ids, found)
-    return with_explicit_files({}, ((split, *file) for split, roles in found.items() for file in roles.items()))
+        return _howmany_files(folder, ids, vqa)
+    return with_explicit_files({}, ((split, *file) for split, roles in vqa.items() for file in roles.items()))
 
 
 def with_explicit_files(
-    splits: Mapping[str, SplitFiles], given: Iterable[tuple[str, str, Path]]
+    splits: Mapping[str, SplitFiles], explicit: Iterable[tuple[str, str, Path]]
 ) -> dict[str, SplitFiles]:
-    """Return the files of each split, where ``given`` files (split, role, path) replace those of the same role."""
-    roles = {split: _roles(files) for split, files in splits.items()}
-    for split, role, path in given:
+    """Return the files of each split, where ``explicit`` files (split, role, path) replace those of the same role."""
+    paths = {split: _roles(files) for split, files in splits.items()}  # by split and role
+    for split, role, path in explicit:
         if split not in SPLITS:
             raise InputError(f"split must be one of {', '.join(SPLITS)}, but got {split!r}")
-        roles.setdefault(split, {})[role] = path
-    for split, own in roles.items():
-        if "questions" not in own:
-            raise InputError(f"split {split} must have a file of questions, but has only {', '.join(own)}")
-        has_answers = "annotations" in own or (own["questions"].is_file() and is_tallyqa(own["questions"]))
+        paths.setdefault(split, {})[role] = path
+    for split, roles in paths.items():
+        if "questions" not in roles:
+            raise InputError(f"split {split} must have a file of questions, but has only {', '.join(roles)}")
+        questions = roles["questions"]
+        has_answers = "annotations" in roles or (questions.is_file() and is_tallyqa(questions))
         if not split.startswith("test") and not has_answers:
-            raise InputError(f"split {split} must have a file of annotations beside {own['questions']}, but has none")
-    return {split: SplitFiles(**roles[split]) for split in SPLITS if split in roles}
+            raise InputError(f"split {split} must have a file of annotations beside {questions}, but has none")
+    return {split: SplitFiles(**paths[split]) for split in SPLITS if split in paths}
 
 
-def _howmany_files(folder: Path, ids: Path, found: Mapping[str, Mapping[str, Path]]) -> dict[str, SplitFiles]:
-    """Return the files of HowMany-QA, whose training part is of VQA's training part and the others of validation."""
-    for source in ("train", "val"):
-        if not {"questions", "annotations"} <= found.get(source, {}).keys():
-            raise InputError(f"{folder} must have VQA v2's questions and annotations of {source} for {ids.name}")
+def _howmany_files(folder: Path, ids: Path, vqa: Mapping[str, Mapping[str, Path]]) -> dict[str, SplitFiles]:
+    """Return HowMany-QA's files: its train is part of VQA's train, its dev and test are parts of VQA's val."""
+    for split in ("train", "val"):
+        if not {"questions", "annotations"} <= vqa.get(split, {}).keys():
+            raise InputError(f"{folder} must have VQA v2's questions and annotations of {split} for {ids.name}")
     # Without pairs, which name questions that are not listed.
-    train, val = (replace(SplitFiles(**found[source]), pairs=None, ids=ids) for source in ("train", "val"))
+    train, val = (replace(SplitFiles(**vqa[split]), pairs=None, ids=ids) for split in ("train", "val"))
     genome, photos = (
         _beside(folder, name) or _beside(folder, f"visual_genome_{name}")
         for name in ("question_answers.json", "image_data.json")
@@ -138,14 +137,14 @@ def prepare(
     """Write vocabulary, feature store and questions to ``out``, and return their numbers, ready for JSON.
 
     The same call resumes after an interruption, and a call with more ``features`` adds their photos. Words and answers
-    are those of the split ``vocabulary_from``, train or trainval, unless a vocabulary is given. Photos are stored in
-    the order of the files; of several with one id, the first is kept. A question whose photo is in no file, and a
-    record of a file that cannot be read, are errors; with ``skip_broken`` both are left out and listed in
-    ``skipped.json``. With the true boxes of COCO ``instances`` files, the questions are written with the proposals that
-    show what they name.
+    are those of the split ``vocabulary_from``, train or trainval, unless ``vocabulary`` is passed. Photos are stored in
+    the order of the files; of several photos with the same id, the first is kept. A question whose photo is in no file,
+    and a record that cannot be read, are errors; with ``skip_broken`` both are left out and listed in ``skipped.json``.
+    With COCO ``instances`` files, questions are written with the relevance of proposals to what they name.
     """
-    found = [[one] if isinstance(one, FeatureFile) else find_feature_files(one) for one in features]
-    files = list(chain.from_iterable(found))
+    files: list[FeatureFile] = []
+    for source in features:
+        files += [source] if isinstance(source, FeatureFile) else find_feature_files(source)
     if not files:
         raise InputError("features must be at least one file, but there is none")
     sources = JOINED_SPLITS.get(vocabulary_from, (vocabulary_from,))
@@ -156,10 +155,10 @@ def prepare(
             f"{', '.join(splits) or 'none'}; or give the vocabulary of an earlier folder"
         )
     described = _config(splits, instances, vocabulary, answers)
-    RunFolder(out, described if sources == ("train",) else described | {"vocabulary_from": vocabulary_from})
+    open_run(out, described if sources == ("train",) else described | {"vocabulary_from": vocabulary_from})
     records, pairs = _read_splits(splits, on_progress)
-    known = vocabulary or Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers)
-    known.save(out / VOCABULARY)
+    vocabulary = vocabulary or Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers)
+    vocabulary.save(out / VOCABULARY)
     inputs = list_inputs(files, out, out / PHOTOS, on_progress)
     for split in () if skip_broken else splits:
         check_photos(splits[split].questions, records[split], inputs, split=split)
@@ -176,9 +175,10 @@ def prepare(
             relevance = None
             if true_boxes is not None:
                 relevance = relevance_of(answerable, store, true_boxes, partial(on_progress, f"{split} true boxes"))
-            own = pairs[split][~np.isin(pairs[split], lost[split]).any(1)]
-            report = partial(on_progress, f"{split} questions")
-            write_split(out, split, answerable, own, known, store, report, relevance=relevance)
+            remaining = pairs[split][~np.isin(pairs[split], lost[split]).any(1)]
+            on_progress(f"{split} questions", 0, len(answerable))
+            write_split(out, split, answerable, remaining, vocabulary, store, relevance)
+            on_progress(f"{split} questions", len(answerable), len(answerable))
     broken = store.header.get("broken", [])
     if broken or any(lost.values()):
         write_text(out / SKIPPED, json.dumps({"records": broken, "questions": lost}, indent=1) + "\n")
@@ -190,16 +190,16 @@ def prepare(
         unanswerable[split] = 0 if questions.answers is None else int((questions.answers < 0).all(1).sum())
         supervised[split] = 0 if questions.relevance is None else int((questions.relevance >= 0).any(1).sum())
     return {
-        "questions": {split: len(some) - len(lost[split]) for split, some in records.items()},
+        "questions": {split: len(records[split]) - len(lost[split]) for split in splits},
         "unanswerable": unanswerable,  # no answer is in the vocabulary: not trained on
         "supervised": supervised,  # the relevant proposals are known
         "photos": len(store),
         "proposals": int(store.offsets[-1]),
-        "repeated_photos": store.header["repeated"],  # with the id of an earlier one, which was kept
+        "repeated_photos": store.header["repeated"],  # with the id of an earlier photo, which was kept
         "broken_records": broken,
-        "lost_questions": {split: len(some) for split, some in lost.items()},  # their photos are missing or broken
-        "words": len(known.words),
-        "answers": len(known.answers),
+        "lost_questions": {split: len(lost[split]) for split in splits},  # their photos are missing or broken
+        "words": len(vocabulary.words),
+        "answers": len(vocabulary.answers),
         "store_bytes": sum(path.stat().st_size for path in (out / PHOTOS).iterdir()),
     }
 
@@ -225,7 +225,7 @@ def _read_splits(
 def _config(
     splits: Mapping[str, SplitFiles], instances: Sequence[Path], vocabulary: Vocabulary | None, answers: int
 ) -> dict[str, Any]:
-    """Describe the input by name, size and a sample of each file's content, so that a changed one is noticed."""
+    """Describe the input by name, size and a sample of each file's content, so that a changed file is noticed."""
     described: dict[str, Any] = {"format": FORMAT}
     if instances:
         described["instances"] = [describe_file(path) for path in instances]

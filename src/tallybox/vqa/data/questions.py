@@ -1,7 +1,5 @@
 """The official VQA files: questions, annotations and complementary pairs, plain or gzipped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,51 +67,51 @@ class QuestionRecord(NamedTuple):
 
 def read_records(questions: Path, annotations: Path | None = None) -> list[QuestionRecord]:
     """Return the questions of a split in the order of their file, with people's answers where there are annotations."""
-    official = read_questions(questions)
+    asked = read_questions(questions)
     if annotations is None:
-        return [QuestionRecord(one.question_id, photo_id(one.image_id), one.question, None, None) for one in official]
-    annotated = {one.question_id: one for one in read_annotations(annotations)}
+        return [QuestionRecord(q.question_id, photo_id(q.image_id), q.question, None, None) for q in asked]
+    by_id = {annotation.question_id: annotation for annotation in read_annotations(annotations)}
     records = []
-    for number, one in enumerate(official):
-        where = f"{questions}, record {number}: question {one.question_id}"
-        annotation = annotated.pop(one.question_id, None)
+    for number, question in enumerate(asked):
+        question_id, image_id = question.question_id, photo_id(question.image_id)
+        where = f"{questions}, record {number}: question {question_id}"
+        annotation = by_id.pop(question_id, None)
         if annotation is None:
             raise InputError(f"{where} must have its answers in {annotations}, but has none there")
-        image_id = photo_id(one.image_id)
         if photo_id(annotation.image_id) != image_id:
             raise InputError(
                 f"{where} must be about the same photo as in {annotations}, "
-                f"but got {one.image_id} here and {annotation.image_id} there"
+                f"but got {question.image_id} here and {annotation.image_id} there"
             )
-        answers = tuple(given.answer for given in annotation.answers)
+        answers = tuple(answer.answer for answer in annotation.answers)
         types = annotation.answer_type, annotation.question_type
-        records.append(QuestionRecord(one.question_id, image_id, one.question, answers, *types))
-    if annotated:
+        records.append(QuestionRecord(question_id, image_id, question.question, answers, *types))
+    if by_id:
         raise InputError(
             f"{annotations} must answer the questions of {questions} and no others, "
-            f"but {len(annotated)} of its questions are not there, among them {next(iter(annotated))}"
+            f"but {len(by_id)} of its questions are not there, among them {next(iter(by_id))}"
         )
     return records
 
 
 def read_questions(path: Path) -> list[_Question]:
     """Return the records of a questions file; ids must differ, and a question must have words."""
-    found = read_json(path, _QuestionsFile, QUESTIONS).questions
-    check_unique(path, found)
-    for number, one in enumerate(found):
-        if not one.question.strip():
-            raise InputError(f"{path}, record {number}: question must be a text, but got {one.question!r}")
-    return found
+    questions = read_json(path, _QuestionsFile, QUESTIONS).questions
+    check_unique(path, questions)
+    for number, question in enumerate(questions):
+        if not question.question.strip():
+            raise InputError(f"{path}, record {number}: question must be a text, but got {question.question!r}")
+    return questions
 
 
 def read_annotations(path: Path) -> list[_Annotation]:
     """Return the records of an annotations file; ids must differ, and each has an answer, VQA v2's ten."""
-    found = read_json(path, _AnnotationsFile, ANNOTATIONS).annotations
-    check_unique(path, found)
-    for number, one in enumerate(found):
-        if not one.answers:
+    annotations = read_json(path, _AnnotationsFile, ANNOTATIONS).annotations
+    check_unique(path, annotations)
+    for number, annotation in enumerate(annotations):
+        if not annotation.answers:
             raise InputError(f"{path}, record {number}: answers must be those of at least one person, but got none")
-    return found
+    return annotations
 
 
 def read_pairs(path: Path) -> NDArray[np.int64]:
@@ -134,11 +132,11 @@ def check_pairs(path: Path, pairs: NDArray[np.int64], records: Sequence[Question
 
 
 def check_unique(path: Path, records: Iterable[Any]) -> None:
-    """Raise where two records have one question id."""
+    """Raise where two records have the same question id."""
     seen = set()
-    for number, one in enumerate(records):
-        if one.question_id in seen:
+    for number, record in enumerate(records):
+        if record.question_id in seen:
             raise InputError(
-                f"{path}, record {number}: question ids must differ, but {one.question_id} was there before"
+                f"{path}, record {number}: question ids must differ, but {record.question_id} was there before"
             )
-        seen.add(one.question_id)
+        seen.add(record.question_id)

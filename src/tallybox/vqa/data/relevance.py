@@ -1,7 +1,5 @@
 """Targets for attention: which proposals show what a question names, by the true boxes of COCO instances files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -40,14 +38,14 @@ class TrueBoxes:
     """The true objects of photos, by category."""
 
     categories: dict[int, str]
-    corners: dict[str, dict[int, list[tuple[float, ...]]]]  # by photo and category; all photos are there
+    corners: dict[str, dict[int, list[tuple[float, ...]]]]  # by photo and category; photos without objects included
     unknown: frozenset[tuple[str, int]]  # (photo, category) with a crowd, which has no box for each object
 
     @classmethod
-    def read(cls, paths: Sequence[Path]) -> TrueBoxes:
-        """Read COCO instances files, which must number categories alike."""
+    def read(cls, paths: Sequence[Path]) -> "TrueBoxes":
+        """Read COCO instances files, which must use the same category ids."""
         categories: dict[int, str] = {}
-        found: dict[str, dict[int, list[tuple[float, ...]]]] = {}
+        corners: dict[str, dict[int, list[tuple[float, ...]]]] = {}
         unknown: set[tuple[str, int]] = set()
         for path in paths:
             labels = read_coco_instances(path)  # which checks the file
@@ -57,20 +55,21 @@ class TrueBoxes:
                         f"{path} must number categories as the files before it, "
                         f"but calls {category_id} {name!r}, which is {categories[category_id]!r} there"
                     )
-            found |= {photo_id(image_id): {} for image_id in labels.counts}
-            for one in read_json(path, _BoxesFile, INSTANCES).annotations:
-                left, top, width, height = one.bbox
-                some = found[photo_id(one.image_id)].setdefault(one.category_id, [])
-                some.append((left, top, left + width, top + height))
-            unknown |= {(photo_id(image_id), one) for image_id, one in labels.unknown}
-        return cls(categories, found, frozenset(unknown))
+            corners |= {photo_id(image_id): {} for image_id in labels.counts}
+            for annotation in read_json(path, _BoxesFile, INSTANCES).annotations:
+                left, top, width, height = annotation.bbox
+                boxes = corners[photo_id(annotation.image_id)].setdefault(annotation.category_id, [])
+                boxes.append((left, top, left + width, top + height))
+            unknown |= {(photo_id(image_id), category_id) for image_id, category_id in labels.unknown}
+        return cls(categories, corners, frozenset(unknown))
 
     def of(self, image_id: str, category_ids: frozenset[int]) -> Boxes | None:
-        """Return a photo's boxes of some categories, or None where they are unknown."""
-        if image_id not in self.corners or any((image_id, one) in self.unknown for one in category_ids):
+        """Return a photo's boxes of several categories, or None where they are unknown."""
+        if image_id not in self.corners or any((image_id, category) in self.unknown for category in category_ids):
             return None
-        there = self.corners[image_id]
-        return np.array([box for one in category_ids for box in there.get(one, ())], np.float64).reshape(-1, 4)
+        by_category = self.corners[image_id]
+        boxes = [box for category in category_ids for box in by_category.get(category, ())]
+        return np.array(boxes, np.float64).reshape(-1, 4)
 
 
 def relevance_of(
@@ -103,7 +102,7 @@ def relevance_of(
 
 
 def overlapping(proposals_xyxy: NDArray[np.floating], boxes_xyxy: Boxes) -> NDArray[np.bool_]:
-    """Return which proposals ``[N, 4]`` overlap one of the boxes ``[K, 4]`` enough.
+    """Return which proposals ``[N, 4]`` overlap one of the boxes ``[K, 4]`` by at least `RELEVANT_IOU`.
 
     >>> overlapping(np.array([[0, 0, 10, 10], [0, 0, 10, 4.0]]), np.array([[0, 0, 10, 9.0]]))
     array([ True, False])

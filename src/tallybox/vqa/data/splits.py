@@ -1,10 +1,8 @@
 """The encoded questions of a prepared folder, by split: train, val, test, test-dev, or trainval for the first two."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -23,7 +21,6 @@ from tallybox.vqa.data.vocabulary import Vocabulary
 SPLITS = ("train", "val", "test", "test-dev")
 JOINED_SPLITS = {"trainval": ("train", "val")}
 RECORDS, CHECKSUMS = "records.jsonl", "checksums.json"
-REPORT_EVERY = 1 << 14  # questions
 UNKNOWN_RELEVANCE = -1
 
 
@@ -36,13 +33,14 @@ class EncodedQuestions:
     words: NDArray[np.int64]  # [Q, L] indices into the vocabulary, from 1; 0 is padding, or an unknown word
     lengths: NDArray[np.int64]  # [Q] words of each question, at least 1
     answers: NDArray[np.int64] | None  # [Q, 10] indices of ten answers, -1 outside the vocabulary; None in a test split
-    relevance: NDArray[np.int8] | None = None  # [Q, N] 1: the proposal shows what is asked for, 0: not, -1: unknown
+    # [Q, N] 1: the proposal shows what the question names, 0: not, -1: unknown
+    relevance: NDArray[np.int8] | None = None
 
     def __len__(self) -> int:
         return len(self.question_ids)
 
-    def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> EncodedQuestions:
-        """Return some of the questions: those where a mask ``[Q]`` is True, or those at given indices."""
+    def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> "EncodedQuestions":
+        """Return the questions where a mask ``[Q]`` is True, or those at indices."""
         return replace(self, **{name: array[rows] for name, array in vars(self).items() if array is not None})
 
 
@@ -53,21 +51,13 @@ def write_split(
     pairs: NDArray[np.int64],
     vocabulary: Vocabulary,
     store: FeatureStore,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-    *,
     relevance: NDArray[np.int8] | None = None,
 ) -> None:
-    """Write a split's questions as numbers beside their records; its folder appears when it is complete.
-
-    It replaces an earlier one.
-    """
+    """Write a split's encoded questions and records; a complete folder replaces an earlier one."""
     unfinished = folder / f"{split}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     with atomic_writing(unfinished / RECORDS) as file:
-        for number, record in enumerate(records):
-            file.write(msgspec.json.encode(record) + b"\n")
-            if number % REPORT_EVERY == 0:
-                on_progress(number, len(records))
+        file.write(msgspec.json.Encoder().encode_lines(records))
     words, lengths = encode_words(vocabulary, records)
     arrays: dict[str, NDArray[Any]] = {
         "question_ids": np.array([record.question_id for record in records], np.int64),
@@ -88,7 +78,6 @@ def write_split(
     write_text(unfinished / CHECKSUMS, json.dumps(sums, indent=1) + "\n")
     shutil.rmtree(folder / split, ignore_errors=True)
     unfinished.rename(folder / split)
-    on_progress(len(records), len(records))
 
 
 def ten_answers(answers: Sequence[str]) -> Sequence[str]:
@@ -161,15 +150,15 @@ def has_split(folder: Path, split: str) -> bool:
 
 
 def split_size(folder: Path, split: str) -> int | None:
-    """Return how many questions a complete split has, or None where there is none."""
+    """Return how many questions a split has, or None if it is not complete."""
     return len(_arrays(folder / split, "question_ids")["question_ids"]) if has_split(folder, split) else None
 
 
 def _parts(folder: Path, split: str) -> tuple[str, ...]:
-    known = [name for name in (*SPLITS, *JOINED_SPLITS) if has_split(folder, name)]
-    if split not in known:
+    complete = [name for name in (*SPLITS, *JOINED_SPLITS) if has_split(folder, name)]
+    if split not in complete:
         raise InputError(
-            f"split must be one that {folder} has ({', '.join(known) or 'none'}), but got {split!r}; "
+            f"split must be one that {folder} has ({', '.join(complete) or 'none'}), but got {split!r}; "
             "run tallybox vqa prepare"
         )
     return JOINED_SPLITS.get(split, (split,))

@@ -6,13 +6,12 @@ While it is written, the folder's name ends in ``.unfinished``; blocks in the jo
 interrupted write can be resumed, and a finished store can be extended.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ class FeatureStore:
     boxes_xyxy: NDArray[np.float32]  # [P, 4] pixels
 
     @classmethod
-    def open(cls, folder: Path) -> FeatureStore:
+    def open(cls, folder: Path) -> "FeatureStore":
         """Open a store; only its index is read."""
         try:
             header = json.loads((folder / HEADER).read_text())
@@ -56,9 +55,9 @@ class FeatureStore:
         arrays: list[NDArray[Any]] = []
         for name, dtype, width in ((FEATURES, FLOAT16, header["features"]), (BOXES, FLOAT32, 4)):
             shape = (header["proposals"], width)
-            expected, found = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
-            if found != expected:
-                raise InputError(f"{folder / name} must have {expected} bytes, but has {found}; prepare it again")
+            expected, size = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
+            if size != expected:
+                raise InputError(f"{folder / name} must have {expected} bytes, but has {size}; prepare it again")
             mapped = np.memmap(folder / name, dtype, "r", shape=shape)
             arrays.append(mapped.view(np.ndarray))  # still mapped; slicing an ndarray is cheaper
         return cls(folder, header, *index, *arrays)
@@ -97,7 +96,7 @@ class FeatureStore:
     def verify(
         self, *, index_only: bool = False, on_progress: Callable[[int, int], None] = lambda done, total: None
     ) -> None:
-        """Raise unless every checksum is right, or those of the index."""
+        """Raise unless every checksum is right; with ``index_only``, those of the index."""
         for name in INDEX:
             if checksum((self.folder / f"{name}.npy").read_bytes()) != self.header["sha256"][name]:
                 raise _damaged(self.folder / f"{name}.npy")
@@ -128,9 +127,9 @@ class StoreWriter:
         last = self._journal[-1] if self._journal else {}
         self.source: int = last.get("source", 0)
         self.position = FilePosition(*last.get("place", ()))
-        self.repeated: int = last.get("repeated", 0)  # photos with the id of an earlier one
+        self.repeated: int = last.get("repeated", 0)  # photos that have the id of an earlier photo
         self._seen = {image_id for block in self._journal for image_id in block["image_ids"]}
-        self.broken = [message for block in self._journal for message in block["broken"]]  # records passed over
+        self.broken = [message for block in self._journal for message in block["broken"]]  # records that were skipped
         self._width: int | None = last.get("features")
         self._block: list[PhotoFeatures] = []
 
@@ -159,19 +158,22 @@ class StoreWriter:
         last = self._journal[-1] if self._journal else {}
         if self._block or [source, *position[:2]] != [last.get("source"), *last.get("place", ())]:
             self._write_block(source, position)
-        numbers = [number for block in self._journal for number in block["proposals"]]
+        image_ids, sizes_wh, proposals = (
+            list(chain.from_iterable(block[key] for block in self._journal))
+            for key in ("image_ids", "sizes_wh", "proposals")
+        )
         index: dict[str, NDArray[Any]] = {
-            "image_ids": np.array([one for block in self._journal for one in block["image_ids"]], np.str_),
-            "sizes_wh": np.array([one for block in self._journal for one in block["sizes_wh"]], np.float32),
-            "offsets": np.concatenate(([0], np.cumsum(numbers, dtype=np.int64))),
+            "image_ids": np.array(image_ids, np.str_),
+            "sizes_wh": np.array(sizes_wh, np.float32),
+            "offsets": np.concatenate(([0], np.cumsum(proposals, dtype=np.int64))),
         }
         for name, array in index.items():
             with atomic_writing(self._unfinished / f"{name}.npy") as file:
                 np.save(file, array)
         header = {
             "format": FORMAT,
-            "photos": len(numbers),
-            "proposals": sum(numbers),
+            "photos": len(proposals),
+            "proposals": sum(proposals),
             "features": self._width,
             "repeated": self.repeated,
             "broken": self.broken,
@@ -183,7 +185,7 @@ class StoreWriter:
         complete_store(self.folder)
 
     def _write_block(self, source: int, position: FilePosition) -> None:
-        no_photo = np.empty((0, self._width or 0), FLOAT16)  # at the end, only records that were passed over may remain
+        no_photo = np.empty((0, self._width or 0), FLOAT16)  # the last block may have skipped records only
         features = np.concatenate([no_photo, *(photo.features for photo in self._block)]).astype(FLOAT16)
         boxes = np.concatenate([np.empty((0, 4)), *(photo.boxes_xyxy for photo in self._block)]).astype(FLOAT32)
         block = {
@@ -221,7 +223,7 @@ class StoreWriter:
 
 
 def complete_store(folder: Path) -> bool:
-    """Rename a store that was written to its end, and return whether the folder holds one now."""
+    """Rename a store that was written completely, and return whether the folder holds a complete store now."""
     unfinished = folder.with_name(folder.name + ".unfinished")
     if (unfinished / HEADER).exists():
         unfinished.rename(folder)

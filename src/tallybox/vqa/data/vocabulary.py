@@ -1,12 +1,11 @@
 """The words that a model reads and the answers that it can give, both by frequency in the training split."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tallybox.errors import InputError
@@ -50,25 +49,27 @@ class Vocabulary:
 
     words: tuple[str, ...]
     answers: tuple[str, ...]
-    _word_indices: dict[str, int] = field(init=False, repr=False, compare=False)
-    _answer_indices: dict[str, int] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_word_indices", {word: index for index, word in enumerate(self.words, 1)})
-        object.__setattr__(self, "_answer_indices", {answer: index for index, answer in enumerate(self.answers)})
+    @cached_property
+    def _word_indices(self) -> dict[str, int]:
+        return {word: index for index, word in enumerate(self.words, start=1)}
+
+    @cached_property
+    def _answer_indices(self) -> dict[str, int]:
+        return {answer: index for index, answer in enumerate(self.answers)}
 
     @classmethod
-    def of(cls, records: Iterable[QuestionRecord], answers: int = ANSWERS) -> Vocabulary:
+    def of(cls, records: Iterable[QuestionRecord], answers: int = ANSWERS) -> "Vocabulary":
         """Collect every word of the questions, and the most frequent normalised answers."""
         words: Counter[str] = Counter()
-        given: Counter[str] = Counter()
+        normalised: Counter[str] = Counter()
         for record in records:
             words.update(question_tokens(record.text))
-            given.update(normalise(answer) for answer in record.answers or ())
-        return cls(tuple(_by_frequency(words)), tuple(_by_frequency(given)[:answers]))
+            normalised.update(normalise(answer) for answer in record.answers or ())
+        return cls(tuple(_by_frequency(words)), tuple(_by_frequency(normalised)[:answers]))
 
     @classmethod
-    def load(cls, path: Path) -> Vocabulary:
+    def load(cls, path: Path) -> "Vocabulary":
         """Read a ``vocabulary.json``."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -86,7 +87,7 @@ class Vocabulary:
         write_text(path, json.dumps(content, ensure_ascii=True, indent=0) + "\n")
 
     def encode_question(self, text: str) -> list[int]:
-        """Return the indices of a question's words, at least one; empty words only where some were learned from."""
+        """Return the indices of a question's words, at least one; empty words count only if the vocabulary has them."""
         words = question_tokens(text) if "" in self._word_indices else question_words(text)
         return [self._word_indices.get(word, 0) for word in words] or [0]
 
@@ -97,4 +98,4 @@ class Vocabulary:
 
 def _by_frequency(counts: Counter[str]) -> list[str]:
     """Return the keys, most frequent first, in alphabetical order where equally frequent."""
-    return sorted(counts, key=lambda one: (-counts[one], one))
+    return sorted(counts, key=lambda text: (-counts[text], text))

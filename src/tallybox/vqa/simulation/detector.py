@@ -4,8 +4,6 @@ The number of proposals of a photo, and of a kind in it, is drawn independently 
 have seven proposals and five dogs may share seven. Proposals are in random order.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +14,7 @@ from tallybox.vqa.simulation.world import CLASS_OF, SIZE_WH, SimulatedScene, Thi
 PROPOSALS = (24, 29)  # per photo, as a range of np.random.Generator.integers, unless there are more things
 MIN_IRRELEVANT = 6
 MAX_PROPOSALS = 100  # as in bottom-up attention
-ON_A_KIND = (5, 8)  # likewise, of those on the things of one kind
+ON_A_KIND = (5, 8)  # range of the number of proposals on the things of one kind
 MAX_IOU = 0.97  # of a duplicate with its object
 CANDIDATES = 32
 JITTER = 0.13  # standard deviation of a duplicate's corners, relative to the side
@@ -36,24 +34,24 @@ class SimulatedDetector:
     def detect(self, scene: SimulatedScene, random: np.random.Generator) -> PhotoFeatures:
         """Return the proposals of a scene."""
         number = int(random.integers(*PROPOSALS))
-        found = []
+        proposals = []
         for things in scene.groups.values():
-            found += self._on_group(things, int(random.integers(*ON_A_KIND)), random)
-        found += self._irrelevant(scene, max(number - len(found), MIN_IRRELEVANT), random)
-        order = random.permutation(len(found))[:MAX_PROPOSALS]
+            proposals += self._on_group(things, int(random.integers(*ON_A_KIND)), random)
+        proposals += self._irrelevant(scene, max(number - len(proposals), MIN_IRRELEVANT), random)
+        order = random.permutation(len(proposals))[:MAX_PROPOSALS]
         noise = self._noise(self._world.noise, random, len(order))
-        boxes, features = (np.stack(arrays)[order] for arrays in zip(*found, strict=True))
+        boxes, features = (np.stack(arrays)[order] for arrays in zip(*proposals, strict=True))
         inside = np.clip(boxes, 0, (*SIZE_WH, *SIZE_WH)).astype(np.float32)
         return PhotoFeatures(str(scene.image_id), SIZE_WH, inside, (features + noise).astype(np.float32))
 
     def _on_group(self, things: list[Thing], number: int, random: np.random.Generator) -> list[Proposal]:
         """Return a proposal for each thing, and further ones for random things, some of parts or of several things."""
-        own = [self._feature(thing) + self._noise(self._world.variation, random)[0] for thing in things]
+        features = [self._feature(thing) + self._noise(self._world.variation, random)[0] for thing in things]
         chosen = [*range(len(things)), *random.integers(len(things), size=max(0, number - len(things))).tolist()]
         jittered = self._jittered(np.stack([things[index].box_xyxy for index in chosen]), random)
-        found = []
+        proposals = []
         for rank, index in enumerate(chosen):
-            box, feature = jittered[rank], own[index]
+            box, feature = jittered[rank], features[index]
             kind_of_view = random.random()
             if rank >= len(things) and kind_of_view < self._world.share_of_parts:
                 box = _part_of(things[index].box_xyxy, random)
@@ -62,20 +60,20 @@ class SimulatedDetector:
                 other = _nearest(things, index)
                 pair = np.stack((things[index].box_xyxy, things[other].box_xyxy))
                 box = np.concatenate((pair[:, :2].min(0), pair[:, 2:].max(0)))
-                feature = (own[index] + own[other]) / 2 + WEIGHTS["view"] * self._directions["several"]
-            found.append((box, feature))
-        return found
+                feature = (features[index] + features[other]) / 2 + WEIGHTS["view"] * self._directions["several"]
+            proposals.append((box, feature))
+        return proposals
 
     def _irrelevant(self, scene: SimulatedScene, number: int, random: np.random.Generator) -> list[Proposal]:
         """Return proposals for supports and clutter."""
-        found = [(box, self._directions[name]) for name, box in scene.supports.items()]
-        chosen = list(range(len(scene.clutter)))[: number - len(found)]
-        extra = max(0, number - len(found) - len(chosen))
+        proposals = [(box, self._directions[name]) for name, box in scene.supports.items()]
+        chosen = list(range(len(scene.clutter)))[: number - len(proposals)]
+        extra = max(0, number - len(proposals) - len(chosen))
         chosen += random.integers(len(scene.clutter), size=extra).tolist()
         jittered = self._jittered(np.stack([scene.clutter[index].box_xyxy for index in chosen]), random)
         for box, index in zip(jittered, chosen, strict=True):
-            found.append((box, self._directions[scene.clutter[index].kind] + self._directions["background"] / 2))
-        return found
+            proposals.append((box, self._directions[scene.clutter[index].kind] + self._directions["background"] / 2))
+        return proposals
 
     def _feature(self, thing: Thing) -> Floats:
         feature = self._directions[thing.kind].copy()

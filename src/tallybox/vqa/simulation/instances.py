@@ -1,7 +1,5 @@
 """`tallybox vqa simulate --instances`: questions about real photos, from the objects in a COCO instances file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +12,7 @@ from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.json_files import Int64, JsonRecord, read_json
 from tallybox.vqa.data.category_words import KINDS, UNIONS
-from tallybox.vqa.simulation.questions import Facts, Query, Words, write_split
+from tallybox.vqa.simulation.questions import Query, Words, write_split
 
 WORDINGS = {
     "count": (
@@ -35,7 +33,7 @@ WORDINGS = {
         "Which {general} does the photo show?",
     ),
 }
-# COCO's supercategories as questions call them; some are never asked about.
+# The names of COCO's supercategories in questions, where they differ, and those that are never asked about.
 GENERAL = {
     "electronic": "electronic device",
     "furniture": "piece of furniture",
@@ -93,18 +91,11 @@ def simulate_from_instances(
     categories = read_json(instances, _CategoriesFile, INSTANCES).categories
     generals = {category.id: general_name(category.name, category.supercategory) for category in categories}
     facts = {image_id: photo_facts(labels, image_id, generals) for image_id in image_ids}
-    return {split: write_questions(facts, out, split, questions_per_photo, seed, source=instances)}
-
-
-def write_questions(
-    facts: Mapping[int, Facts], out: Path, split: str, questions_per_photo: int, seed: int, *, source: Path
-) -> int:
-    """Write a split's questions from the facts of each photo and return their number."""
     random = np.random.default_rng(seed)
-    written = write_split(out, split, facts, WORDINGS, questions_per_photo, random, description=DESCRIPTION)
-    if not written:
-        raise InputError(f"{source} must have photos that differ in what they show, but no question has two answers")
-    return written
+    number = write_split(out, split, facts, WORDINGS, questions_per_photo, random, description=DESCRIPTION)
+    if not number:
+        raise InputError(f"{instances} must have photos that differ in what they show, but no question has two answers")
+    return {split: number}
 
 
 def photo_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str]) -> dict[Query, str]:
@@ -127,9 +118,9 @@ def category_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str
     facts: dict[Query, str] = {}
     present: dict[str, list[str]] = {}
     for category_id, name in labels.categories.items():
-        own = _count_facts(labels, image_id, [category_id], name)
-        facts |= own
-        if "yes" in own.values():
+        counts = _count_facts(labels, image_id, [category_id], name)
+        facts |= counts
+        if "yes" in counts.values():
             present.setdefault(generals.get(category_id, ""), []).append(name)
     for general, names in present.items():
         if general and len(names) == 1:
@@ -138,16 +129,16 @@ def category_facts(labels: TrueCounts, image_id: int, generals: Mapping[int, str
 
 
 def _count_facts(labels: TrueCounts, image_id: int, category_ids: Sequence[int], name: str) -> dict[Query, str]:
-    """Return how many things of some categories there are, unless there is a crowd, and whether there are any."""
+    """Return how many things of the categories there are, unless there is a crowd, and whether there are any."""
     facts: dict[Query, str] = {}
-    crowded = any((image_id, one) in labels.unknown for one in category_ids)
-    count = sum(labels.count(image_id, one) for one in category_ids)
+    crowded = any((image_id, category_id) in labels.unknown for category_id in category_ids)
+    count = sum(labels.count(image_id, category_id) for category_id in category_ids)
     if not crowded:
-        plurals: list[Words] = [(("plural", one),) for one in (noun(name).plural, *other_plurals(name))]
-        facts[Query("count", plurals[0], tuple(plurals[1:]))] = str(count)
-    nouns = [noun(one) for one in (name, *SYNONYMS.get(name, ()))]
-    some: list[Words] = [(("be", one.be), ("some", one.some)) for one in nouns]
-    facts[Query("exists", some[0], tuple(some[1:]))] = "yes" if count or crowded else "no"
+        first, *rest = [(("plural", text),) for text in (noun(name).plural, *other_plurals(name))]
+        facts[Query("count", first, tuple(rest))] = str(count)
+    nouns = [noun(word) for word in (name, *SYNONYMS.get(name, ()))]
+    words: list[Words] = [(("be", forms.be), ("some", forms.some)) for forms in nouns]
+    facts[Query("exists", words[0], tuple(words[1:]))] = "yes" if count or crowded else "no"
     return facts
 
 
@@ -188,10 +179,10 @@ def noun(name: str) -> Noun:
 
 
 def other_plurals(name: str) -> tuple[str, ...]:
-    """Return other plurals for the things of a category, or for some of them.
+    """Return other plurals for the things of a category, or for a part of them.
 
     >>> other_plurals("dog"), other_plurals("bicycle"), other_plurals("zebra")
     (('puppies',), ('bikes',), ())
     """
-    own = [OTHER_PLURALS[name]] if name in OTHER_PLURALS else []
-    return (*own, *map(plural, (*SYNONYMS.get(name, ()), *KINDS.get(name, ()))))
+    second = [OTHER_PLURALS[name]] if name in OTHER_PLURALS else []
+    return (*second, *map(plural, (*SYNONYMS.get(name, ()), *KINDS.get(name, ()))))

@@ -4,8 +4,6 @@ The facts of a photo are all questions that have an answer there. Questions are 
 also asked about another photo where the answer differs: these are the balanced pairs.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -87,15 +85,15 @@ def write_split(
         return 0
     subtype = YEARS[split]
     common = {"info": {"description": description}, "data_type": "mscoco", "data_subtype": subtype}
-    records = [{"image_id": one.image_id, "question": one.text, "question_id": one.question_id} for one in questions]
+    records = [{"image_id": q.image_id, "question": q.text, "question_id": q.question_id} for q in questions]
     content = {**common, "task_type": "Open-Ended", "questions": records}
     write_json(folder / f"v2_OpenEnded_mscoco_{subtype}_questions.json.gz", content)
     if split == "test":
         return len(questions)
-    known: dict[str, dict[str, None]] = {}  # the answers of a family, in order
-    for one in questions:
-        known.setdefault(one.query.family, {})[one.truth] = None
-    annotations = [_annotation(one, list(known[one.query.family]), disagreement, random) for one in questions]
+    truths: dict[str, dict[str, None]] = defaultdict(dict)  # the different answers of a family, in order
+    for question in questions:
+        truths[question.query.family][question.truth] = None
+    annotations = [_annotation(q, list(truths[q.query.family]), disagreement, random) for q in questions]
     write_json(folder / f"v2_mscoco_{subtype}_annotations.json.gz", {**common, "annotations": annotations})
     write_json(folder / f"v2_mscoco_{subtype}_complementary_pairs.json", pairs)
     return len(questions)
@@ -106,8 +104,8 @@ def ask(
 ) -> tuple[list[SimulatedQuestion], list[tuple[int, int]]]:
     """Return questions about photos by their ids, in random order, and up to ``per_photo`` pairs of them a photo."""
     photos_by_answer: dict[Query, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for photo, known in facts.items():
-        for query, answer in known.items():
+    for photo, photo_facts in facts.items():
+        for query, answer in photo_facts.items():
             photos_by_answer[query][answer].append(photo)
     drawn: dict[tuple[int, Query, str], SimulatedQuestion] = {}
     numbers: dict[int, int] = defaultdict(int)
@@ -121,55 +119,56 @@ def ask(
         return drawn[key].question_id
 
     pairs: set[tuple[int, int]] = set()
-    for photo, known in facts.items():
-        for query in _chosen(known, per_photo, random):
-            others = [answer for answer in photos_by_answer[query] if answer != known[query]]
-            if not others:
+    for photo, photo_facts in facts.items():
+        for query in _draw_queries(photo_facts, per_photo, random):
+            photos = photos_by_answer[query]
+            other_answers = [answer for answer in photos if answer != photo_facts[query]]
+            if not other_answers:
                 continue
-            answer = others[int(random.choice(len(others), p=_weights(photos_by_answer[query], others)))]
-            counterpart = _one_of(photos_by_answer[query][answer], random)
-            text = _one_of(wordings[query.family], random).format(**dict(_words(query, random)))
-            first, second = sorted(question_id_of(one, query, text) for one in (photo, counterpart))
+            answer = other_answers[int(random.choice(len(other_answers), p=_weights(photos, other_answers)))]
+            counterpart = _draw(photos[answer], random)
+            text = _draw(wordings[query.family], random).format(**dict(_draw_words(query, random)))
+            first, second = sorted(question_id_of(image_id, query, text) for image_id in (photo, counterpart))
             pairs.add((first, second))
     questions = list(drawn.values())
     order = random.permutation(len(questions))
     return [questions[index] for index in order], sorted(pairs)
 
 
-def _chosen(known: Facts, number: int, random: np.random.Generator) -> list[Query]:
+def _draw_queries(facts: Facts, number: int, random: np.random.Generator) -> list[Query]:
     """Draw different questions: a family, then one of its answers, then a question with that answer."""
     by_family: dict[str, dict[str, list[Query]]] = defaultdict(lambda: defaultdict(list))
-    for query, answer in known.items():
+    for query, answer in facts.items():
         by_family[query.family][answer].append(query)
     families = [family for family in FAMILIES if family in by_family]
     shares = np.array([FAMILIES[family][0] for family in families])
-    chosen: list[Query] = []
+    drawn: list[Query] = []
     for _ in range(number):
         family = families[int(random.choice(len(families), p=shares / shares.sum()))]
         answers = list(by_family[family])
         weights = np.array([RARE_ANSWERS.get(answer, 1.0) for answer in answers])
         answer = answers[int(random.choice(len(answers), p=weights / weights.sum()))]
-        query = _one_of(by_family[family][answer], random)
-        if query not in chosen:
-            chosen.append(query)
-    return chosen
+        query = _draw(by_family[family][answer], random)
+        if query not in drawn:
+            drawn.append(query)
+    return drawn
 
 
-def _words(query: Query, random: np.random.Generator) -> Words:
-    """Draw the words of a question: its own in half of the cases, else one of the others."""
+def _draw_words(query: Query, random: np.random.Generator) -> Words:
+    """Draw the words of a question: its first ones in half of the cases, else others with the same meaning."""
     if query.other_words and random.random() < OTHER_WORDS_SHARE:
-        return _one_of(query.other_words, random)
+        return _draw(query.other_words, random)
     return query.words
 
 
-def _one_of(items: Sequence[Item], random: np.random.Generator) -> Item:
+def _draw(items: Sequence[Item], random: np.random.Generator) -> Item:
     return items[int(random.integers(len(items)))]
 
 
 def _weights(photos: Mapping[str, Sequence[int]], answers: Sequence[str]) -> NDArray[np.float64]:
     """Return the probabilities of answers: by the number of photos that have them, except rare ones."""
     total = sum(len(photos[answer]) for answer in answers if answer not in RARE_ANSWERS) or 1
-    weights = np.array([RARE_ANSWERS[one] * total if one in RARE_ANSWERS else len(photos[one]) for one in answers])
+    weights = np.array([RARE_ANSWERS[a] * total if a in RARE_ANSWERS else len(photos[a]) for a in answers])
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
 
@@ -182,14 +181,14 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def _annotation(
-    one: SimulatedQuestion, known: Sequence[str], disagreement: float, random: np.random.Generator
+    question: SimulatedQuestion, truths: Sequence[str], disagreement: float, random: np.random.Generator
 ) -> dict[str, Any]:
-    answers = ten_answers(one.truth, near_misses(one.truth, known), disagreement, random)
+    answers = draw_answers(question.truth, near_misses(question.truth, truths), disagreement, random)
     return {
-        "question_id": one.question_id,
-        "image_id": one.image_id,
-        "question_type": " ".join(one.text.lower().split()[:TYPE_WORDS]),
-        "answer_type": FAMILIES[one.query.family][1],
+        "question_id": question.question_id,
+        "image_id": question.image_id,
+        "question_type": " ".join(question.text.lower().split()[:TYPE_WORDS]),
+        "answer_type": FAMILIES[question.query.family][1],
         "multiple_choice_answer": Counter(answers).most_common(1)[0][0],
         "answers": [
             {"answer": answer, "answer_confidence": "yes", "answer_id": number}
@@ -198,12 +197,14 @@ def _annotation(
     }
 
 
-def ten_answers(truth: str, alternatives: Sequence[str], disagreement: float, random: np.random.Generator) -> list[str]:
-    """Return the answers of ten people; those who disagree give one of the alternatives.
+def draw_answers(
+    truth: str, alternatives: Sequence[str], disagreement: float, random: np.random.Generator
+) -> list[str]:
+    """Draw the answers of ten people; those who disagree give one of the alternatives.
 
     Without disagreement all answers are the same.
 
-    >>> ten_answers("2", ["1", "3"], 0.0, np.random.default_rng(0)).count("2")
+    >>> draw_answers("2", ["1", "3"], 0.0, np.random.default_rng(0)).count("2")
     10
     """
     if disagreement == 0:
@@ -212,15 +213,15 @@ def ten_answers(truth: str, alternatives: Sequence[str], disagreement: float, ra
     for _ in range(ANSWERS_PER_QUESTION):
         answer = truth
         if alternatives and random.random() < disagreement:
-            answer = alternatives[int(random.integers(len(alternatives)))]
+            answer = _draw(alternatives, random)
         if random.random() < OTHER_ANSWERS_SHARE and answer not in ("yes", "no"):
             answer = WORD_OF.get(answer, f"a {answer}")
         answers.append(answer)
     return answers
 
 
-def near_misses(truth: str, known: Sequence[str]) -> list[str]:
-    """Return plausible wrong answers: the numbers next to it, the other of yes and no, other known answers.
+def near_misses(truth: str, truths: Sequence[str]) -> list[str]:
+    """Return plausible wrong answers: the numbers next to it, the other of yes and no, or other questions' truths.
 
     >>> near_misses("3", []), near_misses("0", []), near_misses("yes", []), near_misses("red", ["red", "blue"])
     (['2', '4'], ['1'], ['no'], ['blue'])
@@ -229,4 +230,4 @@ def near_misses(truth: str, known: Sequence[str]) -> list[str]:
         return [str(number) for number in (int(truth) - 1, int(truth) + 1) if number >= 0]
     if truth in ("yes", "no"):
         return ["no" if truth == "yes" else "yes"]
-    return [answer for answer in known if answer != truth]
+    return [answer for answer in truths if answer != truth]

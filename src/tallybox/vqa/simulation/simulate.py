@@ -1,39 +1,27 @@
-"""`tallybox vqa simulate`: a simulated data set in the official formats, or features for the photos of questions."""
+"""`tallybox vqa simulate`: a simulated data set in the official formats."""
 
-from __future__ import annotations
-
-import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from tallybox.errors import InputError
-from tallybox.files import open_text
 from tallybox.vqa.data.features import PhotoFeatures, write_tsv
-from tallybox.vqa.data.photo_ids import photo_id
-from tallybox.vqa.data.questions import read_questions
 from tallybox.vqa.simulation.detector import SimulatedDetector
 from tallybox.vqa.simulation.questions import Query, write_split
 from tallybox.vqa.simulation.world import (
     CLASS_OF,
-    CLUTTER,
     COLOURS,
     KINDS,
     PLURALS,
     SIZES,
     SUPPORTS,
-    BoxPlacer,
     SimulatedScene,
-    Thing,
     World,
     draw_scene,
     prototypes,
 )
 
 FEATURES = "features.tsv"
-COLUMNS = ("image_id", "category_id", "count")  # of an inventory
-INVENTORY_CLUTTER = (3, 8)  # things, as a range of np.random.Generator.integers
 DESCRIPTION = "made up by tallybox vqa simulate"
 WORDINGS = {
     "count": (
@@ -80,7 +68,13 @@ def simulate(
             out, split, facts, WORDINGS, per_photo, random, disagreement=disagreement, description=DESCRIPTION
         )
     detector, random = SimulatedDetector(world, prototypes(world)), np.random.default_rng([world.seed, 4])
-    _write_photos(out, (detector.detect(scene, random) for scene in scenes), len(scenes), on_progress)
+
+    def photos() -> Iterator[PhotoFeatures]:
+        for done, scene in enumerate(scenes, start=1):
+            yield detector.detect(scene, random)
+            on_progress(done, len(scenes))
+
+    write_tsv(out / FEATURES, photos())
     return {split: number for split, number in questions.items() if number}
 
 
@@ -118,86 +112,3 @@ def scene_facts(scene: SimulatedScene) -> dict[Query, str]:
         if len(present) == 1:
             add("which", present[0], general=general)
     return facts
-
-
-def simulate_from_inventory(
-    questions: Sequence[Path],
-    inventory: Path,
-    out: Path,
-    world: World | None = None,
-    on_progress: OnProgress = lambda done, total: None,
-) -> int:
-    """Write ``features.tsv`` for the photos of questions and return the number of photos.
-
-    Each object has proposals as in the simulated world; each category has a prototype. Colours and positions of the
-    real objects are unknown. A photo that is not in the inventory shows clutter only.
-    """
-    world = world or World()
-    counts = read_inventory(inventory)
-    names = {photo_id(one.image_id) for path in questions for one in read_questions(path)}
-    if named := sorted(name for name in names if not name.isdigit()):
-        raise InputError(
-            f"photos of the questions must have numbers as ids, as the inventory has, but got {named[0]!r}"
-        )
-    image_ids = sorted(map(int, names))
-    if not counts.keys() & set(image_ids):
-        raise InputError(f"{inventory} must be about the photos of the questions, but names none of {len(image_ids)}")
-    _write_photos(out, photos_of_inventory(image_ids, counts, world), len(image_ids), on_progress)
-    return len(image_ids)
-
-
-def read_inventory(path: Path) -> dict[int, dict[int, int]]:
-    """Read counts by photo and category: a CSV with image_id, category_id and count, gzipped or not."""
-    found: dict[int, dict[int, int]] = {}
-    with open_text(path) as file:
-        rows = csv.DictReader(file)
-        if missing := [column for column in COLUMNS if column not in (rows.fieldnames or ())]:
-            raise InputError(f"{path} must have the columns {', '.join(COLUMNS)}, but {missing[0]} is missing")
-        for number, row in enumerate(rows):
-            try:
-                image_id, category_id, count = (int(row[column]) for column in COLUMNS)
-            except (TypeError, ValueError):
-                raise InputError(
-                    f"{path}, record {number}: must be whole numbers, but got {list(row.values())}"
-                ) from None
-            if count < 0:
-                raise InputError(f"{path}, record {number}: count must be at least 0, but got {count}")
-            found.setdefault(image_id, {})[category_id] = count
-    return found
-
-
-def photos_of_inventory(
-    image_ids: Sequence[int], counts: Mapping[int, Mapping[int, int]], world: World
-) -> Iterator[PhotoFeatures]:
-    """Yield simulated proposals of photos; those of a photo do not depend on the other photos."""
-    kinds = sorted({category_id for some in counts.values() for category_id in some})
-    detector = SimulatedDetector(world, prototypes(world, [_kind(category_id) for category_id in kinds]))
-    for image_id in image_ids:
-        random = np.random.default_rng([world.seed, image_id])
-        yield detector.detect(_scene(image_id, counts.get(image_id, {}), world, random), random)
-
-
-def _scene(image_id: int, counts: Mapping[int, int], world: World, random: np.random.Generator) -> SimulatedScene:
-    placer = BoxPlacer(world, random)
-
-    def thing(kind: str) -> Thing:
-        return Thing(kind, placer.find(str(random.choice(SIZES))))
-
-    groups = {_kind(one): [thing(_kind(one)) for _ in range(count)] for one, count in counts.items() if count}
-    clutter = [thing(str(random.choice(CLUTTER))) for _ in range(int(random.integers(*INVENTORY_CLUTTER)))]
-    return SimulatedScene(image_id, groups, clutter, {})
-
-
-def _kind(category_id: int) -> str:
-    return f"category {category_id}"
-
-
-def _write_photos(folder: Path, photos: Iterable[PhotoFeatures], number: int, on_progress: OnProgress) -> None:
-    """Write the features of so many photos."""
-
-    def reported() -> Iterator[PhotoFeatures]:
-        for done, photo in enumerate(photos, start=1):
-            yield photo
-            on_progress(done, number)
-
-    write_tsv(folder / FEATURES, reported())

@@ -4,8 +4,6 @@ The total number of things in a scene is drawn independently of the number of ea
 neither the number of things nor that of proposals reveals how many things of a kind there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +28,9 @@ SIZES = ("small", "large")
 SUPPORTS = ("grass", "road", "sand", "table", "rug", "bench")
 DIGITS = tuple(str(digit) for digit in range(1, 10))  # that may be painted on a vehicle
 CLUTTER = ("tree", "rock", "bush", "lamp", "window", "cloud")  # never asked about
-VIEWS = ("part", "several")  # of a proposal that does not show one whole thing
+VIEWS = ("part", "several")  # of a proposal that does not show exactly one whole thing
+# Everything that the features of a proposal encode.
+ENCODED = (*KINDS, *CLASS_OF, *COLOURS, *SIZES, *SUPPORTS, *DIGITS, *CLUTTER, *VIEWS, "background")
 GROUPS = 2  # kinds in a scene
 COUNTS = np.array([0.3, 0.24, 0.2, 0.15, 0.11])  # of 1 to 5 things of a kind
 THINGS = (11, 14)  # in all: range of np.random.Generator.integers
@@ -67,21 +67,22 @@ class World:
     min_iou = property(lambda self: 0.8 - 0.4 * self.difficulty)  # of a duplicate with its object
     max_overlap = property(lambda self: 0.05 + 0.3 * self.difficulty)  # IoU of two different objects
     share_of_parts = property(lambda self: 0.2 * self.difficulty)  # of the proposals after an object's first
-    share_of_groups = property(lambda self: 0.1 * self.difficulty)  # likewise, with several objects of a kind
+    share_of_groups = property(lambda self: 0.1 * self.difficulty)  # of the same proposals; these show several objects
     noise = property(lambda self: 1.2 * self.difficulty)  # length; a kind's prototype has length 1
-    variation = property(lambda self: 0.8 * self.difficulty)  # length of what the proposals of an object share
+    variation = property(lambda self: 0.8 * self.difficulty)  # length of the noise that an object's proposals share
     disagreement = property(lambda self: 0.2 * self.difficulty)  # share of people who give another answer
 
 
-def prototypes(world: World, others: Sequence[str] = ()) -> dict[str, NDArray[np.float64]]:
-    """Return a direction `[F]` of length 1 for everything that the features encode, and for ``others``.
+def prototypes(world: World, names: Sequence[str] = ENCODED) -> dict[str, NDArray[np.float64]]:
+    """Return a direction `[F]` of length 1 for everything that the features encode.
+
+    More names at the end do not change the directions of those before.
 
     >>> directions = prototypes(World(features=8))
     >>> directions["dog"].shape, round(float((directions["dog"] ** 2).sum()), 6)
     ((8,), 1.0)
     """
     random = np.random.default_rng([world.seed, 0])
-    names = (*KINDS, *CLASS_OF, *COLOURS, *SIZES, *SUPPORTS, *DIGITS, *CLUTTER, *VIEWS, "background", *others)
     drawn = random.normal(size=(len(names), world.features))
     return dict(zip(names, drawn / np.linalg.norm(drawn, axis=1, keepdims=True), strict=True))
 
@@ -148,9 +149,9 @@ class BoxPlacer:
         boxes = np.concatenate((corners, corners + sides), axis=1)
         overlap = numpy_box_iou(boxes, self._taken).max(1, initial=0)
         allowed = overlap <= self._max_overlap
-        found: NDArray[np.float64] = boxes[allowed.argmax() if allowed.any() else overlap.argmin()]
-        self._taken = np.vstack((self._taken, found))
-        return found
+        box: NDArray[np.float64] = boxes[allowed.argmax() if allowed.any() else overlap.argmin()]
+        self._taken = np.vstack((self._taken, box))
+        return box
 
 
 def _broad_box(random: np.random.Generator) -> NDArray[np.float64]:
