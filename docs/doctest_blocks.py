@@ -1,7 +1,5 @@
 """Griffe extension for the API reference: doctests in docstrings become code blocks."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

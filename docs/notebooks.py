@@ -5,8 +5,6 @@ python docs/notebooks.py            # or: make notebooks
 The cells run here one after the other, without a Jupyter kernel: notebooks of the docs need no magic commands.
 """
 
-from __future__ import annotations
-
 import ast
 import base64
 import contextlib

@@ -3,8 +3,6 @@
 python docs/pictures.py        # or: make figures
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """MkDocs hooks: notebooks become pages, and the table of configuration keys is made from the code that reads them."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
