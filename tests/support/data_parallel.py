@@ -6,10 +6,11 @@ In a module of its own, because a spawned process imports what it runs by name.
 from pathlib import Path
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from tallybox import Counter, PresenceCounter
 from tests.support.problems import Layer, random_boxes, random_generator
+from tests.support.process_group import process_group
 
 IMAGES, PROPOSALS, FEATURES, ANSWERS = 8, 6, 3, 5
 WORLD_SIZE = 2
@@ -53,14 +54,7 @@ def train(model: nn.Module, features: Tensor, boxes: Tensor, answers: Tensor) ->
 
 def train_share(rank: int, folder: str, layer: type[Layer]) -> None:
     """What each process does: train on its share of the images and leave the gradients in the folder."""
-    torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/meeting_point", rank=rank, world_size=WORLD_SIZE
-    )
-    try:
+    with process_group(rank, folder, WORLD_SIZE):
         share = (values[rank::WORLD_SIZE] for values in batch())
         gradients = train(nn.parallel.DistributedDataParallel(build_model(layer)), *share)
         torch.save(gradients, Path(folder) / f"gradients_{rank}.pt")
-        distributed.barrier()  # gloo aborted once where one process left while the other was still at work
-    finally:
-        distributed.destroy_process_group()

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import distributed
 
 from tallybox.vqa.batches import TrainingData
 from tallybox.vqa.configuration import ModelConfig, TrainingConfig, VqaConfig
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.training import train
+from tests.support.process_group import process_group
 
 PHOTOS, FEATURES, WORDS, ANSWERS = 12, 6, 9, 5
 CPU = torch.device("cpu")
@@ -75,13 +75,8 @@ def tiny_config(
 
 def train_with_another(rank: int, folder: str, number: int) -> None:
     """What each of several processes does: train together with the others."""
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting_point", rank=rank, world_size=number)
-    try:
+    with process_group(rank, folder, number):
         train(tiny_data(), Path(folder) / "together", tiny_config(precision="float64"), device=CPU)
-        distributed.barrier()  # gloo aborted once where one process left while the other was still at work
-    finally:
-        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
