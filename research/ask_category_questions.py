@@ -85,11 +85,11 @@ class Asked:
     by_model: tuple[str, float]
     question: CategoryQuestion | None
     predictions: list[CountPrediction]
-    distinct_score: float
+    best_score: float
 
     def answer(self) -> tuple[str, float]:
         """Return the answer with its probability."""
-        counted = answer_from_counts(self.question, self.predictions, self.distinct_score).answers if self.question else ()
+        counted = answer_from_counts(self.question, self.predictions, self.best_score).answers if self.question else ()
         return counted[0] if counted else self.by_model
 
 
@@ -135,8 +135,8 @@ def ask_all(records: list[QuestionRecord], asker: Asker, estimator: CountEstimat
         named = sorted(question.category_ids) if question else ()
         by_model = (answers[share.argmax()], float(share.max()))
         predictions = [counted[record.image_id, category_id] for category_id in named]
-        distinct_score = question.distinct_score(asker.scores(record.image_id)) if question else 0
-        asked.append(Asked(record, by_model, question, predictions, distinct_score))
+        best_score = question.best_score(asker.scores(record.image_id)) if question else 0
+        asked.append(Asked(record, by_model, question, predictions, best_score))
     return asked
 
 
@@ -169,7 +169,7 @@ def fitted_log_odds(asked: list[Asked]) -> NDArray[np.float64]:
         if one.question is not None and one.question.kind in ("how many", "whether") and one.record.answers:
             usual = sum_distribution([prediction.probabilities for prediction in one.predictions])
             is_written = one.record.question_id >= WRITTEN_FROM
-            rows.append((1 - usual[0], one.distinct_score, one.record.answers[0] not in ("0", "no"), is_written))
+            rows.append((1 - usual[0], one.best_score, one.record.answers[0] not in ("0", "no"), is_written))
     probabilities, (there, written) = np.clip(np.array(rows)[:, :2], *CERTAINTY), np.array(rows)[:, 2:].T
     inputs = np.column_stack([np.ones(len(rows)), np.log(probabilities / (1 - probabilities))])
     shares = np.where(written, 1 / written.sum(), 1 / (1 - written).sum())

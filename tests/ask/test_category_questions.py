@@ -23,10 +23,10 @@ def predicted(*probabilities: float):
     return summarise(np.array([probabilities]), np.array([0.5]), LEVELS).each()[0]
 
 
-def asked(text: str, *probabilities: float, distinct_score: float = 0.05) -> dict[str, float]:
+def asked(text: str, *probabilities: float, best_score: float = 0.05) -> dict[str, float]:
     """Answers with their probabilities, the answer first; empty where counts do not answer."""
     question = read_category_question(text, len(probabilities) - 1)
-    return dict(answer_from_counts(question, [predicted(*probabilities)], distinct_score).answers)
+    return dict(answer_from_counts(question, [predicted(*probabilities)], best_score).answers)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_every_category_can_be_asked_for(name):
     st.floats(0, 1),
     st.integers(0, 8),
 )
-def test_answers_about_a_category_never_contradict_each_other_nor_count(weights, none, distinct_score, number):
+def test_answers_about_a_category_never_contradict_each_other_nor_count(weights, none, best_score, number):
     shares = [none, *((1 - none) * np.array(weights) / sum(weights))]
     prediction = predicted(*shares)
 
     def ask(text):
-        return asked(text, *shares, distinct_score=distinct_score)
+        return asked(text, *shares, best_score=best_score)
 
     counts = ask("How many dogs are there?")
     counted = int(next(iter(counts)).split()[0])

@@ -178,7 +178,7 @@ class Answerer:
         if asked is None:
             return None
         predictions = self.estimator.predict(seen.detections, sorted(asked.category_ids))
-        return answer_from_counts(asked, [*predictions.values()], asked.distinct_score(seen.scores))
+        return answer_from_counts(asked, [*predictions.values()], asked.best_score(seen.scores))
 
     def _ask_model(self, regions: RegionFeatures, words: list[int]) -> tuple[Tensor, Tensor]:
         """Return the model's probabilities of all answers ``[A]`` and its glimpses ``[1, R, G]``."""

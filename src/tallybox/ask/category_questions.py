@@ -20,8 +20,8 @@ from tallybox.vqa.data.category_words import KINDS, CategoryWords
 from tallybox.vqa.data.vocabulary import question_words
 
 # The log-odds that there are any where somebody asks: a constant, plus these multiples of the log-odds that `count`
-# gives and of those of the `distinct_score`. Fitted to held-out training photos (research/ask_category_questions.py).
-ASKED_LOG_ODDS, PER_COUNTED, PER_SCORE = 5.4, 0.55, 1.05
+# gives and of those of the best score. Fitted to held-out training photos (research/ask_category_questions.py).
+ASKED_LOG_ODDS, PER_COUNTED, PER_SCORE = 5.0, 0.5, 1.1
 CERTAINTY = (0.001, 0.999)  # probabilities and scores outside are taken as these
 
 # Words that leave open no other question than how many there are, or whether there are any.
@@ -69,21 +69,11 @@ class CategoryQuestion(NamedTuple):
                 return plural(category)
         return None
 
-    def distinct_score(self, scores: NDArray[np.floating]) -> float:
-        """Return the best score of a region for one of the categories that no other category explains; 0 without regions.
-
-        From ``scores [R, 80]``. A detector that is sure of a horse gives it a small score as a sheep, too: a region
-        counts by its score times how far it is from being anything else.
-
-        >>> sheep = read_category_question("Is there a sheep?", 14)
-        >>> scores = np.zeros((1, 80))
-        >>> scores[0, [COCO_CATEGORY_IDS.index(19), COCO_CATEGORY_IDS.index(20)]] = 0.75, 0.2  # a horse, hardly a sheep
-        >>> round(sheep.distinct_score(scores), 2)
-        0.05
-        """
-        named = np.isin(COCO_CATEGORY_IDS, [*self.category_ids])
-        distinct = scores[:, named].max(1, initial=0) * (1 - scores[:, ~named].max(1, initial=0))
-        return float(distinct.max(initial=0))
+    def best_score(self, scores: NDArray[np.floating]) -> float:
+        """Return the best score of any region for one of the categories, from ``scores [R, 80]``; 0 without regions."""
+        return float(
+            scores[:, [COCO_CATEGORY_IDS.index(category_id) for category_id in self.category_ids]].max(initial=0)
+        )
 
 
 class CountedAnswer(NamedTuple):
@@ -127,11 +117,11 @@ def read_category_question(text: str, last: int) -> CategoryQuestion | None:
 
 
 def answer_from_counts(
-    question: CategoryQuestion, predictions: Sequence[CountPrediction], distinct_score: float
+    question: CategoryQuestion, predictions: Sequence[CountPrediction], best_score: float
 ) -> CountedAnswer:
-    """Answer a question from the predictions of its categories and its `distinct_score`."""
+    """Answer a question from the predictions of its categories and its `best_score`."""
     usual = sum_distribution([prediction.probabilities for prediction in predictions])
-    probabilities = asked_distribution(usual, distinct_score)
+    probabilities = asked_distribution(usual, best_score)
     count = predictions[0].count if len(predictions) == 1 else int(medians_of(usual[None])[0])
     number = count or int(medians_of(probabilities[None])[0])
     answers: tuple[tuple[str, float], ...] = ()
@@ -148,13 +138,13 @@ def answer_from_counts(
     return CountedAnswer(question, answers, number, tuple(predictions))
 
 
-def asked_distribution(usual: NDArray[np.float64], distinct_score: float) -> NDArray[np.float64]:
+def asked_distribution(usual: NDArray[np.float64], best_score: float) -> NDArray[np.float64]:
     """Return the distribution ``[K + 1]`` where somebody asks: other odds that there are any, the rest as ``usual``.
 
     >>> [asked_distribution(np.array([0.97, 0.02, 0.01]), score).round(2).tolist() for score in (0.02, 0.2)]
-    [[0.65, 0.24, 0.12], [0.12, 0.59, 0.29]]
+    [[0.73, 0.18, 0.09], [0.15, 0.57, 0.28]]
     """
-    probabilities = np.clip((1 - usual[0], distinct_score), *CERTAINTY)
+    probabilities = np.clip((1 - usual[0], best_score), *CERTAINTY)
     counted, score = np.log(probabilities / (1 - probabilities))
     odds = np.exp(ASKED_LOG_ODDS + (PER_COUNTED - 1) * counted + PER_SCORE * score)
     asked: NDArray[np.float64] = usual * np.append(1, np.full(len(usual) - 1, odds))
