@@ -50,7 +50,7 @@ def main() -> None:
 
 def is_left_to_model(text: str) -> bool:
     """Return whether `ask` leaves a question to the model, unless what it is about is not there."""
-    question = read_category_question(text, last=14)
+    question = read_category_question(text)
     return question is None or question.kind not in ("how many", "whether")
 
 

@@ -125,8 +125,7 @@ def fitted_without(held: set[str], data: Path) -> CountEstimator:
 
 def ask_all(records: list[QuestionRecord], asker: Asker, estimator: CountEstimator, detections: Path) -> list[Asked]:
     """Ask everything."""
-    last = estimator.fitted.config.max_objects
-    questions = [read_category_question(record.text, last) for record in records]
+    questions = [read_category_question(record.text) for record in records]
     counted = count_all(records, questions, estimator, detections)
     shares = asker.probabilities(records)
     answers = asker.vocabulary.answers

@@ -83,11 +83,16 @@ class PhotoAnswer:
             remarks.append(f"As far as can be seen there is no {word} in the photo: the question has no answer.")
         if kept_together := question.kept_together:
             remarks.append(f"The detector does not tell {word} from other {kept_together}: all of them are counted.")
-        if question.kind in ("how many", "whether"):
-            if self.others and self.others[0][1] > self.probability:
-                remarks.append(f"{self.counted.number} is the middle of what is probable.")
-            if not any(counts) and self.counted.number:
-                remarks.append("`tallybox count` says 0 here. `ask` expects more: people ask about what they see.")
+        is_counted = question.kind in ("how many", "whether")
+        if is_counted and self.others and self.others[0][1] > self.probability:
+            remarks.append(f"{self.counted.number} is the middle of what is probable.")
+        if not any(counts) and self.counted.number:
+            reason = (
+                "`ask` expects more: people ask about what they see."
+                if is_counted
+                else f"If there is no {word}, there is no answer."
+            )
+            remarks.append(f"`tallybox count` says 0 here. {reason}")
         return tuple(remarks)
 
     @property
@@ -174,7 +179,7 @@ class Answerer:
         """Return what counts say to a question about a category; None where it is about none."""
         if self.estimator is None or not isinstance(seen, SeenPhoto):
             return None
-        asked = read_category_question(question, self.estimator.fitted.config.max_objects)
+        asked = read_category_question(question)
         if asked is None:
             return None
         predictions = self.estimator.predict(seen.detections, sorted(asked.category_ids))

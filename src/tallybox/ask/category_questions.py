@@ -6,6 +6,7 @@ counts, or where it counts none, the median of the distribution with those odds.
 Legend: K + 1 counts, the last of which is "K or more"; R regions.
 """
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
@@ -38,14 +39,14 @@ EXISTENCE_WORDS = frozenset(
 YES_NO_WORDS = ("any", "are", "can", "do", "does", "is")
 NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 # Words before a number, and what they ask of a count.
-COMPARISONS: dict[tuple[str, ...], Callable[[NDArray[np.int64], int], NDArray[np.bool_]]] = {
-    ("more", "than"): lambda counts, number: counts > number,
-    ("over",): lambda counts, number: counts > number,
-    ("fewer", "than"): lambda counts, number: counts < number,
-    ("less", "than"): lambda counts, number: counts < number,
-    ("at", "least"): lambda counts, number: counts >= number,
-    ("at", "most"): lambda counts, number: counts <= number,
-    (): lambda counts, number: counts == number,
+COMPARISONS: dict[tuple[str, ...], Callable[[int, int], bool]] = {
+    ("more", "than"): operator.gt,
+    ("over",): operator.gt,
+    ("fewer", "than"): operator.lt,
+    ("less", "than"): operator.lt,
+    ("at", "least"): operator.ge,
+    ("at", "most"): operator.le,
+    (): operator.eq,
 }
 
 
@@ -55,13 +56,13 @@ class CategoryQuestion(NamedTuple):
     kind: Literal["how many", "how many of them", "whether", "about"]
     category_ids: frozenset[int]
     word: str  # for the category, as the question has it
-    holds: NDArray[np.bool_] | None = None  # of "whether": which counts make the answer yes, by count
+    holds: Callable[[int], bool] | None = None  # of "whether": whether a count makes the answer yes
 
     @property
     def kept_together(self) -> str | None:
         """What all things of the category are called, where the question names a kind that a detector does not know.
 
-        >>> read_category_question("How many men are there?", 14).kept_together
+        >>> read_category_question("How many men are there?").kept_together
         'people'
         """
         for category, kinds in KINDS.items():
@@ -90,14 +91,14 @@ def _words() -> CategoryWords:
     return CategoryWords.of(COCO_CATEGORIES)
 
 
-def read_category_question(text: str, last: int) -> CategoryQuestion | None:
-    """Return what a question wants to know of a category's count from 0 to ``last``; None where it names none, or two.
+def read_category_question(text: str) -> CategoryQuestion | None:
+    """Return what a question wants to know of a category's count; None where it names no category, or two.
 
-    >>> [read_category_question(text, 14).kind for text in ("How many men are there?", "Are there any cars here?")]
+    >>> [read_category_question(text).kind for text in ("How many men are there?", "Are there any cars here?")]
     ['how many', 'whether']
-    >>> [read_category_question(text, 14).kind for text in ("How many men wear hats?", "What is the man doing?")]
+    >>> [read_category_question(text).kind for text in ("How many men wear hats?", "What is the man doing?")]
     ['how many of them', 'about']
-    >>> read_category_question("Are there more than two dogs?", 4).holds.tolist()
+    >>> [read_category_question("Are there more than two dogs?").holds(count) for count in range(5)]
     [False, False, False, True, True]
     """
     words = question_words(text)
@@ -109,10 +110,9 @@ def read_category_question(text: str, last: int) -> CategoryQuestion | None:
     others = [*words[:start], *words[stop:]] if len(spans) == 1 else words
     if others[:2] == ["how", "many"]:
         return CategoryQuestion("how many" if EMPTY_WORDS.issuperset(others) else "how many of them", categories, word)
-    if others[:1] and others[0] in YES_NO_WORDS and EXISTENCE_WORDS.intersection(others):
-        holds = _wanted_counts(others, np.arange(last + 1))
-        if holds is not None:
-            return CategoryQuestion("whether", categories, word, holds)
+    is_whether = others[:1] and others[0] in YES_NO_WORDS and EXISTENCE_WORDS.intersection(others)
+    if is_whether and (holds := _comparison(others)) is not None:
+        return CategoryQuestion("whether", categories, word, holds)
     return CategoryQuestion("about", categories, word)
 
 
@@ -128,9 +128,11 @@ def answer_from_counts(
     if question.kind == "how many":
         answers = _numbers(probabilities, number)
     elif question.holds is not None:
-        yes = float(probabilities[question.holds].sum())
+        # "K or more" has one probability: it stands for the number of the answer, or for K.
+        counts = [*range(len(usual) - 1), max(number, len(usual) - 1)]
+        yes = float(probabilities[[question.holds(count) for count in counts]].sum())
         answers = (("yes", yes), ("no", 1 - yes))
-        if not question.holds[min(number, len(usual) - 1)]:
+        if not question.holds(number):
             answers = answers[::-1]
     elif number == 0:
         none = "0" if question.kind == "how many of them" else f"no {question.word}"
@@ -175,16 +177,15 @@ def _numbers(probabilities: NDArray[np.float64], count: int) -> tuple[tuple[str,
     return tuple((names[number], float(probabilities[number])) for number in numbers)
 
 
-def _wanted_counts(words: Sequence[str], counts: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    """Return which counts make the answer yes, from the words besides the category's; None where they ask more."""
+def _comparison(words: Sequence[str]) -> Callable[[int], bool] | None:
+    """Return whether a count makes the answer yes, from the words besides the category's; None where they ask more."""
     numbers = [index for index, word in enumerate(words) if word in NUMBERS or word.isdecimal()]
     if not numbers:
-        return counts > 0 if EMPTY_WORDS.issuperset(words) else None
+        return (lambda count: count > 0) if EMPTY_WORDS.issuperset(words) else None
     index = numbers[0]
     comparison = next(before for before in COMPARISONS if tuple(words[index - len(before) : index]) == before)
     others = [*words[: index - len(comparison)], *words[index + 1 :]]
-    number = NUMBERS[words[index]] if words[index] in NUMBERS else int(words[index][:6])
-    # Counts from the last on are not told apart.
-    if len(numbers) > 1 or number >= counts[-1] or not EMPTY_WORDS.issuperset(others):
+    if len(numbers) > 1 or not EMPTY_WORDS.issuperset(others):
         return None
-    return COMPARISONS[comparison](counts, number)
+    number = NUMBERS[words[index]] if words[index] in NUMBERS else int(words[index][:6])
+    return lambda count: COMPARISONS[comparison](count, number)
