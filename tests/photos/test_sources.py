@@ -52,7 +52,22 @@ def test_ids_are_paths_from_the_folder_that_was_named(tmp_path, monkeypatch):
     assert [*find_photos(["ripe"])] == ["00.png", "01.png"]
     assert [*find_photos(["ripe/*.png"])] == ["00.png", "01.png"]
     assert [*find_photos(["ripe/01.png"])] == ["01.png"]
-    assert [*find_photos([".", "ripe/01.png"])] == ["ripe/00.png", "ripe/01.png", "01.png"]
+    assert [*find_photos([".", "ripe/01.png"])] == ["ripe/00.png", "ripe/01.png"]
+
+
+def test_what_is_named_twice_is_there_once(folder):
+    assert names(find_sources([folder / "c.jpg", folder, str(folder / "*.jpg")])) == [
+        "c.jpg",
+        "a.JPEG",
+        "b.png",
+        "d.webp",
+    ]
+
+
+def test_a_pattern_leaves_out_outlined_copies_like_a_folder(folder):
+    save_picture(gradient(20, 10), folder / "c_counted.jpg")
+    assert names(find_sources([str(folder / "*.jpg")])) == ["c.jpg"]
+    assert names(find_sources([str(folder / "*_counted.jpg")])) == ["c_counted.jpg"]
 
 
 def test_two_photos_of_one_id_and_what_is_no_photo_are_one_line(tmp_path):

@@ -1,6 +1,7 @@
 """Find the photos and the files of detections that paths, folders and patterns name."""
 
 import glob
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,17 +29,20 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
 
     A folder stands for all photos in it and below, known by their suffixes and sorted by name, without hidden files and
     without the outlined copies (``NAME_counted.jpg``) that `tallybox count --save` wrote there. A folder of Parquet
-    files is one file of detections. A file that is named itself is a photo unless it has a suffix of detections.
+    files is one file of detections. A file that is named itself is a photo unless it has a suffix of detections. What
+    is named twice is there once.
     """
     sources: list[Source] = []
     for pattern in paths:
-        # Path.glob takes no absolute pattern.
-        matches = [pattern] if Path(pattern).exists() else sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207
+        if Path(pattern).exists():
+            sources += _of_path(Path(pattern))
+            continue
+        matches = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207  # Path.glob takes no absolute pattern
         if not matches:
             raise InputError(f"PATH must be a file, a folder or a pattern that fits some, but got {str(pattern)!r}")
-        for path in matches:
-            sources += _of_path(Path(path))
-    return sources
+        sources += _without_copies([source for path in matches for source in _of_path(Path(path))])
+    by_path = {os.path.abspath(source.path): source for source in reversed(sources)}  # noqa: PTH100  # also drops ".."
+    return [source for source in sources if by_path[os.path.abspath(source.path)] is source]  # noqa: PTH100
 
 
 def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
@@ -70,9 +74,18 @@ def _of_path(path: Path) -> list[Source]:
         file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts)
     )
     photos = [Source(file, True, path) for file in files if file.suffix.lower() in SUFFIXES and file.is_file()]
-    copies = [photo for photo in photos if COUNTED_COPY.fullmatch(photo.path.name) and is_outlined_copy(photo.path)]
-    photos = [photo for photo in photos if photo not in copies] or copies  # a folder of copies alone was meant
+    photos = _without_copies(photos)
     tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in files) else []
     if not photos and not tables:
         raise InputError(f"{path} must hold photos or Parquet files of detections, but it holds neither")
     return tables + photos
+
+
+def _without_copies(sources: list[Source]) -> list[Source]:
+    """Leave out the copies that `tallybox count --save` wrote, unless there is nothing else: then they were meant."""
+    others = [
+        source
+        for source in sources
+        if not (source.is_photo and COUNTED_COPY.fullmatch(source.path.name) and is_outlined_copy(source.path))
+    ]
+    return others or sources
