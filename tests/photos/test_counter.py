@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -6,6 +7,7 @@ import tallybox
 from tallybox import PhotoCounter
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.explanation import merged_into
+from tallybox.estimator.storage import save_fitted
 from tallybox.photos import PicoDet, sample_photos
 from tests.support.estimators import small_estimator
 from tests.support.photos import embedded_detector, embedded_estimator
@@ -95,6 +97,16 @@ def test_the_estimator_is_given_or_loaded_or_chosen_by_the_detector(tmp_path):
     assert not other_size.estimator.is_calibrated
     counts = other_size.count(sample_photos()[1])
     assert counts["horse"].to_dict()["calibrated"] is False
+
+
+def test_an_estimator_that_learned_from_another_detector_is_refused(tmp_path):
+    path = tmp_path / "own.safetensors"
+    save_fitted(replace(small_estimator().fitted, detector=("transformers:owl", "a red apple")), path)
+    with pytest.raises(
+        InputError, match=r"got --detector picodet; add --detector transformers:owl --text 'a red apple'$"
+    ):
+        PhotoCounter(estimator=path)
+    PhotoCounter(embedded_detector(), path)  # an object cannot be compared with a SPEC
 
 
 def test_a_detector_of_other_categories_names_them():

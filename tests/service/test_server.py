@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -14,8 +15,10 @@ from click.testing import CliRunner
 
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
+from tallybox.estimator.storage import save_fitted
 from tallybox.photos.shipped import shipped_estimator
-from tests.support.pages import start_service
+from tests.support.estimators import small_estimator
+from tests.support.pages import start_service, stop_service
 
 CLIENTS = 30
 
@@ -27,6 +30,16 @@ def own_service():
     started.process.kill()
     started.process.wait()
     started.process.stderr.close()
+
+
+@pytest.mark.parametrize("learned", [{"categories": {1: "bolt"}}, {"detector": ("onnx:bolts.onnx",)}])
+def test_an_estimator_of_another_detector_counts_no_photos(learned, tmp_path):
+    save_fitted(replace(small_estimator().fitted, **learned), tmp_path / "own.safetensors")
+    service = start_service("--estimator", str(tmp_path / "own.safetensors"))
+    try:
+        assert httpx.get(f"{service.address}/healthz").json()["counts_photos"] is False
+    finally:
+        stop_service(service)
 
 
 def test_a_stop_finishes_what_was_accepted_and_takes_nothing_new(own_service):
@@ -91,6 +104,7 @@ LIMITED_SERVICE = """
 import resource
 import sys
 
+from tallybox.estimator.storage import save_fitted
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.service.api import ServiceSettings
 from tallybox.service.limits import Limits

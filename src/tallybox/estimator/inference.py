@@ -70,6 +70,7 @@ class Fitted:
     excess: float  # mean count beyond max_objects of pairs that have more
     totals: TotalCalibration = TotalCalibration()  # noqa: RUF009 - it cannot be changed
     learning_curve: tuple[CurvePoint, ...] = ()  # by ascending number of photos; none where there were few
+    detector: tuple[str, ...] = ()  # SPEC and phrases of what detected the boxes; none where they came from a file
 
 
 def untrained(config: EstimatorConfig, categories: Mapping[int, str]) -> Fitted:

@@ -46,6 +46,7 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "excess": fitted.excess,
         "totals": fitted.totals._asdict(),
         "learning_curve": [list(point) for point in fitted.learning_curve],
+        "detector": fitted.detector,
     }
     write_tensors(path, tensors, header)
 
@@ -95,6 +96,7 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
         _number("excess", header["excess"], 0, MAX_NUMBER),
         _totals(header.get("totals", {})),
         _curve(header.get("learning_curve", [])),
+        tuple(str(word) for word in header.get("detector", ())),
     )
 
 

@@ -20,7 +20,7 @@ from tallybox.photos.images import read_photo
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.pipeline import DetectedPhoto, detect_each
 from tallybox.photos.shipped import shipped_estimator
-from tallybox.photos.specs import detector_of
+from tallybox.photos.specs import check_same_detector, detector_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -83,6 +83,8 @@ class PhotoCounter:
             self.estimator = shipped_estimator()
         else:
             self.estimator = CountEstimator.untrained(categories_of(self.detector))
+        if self.spec is not None:
+            check_same_detector(self.estimator.fitted.detector, (self.spec, *self.texts))
         check_same_names(self.estimator.fitted.categories, categories_of(self.detector), self.spec or "the detector")
 
     def count(self, path: str | Path, categories: Categories = None) -> dict[str, CountPrediction]:

@@ -5,6 +5,7 @@ A SPEC is ``picodet``, a library and what it loads (``transformers:MODEL``), or 
 """
 
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -44,6 +45,21 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) 
     if kind not in LIBRARIES and all(part.isidentifier() for part in (*kind.split("."), name)):
         return _from_factory(spec, texts, device)
     raise _unknown(spec)
+
+
+def check_same_detector(learned_from: Sequence[str], detector: Sequence[str]) -> None:
+    """Raise where an estimator learned from the boxes of another detector; each is a SPEC and its phrases.
+
+    The estimator's is not taken in place of the other: a SPEC may import code, and a file must not decide what is run.
+
+    >>> check_same_detector(["onnx:bolts.onnx"], ["onnx:bolts.onnx"])
+    """
+    if learned_from and tuple(learned_from) != tuple(detector):
+        learned, actual = (
+            shlex.join(["--detector", spec, *(word for text in texts for word in ("--text", text))])
+            for spec, *texts in (learned_from, detector)
+        )
+        raise InputError(f"the estimator learned from what {learned} detects, but got {actual}; add {learned}")
 
 
 def _similar_library(kind: str) -> str | None:
