@@ -1,6 +1,6 @@
 """Names of categories: COCO's 80, whose ids run from 1 to 90 with gaps, and how a name is found by other words."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -32,6 +32,7 @@ COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
 # The id of each class of a detector that numbers COCO's categories from 0 to 79, as YOLO does.
 COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)
 MAX_SHOWN = 200  # characters of a wrong name that an error quotes
+MAX_LISTED = 3  # names that a message lists
 _COCO_IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
 
 # Names of classes that are no categories: gaps in COCO's numbering, and the background.
@@ -101,6 +102,16 @@ def _plain(text: str) -> str:
 def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
     """Return the name of a category, or its id as text where it has none."""
     return categories.get(category_id, str(category_id))
+
+
+def listed_names(category_ids: Collection[int], categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
+    """Return the names of the first few categories, as messages list them.
+
+    >>> listed_names([18, 1, 2, 3])
+    'person, bicycle, car ...'
+    """
+    first = [category_name_of(category_id, categories) for category_id in sorted(category_ids)[:MAX_LISTED]]
+    return ", ".join(first) + (" ..." if len(category_ids) > MAX_LISTED else "")
 
 
 def check_same_names(estimator_names: Mapping[int, str], source_names: Mapping[int, str], source: str) -> None:

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from tallybox.detections.category_names import category_id_of, category_name_of
+from tallybox.detections.category_names import category_id_of, category_name_of, listed_names
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
@@ -143,14 +143,13 @@ class CountEstimator:
 
     def _report_unlearned(self, category_ids: Iterable[int]) -> None:
         """Log once that some categories had no labels: their counts rest on what all categories share."""
-        if unlearned := sorted(set(category_ids).difference(self.fitted.category_ids)):
+        if unlearned := set(category_ids).difference(self.fitted.category_ids):
             self._reported_unlearned = True
-            names = ", ".join(map(self.category_name, unlearned[:3])) + (" ..." if len(unlearned) > 3 else "")
             logger.warning(
                 "The estimator never learned from labels of %d of the categories (%s): their counts and intervals are "
                 "guesses by what it learned from others; leave them out, or fit with labels of them.",
                 len(unlearned),
-                names,
+                listed_names(unlearned, self.fitted.categories),
             )
 
     def _predict_batch(
