@@ -1,6 +1,6 @@
 """Names of categories: COCO's 80, whose ids run from 1 to 90 with gaps, and how a name is found by other words."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -127,3 +127,15 @@ def check_same_names(estimator_names: Mapping[int, str], source_names: Mapping[i
                 f"{learned!r} in the estimator and {name!r} there; give the estimator of this detector with "
                 "--estimator FILE"
             )
+
+
+def check_known_ids(estimator_names: Mapping[int, str], category_ids: Iterable[int], source: str) -> None:
+    """Raise where the ``source`` of detections, which names no categories, has ids that an estimator of COCO's has not.
+
+    Such ids are class numbers of a detector: the others would count under wrong names, 16 as birds and not as dogs.
+    """
+    if estimator_names == COCO_CATEGORIES and (unknown := set(category_ids).difference(COCO_CATEGORIES)):
+        raise InputError(
+            f"{source}: category ids must be COCO's, like those of the estimator, but got {listed_names(unknown)}; "
+            "class numbers of a YOLO model? give the names of the categories in a CSV's column category, or COCO's ids"
+        )
