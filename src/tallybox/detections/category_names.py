@@ -73,10 +73,11 @@ def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -
     raise InputError(f"category must be one of the {len(categories)} known names, but got {name[:MAX_SHOWN]!r}; {hint}")
 
 
-def find_category(name: str, categories: Mapping[int, str]) -> int | None:
+def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:
     """Return the id of a category by any word for it that means no other category, or None.
 
-    A category's own name comes first, then the name in another case, plurals, and synonyms with their plurals.
+    A category's own name comes first, then the name in another case, plurals, synonyms with their plurals, and the name
+    that Pascal VOC has for it.
 
     >>> find_category("phones", {1: "cell phone", 2: "phone"}), find_category("bolt", {1: "bowl"})
     (2, None)
@@ -88,7 +89,7 @@ def find_category(name: str, categories: Mapping[int, str]) -> int | None:
     for words_for in (lambda category: (category,), spellings, _synonyms):
         if matches := [key for key, category in categories.items() if word in map(_plain, words_for(_plain(category)))]:
             return matches[0] if len(matches) == 1 else None
-    return None
+    return find_category(VOC_NAMES[word], categories) if word in VOC_NAMES else None
 
 
 def _synonyms(name: str) -> tuple[str, ...]:
