@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from tallybox import CountEstimator, Detections
 from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
+from tallybox.detections.parquet import write_parquet
 from tallybox.errors import InputError
 from tallybox.estimator import training
 from tests.support.detection_sets import coco_results, write_json
@@ -76,6 +77,33 @@ def test_own_names_that_the_estimator_does_not_know_are_an_error(tmp_path):
     counted = run("count", found, "--estimator", tmp_path / "coco.estimator")
     assert counted.exit_code == 1
     assert "category must be one of the 6 known names" in counted.stderr
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_class_numbers_are_not_counted_as_ids_of_coco(tmp_path, kind):
+    image = Detections([[0, 0, 9, 9]] * 3, [0.9] * 3, [0, 2, 12], image_id=7)
+    found = tmp_path / f"found.{kind}"
+    if kind == "json":
+        write_json(found, coco_results([image]))
+    elif kind == "csv":
+        write_detections(found, [image], "category_id", str)
+    else:
+        write_parquet([image], found)
+    for command in (("count", found), ("explain", found, "--out", tmp_path / "page.html")):
+        ran = run(*command)
+        assert ran.exit_code == 1
+        assert (
+            f"{found}, image 7: category ids must be COCO's, like those of the estimator, but got 0, 12;" in ran.stderr
+        )
+        assert "class numbers of a YOLO model?" in ran.stderr
+
+
+def test_ids_that_a_file_names_itself_are_counted(tmp_path):
+    image = Detections([[0, 0, 9, 9]] * 2, [0.9] * 2, [1, 100], image_id=7)
+    write_parquet([image], tmp_path / "found.parquet", categories={1: "person", 100: "bolt"})
+    counted = run("count", tmp_path / "found.parquet", "--json")
+    assert counted.exit_code == 0, counted.output
+    assert "person" in json.loads(counted.stdout)["images"][0]["counts"]
 
 
 def test_own_ids_are_named_in_python():

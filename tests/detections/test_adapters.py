@@ -7,7 +7,8 @@ import supervision
 import torch
 from hypothesis import given
 
-from tallybox import Detections, read_detections
+from tallybox import CountEstimator, Detections, read_detections
+from tallybox.detections.adapters import IMAGE_COLUMNS
 from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS, category_id_of
 from tallybox.errors import InputError, InputTypeError
 from tests.support.detection_sets import assert_same_images, coco_results, detections
@@ -208,6 +209,57 @@ def test_data_frames_that_leave_a_doubt_are_refused(columns, message):
         Detections.from_dataframe(pandas.DataFrame(columns))
 
 
+@pytest.mark.parametrize(
+    ("columns", "options", "expected"),
+    [
+        ({"category_id": [16]}, {"class_names": {16: "dog"}}, 18),
+        ({"category_id": [16]}, {"category_ids": {16: 18}}, 18),
+        ({"category_id": [3], "category": ["dog"]}, {"class_names": {3: "dog", 4: "bolt"}}, 3),
+        ({"category": ["nuts"]}, {"class_names": ["bolt", "nut"]}, 1),
+        ({"category_id": [18], "category": ["Dogs"]}, {}, 18),
+        ({"category_id": [5], "category": ["bolt"]}, {}, 5),
+        ({"category": ["people"]}, {}, 1),
+        ({"category": ["tvmonitor"]}, {}, 72),
+        ({"class": ["Dogs"]}, {}, 18),
+        ({"class": ["16"]}, {"class_names": YOLO_NAMES}, 18),
+        ({"category_id": ["dog"]}, {}, 18),
+    ],
+)
+def test_categories_of_a_data_frame_go_by_the_caller_then_by_ids_then_by_names(columns, options, expected):
+    frame = pandas.DataFrame({"bbox": [[9, 9, 3, 3]], "score": [1.0]} | columns)
+    assert Detections.from_dataframe(frame, **options).category_ids.tolist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (
+            {"category_id": [16], "category": ["dog"]},
+            {},
+            "must name one category, but got 16 and 'dog', whose id in COCO is 18; leave out one of the columns",
+        ),
+        ({"category": ["dog"]}, {"category_ids": [1]}, "must have a column category_id or class_id for category_ids"),
+        ({"category": ["dog"]}, {"class_names": ["bolt"]}, "must be among class_names, but got 'dog'; add it"),
+        ({"class": ["bolt"]}, {}, "names of classes must be COCO's, but got 'bolt'; give those of all classes"),
+    ],
+)
+def test_categories_of_a_data_frame_that_leave_a_doubt_are_refused(columns, options, message):
+    with pytest.raises(InputError, match=message):
+        Detections.from_dataframe(pandas.DataFrame({"bbox": [[9, 9, 3, 3]], "score": [1.0]} | columns), **options)
+
+
+@pytest.mark.parametrize("column", IMAGE_COLUMNS)
+def test_a_data_frame_names_its_image_as_tables_of_counts_do(column):
+    two = {"bbox": [[9, 9, 3, 3]] * 2, "score": [1.0] * 2, "category": ["dog"] * 2, column: ["a.jpg", "b.jpg"]}
+    frame = pandas.DataFrame(two)
+    with pytest.raises(
+        InputError, match=rf"must be of one image, but got 2: .*; pass those of frame.groupby\('{column}'"
+    ):
+        Detections.from_dataframe(frame)
+    assert Detections.from_dataframe(frame[:1]).image_id == "a.jpg"
+    assert Detections.from_dataframe(frame[:1].assign(frame=3, image_id=7)).image_id == 7
+
+
 def test_an_estimator_converts_detections_of_other_libraries_or_says_how():
     named = supervision.Detections(
         BOXES.numpy(),
@@ -221,6 +273,26 @@ def test_an_estimator_converts_detections_of_other_libraries_or_says_how():
         small_estimator().predict(named)
     with pytest.raises(InputTypeError, match=r"but got dict; make them with .* from_torchvision"):
         small_estimator().predict({"boxes": []})
+
+
+def test_an_estimator_knows_its_own_names_in_detections_of_supervision():
+    estimator = CountEstimator.untrained({0: "nut", 7: "bolt", 1: "gear"})
+    named = supervision.Detections(
+        BOXES.numpy(),
+        confidence=SCORES.detach().numpy(),
+        class_id=np.array([0, 1]),
+        data={"class_name": np.array(["Bolts", "dog"])},
+    )
+    same = Detections(BOXES, SCORES.detach(), [7, 18])
+    assert estimator.predict(named, ["bolt"])["bolt"].to_dict() == estimator.predict(same, ["bolt"])["bolt"].to_dict()
+    assert estimator.predict_many([named])[0].keys() == {7, 18}
+    assert estimator.explain(named).keys() == {7, 18}
+    assert estimator.total([named], ["bolt"])["bolt"].expected == estimator.total([same], [7])["bolt"].expected > 0
+    named.data["class_name"] = np.array(["bolt", "person"])  # its id in COCO is that of gears here
+    with pytest.raises(
+        InputError, match=r"must be the estimator's \(nut, gear, bolt\) or COCO's, but got 'person'; give"
+    ):
+        estimator.predict(named)
 
 
 def test_the_csv_of_supervision_is_read(tmp_path):

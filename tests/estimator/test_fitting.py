@@ -53,6 +53,14 @@ def test_what_could_not_be_loaded_again_is_refused_before_learning(monkeypatch):
         CountEstimator().fit(photos, {(number, number): 1 for number in range(4500)})
 
 
+def test_boxes_of_no_labelled_category_are_refused_before_learning():
+    photos = [Detections([[0, 0, 9, 9]], [0.9], [16], image_id=number) for number in range(8)]
+    expected = r"the labels name \(car, dog\), but got only others \(bird\); class numbers of a YOLO model\?"
+    for count in (0, 1):
+        with pytest.raises(InputError, match=expected):
+            CountEstimator().fit(photos, {(number, category): count for number in range(8) for category in (3, 18)})
+
+
 def trained(monkeypatch, too_few_below: int):
     losses = iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0])
     seen = []

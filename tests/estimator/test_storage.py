@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +8,10 @@ from safetensors.torch import load, save, save_file
 
 from tallybox import CountEstimator, files
 from tallybox.bench.photos import made_up_photos
-from tallybox.errors import InputError
+from tallybox.errors import InputError, TallyboxError
+from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
+from tallybox.estimator.inference import TotalCalibration
+from tallybox.estimator.storage import save_fitted
 from tests.support.estimators import small_estimator
 
 
@@ -96,6 +100,22 @@ def test_weights_that_would_overflow_are_refused(file, value):
     files.write_tensors(file, tensors, header)
     with pytest.raises(InputError, match=r"a weight is not a number or beyond 1e\+06"):
         CountEstimator.load(file)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"prevalence": Prevalence((float("nan"),) * len(AS_PREDICTED.weights), 0.1)},
+        {"excess": float("inf")},
+        {"totals": TotalCalibration(scale=float("nan"))},
+    ],
+    ids=["prevalence", "excess", "totals"],
+)
+def test_what_could_not_be_loaded_is_not_written(tmp_path, changed):
+    path = tmp_path / "dogs.estimator"
+    with pytest.raises(TallyboxError, match="an estimator must hold numbers that can be loaded again, but: "):
+        save_fitted(replace(small_estimator().fitted, **changed), path)
+    assert not path.exists()
 
 
 def test_a_changed_weight_is_noticed(file):

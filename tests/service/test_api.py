@@ -56,6 +56,15 @@ def test_named_categories_are_answered_for(client):
     assert_as_predicted(counts, shipped_estimator().predict(PHOTOS[0], ["dog", 1, "zebra"]))
 
 
+def test_class_numbers_are_refused(client):
+    images = [as_request(PHOTOS[0]), {"boxes": [[0, 0, 9, 9]] * 2, "scores": [0.9] * 2, "category_ids": [0, 16]}]
+    answer = client.post("/v1/count", json={"images": images})
+    assert answer.status_code == 422
+    assert (
+        "images[1]: category ids must be COCO's, like those of the estimator, but got 0; class numbers" in answer.text
+    )
+
+
 @pytest.mark.parametrize("route", ["/v1/count/photo", "/v1/count"])
 def test_a_photo_is_counted_as_the_library_counts_it(client, route):
     path = sample_photos()[0]

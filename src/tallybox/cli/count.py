@@ -11,9 +11,8 @@ from tallybox.cli.count_output import CountedImage, Write, csv_output, json_outp
 from tallybox.cli.options import detector_options, estimator_option, file_to_write, json_option, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.category_names import check_same_names
 from tallybox.detections.container import Detections
-from tallybox.detections.readers import read_detections, stored_category_names
+from tallybox.detections.readers import read_for_estimator
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
@@ -157,10 +156,9 @@ def _count_photos(
 def _count_file(
     estimator: CountEstimator, path: Path, categories: Categories, engine: str | None
 ) -> Iterator[tuple[Detections, ImagePredictions]]:
-    names = estimator.fitted.categories
-    check_same_names(names, stored_category_names(path, names), str(path))
+    _, images = read_for_estimator(path, estimator.fitted.categories)
     if engine == "ray":
         from tallybox.estimator.ray_engine import predict_each_with_ray
 
         return predict_each_with_ray(estimator, path, categories)
-    return estimator.predict_each(read_detections(path, names), categories)
+    return estimator.predict_each(images, categories)

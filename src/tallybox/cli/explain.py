@@ -1,6 +1,6 @@
 """`tallybox explain`: one static page that shows how a count came about."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tallybox.cli.options import estimator_option, existing, file_to_write
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, check_same_names
 from tallybox.detections.container import Detections
-from tallybox.detections.readers import read_detections, stored_category_names
+from tallybox.detections.readers import read_category_names, read_detections, read_for_estimator
 from tallybox.errors import InputError
 from tallybox.files import write_text
 from tallybox.report.page import report_page
@@ -54,15 +54,19 @@ def explain(
     estimator = None
     if component is None:
         estimator = shipped_estimator() if file is None else CountEstimator.load(file)
-    estimator_names = COCO_CATEGORIES if estimator is None else estimator.fitted.categories
     names: Mapping[int, str] = COCO_CATEGORIES
     if photo is not None:
-        image, origin, title = PicoDet().detect([photo])[0], "PicoDet", path.name
+        image, title = PicoDet().detect([photo])[0], path.name
+        if estimator is not None:
+            check_same_names(estimator.fitted.categories, names, "PicoDet")
     else:
-        image, names = _stored_image(path, image_id, estimator_names), stored_category_names(path, estimator_names)
-        origin, title = str(path), f"image {image.image_id} of {path.name}"
+        if estimator is not None:
+            names, images = read_for_estimator(path, estimator.fitted.categories)
+        else:
+            names, images = read_category_names(path), read_detections(path)
+        image = _stored_image(path, images, image_id)
+        title = f"image {image.image_id} of {path.name}"
     if estimator is None:
-        names = names or COCO_CATEGORIES
         countings = untrained_countings(component, image, _category_ids(categories, names), names)
         how = "the paper's component, untrained" if component == "paper" else "presence counting, untrained"
     else:
@@ -72,7 +76,6 @@ def explain(
                 "640 px. For another detector give its own with --estimator FILE.",
                 err=True,
             )
-        check_same_names(estimator_names, names, origin)
         countings = estimator_countings(estimator, image, list(categories) or None)
         how = WITH_SHIPPED if file is None else f"counted with {file.name}"
     write_text(out, report_page(page_data(f"How many in {title}?", how, canvas_size(image), countings, photo)))
@@ -80,9 +83,9 @@ def explain(
     echo_line(f"{out}: {counts}", err=True)
 
 
-def _stored_image(path: Path, image_id: str | None, names: Mapping[int, str]) -> Detections:
+def _stored_image(path: Path, stored: Iterable[Detections], image_id: str | None) -> Detections:
     """Return the named image of a file of detections, or its only one."""
-    matching = (image for image in read_detections(path, names) if image_id is None or str(image.image_id) == image_id)
+    matching = (image for image in stored if image_id is None or str(image.image_id) == image_id)
     images = list(islice(matching, 2))
     if not images:
         expected = "at least one image" if image_id is None else f"image {image_id!r}"

@@ -8,10 +8,10 @@ import click
 
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.category_names import COCO_CATEGORIES, check_same_names
+from tallybox.detections.category_names import check_same_names
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.readers import read_detections, stored_category_names, with_counts
+from tallybox.detections.readers import read_detections, read_for_estimator, stored_category_names, with_counts
 from tallybox.errors import InputError
 
 
@@ -50,8 +50,11 @@ def open_images(
     if is_file:
         if texts:
             raise click.UsageError(f"--text is for photos, but {source} is a file of detections")
-        path, categories = Path(source), COCO_CATEGORIES if estimator_names is None else estimator_names
-        names, images = stored_category_names(path, categories), read_detections(path, categories)
+        path = Path(source)
+        if estimator_names is not None:
+            names, images = read_for_estimator(path, estimator_names)
+        else:
+            names, images = stored_category_names(path), read_detections(path)
     else:
         folder = estimator.with_suffix(".detections")
         with progress_bar("detecting") as show:
@@ -59,8 +62,8 @@ def open_images(
                 photos, folder, spec=detector or DEFAULT_SPEC, texts=texts, on_failure=report, on_progress=show
             )
         echo_line(f"detections of {len(images):,} photos are kept in {folder}", err=True)
-    if estimator_names is not None:
-        check_same_names(estimator_names, names, source)
+        if estimator_names is not None:
+            check_same_names(estimator_names, names, source)
     return ImageSource(images, names, not is_file)
 
 

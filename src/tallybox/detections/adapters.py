@@ -1,17 +1,20 @@
 """Adapters: boxes, scores and category ids from what detection libraries return; none of them is imported."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.box_checks import look_like_misread_corners
-from tallybox.detections.category_names import category_ids_of_classes, coco_id_of_class
+from tallybox.detections.category_names import category_ids_of_classes, coco_id_of_class, find_category, listed_names
 from tallybox.detections.category_words import entries
 from tallybox.errors import InputError, InputTypeError
 
 NEGATIVE_SIZE = "bbox must be left, top, width, height with sizes of at least 0"
+NOT_COCO = "names of classes must be COCO's"
+GIVE_CLASS_NAMES = "give those of all classes of the detector with class_names={0: ..., 1: ...}"
 
 ClassIds = Sequence[int] | Mapping[int, int] | None
 ClassNames = Sequence[str] | Mapping[int, str] | None
@@ -53,8 +56,10 @@ def from_coco(results: Sequence[Mapping[str, Any]], image_size: tuple[int, int] 
     return boxes, scores, [result["category_id"] for result in results], image_id
 
 
-def from_supervision(detections: Any, category_ids: ClassIds, class_names: ClassNames) -> Columns:
-    """Convert a ``supervision.Detections``."""
+def from_supervision(
+    detections: Any, category_ids: ClassIds, class_names: ClassNames, estimator_names: Mapping[int, str] | None = None
+) -> Columns:
+    """Convert a ``supervision.Detections``; the classes that it names are COCO's, or those of an estimator."""
     for name in ("xyxy", "confidence", "class_id"):
         if not hasattr(detections, name):
             raise InputTypeError(
@@ -67,9 +72,17 @@ def from_supervision(detections: Any, category_ids: ClassIds, class_names: Class
             raise InputError(f"detections must have a {name} for each box, but got None")
     names_of_boxes = (getattr(detections, "data", None) or {}).get("class_name")
     if category_ids is None and class_names is None and names_of_boxes is not None:
-        return detections.xyxy, detections.confidence, _coco_ids(names_of_boxes)
-    ids = _to_categories(detections.class_id, category_ids, class_names, "a supervision.Detections without class_name")
-    return detections.xyxy, detections.confidence, ids
+        # Other classes can be numbered only from all names of a detector.
+        find, expected, remedy = coco_id_of_class, NOT_COCO, GIVE_CLASS_NAMES
+        if estimator_names is not None:
+            find = partial(_estimator_or_coco_id, estimator_names)
+            listed = listed_names(estimator_names, estimator_names)
+            expected = f"names of classes must be the estimator's ({listed}) or COCO's"
+            remedy = "give ids of your own with Detections.from_supervision(detections, category_ids=...)"
+        return detections.xyxy, detections.confidence, _ids_of_names(names_of_boxes, find, expected, remedy)
+    origin = "a supervision.Detections without class_name"
+    classes = _to_categories(detections.class_id, category_ids, class_names, origin)
+    return detections.xyxy, detections.confidence, classes
 
 
 def from_prediction(
@@ -112,21 +125,56 @@ def from_ultralytics(result: Any, category_ids: ClassIds, class_names: ClassName
 
 def from_dataframe(frame: Any, layout: str | None, category_ids: ClassIds, class_names: ClassNames) -> ImageColumns:
     """Convert the rows of one image in a pandas ``DataFrame``, and return its id too."""
-    names = list(frame.columns)
-    columns = {COLUMN_NAMES.get(str(name), str(name)): frame[name].tolist() for name in reversed(names)}
+    taken: dict[str, Any] = {}
+    for name in sorted(frame.columns, key=lambda name: str(name) in COLUMN_NAMES):  # the names used here come first
+        taken.setdefault(COLUMN_NAMES.get(str(name), str(name)), name)
+    columns = {key: frame[name].tolist() for key, name in taken.items()}
     if "score" not in columns:
-        raise InputError(f"a data frame must have a column score or confidence, but got {names}")
-    remedy = "pass those of frame.groupby('image_id') one by one"
+        raise InputError(f"a data frame must have a column score or confidence, but got {list(frame.columns)}")
+    remedy = f"pass those of frame.groupby({taken.get('image_id')!r}) one by one"
     image_id = _only_id(columns.get("image_id", []), "a data frame", remedy)
-    if "category_id" in columns:
-        ids = columns["category_id"]
-    elif "category" in columns and category_ids is None and class_names is None:
-        ids = _coco_ids(columns["category"])
-    elif "class_id" in columns:
-        ids = _to_categories(columns["class_id"], category_ids, class_names, "a data frame with class numbers only")
-    else:
-        raise InputError(f"a data frame must have a column category_id, category or class_id, but got {names}")
+    ids = _frame_categories(columns, category_ids, class_names)
     return _frame_boxes(columns, layout), columns["score"], ids, image_id
+
+
+def _frame_categories(columns: Mapping[str, list[Any]], category_ids: ClassIds, class_names: ClassNames) -> Any:
+    """Return the category id of each row: by what the caller says of its classes, else by ids, else by names."""
+    texts = {key: columns[key] for key in ("category", "category_id", "class_id") if _are_names(columns.get(key))}
+    names = next(iter(texts.values()), None)
+    ids, numbers = (None if key in texts else columns.get(key) for key in ("category_id", "class_id"))
+    if category_ids is not None or class_names is not None:
+        classes = ids if numbers is None else numbers
+        if classes is None and names is not None and class_names is not None:
+            find = partial(find_category, categories=_names_by_class(class_names))
+            classes = _ids_of_names(names, find, "names of classes must be among class_names")
+        if classes is not None:
+            return _to_categories(classes, category_ids, class_names, "a data frame")
+    elif ids is not None:
+        _check_agreement(ids, names)
+        return ids
+    elif names is not None:
+        return _ids_of_names(names, find_category, NOT_COCO, GIVE_CLASS_NAMES)
+    elif numbers is not None:
+        return _to_categories(numbers, None, None, "a data frame with class numbers only")
+    wanted = "category_id, category or class_id" if category_ids is None else "category_id or class_id for category_ids"
+    raise InputError(f"a data frame must have a column {wanted}, but got {sorted(columns)}")
+
+
+def _are_names(values: list[Any] | None) -> bool:
+    return any(isinstance(value, str) and not value.strip().isdigit() for value in values or ())
+
+
+def _check_agreement(ids: list[Any], names: list[Any] | None) -> None:
+    """Raise where all names are COCO's, but not the ids; where some are one's own, the ids are as well."""
+    found = {(key, str(name)): find_category(str(name)) for key, name in zip(ids, names or (), strict=False)}
+    if None in found.values():
+        return
+    for (key, name), category_id in found.items():
+        if key != category_id:
+            raise InputError(
+                f"category_id and category must name one category, but got {key} and {name!r}, whose id in COCO is "
+                f"{category_id}; leave out one of the columns, or give class_names="
+            )
 
 
 def _only_id(image_ids: Sequence[Any], what: str, remedy: str) -> Any:
@@ -136,12 +184,12 @@ def _only_id(image_ids: Sequence[Any], what: str, remedy: str) -> Any:
     return distinct[0] if distinct else None
 
 
+IMAGE_COLUMNS = ("image_id", "image", "photo", "file", "file_name", "filename")  # of which a table has one
 # Names of columns in other tools (YOLOv5's data frames, supervision's CSVSink), and what they are called here.
-COLUMN_NAMES = entries(
+COLUMN_NAMES = dict.fromkeys(IMAGE_COLUMNS[1:], "image_id") | entries(
     "xmin: x1; ymin: y1; xmax: x2; ymax: y2; x_min: x1; y_min: y1; x_max: x2; y_max: y2; left: x1; top: y1; "
     "x: x1; y: y1; w: width; h: height; class_name: category; name: category; class: class_id; confidence: score; "
-    "image: image_id; image_name: image_id; file_name: image_id; frame_index: image_id; frame_number: image_id; "
-    "frame: image_id"
+    "image_name: image_id; frame_index: image_id; frame_number: image_id; frame: image_id"
 )
 BOX_COLUMNS = {"xyxy": ("x1", "y1", "x2", "y2"), "xywh": ("x1", "y1", "width", "height")}
 
@@ -172,25 +220,38 @@ def _frame_boxes(columns: Mapping[str, list[Any]], layout: str | None) -> NDArra
     return boxes
 
 
-def _coco_ids(names: Any) -> list[int]:
-    """Return COCO's id of each box's class name; other classes can be numbered only from all names of a detector."""
-    ids = []
-    for name in np.asarray(names).tolist():
-        if (category_id := coco_id_of_class(str(name))) is None:
-            raise InputError(
-                f"names of classes must be COCO's, but got {name!r}; give those of all classes of the detector with "
-                "class_names={0: ..., 1: ...}"
-            )
-        ids.append(category_id)
-    return ids
+def _ids_of_names(
+    names: Any, find: Callable[[str], int | None], expected: str, remedy: str = "add it, or correct it"
+) -> list[int]:
+    """Return the id that ``find`` gives to each box's class name."""
+    ids: dict[str, int] = {}
+    texts = [str(name) for name in np.asarray(names).tolist()]
+    for name in texts:
+        if name not in ids:
+            if (found := find(name)) is None:
+                raise InputError(f"{expected}, but got {name!r}; {remedy}")
+            ids[name] = found
+    return [ids[name] for name in texts]
+
+
+def _estimator_or_coco_id(estimator_names: Mapping[int, str], name: str) -> int | None:
+    """Return the id of an estimator's category, or that of COCO's if the estimator has no other category under it."""
+    if (category_id := find_category(name, estimator_names)) is not None:
+        return category_id
+    coco_id = coco_id_of_class(name)
+    return None if coco_id in estimator_names else coco_id
+
+
+def _names_by_class(class_names: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
+    names = class_names if isinstance(class_names, Mapping) else dict(enumerate(class_names))
+    return {int(key): str(name) for key, name in names.items()}
 
 
 def _to_categories(classes: Any, category_ids: ClassIds, class_names: ClassNames, origin: str) -> NDArray[np.int64]:
     """Return the category id of each class; never guess: YOLO's class 16 is a dog, COCO's category 16 a bird."""
     numbers = np.asarray(on_host(classes)).tolist()
     if category_ids is None and class_names is not None:
-        names = class_names if isinstance(class_names, Mapping) else dict(enumerate(class_names))
-        category_ids = category_ids_of_classes({int(key): str(name) for key, name in names.items()})
+        category_ids = category_ids_of_classes(_names_by_class(class_names))
     if category_ids is None:
         if not numbers:
             return np.zeros(0, np.int64)

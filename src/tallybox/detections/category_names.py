@@ -1,6 +1,6 @@
 """Names of categories: COCO's 80, whose ids run from 1 to 90 with gaps, and how a name is found by other words."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
@@ -32,6 +32,7 @@ COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
 # The id of each class of a detector that numbers COCO's categories from 0 to 79, as YOLO does.
 COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)
 MAX_SHOWN = 200  # characters of a wrong name that an error quotes
+MAX_LISTED = 3  # names that a message lists
 _COCO_IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
 
 # Names of classes that are no categories: gaps in COCO's numbering, and the background.
@@ -72,10 +73,11 @@ def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -
     raise InputError(f"category must be one of the {len(categories)} known names, but got {name[:MAX_SHOWN]!r}; {hint}")
 
 
-def find_category(name: str, categories: Mapping[int, str]) -> int | None:
+def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:
     """Return the id of a category by any word for it that means no other category, or None.
 
-    A category's own name comes first, then the name in another case, plurals, and synonyms with their plurals.
+    A category's own name comes first, then the name in another case, plurals, synonyms with their plurals, and the name
+    that Pascal VOC has for it.
 
     >>> find_category("phones", {1: "cell phone", 2: "phone"}), find_category("bolt", {1: "bowl"})
     (2, None)
@@ -87,7 +89,7 @@ def find_category(name: str, categories: Mapping[int, str]) -> int | None:
     for words_for in (lambda category: (category,), spellings, _synonyms):
         if matches := [key for key, category in categories.items() if word in map(_plain, words_for(_plain(category)))]:
             return matches[0] if len(matches) == 1 else None
-    return None
+    return find_category(VOC_NAMES[word], categories) if word in VOC_NAMES else None
 
 
 def _synonyms(name: str) -> tuple[str, ...]:
@@ -103,6 +105,16 @@ def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATE
     return categories.get(category_id, str(category_id))
 
 
+def listed_names(category_ids: Collection[int], categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
+    """Return the names of the first few categories, as messages list them.
+
+    >>> listed_names([18, 1, 2, 3])
+    'person, bicycle, car ...'
+    """
+    first = [category_name_of(category_id, categories) for category_id in sorted(category_ids)[:MAX_LISTED]]
+    return ", ".join(first) + (" ..." if len(category_ids) > MAX_LISTED else "")
+
+
 def check_same_names(estimator_names: Mapping[int, str], source_names: Mapping[int, str], source: str) -> None:
     """Raise where an estimator and the ``source`` of its detections give one category id different names.
 
@@ -116,3 +128,15 @@ def check_same_names(estimator_names: Mapping[int, str], source_names: Mapping[i
                 f"{learned!r} in the estimator and {name!r} there; give the estimator of this detector with "
                 "--estimator FILE"
             )
+
+
+def check_known_ids(estimator_names: Mapping[int, str], category_ids: Iterable[int], source: str) -> None:
+    """Raise where the ``source`` of detections, which names no categories, has ids that an estimator of COCO's has not.
+
+    Such ids are class numbers of a detector: the others would count under wrong names, 16 as birds and not as dogs.
+    """
+    if estimator_names == COCO_CATEGORIES and (unknown := set(category_ids).difference(COCO_CATEGORIES)):
+        raise InputError(
+            f"{source}: category ids must be COCO's, like those of the estimator, but got {listed_names(unknown)}; "
+            "class numbers of a YOLO model? give the names of the categories in a CSV's column category, or COCO's ids"
+        )

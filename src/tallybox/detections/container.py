@@ -221,8 +221,9 @@ class Detections:
 
         Boxes are columns ``x1 y1 x2 y2`` (or ``xmin …``, ``x_min …``), ``x y w h`` (or ``left top width height``), or
         ``bbox``, for which ``layout`` says which of both it is. ``score`` or ``confidence`` is there, and
-        ``category_id``, a name (``category``, ``class_name``, ``name``), or a class number (``class_id``, ``class``)
-        with ``class_names`` or ``category_ids``.
+        ``category_id``, a name (``category``, ``class_name``, ``name``), or a class (``class_id``, ``class``): a name,
+        or a number with ``class_names`` or ``category_ids``. If these are given, ``category_id`` is such a number too.
+        The image is named by ``image_id``, ``image``, ``photo``, ``file``, ``file_name`` or ``filename``.
 
         >>> import pandas
         >>> frame = pandas.DataFrame({"bbox": [[5, 5, 3, 4]], "confidence": [0.5], "name": ["dog"]})
@@ -233,12 +234,15 @@ class Detections:
         return cls(boxes, scores, ids, image_size, stored_id if image_id is None else image_id)
 
     @classmethod
-    def of_any(cls, detections: Any) -> Self:
-        """Return detections unchanged; convert those of supervision and ultralytics if they name their classes."""
+    def of_any(cls, detections: Any, estimator_names: Mapping[int, str]) -> Self:
+        """Return detections unchanged; convert those of supervision and ultralytics if they name their classes.
+
+        ``estimator_names`` are the names of the categories of the estimator that counts them.
+        """
         if isinstance(detections, cls):
             return detections
         if hasattr(detections, "xyxy") and hasattr(detections, "class_id"):
-            return cls.from_supervision(detections)
+            return cls(*adapters.from_supervision(detections, None, None, estimator_names))
         if hasattr(detections, "orig_shape"):
             return cls.from_ultralytics(detections)
         raise InputTypeError(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of
+from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, check_known_ids, check_same_names
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
@@ -42,6 +42,28 @@ def read_detections(path: str | Path, categories: Mapping[int, str] = COCO_CATEG
 
         return read_csv_detections(path, stored_category_names(path, categories) or categories)
     raise InputError(f"detections must be a .json, .json.gz, .csv, .csv.gz or .parquet file, but got {path}")
+
+
+def read_for_estimator(
+    path: Path, estimator_names: Mapping[int, str]
+) -> tuple[Mapping[int, str], Iterator[Detections]]:
+    """Return the names that a file gives its categories, which may be none, and its images for an estimator to count.
+
+    Names and ids must be those of the estimator's categories.
+    """
+    names = stored_category_names(path, estimator_names)
+    check_same_names(estimator_names, names, str(path))
+    images = read_detections(path, estimator_names)
+    return names, images if names else with_known_ids(images, estimator_names, path)
+
+
+def with_known_ids(
+    images: Iterable[Detections], estimator_names: Mapping[int, str], path: Path
+) -> Iterator[Detections]:
+    """Yield the images of a file without names, each checked by `check_known_ids`."""
+    for image in images:
+        check_known_ids(estimator_names, image.category_ids.tolist(), f"{path}, image {image.image_id!r}")
+        yield image
 
 
 def read_counts(

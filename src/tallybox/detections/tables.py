@@ -16,7 +16,7 @@ from reprlib import repr as shortened
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from tallybox.detections.adapters import COLUMN_NAMES
+from tallybox.detections.adapters import COLUMN_NAMES, IMAGE_COLUMNS
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, find_category
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.labels import TrueCounts
@@ -27,7 +27,6 @@ from tallybox.files import first_line, import_optional, open_regular, open_text
 # Unlike float(), it accepts no underscores and only ASCII digits.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 MAX_COUNT = 2**31 - 1
-IMAGE_COLUMNS = ("image_id", "image", "photo", "file", "file_name", "filename")
 LONG_COLUMNS = {"category", "category_id", "count"}
 TOTAL = "total"  # the last row that `tallybox count --csv --total` adds
 MAX_DIGITS = 1000  # of a whole number; Python converts up to 4,300

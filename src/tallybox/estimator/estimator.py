@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from tallybox.detections.category_names import category_id_of, category_name_of
+from tallybox.detections.category_names import category_id_of, category_name_of, listed_names
 from tallybox.detections.container import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
@@ -111,7 +111,7 @@ class CountEstimator:
                 f"predict takes the Detections of one image, but got {type(detections).__name__}; "
                 "call predict_many for several"
             )
-        return next(self.predict_each([Detections.of_any(detections)], categories, prior=prior))[1]
+        return next(self.predict_each([detections], categories, prior=prior))[1]
 
     def predict_many(
         self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
@@ -127,10 +127,14 @@ class CountEstimator:
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
         category_ids, words = self._ids_and_words(categories)
         predict_batch = partial(self._predict_batch, category_ids=category_ids, words=words, prior=prior)
-        for images, predictions in map_in_order(predict_batch, in_batches(detections, BATCH)):
+        for images, predictions in map_in_order(predict_batch, in_batches(self._converted(detections), BATCH)):
             if self.is_calibrated and not self._reported_unlearned:
                 self._report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, predictions, strict=True)
+
+    def _converted(self, detections: Iterable[Detections]) -> Iterator[Detections]:
+        """Yield detections, those of other libraries converted."""
+        return (Detections.of_any(image, self.fitted.categories) for image in detections)
 
     def _ids_and_words(self, categories: Categories) -> tuple[list[int] | None, dict[int, str]]:
         """Return the ids of categories, and the words by which some of them were named."""
@@ -143,14 +147,13 @@ class CountEstimator:
 
     def _report_unlearned(self, category_ids: Iterable[int]) -> None:
         """Log once that some categories had no labels: their counts rest on what all categories share."""
-        if unlearned := sorted(set(category_ids).difference(self.fitted.category_ids)):
+        if unlearned := set(category_ids).difference(self.fitted.category_ids):
             self._reported_unlearned = True
-            names = ", ".join(map(self.category_name, unlearned[:3])) + (" ..." if len(unlearned) > 3 else "")
             logger.warning(
                 "The estimator never learned from labels of %d of the categories (%s): their counts and intervals are "
                 "guesses by what it learned from others; leave them out, or fit with labels of them.",
                 len(unlearned),
-                names,
+                listed_names(unlearned, self.fitted.categories),
             )
 
     def _predict_batch(
@@ -180,8 +183,8 @@ class CountEstimator:
         is not.
         """
         totals = self.totals(categories)
-        for image in detections:
-            totals.add(Detections.of_any(image))
+        for image in self._converted(detections):
+            totals.add(image)
         return totals.compute()
 
     def explain(
@@ -191,8 +194,9 @@ class CountEstimator:
 
         ``predictions`` are those of this image, if `predict` was called before.
         """
-        predictions = self.predict(detections, categories) if predictions is None else predictions
-        return explain_predictions(self.fitted, detections, predictions)
+        (image,) = self._converted([detections])
+        predictions = self.predict(image, categories) if predictions is None else predictions
+        return explain_predictions(self.fitted, image, predictions)
 
     def category_id(self, category: int | str) -> int:
         """Return the id of a category that is given by id or by name."""

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.baselines import Metric, tabulate, tune
-from tallybox.detections.category_names import category_name_of
+from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of, listed_names
 from tallybox.detections.container import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.detections.metrics import CountSums
@@ -62,6 +62,7 @@ def fit(
 ) -> tuple[Fitted, FitReport]:
     """Learn from labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
+    _check_categories(images, labels)
     pairs = list(counting_pairs(images, labels))
     needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(pairs))
     if labelled_parts < needed:
@@ -108,6 +109,18 @@ def fit(
     curve = _learning_curve(labelled, held_out, excess=excess, levels=levels, seed=seed)
     fitted = replace(fitted, totals=totals, learning_curve=curve)
     return fitted, FitReport(len(pairs), len(images), truth, held_out)
+
+
+def _check_categories(images: Sequence[Detections], labels: TrueCounts) -> None:
+    """Raise where there are boxes, but none is of a labelled category: the numbers of classes are not category ids."""
+    detected = {category_id for image in images for category_id in np.unique(image.category_ids).tolist()}
+    if detected and not any(map(labels.is_labelled, detected)):
+        names = labels.categories or COCO_CATEGORIES
+        raise InputError(
+            f"boxes must be of categories that the labels name ({listed_names(labels.labelled_ids(), names)}), but got "
+            f"only others ({listed_names(detected, names)}); class numbers of a YOLO model? translate them to category "
+            "ids, or give the boxes in a CSV with the names of their categories"
+        )
 
 
 def _label(

@@ -8,8 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.parquet import ParquetPiece, SeenImages, parquet_pieces, read_parquet_piece
-from tallybox.detections.readers import is_parquet
+from tallybox.detections.parquet import (
+    ParquetPiece,
+    SeenImages,
+    parquet_pieces,
+    read_parquet_categories,
+    read_parquet_piece,
+)
+from tallybox.detections.readers import is_parquet, with_known_ids
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
@@ -45,7 +51,10 @@ def _count_piece(piece: ParquetPiece, shared: tuple[CountEstimator, Categories])
     estimator, categories = shared
     counted = []
     try:
-        for image, predictions in estimator.predict_each(read_parquet_piece(piece), categories):
+        names, images = estimator.fitted.categories, read_parquet_piece(piece)
+        if not read_parquet_categories(piece.part):
+            images = with_known_ids(images, names, piece.part)
+        for image, predictions in estimator.predict_each(images, categories):
             counted.append((image.image_id, predictions))
     except TallyboxError as error:
         return counted, error

@@ -1,5 +1,6 @@
 """An estimator's file: safetensors for the weights, and a JSON header for everything else."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from tallybox import __version__
 from tallybox.detections.baselines import Metric, ThresholdCounter
-from tallybox.errors import InputError
+from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
 from tallybox.estimator.configuration import EstimatorConfig, check_size
 from tallybox.estimator.inference import CurvePoint, Fitted, TotalCalibration
@@ -23,7 +24,7 @@ MAX_NUMBER = 1e6  # in a file; larger weights would overflow in single precision
 
 
 def save_fitted(fitted: Fitted, path: Path) -> None:
-    """Write a file atomically; the same estimator gives the same bytes."""
+    """Write a file atomically, if `load_fitted` would take it; the same estimator gives the same bytes."""
     tensors = {
         f"members.{index}.{name}": tensor
         for index, member in enumerate(fitted.members)
@@ -48,6 +49,12 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "learning_curve": [list(point) for point in fitted.learning_curve],
         "detector": fitted.detector,
     }
+    try:
+        _fitted(json.loads(json.dumps(header)), tensors)
+    except (ValueError, RuntimeError) as error:
+        raise TallyboxError(
+            f"an estimator must hold numbers that can be loaded again, but: {first_line(error)}; check boxes and labels"
+        ) from None
     write_tensors(path, tensors, header)
 
 
