@@ -67,7 +67,7 @@ def read_counts(
 
         return read_coco_instances(path)
     if suffix_without_gz(path) == ".csv" or path.suffix.lower() == ".xlsx":
-        from tallybox.detections.tables import read_table_counts
+        from tallybox.detections.count_tables import read_table_counts
 
         return read_table_counts(path, categories, blank_is_zero=blank_is_zero)
     raise InputError(f"labels must be a .json, .json.gz, .csv, .csv.gz or .xlsx file, but got {path}")

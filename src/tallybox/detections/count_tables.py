@@ -1,0 +1,109 @@
+"""Tables of true counts, in CSV or Excel files.
+
+A long table has a row for each image and category (``image_id,category,count``), a wide one a row for each image and a
+column for each category (``image_id,dog,person``). What `tallybox count --csv` writes can be corrected by hand and read.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tallybox.detections.container import ImageId
+from tallybox.detections.labels import TrueCounts
+from tallybox.detections.rows import image_key
+from tallybox.detections.tables import TableRow, read_csv_category_names, read_header, read_rows
+from tallybox.errors import InputError
+
+MAX_COUNT = 2**31 - 1
+IMAGE_COLUMNS = ("image_id", "image", "photo", "file", "file_name", "filename")
+LONG_COLUMNS = {"category", "category_id", "count"}
+TOTAL = "total"  # the last row that `tallybox count --csv --total` adds
+
+
+def read_table_counts(path: Path, categories: Mapping[int, str], *, blank_is_zero: bool) -> TrueCounts:
+    """Return true counts from a long or a wide table, whose categories are names of ``categories`` or any ids.
+
+    The categories that the table names are labelled. In a long table, a category without a row for an image that has
+    other rows counts 0 there; an image without any object needs a row with a count of 0. With both columns,
+    ``category`` names the ids in ``category_id``. In a wide table, an empty cell is unknown unless ``blank_is_zero``.
+    """
+    header = read_header(path)
+    image_column = next((name for name in IMAGE_COLUMNS if name in header), IMAGE_COLUMNS[0])
+    if header and image_column in header and not LONG_COLUMNS & set(header):
+        return _wide(path, header, image_column, categories, blank_is_zero)
+    return _long(path, image_column, categories)
+
+
+def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueCounts:
+    counts: dict[ImageId, dict[int, int]] = {}
+    names_used = False
+    named = read_csv_category_names(path, None)
+    categories = named or categories
+    for image_id, row in _images(path, image_column, "category", "count"):
+        category = row.get("category_id") or row.get("category")
+        of_image = counts.setdefault(image_id, {})
+        if not category and row["count"] == "0" and image_column == "image":  # a photo in which nothing was counted
+            continue
+        if not category:
+            raise row.error(f"category must be given, but got {list(row.values())}")
+        category_id = row.category_id(category, categories)
+        names_used |= bool(named) or isinstance(image_key(category), str)
+        if category_id in of_image:
+            raise row.error(f"image and category must come once, but {image_id},{category} came before")
+        of_image[category_id] = row.whole_number("count", MAX_COUNT)
+    if not counts:
+        raise InputError(f"{path} must have a row for each image and category, but it has only a header")
+    labelled = frozenset(category_id for of_image in counts.values() for category_id in of_image)
+    outside = labelled - categories.keys()
+    if names_used and outside:
+        raise InputError(
+            f"{path}: where categories are named, ids must be among the {len(categories)} known, but got {min(outside)}"
+        )
+    return TrueCounts(counts, categories=categories if names_used else {}, labelled=labelled)
+
+
+def _wide(
+    path: Path, header: list[str], image_column: str, categories: Mapping[int, str], blank_is_zero: bool
+) -> TrueCounts:
+    first, rows = TableRow(path, 1), list(_images(path, image_column))
+    columns: dict[str, int] = {}
+    for name in header:
+        if name == image_column or not name:
+            continue
+        try:
+            category_id = first.category_id(name, categories)
+        except InputError:
+            if all(row[name].isdigit() for _, row in rows if row[name]):
+                raise
+            warnings.warn(f"{path}: column {name!r} holds text and is no category; it is left out", stacklevel=2)
+            continue
+        if category_id in columns.values():
+            raise first.error(f"each category must have one column, but {name!r} comes twice, perhaps as a plural")
+        columns[name] = category_id
+    if not columns or not rows:
+        raise InputError(
+            f"{path} must have the columns image_id, category, count, or image_id and one for each category, and a "
+            f"row for each image, but got {header} and {len(rows)} rows"
+        )
+    counts: dict[ImageId, dict[int, int]] = {}
+    unknown: set[tuple[ImageId, int]] = set()
+    for image_id, row in rows:
+        if image_id in counts:
+            raise row.error(f"an image must have one row, but {image_id} came before")
+        counts[image_id] = {}
+        for name, category_id in columns.items():
+            if row[name] or blank_is_zero:
+                counts[image_id][category_id] = row.whole_number(name, MAX_COUNT) if row[name] else 0
+            else:
+                unknown.add((image_id, category_id))
+    named = categories if any(isinstance(image_key(name), str) for name in columns) else {}
+    labelled = frozenset(columns.values())
+    return TrueCounts(counts, categories=named, unknown=frozenset(unknown), labelled=labelled)
+
+
+def _images(path: Path, image_column: str, *columns: str) -> Iterator[tuple[ImageId, TableRow]]:
+    """Yield the image id and the row of each line except the total; the table must have ``columns``."""
+    for row in read_rows(path, (image_column, *columns)):
+        image_id = row.image_id(image_column)
+        if not (image_column == "image" and image_id == TOTAL):
+            yield image_id, row
