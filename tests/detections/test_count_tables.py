@@ -21,6 +21,20 @@ def test_a_wide_table_has_a_row_for_each_photo_and_a_column_for_each_category(tm
     assert labels.unknown == {("b.jpg", 1)}, "an empty cell was counted by nobody"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Photo,Dog\na.jpg,3\n",
+        "Filename,dog\na.jpg,3\n",
+        "File name,dog\na.jpg,3\n",
+        "photo,Category,Count\na.jpg,dog,3\n",
+        "IMAGE_ID,CATEGORY_ID,COUNT\na.jpg,18,3\n",
+    ],
+)
+def test_the_case_of_headers_does_not_matter(tmp_path, text):
+    assert read_counts(table(tmp_path, text)).counts == {"a.jpg": {18: 3}}
+
+
 def test_an_empty_cell_is_zero_on_request(tmp_path):
     labels = read_counts(table(tmp_path, "image_id,person,dog\n7,3,\n"), blank_is_zero=True)
     assert labels.counts == {7: {1: 3, 18: 0}}
@@ -33,6 +47,12 @@ def test_a_column_of_text_that_is_no_category_is_left_out_and_named(tmp_path):
     assert labels.labelled == {18}
 
 
+def test_whole_numbers_may_have_a_decimal_point_as_pandas_writes_beside_empty_cells(tmp_path):
+    wide = table(tmp_path, "photo,dog,person\na.jpg,3.0,1\nb.jpg,,2.\n")
+    assert read_counts(wide).counts == {"a.jpg": {18: 3, 1: 1}, "b.jpg": {1: 2}}
+    assert read_counts(table(tmp_path, "image_id,category,count\n7,dog,3.0\n")).counts == {7: {18: 3}}
+
+
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_tables_that_excel_saves_with_another_separator_are_read(tmp_path, separator):
     labels = read_counts(table(tmp_path, "\ufeffimage_id,dog\n7,3\n".replace(",", separator)))
@@ -43,13 +63,20 @@ def test_tables_that_excel_saves_with_another_separator_are_read(tmp_path, separ
     ("text", "message"),
     [
         ("image_id,bolt\n7,3\n", "line 1: category must be one of the 80 known names, but got 'bolt'; did you mean"),
+        ("image_id,perzon\n7,3.0\n8,\n", "line 1: .* but got 'perzon'; did you mean 'person'"),
+        ("image_id,perzon\n7,many\n8,2\n", "line 1: .* but got 'perzon'; did you mean 'person'"),
+        ("image_id,dog\n7,3.0\n8,many\n", "line 3: dog must be a whole number of at least 0, but got 'many'"),
+        ("image_id,dog\n7,2.5\n", "line 2: dog must be a whole number of at least 0, but got '2.5'"),
         ("image_id,dog,dogs\n7,3,3\n", "each category must have one column, but 'dogs' comes twice"),
         ("image_id,dog\n7,3\n7,4\n", "line 3: an image must have one row, but 7 came before"),
         ("image_id,dog\n7,many\n", "line 2: dog must be a whole number of at least 0, but got 'many'"),
         ("image_id,dog\n,3\n", "line 2: image_id must be given"),
         ("image_id,dog\n", "must have the columns image_id, category, count, or image_id and one for each category"),
         ("image_id\n7\n", "must have the columns image_id, category, count, or image_id and one for each category"),
-        ("name,dog\n7,3\n", "must have the columns image_id, category, count, but image_id is missing"),
+        ("name,dog\n7,3\n", r"but got \['name', 'dog'\]; image_id may also be called image, photo, file, file_name"),
+        ("photo,count\n7,3\n", "the columns image_id, category, count, or image_id and one for each .* but got"),
+        ("photo,category\n7,dog\n", "the columns image_id, category, count, or image_id and one for each .* but got"),
+        ("photo,number\n7,3\n", "got 'number'; .*; rename or remove the column: a table has the columns image_id, cat"),
     ],
 )
 def test_wrong_wide_tables_are_one_line(tmp_path, text, message):

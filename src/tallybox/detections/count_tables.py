@@ -1,7 +1,7 @@
 """Tables of true counts, in CSV or Excel files.
 
 A long table has a row for each image and category (``image_id,category,count``), a wide one a row for each image and a
-column for each category (``image_id,dog,person``). What `tallybox count --csv` writes can be corrected by hand and read.
+column for each category (``image_id,dog,person``). What `tallybox count --csv` writes can be corrected and read.
 """
 
 import warnings
@@ -11,12 +11,19 @@ from pathlib import Path
 from tallybox.detections.container import ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.rows import image_key
-from tallybox.detections.tables import TableRow, read_csv_category_names, read_header, read_rows
+from tallybox.detections.tables import (
+    IMAGE_COLUMNS,
+    LONG_COLUMNS,
+    TableRow,
+    is_number,
+    read_csv_category_names,
+    read_header,
+    read_rows,
+)
 from tallybox.errors import InputError
 
 MAX_COUNT = 2**31 - 1
-IMAGE_COLUMNS = ("image_id", "image", "photo", "file", "file_name", "filename")
-LONG_COLUMNS = {"category", "category_id", "count"}
+FORMS = "the columns image_id, category, count, or image_id and one for each category"
 TOTAL = "total"  # the last row that `tallybox count --csv --total` adds
 
 
@@ -28,10 +35,16 @@ def read_table_counts(path: Path, categories: Mapping[int, str], *, blank_is_zer
     ``category`` names the ids in ``category_id``. In a wide table, an empty cell is unknown unless ``blank_is_zero``.
     """
     header = read_header(path)
-    image_column = next((name for name in IMAGE_COLUMNS if name in header), IMAGE_COLUMNS[0])
-    if header and image_column in header and not LONG_COLUMNS & set(header):
-        return _wide(path, header, image_column, categories, blank_is_zero)
-    return _long(path, image_column, categories)
+    image_column = next((name for name in IMAGE_COLUMNS if name in header), None)
+    long_columns = LONG_COLUMNS & set(header)
+    is_long = "count" in long_columns and len(long_columns) > 1
+    if image_column is None or (long_columns and not is_long):
+        raise InputError(
+            f"{path} must have {FORMS}, but got {header}; image_id may also be called {', '.join(IMAGE_COLUMNS[1:])}"
+        )
+    if is_long:
+        return _long(path, image_column, categories)
+    return _wide(path, header, image_column, categories, blank_is_zero)
 
 
 def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueCounts:
@@ -72,19 +85,16 @@ def _wide(
             continue
         try:
             category_id = first.category_id(name, categories)
-        except InputError:
-            if all(row[name].isdigit() for _, row in rows if row[name]):
-                raise
+        except InputError as error:
+            if any(is_number(row[name]) for _, row in rows):
+                raise InputError(f"{error}; rename or remove the column: a table has {FORMS}") from None
             warnings.warn(f"{path}: column {name!r} holds text and is no category; it is left out", stacklevel=2)
             continue
         if category_id in columns.values():
             raise first.error(f"each category must have one column, but {name!r} comes twice, perhaps as a plural")
         columns[name] = category_id
     if not columns or not rows:
-        raise InputError(
-            f"{path} must have the columns image_id, category, count, or image_id and one for each category, and a "
-            f"row for each image, but got {header} and {len(rows)} rows"
-        )
+        raise InputError(f"{path} must have {FORMS}, and a row for each image, but got {header} and {len(rows)} rows")
     counts: dict[ImageId, dict[int, int]] = {}
     unknown: set[tuple[ImageId, int]] = set()
     for image_id, row in rows:

@@ -22,6 +22,10 @@ from tallybox.files import first_line, import_optional, open_regular, open_text
 
 # Unlike float(), it accepts no underscores and only ASCII digits.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+WHOLE_OR_POINT_ZERO = re.compile(r"(\d+)(?:\.0*)?", re.ASCII)  # pandas writes 3.0 where a column has empty cells
+IMAGE_COLUMNS = ("image_id", "image", "photo", "file", "file_name", "filename")
+LONG_COLUMNS = {"category", "category_id", "count"}
+COLUMNS = {*IMAGE_COLUMNS, *LONG_COLUMNS, *BOX_AND_SCORE, "width", "height"}
 MAX_DIGITS = 1000  # of a whole number; Python converts up to 4,300
 MAX_LINE = 1 << 20  # characters
 MAX_UNPACKED = 1 << 28  # bytes of an Excel file; a file of some kilobytes can claim any size
@@ -60,13 +64,18 @@ class TableRow(dict[str, str]):
     def whole_number(self, column: str, maximum: int) -> int:
         """Return a number, which must be written in ASCII digits."""
         text = self[column]
-        if not (text.isascii() and text.isdigit()):
+        if not (match := WHOLE_OR_POINT_ZERO.fullmatch(text)):
             expected = "a whole number of at least 0"
-        elif len(text) > MAX_DIGITS or int(text) > maximum:
+        elif len(match[1]) > MAX_DIGITS or int(match[1]) > maximum:
             expected = f"at most {maximum}"
         else:
-            return int(text)
+            return int(match[1])
         raise self.error(f"{column} must be {expected}, but got {shortened(text)}")
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a finite number."""
+    return bool(NUMBER.fullmatch(text)) and not text.lstrip("+-").isalpha()
 
 
 def read_csv_detections(path: Path, categories: Mapping[int, str]) -> Iterator[Detections]:
@@ -151,11 +160,14 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[TableRow]:
 
 
 def _column_names(header: Sequence[str]) -> list[str]:
-    """Return the names of columns; those of supervision's CSV get the names used here, unless two would be the same."""
-    names = [name.strip() for name in header]
-    if "x_min" not in names:
-        return names
-    renamed = [COLUMN_NAMES.get(name, name) for name in names]
+    """Return the names of columns; "File name" and those of supervision's CSV get the names used here."""
+    names = _renamed([name.strip() for name in header], {name: name for name in COLUMNS})
+    return _renamed(names, COLUMN_NAMES) if "x_min" in names else names
+
+
+def _renamed(names: Sequence[str], new_names: Mapping[str, str]) -> list[str]:
+    """Return names with the known ones, in any case, replaced by new ones, unless two would be the same."""
+    renamed = [new_names.get(name.casefold().replace(" ", "_"), name) for name in names]
     return [name if renamed.count(new) > 1 else new for name, new in zip(names, renamed, strict=True)]
 
 
