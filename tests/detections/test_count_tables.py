@@ -74,6 +74,7 @@ def test_tables_that_excel_saves_with_another_separator_are_read(tmp_path, separ
         ("image_id,dog\n", "must have the columns image_id, category, count, or image_id and one for each category"),
         ("image_id\n7\n", "must have the columns image_id, category, count, or image_id and one for each category"),
         ("name,dog\n7,3\n", r"but got \['name', 'dog'\]; image_id may also be called image, photo, file, file_name"),
+        ("photo,16\n7,3\n", "line 1: category must be a name, but got '16'"),
         ("photo,count\n7,3\n", "the columns image_id, category, count, or image_id and one for each .* but got"),
         ("photo,category\n7,dog\n", "the columns image_id, category, count, or image_id and one for each .* but got"),
         ("photo,number\n7,3\n", "got 'number'; .*; rename or remove the column: a table has the columns image_id, cat"),
@@ -87,6 +88,10 @@ def test_wrong_wide_tables_are_one_line(tmp_path, text, message):
 def test_names_of_ones_own_are_columns(tmp_path):
     labels = read_counts(table(tmp_path, "image_id,bolts,nut\n7,3,1\n"), {0: "bolt", 1: "nut"})
     assert labels.counts == {7: {0: 3, 1: 1}}
+
+
+def test_a_number_is_a_category_where_it_is_its_name(tmp_path):
+    assert read_counts(table(tmp_path, "image_id,16\n7,3\n"), {0: "16"}).counts == {7: {0: 3}}
 
 
 def test_what_count_writes_is_read_after_correction(tmp_path):

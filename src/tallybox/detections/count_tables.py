@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tallybox.detections.category_names import find_category
 from tallybox.detections.container import ImageId
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.rows import image_key
 from tallybox.detections.tables import (
     IMAGE_COLUMNS,
     LONG_COLUMNS,
@@ -53,14 +53,15 @@ def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueC
     named = read_csv_category_names(path, None)
     categories = named or categories
     for image_id, row in _images(path, image_column, "category", "count"):
-        category = row.get("category_id") or row.get("category")
+        number = row.get("category_id")
+        category = number or row.get("category")
         of_image = counts.setdefault(image_id, {})
         if not category and row["count"] == "0" and image_column == "image":  # a photo in which nothing was counted
             continue
         if not category:
             raise row.error(f"category must be given, but got {list(row.values())}")
-        category_id = row.category_id(category, categories)
-        names_used |= bool(named) or isinstance(image_key(category), str)
+        category_id = row.category_id(category, categories) if number else _category_id(row, category, categories)
+        names_used |= bool(named) or not (number and is_number(number))
         if category_id in of_image:
             raise row.error(f"image and category must come once, but {image_id},{category} came before")
         of_image[category_id] = row.whole_number("count", MAX_COUNT)
@@ -84,7 +85,7 @@ def _wide(
         if name == image_column or not name:
             continue
         try:
-            category_id = first.category_id(name, categories)
+            category_id = _category_id(first, name, categories)
         except InputError as error:
             if any(is_number(row[name]) for _, row in rows):
                 raise InputError(f"{error}; rename or remove the column: a table has {FORMS}") from None
@@ -106,9 +107,20 @@ def _wide(
                 counts[image_id][category_id] = row.whole_number(name, MAX_COUNT) if row[name] else 0
             else:
                 unknown.add((image_id, category_id))
-    named = categories if any(isinstance(image_key(name), str) for name in columns) else {}
     labelled = frozenset(columns.values())
-    return TrueCounts(counts, categories=named, unknown=frozenset(unknown), labelled=labelled)
+    return TrueCounts(counts, categories=categories, unknown=frozenset(unknown), labelled=labelled)
+
+
+def _category_id(row: TableRow, name: str, categories: Mapping[int, str]) -> int:
+    """Return the id of a category by its name; a number is none, because class 16 of YOLO is category 18 of COCO."""
+    if (category_id := find_category(name, categories)) is not None:
+        return category_id
+    if is_number(name):
+        raise row.error(
+            f"category must be a name, but got {name!r}, and detectors number categories differently; write the name, "
+            "or the id that the detections have (COCO's: dog is 18) in a column category_id of a long table"
+        )
+    return row.category_id(name, categories)
 
 
 def _images(path: Path, image_column: str, *columns: str) -> Iterator[tuple[ImageId, TableRow]]:

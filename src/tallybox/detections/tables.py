@@ -53,7 +53,8 @@ class TableRow(dict[str, str]):
 
     def category_id(self, text: str, categories: Mapping[int, str]) -> int:
         """Return the id of a category that the line names by its name or its id."""
-        key = image_key(text)
+        match = WHOLE_OR_POINT_ZERO.fullmatch(text)
+        key = image_key(match[1] if match else text)
         if isinstance(key, int):
             return key
         try:
