@@ -139,6 +139,17 @@ def test_labels_find_their_photos_by_path_name_and_number():
         TrueCounts({"img_1": {}, "b": {}, "c": {}}).of_photos(photos)
 
 
+def test_labels_of_one_folder_are_not_applied_to_another():
+    labels = TrueCounts({"kitchen/1.jpg": {18: 1}, "kitchen/2.jpg": {18: 2}})
+    with pytest.raises(InputError, match="none of their 2 images is among the 2 labelled ones"):
+        labels.of_photos(["bath/1.jpg", "bath/2.jpg"])
+    photos = ["kitchen/1.jpg", "bath/1.jpg", "bath/2.jpg"]
+    with pytest.warns(UserWarning, match=r"\('kitchen/2.jpg'\), and 2 images of the detections are not among"):
+        assert labels.of_photos(photos).file_names == {"kitchen/1.jpg": "kitchen/1.jpg"}
+    for name in ("/home/me/kitchen/1.jpg", r"C:\photos\Kitchen\1.JPG", "kitchen/1", "./kitchen/1.jpg", "KITCHEN/1.png"):
+        assert match_photos({name: name}, photos) == {name: "kitchen/1.jpg"}
+
+
 def test_labels_without_a_photo_are_left_out_and_named():
     labels = TrueCounts({"a": {18: 1}, "b": {18: 2}})
     with pytest.warns(UserWarning, match=r"1 labels are of no photo \('b'\); they are left out"):

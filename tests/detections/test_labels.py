@@ -152,6 +152,13 @@ def test_images_named_after_their_files_find_the_labels_of_these_files():
     assert [(image.image_id, len(image)) for image in labelled_below] == [(1, 1), (2, 1), (3, 0), (4, 0)]
 
 
+def test_the_folders_of_images_and_labels_must_not_contradict_each_other():
+    labels = TrueCounts({71: {18: 1}, 72: {18: 2}}, file_names={71: "kitchen/1.jpg", 72: "kitchen/2.jpg"})
+    images = [image_with({18: 0.5}, name) for name in ("photos/kitchen/1.jpg", "bath/2.jpg")]
+    with pytest.warns(UserWarning, match="not among the labels"):
+        assert [len(image) for image in labelled_detections(images, labels)] == [1, 0]
+
+
 def test_the_same_photo_under_two_names_is_an_error():
     labels = TrueCounts({1: {18: 1}}, file_names={1: "a.jpg"})
     with pytest.raises(InputError, match="image 1 must come once, but came again"):

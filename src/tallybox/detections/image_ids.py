@@ -18,7 +18,7 @@ def match_photos(names: Mapping[ImageId, str], photo_ids: Sequence[str]) -> dict
     """Return the photo of each label that has one; ``names`` are the ids or file names in the labels.
 
     A photo is found by its path, else by its name, with or without a suffix, in any case, and by its number, where no
-    other photo has the same.
+    other photo has the same. Where both name folders, these must be the same.
 
     >>> match_photos({7: "7", "b": "b"}, ["2024/0007.jpg", "2024/b.JPG", "c.jpg"])
     {7: '2024/0007.jpg', 'b': '2024/b.JPG'}
@@ -29,7 +29,9 @@ def match_photos(names: Mapping[ImageId, str], photo_ids: Sequence[str]) -> dict
         by_meaning.setdefault(_meaning(photo_id), []).append(photo_id)
     matches: dict[ImageId, str] = {}
     for label, name in names.items():
-        candidates = by_path.get(name) or by_meaning.get(_meaning(name), [])
+        candidates = by_path.get(name) or [
+            photo_id for photo_id in by_meaning.get(_meaning(name), []) if may_be_one_photo(name, photo_id)
+        ]
         if len(candidates) == 1:
             matches[label] = candidates[0]
     labels_of = Counter(matches.values())
@@ -66,7 +68,8 @@ def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labe
             f"{_named(undetected)}"
         )
     by_meaning = {_meaning(image_id): image_id for image_id in unlabelled}
-    if alike := [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]:
+    likely = [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]
+    if alike := [(label, image_id) for label, image_id in likely if may_be_one_photo(label, image_id)]:
         are = f"{len(alike)} of {labelled} labelled images {'is' if len(alike) == 1 else 'are'}"
         named = ", ".join(f"{label!r} is {image_id!r}" for label, image_id in alike[:NAMED_IDS])
         raise InputError(
@@ -80,6 +83,21 @@ def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labe
     if min(len(unlabelled), len(undetected)) > max(1, MANY_UNMATCHED * labelled):
         raise InputError(f"image ids of detections and labels must match, but {unmatched}; compare the two files")
     warnings.warn(f"{unmatched}; {consequence}", stacklevel=2)
+
+
+def may_be_one_photo(first: ImageId, second: ImageId) -> bool:
+    r"""Return whether two paths of one file name can be of one photo: as far as both name folders, these are the same.
+
+    >>> may_be_one_photo("kitchen/1.jpg", "bath/1.jpg"), may_be_one_photo(r"C:\Kitchen\1.jpg", "kitchen/1.jpg")
+    (False, True)
+    """
+    return all(one == other for one, other in zip(_folders(first), _folders(second), strict=False))
+
+
+def _folders(image_id: ImageId) -> list[str]:
+    """Return the folders of a path from the innermost to the outermost, in lower case."""
+    parts = str(image_id).strip().casefold().replace("\\", "/").split("/")
+    return [part for part in reversed(parts[:-1]) if part not in ("", ".", "..")]
 
 
 def _meaning(image_id: ImageId) -> float | str:

@@ -11,7 +11,7 @@ import numpy as np
 from tallybox.detections.box_checks import check_in_image
 from tallybox.detections.category_names import category_name_of
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.image_ids import check_ids, check_photos, match_photos
+from tallybox.detections.image_ids import check_ids, check_photos, match_photos, may_be_one_photo
 from tallybox.errors import InputError
 
 # Of the pairs with a true count of 0, only the few with the highest scores are taken: these are hard.
@@ -266,7 +266,10 @@ def _label_id(image: Detections, labels: TrueCounts, by_file_name: Mapping[str, 
         raise InputError("detections must have an image_id to find their labels, but got None")
     if image.image_id in labels.counts or isinstance(image.image_id, int):
         return image.image_id
-    return by_file_name.get(image.image_id, by_file_name.get(PurePosixPath(image.image_id).name, image.image_id))
+    by_name = by_file_name.get(PurePosixPath(image.image_id).name, image.image_id)
+    if not may_be_one_photo(labels.file_names.get(by_name, ""), image.image_id):
+        by_name = image.image_id
+    return by_file_name.get(image.image_id, by_name)
 
 
 def _hardest(absent: dict[int, float]) -> list[int]:
