@@ -4,7 +4,7 @@ import pytest
 
 from tallybox.detections.image_ids import match_photos
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.readers import read_counts
+from tallybox.detections.readers import read_counts, with_counts
 from tallybox.errors import InputError, TallyboxError
 
 
@@ -62,7 +62,10 @@ def test_tables_that_excel_saves_with_another_separator_are_read(tmp_path, separ
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image_id,bolt\n7,3\n", "line 1: category must be one of the 80 known names, but got 'bolt'; did you mean"),
+        (
+            "image_id,bolt\n7,3\n",
+            "line 1: category must be one of the 80 known names, but got 'bolt'; where detections",
+        ),
         ("image_id,perzon\n7,3.0\n8,\n", "line 1: .* but got 'perzon'; did you mean 'person'"),
         ("image_id,perzon\n7,many\n8,2\n", "line 1: .* but got 'perzon'; did you mean 'person'"),
         ("image_id,dog\n7,3.0\n8,many\n", "line 3: dog must be a whole number of at least 0, but got 'many'"),
@@ -88,6 +91,18 @@ def test_wrong_wide_tables_are_one_line(tmp_path, text, message):
 def test_names_of_ones_own_are_columns(tmp_path):
     labels = read_counts(table(tmp_path, "image_id,bolts,nut\n7,3,1\n"), {0: "bolt", 1: "nut"})
     assert labels.counts == {7: {0: 3, 1: 1}}
+
+
+def test_a_name_of_ones_own_needs_ids_where_the_detections_have_no_names(tmp_path):
+    path = table(tmp_path, "image_id,category,count\n7,bolt,3\n")
+    with pytest.raises(
+        InputError, match=r"got 'bolt'; where detections name no .* add a column category_id to the lab"
+    ):
+        read_counts(path)
+    with pytest.raises(InputError, match="where detections name no categories"):
+        with_counts([], {}, path)
+    with pytest.raises(InputError, match="one of the 1 known names, but got 'bolt'; 'tallybox categories' lists them"):
+        read_counts(path, {0: "nut"})
 
 
 def test_a_number_is_a_category_where_it_is_its_name(tmp_path):

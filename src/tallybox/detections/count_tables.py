@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tallybox.detections.category_names import find_category
+from tallybox.detections.category_names import COCO_CATEGORIES, LISTED, find_category
 from tallybox.detections.container import ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.tables import (
@@ -23,16 +23,21 @@ from tallybox.detections.tables import (
 from tallybox.errors import InputError
 
 MAX_COUNT = 2**31 - 1
+NAMES_ARE_COCOS = (
+    "where detections name no categories, names must be COCO's: add a column category_id to the labels, or names to "
+    "the detections"
+)
 FORMS = "the columns image_id, category, count, or image_id and one for each category"
 TOTAL = "total"  # the last row that `tallybox count --csv --total` adds
 
 
-def read_table_counts(path: Path, categories: Mapping[int, str], *, blank_is_zero: bool) -> TrueCounts:
+def read_table_counts(path: Path, categories: Mapping[int, str] | None, *, blank_is_zero: bool) -> TrueCounts:
     """Return true counts from a long or a wide table, whose categories are names of ``categories`` or any ids.
 
-    The categories that the table names are labelled. In a long table, a category without a row for an image that has
-    other rows counts 0 there; an image without any object needs a row with a count of 0. With both columns,
-    ``category`` names the ids in ``category_id``. In a wide table, an empty cell is unknown unless ``blank_is_zero``.
+    Without ``categories``, the names are COCO's. The categories that the table names are labelled. In a long table, a
+    category without a row for an image that has other rows counts 0 there; an image without any object needs a row with
+    a count of 0. With both columns, ``category`` names the ids in ``category_id``. In a wide table, an empty cell is
+    unknown unless ``blank_is_zero``.
     """
     header = read_header(path)
     image_column = next((name for name in IMAGE_COLUMNS if name in header), None)
@@ -47,11 +52,12 @@ def read_table_counts(path: Path, categories: Mapping[int, str], *, blank_is_zer
     return _wide(path, header, image_column, categories, blank_is_zero)
 
 
-def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueCounts:
+def _long(path: Path, image_column: str, categories: Mapping[int, str] | None) -> TrueCounts:
     counts: dict[ImageId, dict[int, int]] = {}
     names_used = False
     named = read_csv_category_names(path, None)
     categories = named or categories
+    known = COCO_CATEGORIES if categories is None else categories
     for image_id, row in _images(path, image_column, "category", "count"):
         number = row.get("category_id")
         category = number or row.get("category")
@@ -60,7 +66,7 @@ def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueC
             continue
         if not category:
             raise row.error(f"category must be given, but got {list(row.values())}")
-        category_id = row.category_id(category, categories) if number else _category_id(row, category, categories)
+        category_id = row.category_id(category, known) if number else _category_id(row, category, categories)
         names_used |= bool(named) or not (number and is_number(number))
         if category_id in of_image:
             raise row.error(f"image and category must come once, but {image_id},{category} came before")
@@ -68,16 +74,16 @@ def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueC
     if not counts:
         raise InputError(f"{path} must have a row for each image and category, but it has only a header")
     labelled = frozenset(category_id for of_image in counts.values() for category_id in of_image)
-    outside = labelled - categories.keys()
+    outside = labelled - known.keys()
     if names_used and outside:
         raise InputError(
-            f"{path}: where categories are named, ids must be among the {len(categories)} known, but got {min(outside)}"
+            f"{path}: where categories are named, ids must be among the {len(known)} known, but got {min(outside)}"
         )
-    return TrueCounts(counts, categories=categories if names_used else {}, labelled=labelled)
+    return TrueCounts(counts, categories=known if names_used else {}, labelled=labelled)
 
 
 def _wide(
-    path: Path, header: list[str], image_column: str, categories: Mapping[int, str], blank_is_zero: bool
+    path: Path, header: list[str], image_column: str, categories: Mapping[int, str] | None, blank_is_zero: bool
 ) -> TrueCounts:
     first, rows = TableRow(path, 1), list(_images(path, image_column))
     columns: dict[str, int] = {}
@@ -108,19 +114,19 @@ def _wide(
             else:
                 unknown.add((image_id, category_id))
     labelled = frozenset(columns.values())
-    return TrueCounts(counts, categories=categories, unknown=frozenset(unknown), labelled=labelled)
+    known = COCO_CATEGORIES if categories is None else categories
+    return TrueCounts(counts, categories=known, unknown=frozenset(unknown), labelled=labelled)
 
 
-def _category_id(row: TableRow, name: str, categories: Mapping[int, str]) -> int:
+def _category_id(row: TableRow, name: str, categories: Mapping[int, str] | None) -> int:
     """Return the id of a category by its name; a number is none, because class 16 of YOLO is category 18 of COCO."""
-    if (category_id := find_category(name, categories)) is not None:
-        return category_id
-    if is_number(name):
+    known = COCO_CATEGORIES if categories is None else categories
+    if is_number(name) and find_category(name, known) is None:
         raise row.error(
             f"category must be a name, but got {name!r}, and detectors number categories differently; write the name, "
             "or the id that the detections have (COCO's: dog is 18) in a column category_id of a long table"
         )
-    return row.category_id(name, categories)
+    return row.category_named(name, known, remedy=LISTED if categories is not None else NAMES_ARE_COCOS)
 
 
 def _images(path: Path, image_column: str, *columns: str) -> Iterator[tuple[ImageId, TableRow]]:

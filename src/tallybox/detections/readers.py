@@ -45,13 +45,13 @@ def read_detections(path: str | Path, categories: Mapping[int, str] = COCO_CATEG
 
 
 def read_counts(
-    path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES, *, blank_is_zero: bool = False
+    path: str | Path, categories: Mapping[int, str] | None = None, *, blank_is_zero: bool = False
 ) -> TrueCounts:
     r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.xlsx``).
 
     A table has the columns ``image_id,category,count``, or one row for each image and one column for each category,
-    whose empty cells are unknown unless ``blank_is_zero``. ``categories`` are the names that it may use. ``.json`` and
-    ``.csv`` may be gzipped.
+    whose empty cells are unknown unless ``blank_is_zero``. ``categories`` are the names that it may use, by default
+    COCO's. ``.json`` and ``.csv`` may be gzipped.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +90,7 @@ def with_counts(
     ``missing_is_zero``, images without labels hold no objects of the labelled categories; otherwise they are
     unlabelled. With ``are_photos``, image ids are paths, and labels may name a photo without folder or suffix.
     """
-    counts = read_counts(labels, names or COCO_CATEGORIES, blank_is_zero=missing_is_zero)
+    counts = read_counts(labels, names or None, blank_is_zero=missing_is_zero)
     counts = counts.with_categories_of(names) if names else counts
     if names and not counts.categories.keys() >= names.keys():
         images = (image.of_categories(counts.categories) for image in images)

@@ -14,7 +14,7 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from tallybox.detections.adapters import COLUMN_NAMES
-from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, find_category
+from tallybox.detections.category_names import COCO_CATEGORIES, LISTED, category_id_of, find_category
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.rows import BOX_AND_SCORE, RowsByImage, image_key, image_size
 from tallybox.errors import InputError
@@ -57,8 +57,12 @@ class TableRow(dict[str, str]):
         key = image_key(match[1] if match else text)
         if isinstance(key, int):
             return key
+        return self.category_named(key, categories)
+
+    def category_named(self, name: str, categories: Mapping[int, str], remedy: str = LISTED) -> int:
+        """Return the id of a category that the line names, as `category_id_of` does."""
         try:
-            return category_id_of(key, categories)
+            return category_id_of(name, categories, remedy=remedy)
         except InputError as error:
             raise self.error(str(error)) from None
 
