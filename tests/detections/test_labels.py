@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import Detections
+from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.labels import LabelSummary, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
@@ -169,12 +170,20 @@ def test_labels_take_the_ids_that_a_detector_gives_to_their_names():
     labels = TrueCounts(
         {7: {1: 3, 2: 5}}, categories={1: "Apple", 2: "pear", 3: "fig"}, unknown=frozenset({(7, 3), (7, 2)})
     )
-    renumbered = labels.with_categories_of({0: "fig", 1: "cup", 2: "apple"})
+    with pytest.warns(UserWarning, match=r"1 categories of the labels are none of the detections \('pear'\); they"):
+        renumbered = labels.with_categories_of({0: "fig", 1: "cup", 2: "apple"})
     assert renumbered.counts == {7: {2: 3}}
     assert renumbered.categories == {0: "fig", 2: "apple"}
     assert renumbered.unknown == {(7, 0)}
     with pytest.raises(InputError, match=r"such as 'cup', but got \['Apple', 'fig', 'pear'\]"):
         labels.with_categories_of({0: "cup"})
+
+
+def test_labels_find_categories_by_plurals_and_synonyms_as_tables_do():
+    labels = TrueCounts({7: {1: 3, 2: 5}}, categories={1: "People", 2: "Sofas", 3: "pear"})
+    assert labels.with_categories_of(COCO_CATEGORIES).counts == {7: {1: 3, 63: 5}}
+    with pytest.raises(InputError, match="labels must differ, but 'person' and 'People' are all 'person'"):
+        TrueCounts({7: {}}, categories={1: "person", 2: "People"}).with_categories_of(COCO_CATEGORIES)
 
 
 def test_labels_by_ids_get_the_detectors_names():

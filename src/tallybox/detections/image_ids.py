@@ -48,7 +48,7 @@ def check_photos(matches: Mapping[ImageId, str], labels: Collection[ImageId], ph
     unmatched = [label for label in labels if label not in matches]
     check_ids(unlabelled, unmatched, len(labels), "the former are left out")
     if unmatched and not unlabelled:
-        warnings.warn(f"{len(unmatched)} labels are of no photo ({_named(unmatched)}); they are left out", stacklevel=2)
+        warnings.warn(f"{len(unmatched)} labels are of no photo ({shown(unmatched)}); they are left out", stacklevel=2)
 
 
 def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labelled: int, consequence: str) -> None:
@@ -64,8 +64,8 @@ def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labe
     if len(undetected) == labelled:
         raise InputError(
             f"detections must be of labelled images, but none of their {len(unlabelled)} images is among the "
-            f"{labelled} labelled ones; compare the image ids of the two files: {_named(unlabelled)} and "
-            f"{_named(undetected)}"
+            f"{labelled} labelled ones; compare the image ids of the two files: {shown(unlabelled)} and "
+            f"{shown(undetected)}"
         )
     by_meaning = {_meaning(image_id): image_id for image_id in unlabelled}
     likely = [(label, by_meaning[_meaning(label)]) for label in undetected if _meaning(label) in by_meaning]
@@ -77,8 +77,8 @@ def check_ids(unlabelled: Sequence[ImageId], undetected: Sequence[ImageId], labe
             f"{named} among the detections"
         )
     unmatched = (
-        f"{len(undetected)} of {labelled} labelled images are not among the detections ({_named(undetected)}), and "
-        f"{len(unlabelled)} images of the detections are not among the labels ({_named(unlabelled)})"
+        f"{len(undetected)} of {labelled} labelled images are not among the detections ({shown(undetected)}), and "
+        f"{len(unlabelled)} images of the detections are not among the labels ({shown(unlabelled)})"
     )
     if min(len(unlabelled), len(undetected)) > max(1, MANY_UNMATCHED * labelled):
         raise InputError(f"image ids of detections and labels must match, but {unmatched}; compare the two files")
@@ -110,5 +110,6 @@ def _meaning(image_id: ImageId) -> float | str:
     return stem
 
 
-def _named(ids: Sequence[ImageId]) -> str:
+def shown(ids: Sequence[ImageId]) -> str:
+    """Return the first few ids or names, as a message shows them."""
     return ", ".join(map(repr, ids[:NAMED_IDS])) + (" …" if len(ids) > NAMED_IDS else "")
