@@ -53,9 +53,31 @@ def test_whole_numbers_may_have_a_decimal_point_as_pandas_writes_beside_empty_ce
     assert read_counts(table(tmp_path, "image_id,category,count\n7,dog,3.0\n")).counts == {7: {18: 3}}
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_tables_that_excel_saves_with_another_separator_are_read(tmp_path, separator):
-    labels = read_counts(table(tmp_path, "\ufeffimage_id,dog\n7,3\n".replace(",", separator)))
+@pytest.mark.parametrize("columns", ["image,dog,notes", "image,dog,notes,", "image,dog,16"])
+def test_an_empty_column_is_left_out(tmp_path, columns):
+    with pytest.warns(UserWarning, match="is empty and is no category; it is left out"):
+        labels = read_counts(table(tmp_path, f"{columns}\na.jpg,3{',' * (columns.count(',') - 1)}\n"))
+    assert labels.counts == {"a.jpg": {18: 3}}
+
+
+@pytest.mark.parametrize("column", ["image", "photo", "image_id"])
+def test_a_photo_of_nothing_has_no_category(tmp_path, column):
+    assert read_counts(table(tmp_path, f"{column},category,count\n7,dog,3\n8,,0\n")).counts == {7: {18: 3}, 8: {}}
+    with pytest.raises(InputError, match="line 2: category must be given"):
+        read_counts(table(tmp_path, f"{column},category,count\n8,,2\n"))
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_another_encoding_is_an_error_with_its_cure(tmp_path, encoding):
+    path = tmp_path / "counts.csv"
+    path.write_bytes("photo;dog\nKüche.jpg;3\n".encode(encoding))
+    with pytest.raises(InputError, match=r'must be CSV in UTF-8, .*; in Excel, save it as "CSV UTF-8"'):
+        read_counts(path)
+
+
+@pytest.mark.parametrize(("separator", "name"), [(";", "counts.csv"), ("\t", "counts.csv"), ("\t", "counts.tsv")])
+def test_tables_that_excel_saves_with_another_separator_are_read(tmp_path, separator, name):
+    labels = read_counts(table(tmp_path, "\ufeffimage_id,dog\n7,3\n".replace(",", separator), name))
     assert labels.counts == {7: {18: 3}}
 
 

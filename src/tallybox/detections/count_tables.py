@@ -62,7 +62,7 @@ def _long(path: Path, image_column: str, categories: Mapping[int, str] | None) -
         number = row.get("category_id")
         category = number or row.get("category")
         of_image = counts.setdefault(image_id, {})
-        if not category and row["count"] == "0" and image_column == "image":  # a photo in which nothing was counted
+        if not category and row["count"] and not row.whole_number("count", MAX_COUNT):  # a photo of nothing
             continue
         if not category:
             raise row.error(f"category must be given, but got {list(row.values())}")
@@ -95,7 +95,8 @@ def _wide(
         except InputError as error:
             if any(is_number(row[name]) for _, row in rows):
                 raise InputError(f"{error}; rename or remove the column: a table has {FORMS}") from None
-            warnings.warn(f"{path}: column {name!r} holds text and is no category; it is left out", stacklevel=2)
+            what = "holds text" if any(row[name] for _, row in rows) else "is empty"
+            warnings.warn(f"{path}: column {name!r} {what} and is no category; it is left out", stacklevel=2)
             continue
         if category_id in columns.values():
             raise first.error(f"each category must have one column, but {name!r} comes twice, perhaps as a plural")

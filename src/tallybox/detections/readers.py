@@ -47,7 +47,7 @@ def read_detections(path: str | Path, categories: Mapping[int, str] = COCO_CATEG
 def read_counts(
     path: str | Path, categories: Mapping[int, str] | None = None, *, blank_is_zero: bool = False
 ) -> TrueCounts:
-    r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.xlsx``).
+    r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.tsv``, ``.xlsx``).
 
     A table has the columns ``image_id,category,count``, or one row for each image and one column for each category,
     whose empty cells are unknown unless ``blank_is_zero``. ``categories`` are the names that it may use, by default
@@ -66,11 +66,11 @@ def read_counts(
         from tallybox.detections.coco import read_coco_instances
 
         return read_coco_instances(path)
-    if suffix_without_gz(path) == ".csv" or path.suffix.lower() == ".xlsx":
+    if suffix_without_gz(path) in (".csv", ".tsv") or path.suffix.lower() == ".xlsx":
         from tallybox.detections.count_tables import read_table_counts
 
         return read_table_counts(path, categories, blank_is_zero=blank_is_zero)
-    raise InputError(f"labels must be a .json, .json.gz, .csv, .csv.gz or .xlsx file, but got {path}")
+    raise InputError(f"labels must be a .json, .json.gz, .csv, .csv.gz, .tsv or .xlsx file, but got {path}")
 
 
 def with_counts(

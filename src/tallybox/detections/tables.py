@@ -192,7 +192,8 @@ def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
                 line = lines.line_num
                 yield line, row
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}, line {line + 1}: must be CSV in UTF-8, but it is not: {error}") from None
+        cure = '; in Excel, save it as "CSV UTF-8"' if isinstance(error, UnicodeDecodeError) else ""
+        raise InputError(f"{path}, line {line + 1}: must be CSV in UTF-8, but it is not: {error}{cure}") from None
 
 
 def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
