@@ -154,6 +154,18 @@ def test_a_sheet_of_excel_is_a_table(tmp_path):
         read_counts(path)
 
 
+def test_a_formula_without_a_value_is_refused(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (("photo", "dog"), ("a.jpg", 3), ("b.jpg", "=B2+1")):
+        book.active.append(row)
+    book.save(tmp_path / "counts.xlsx")
+    with pytest.raises(
+        InputError, match=r"line 3: a formula must .* '=B2\+1' has none; open the file in a spreadsheet"
+    ):
+        read_counts(tmp_path / "counts.xlsx")
+
+
 def test_without_the_reader_of_excel_the_message_has_the_cure(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     with pytest.raises(

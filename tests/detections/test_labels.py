@@ -202,15 +202,22 @@ def test_a_category_that_was_not_counted_is_not_zero():
 
 
 def test_labels_are_summed_up_with_what_they_leave_out():
-    labels = TrueCounts({7: {1: 2}, 8: {1: 1, 2: 3}, 9: {2: 0, 1: 1}}, labelled=frozenset({1, 2}))
+    labels = TrueCounts(
+        {7: {1: 2}, 8: {1: 1, 2: 3}, 9: {2: 0, 1: 1}},
+        labelled=frozenset({1, 2, 3}),
+        unknown=frozenset({(7, 3), (7, 4)}),
+    )
     assert LabelSummary.of(
         [image_with({1: 0.5, 5: 0.5}), image_with({}, 8), image_with({}, 4)], labels
     ) == LabelSummary(
         photos=3,
-        categories=2,
+        categories=3,
         objects=4,
-        zeros=2,
+        zeros=4,
+        omitted=3,
+        unknown=1,
         never_zero=(1,),
+        always_zero=(3,),
         photos_without_boxes=1,
         photos_without_labels=1,
         categories_without_labels=(5,),

@@ -244,7 +244,10 @@ class LabelSummary:
     categories: int
     objects: int  # pairs with a count of at least 1
     zeros: int
+    omitted: int  # zeros of categories that an image's labels do not name
+    unknown: int
     never_zero: tuple[int, ...]  # categories that are in every labelled image
+    always_zero: tuple[int, ...]
     photos_without_boxes: int  # labelled images that are not among the detections
     photos_without_labels: int
     categories_without_labels: tuple[int, ...]  # detected, but not labelled
@@ -259,14 +262,18 @@ class LabelSummary:
             detected_categories.update(np.unique(image.category_ids).tolist())
         labelled = sorted(labels.labelled_ids())
         present = Counter(c for of_image in labels.counts.values() for c, count in of_image.items() if count > 0)
-        unknown = Counter(c for image_id, c in labels.unknown if image_id in labels.counts)
+        named = sum(len(of_image) for of_image in labels.counts.values())
+        unknown = Counter(c for image_id, c in labels.unknown if image_id in labels.counts and labels.is_labelled(c))
         zeros = {c: len(labels) - present[c] - unknown[c] for c in labelled}
         return cls(
             photos=len(labels),
             categories=len(labelled),
             objects=sum(present.values()),
             zeros=sum(zeros.values()),
+            omitted=len(labels) * len(labelled) - named - unknown.total(),
+            unknown=unknown.total(),
             never_zero=tuple(c for c in labelled if not zeros[c]),
+            always_zero=tuple(c for c in labelled if not present[c]),
             photos_without_boxes=len(labels.counts.keys() - detected_images),
             photos_without_labels=len(detected_images - labels.counts.keys() - labels.left_out),
             categories_without_labels=tuple(sorted(detected_categories.difference(labelled))),

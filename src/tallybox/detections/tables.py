@@ -208,9 +208,15 @@ def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
                         "the sheet as CSV"
                     )
             file.seek(0)
-            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            books = [openpyxl.load_workbook(file, read_only=True, data_only=is_value) for is_value in (True, False)]
+            sheets = [book.worksheets[0].iter_rows(values_only=True) for book in books]
             width = None
-            for line, values in enumerate(book.worksheets[0].iter_rows(values_only=True), 1):
+            for line, (values, formulas) in enumerate(zip(*sheets, strict=True), 1):
+                if without := [f for value, f in zip(values, formulas, strict=True) if value is None and f is not None]:
+                    raise InputError(
+                        f"{path}, line {line}: a formula must have a stored value, but {shortened(without[0])} has "
+                        "none; open the file in a spreadsheet program and save it"
+                    )
                 row = [_text(value) for value in values]
                 while row and not row[-1]:
                     row.pop()
