@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from tallybox.cli import cli
 from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.estimator import training
+from tallybox.photos import detecting
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos
 from tests.support.threads import one_thread
@@ -40,6 +41,24 @@ def write_counts(path, photos, names):
             (photo.name, name, (i + k) % 3) for i, photo in enumerate(photos) for k, name in enumerate(names)
         )
     return path
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "message"),
+    [
+        ("image_id,category,cuont", (), "must have the columns image_id, category, count"),
+        ("image_id,category,count", ("--category", "figg"), "did you mean 'fig'"),
+    ],
+)
+def test_labels_are_checked_before_photos_are_detected(tmp_path, spec, monkeypatch, header, options, message):
+    photos = save_photos(tmp_path / "photos", 2)
+    labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
+    labels.write_text(labels.read_text().replace("image_id,category,count", header))
+    monkeypatch.setattr(detecting, "detect_each", lambda *_: pytest.fail("photos were detected"))
+    fitted = run("fit", tmp_path / "photos", labels, "--detector", spec, "--out", tmp_path / "mine", *options)
+    assert fitted.exit_code == 1
+    assert message in fitted.stderr
+    assert not (tmp_path / "mine.detections").exists()
 
 
 def test_detect_fit_count_with_a_detector_of_ones_own(tmp_path, spec):

@@ -47,7 +47,8 @@ def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, dete
     assert found["labels"]["categories"] == 1
     assert set(found["right_by_width"]) <= {"0", "1-2", "3-4", "5+"}
     assert found["labels"]["zeros"] == len(PHOTOS) - len(SHOWN)
-    assert f"labels: 24 photos, 1 category; {len(SHOWN)} counts of 1 or more, {24 - len(SHOWN)} zeros" in fitted.stderr
+    numbers = f"{len(SHOWN)} counts of 1 or more, {24 - len(SHOWN)} zeros\n"
+    assert f"labels: 24 photos, 1 category (person); {numbers}" in fitted.stderr
     assert "left out: 5 categories that the labels never name (bicycle, car, cat ...)" in fitted.stderr
     assert "Warning" not in fitted.stderr
     assert json.loads(run("evaluate", out, detections, people, "--json").stdout)["pairs"] == found["pairs"]
@@ -83,6 +84,19 @@ def test_a_photo_without_a_row_is_unlabelled_unless_missing_is_zero(tmp_path, de
     assert "no zeros" not in with_zeros.stderr
     scored = [run("evaluate", out, detections, labels, "--json", *more).stdout for more in ((), ("--missing-is-zero",))]
     assert json.loads(scored[0])["pairs"] < json.loads(scored[1])["pairs"]
+
+
+def test_fit_tells_zeros_that_nobody_wrote_empty_cells_and_categories_that_never_occur(tmp_path, detections):
+    long = write_counts(tmp_path / "long.csv", [(i, "person", 1) for i in SHOWN] + [(SHOWN[0], "dog", 0)])
+    said = run("fit", detections, long, "--out", tmp_path / "own.estimator").stderr
+    assert f"2 categories (person, dog); {len(SHOWN)} counts of 1 or more, {len(SHOWN)} zeros, " in said
+    assert f"zeros, {len(SHOWN) - 1} of them not in the table" in said
+    assert "Warning: only zeros to learn from for dog: no labelled photo has any" in said
+    wide = tmp_path / "wide.csv"
+    wide.write_text("photo,person,dog\n" + "".join(f"{i},1,\n" for i in SHOWN[1:]) + f"{SHOWN[0]},0,2\n")
+    said = run("fit", detections, wide, "--out", tmp_path / "own.estimator").stderr
+    assert f"left out: {len(SHOWN) - 1} empty cells: unknown" in said
+    assert "of them not in the table" not in said
 
 
 def test_fit_and_evaluate_take_categories(tmp_path, detections):

@@ -47,6 +47,27 @@ def test_a_word_for_two_categories_is_neither():
         category_id_of("gear", {1: "bolt", 2: "nut"})
 
 
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("preson", "person"),
+        ("Perzon", "person"),
+        ("dgo", "dog"),
+        ("bycicle", "bicycle"),
+        ("tennis raquet", "tennis racket"),
+    ],
+)
+def test_a_slip_is_answered_with_the_name_that_was_meant(word, name):
+    with pytest.raises(InputError, match=f"but got '{word}'; did you mean '{name}'"):
+        category_id_of(word)
+
+
+@pytest.mark.parametrize("word", ["bolt", "nut", "gear", "counts", "number"])
+def test_another_word_is_not_taken_for_a_slip(word):
+    with pytest.raises(InputError, match=f"but got '{word}'; 'tallybox categories' lists them"):
+        category_id_of(word)
+
+
 def test_names_of_classes_and_of_ids():
     assert (coco_id_of_class("tvmonitor"), coco_id_of_class("bolt")) == (72, None)
     assert (category_name_of(18), category_name_of(12)) == ("dog", "12")

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import Detections
+from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.labels import LabelSummary, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
@@ -152,6 +153,13 @@ def test_images_named_after_their_files_find_the_labels_of_these_files():
     assert [(image.image_id, len(image)) for image in labelled_below] == [(1, 1), (2, 1), (3, 0), (4, 0)]
 
 
+def test_the_folders_of_images_and_labels_must_not_contradict_each_other():
+    labels = TrueCounts({71: {18: 1}, 72: {18: 2}}, file_names={71: "kitchen/1.jpg", 72: "kitchen/2.jpg"})
+    images = [image_with({18: 0.5}, name) for name in ("photos/kitchen/1.jpg", "bath/2.jpg")]
+    with pytest.warns(UserWarning, match="not among the labels"):
+        assert [len(image) for image in labelled_detections(images, labels)] == [1, 0]
+
+
 def test_the_same_photo_under_two_names_is_an_error():
     labels = TrueCounts({1: {18: 1}}, file_names={1: "a.jpg"})
     with pytest.raises(InputError, match="image 1 must come once, but came again"):
@@ -162,12 +170,20 @@ def test_labels_take_the_ids_that_a_detector_gives_to_their_names():
     labels = TrueCounts(
         {7: {1: 3, 2: 5}}, categories={1: "Apple", 2: "pear", 3: "fig"}, unknown=frozenset({(7, 3), (7, 2)})
     )
-    renumbered = labels.with_categories_of({0: "fig", 1: "cup", 2: "apple"})
+    with pytest.warns(UserWarning, match=r"1 categories of the labels are none of the detections \('pear'\); they"):
+        renumbered = labels.with_categories_of({0: "fig", 1: "cup", 2: "apple"})
     assert renumbered.counts == {7: {2: 3}}
     assert renumbered.categories == {0: "fig", 2: "apple"}
     assert renumbered.unknown == {(7, 0)}
     with pytest.raises(InputError, match=r"such as 'cup', but got \['Apple', 'fig', 'pear'\]"):
         labels.with_categories_of({0: "cup"})
+
+
+def test_labels_find_categories_by_plurals_and_synonyms_as_tables_do():
+    labels = TrueCounts({7: {1: 3, 2: 5}}, categories={1: "People", 2: "Sofas", 3: "pear"})
+    assert labels.with_categories_of(COCO_CATEGORIES).counts == {7: {1: 3, 63: 5}}
+    with pytest.raises(InputError, match="labels must differ, but 'person' and 'People' are all 'person'"):
+        TrueCounts({7: {}}, categories={1: "person", 2: "People"}).with_categories_of(COCO_CATEGORIES)
 
 
 def test_labels_by_ids_get_the_detectors_names():
@@ -186,15 +202,22 @@ def test_a_category_that_was_not_counted_is_not_zero():
 
 
 def test_labels_are_summed_up_with_what_they_leave_out():
-    labels = TrueCounts({7: {1: 2}, 8: {1: 1, 2: 3}, 9: {2: 0, 1: 1}}, labelled=frozenset({1, 2}))
+    labels = TrueCounts(
+        {7: {1: 2}, 8: {1: 1, 2: 3}, 9: {2: 0, 1: 1}},
+        labelled=frozenset({1, 2, 3}),
+        unknown=frozenset({(7, 3), (7, 4)}),
+    )
     assert LabelSummary.of(
         [image_with({1: 0.5, 5: 0.5}), image_with({}, 8), image_with({}, 4)], labels
     ) == LabelSummary(
         photos=3,
-        categories=2,
+        categories=3,
         objects=4,
-        zeros=2,
+        zeros=4,
+        omitted=3,
+        unknown=1,
         never_zero=(1,),
+        always_zero=(3,),
         photos_without_boxes=1,
         photos_without_labels=1,
         categories_without_labels=(5,),

@@ -95,7 +95,8 @@ def test_wrong_detections_are_named_with_file_and_line(tmp_path, text, message):
 
 def test_counts_are_taken_by_name_and_by_id(tmp_path):
     path = tmp_path / "counts.csv"
-    path.write_text("\ufeffimage_id,category,count\r\n7,dog,3\r\n7,1,0\r\na.jpg,teddy bear,2\r\n")
+    rows = "7,dog,,3\r\n7,,1.0,0\r\na.jpg,teddy bear,,2\r\n"
+    path.write_text("\ufeffimage_id,category,category_id,count\r\n" + rows)
     labels = read_counts(path)
     assert labels.counts == {7: {18: 3, 1: 0}, "a.jpg": {88: 2}}
     assert labels.categories[18] == "dog"
@@ -112,7 +113,8 @@ def test_counts_by_id_alone_name_no_categories(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("7,dog,3\n7,18,2\n", "line 3: image and category must come once, but 7,18 came before"),
+        ("7,dog,3\n7,dogs,2\n", "line 3: image and category must come once, but 7,dogs came before"),
+        ("7,16,3\n", "line 2: category must be a name, but got '16', .* in a column category_id"),
         ("7,dgo,3\n", "line 2: category must be one of the 80 known names, but got 'dgo'; did you mean 'dog'"),
         ("7,dog,-1\n", "line 2: count must be a whole number of at least 0, but got '-1'"),
         ("7,dog,2.5\n", "line 2: count must be a whole number"),
@@ -124,7 +126,6 @@ def test_counts_by_id_alone_name_no_categories(tmp_path):
         ),
         ("7,dog," + "9" * 5000 + "\n", "line 2: count must be at most 2147483647, but got '9+[.]{3}9+_?'"),
         (",dog,2\n", "line 2: image_id must be given"),
-        ("7,dog,1\n7,500,2\n", "where categories are named, ids must be among the 80 known, but got 500"),
         ("7,dog\n", "line 2: must have the 3 columns of the header, but got 2"),
         ("", "must have a row for each image and category, but it has only a header"),
     ],
@@ -135,6 +136,13 @@ def test_wrong_counts_are_named_with_file_and_line(tmp_path, rows, message):
     with pytest.raises(InputError, match=message) as raised:
         read_counts(path)
     assert str(path) in str(raised.value)
+
+
+def test_where_categories_are_named_ids_must_be_known(tmp_path):
+    path = tmp_path / "counts.csv"
+    path.write_text("image_id,category_id,count\n7,dog,1\n7,500,2\n")
+    with pytest.raises(InputError, match="where categories are named, ids must be among the 80 known, but got 500"):
+        read_counts(path)
 
 
 def test_a_line_without_end_is_not_kept_in_memory(tmp_path):

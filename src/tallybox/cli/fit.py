@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,9 +20,10 @@ from tallybox.detections.labels import LabelSummary
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import right_by_width, train_metrics
-from tallybox.files import check_writable
+from tallybox.files import check_writable, suffix_without_gz
 
 MAX_NAMES = 3  # that a message lists
+MAX_LABELLED = 8  # categories, whose names are all listed
 
 
 @click.command()
@@ -65,7 +66,8 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
         _save(estimator, out)
         taken, report = LabelSummary.of(images, counts), estimator.report
         assert report is not None
-        _describe(taken, counts.categories or COCO_CATEGORIES)
+        is_table = suffix_without_gz(labels) != ".json"
+        _describe(taken, counts.labelled_ids(), counts.categories or COCO_CATEGORIES, is_table)
         seconds = round(time.perf_counter() - start, 2)
         held_out = report.held_out.sums(report.true_counts).compute()
         figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out}
@@ -92,14 +94,19 @@ def _save(estimator: CountEstimator, out: Path) -> None:
         raise InputError(f"{error}; the estimator is kept in {spare}") from error
 
 
-def _describe(labels: LabelSummary, names: Mapping[int, str]) -> None:
-    """Print what was taken from the labels and what was left out, and warn where there are no zeros."""
+def _describe(labels: LabelSummary, labelled: Iterable[int], names: Mapping[int, str], is_table: bool) -> None:
+    """Print what was taken from the labels and what was left out, and warn where there are only zeros or none."""
     noun = "category" if labels.categories == 1 else "categories"
+    if labels.categories <= MAX_LABELLED:
+        noun += f" ({', '.join(category_name_of(category_id, names) for category_id in sorted(labelled))})"
     unlabelled = labels.categories_without_labels
+    omitted = f", {labels.omitted:,} of them not in the table" if is_table and labels.omitted else ""
     lines = [
         f"labels: {labels.photos:,} photos, {labels.categories} {noun}; "
-        f"{labels.objects:,} counts of 1 or more, {labels.zeros:,} zeros"
+        f"{labels.objects:,} counts of 1 or more, {labels.zeros:,} zeros{omitted}"
     ]
+    if labels.unknown:
+        lines.append(f"left out: {labels.unknown:,} {'empty cells' if is_table else 'crowds'}: unknown")
     if labels.photos_without_labels:
         lines.append(f"left out: {labels.photos_without_labels:,} photos without labels")
     if unlabelled:
@@ -108,6 +115,11 @@ def _describe(labels: LabelSummary, names: Mapping[int, str]) -> None:
         )
     if labels.photos_without_boxes:
         lines.append(f"taken as photos without boxes: {labels.photos_without_boxes:,} that only the labels have")
+    if labels.always_zero:
+        lines.append(
+            f"Warning: only zeros to learn from for {_listed(labels.always_zero, names)}: no labelled photo has any. "
+            "Add photos with some."
+        )
     if labels.never_zero:
         lines.append(
             f"Warning: no zeros to learn from for {_listed(labels.never_zero, names)}: every labelled photo has some. "

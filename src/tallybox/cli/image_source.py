@@ -1,5 +1,6 @@
 """The images that `tallybox fit`, `evaluate` and `suggest` read: files of detections, or photos."""
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,12 +30,14 @@ def open_images(
     report: Callable[[InputError], None],
     estimator_names: Mapping[int, str] | None = None,
     *,
+    check: Callable[[Iterable[Detections], Mapping[int, str]], object] = lambda images, names: None,
     detector: str | None,
     texts: Sequence[str],
 ) -> ImageSource:
     """Return the images of a file of detections, or of photos, whose detections are kept beside the estimator.
 
     ``estimator_names`` are the names of a fitted estimator's categories; the images' categories must have the same.
+    Before photos are detected, ``check`` gets them without boxes, and the names of the categories; it may raise.
     """
     from tallybox.photos.detecting import keep_detections
     from tallybox.photos.sources import find_photos, find_sources
@@ -45,6 +48,12 @@ def open_images(
         photos = {} if is_file else find_photos([source])
     except InputError as error:
         raise click.UsageError(str(error)) from error
+
+    def check_early(names: Mapping[int, str]) -> None:
+        if estimator_names is not None:
+            check_same_names(estimator_names, names, source)
+        check(map(Detections.empty, photos), names)
+
     names: Mapping[int, str]
     images: Iterable[Detections]
     if is_file:
@@ -59,7 +68,13 @@ def open_images(
         folder = estimator.with_suffix(".detections")
         with progress_bar("detecting") as show:
             names, images = keep_detections(
-                photos, folder, spec=detector or DEFAULT_SPEC, texts=texts, on_failure=report, on_progress=show
+                photos,
+                folder,
+                spec=detector or DEFAULT_SPEC,
+                texts=texts,
+                check=check_early,
+                on_failure=report,
+                on_progress=show,
             )
         echo_line(f"detections of {len(images):,} photos are kept in {folder}", err=True)
         if estimator_names is not None:
@@ -79,5 +94,12 @@ def open_labelled_images(
     **photo_options: Any,
 ) -> tuple[Iterable[Detections], TrueCounts]:
     """Return the images as `open_images` does, with their true counts from a file of labels."""
-    images, names, are_photos = open_images(source, estimator, report, estimator_names, **photo_options)
-    return with_counts(images, names, labels, only=categories, missing_is_zero=missing_is_zero, are_photos=are_photos)
+    options: dict[str, Any] = {"labels": labels, "only": categories, "missing_is_zero": missing_is_zero}
+
+    def check(images: Iterable[Detections], names: Mapping[int, str]) -> None:
+        """Raise where the labels are wrong, before minutes of detecting; warnings come with the counts."""
+        with warnings.catch_warnings(action="ignore"):
+            with_counts(images, names, are_photos=True, **options)
+
+    opened = open_images(source, estimator, report, estimator_names, check=check, **photo_options)
+    return with_counts(opened.images, opened.names, are_photos=opened.are_photos, **options)

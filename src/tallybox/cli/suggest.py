@@ -12,7 +12,6 @@ from tallybox.cli.count_output import counts_table
 from tallybox.cli.image_source import open_images
 from tallybox.cli.options import existing, json_option, reported_failures, source_options
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.image_ids import match_photos
 from tallybox.detections.readers import read_counts
 from tallybox.estimator.estimator import CountEstimator
@@ -44,7 +43,7 @@ def suggest(
         opened = open_images(source, file, report, estimator.fitted.categories, **photos)
         images = list(opened.images)
         if labels is not None:
-            counts = read_counts(labels, opened.names or COCO_CATEGORIES)
+            counts = read_counts(labels, opened.names or None)
             ids = [str(image.image_id) for image in images]
             file_names = {image_id: counts.file_names.get(image_id, str(image_id)) for image_id in counts.counts}
             labelled = {*counts.counts, *match_photos(file_names, ids).values()}

@@ -33,6 +33,8 @@ COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
 COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)
 MAX_SHOWN = 200  # characters of a wrong name that an error quotes
 MAX_LISTED = 3  # names that a message lists
+LISTED = "'tallybox categories' lists them"
+MIN_SIMILARITY = 0.8  # of names: "perzon" and "person" have 0.83, "bolt" has 0.75 with "bowl" and "boat"
 _COCO_IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
 
 # Names of classes that are no categories: gaps in COCO's numbering, and the background.
@@ -64,13 +66,29 @@ def coco_id_of_class(name: str) -> int | None:
     return _COCO_IDS.get(VOC_NAMES.get(name, name))
 
 
-def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:
-    """Return the id of a category by its name, also in another case, as a plural or by a common synonym."""
+def category_id_of(
+    name: str,
+    categories: Mapping[int, str] = COCO_CATEGORIES,
+    *,
+    remedy: str = LISTED,
+) -> int:
+    """Return the id of a category by its name, also in another case, as a plural or by a common synonym.
+
+    Where there is none, the error suggests a similar name; without one, it has the ``remedy``.
+    """
     if (category_id := find_category(name, categories)) is not None:
         return category_id
-    similar = get_close_matches(name[:MAX_SHOWN], categories.values(), n=1)
-    hint = f"did you mean {similar[0]!r}?" if similar else "'tallybox categories' lists them"
+    similar = _similar(name[:MAX_SHOWN], categories)
+    hint = remedy if similar is None else f"did you mean {similar!r}?"
     raise InputError(f"category must be one of the {len(categories)} known names, but got {name[:MAX_SHOWN]!r}; {hint}")
+
+
+def _similar(name: str, categories: Mapping[int, str]) -> str | None:
+    """Return the category that a name with a slip or two stands for: the same letters in another order, or most."""
+    names = {_plain(category): category for category in categories.values()}
+    swapped = [plain for plain in names if sorted(plain) == sorted(_plain(name))]
+    close = swapped or get_close_matches(_plain(name), names, n=1, cutoff=MIN_SIMILARITY)
+    return names[close[0]] if close else None
 
 
 def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:

@@ -1,5 +1,6 @@
 """True counts, and which pairs of image and category are scored."""
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,9 +10,9 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from tallybox.detections.box_checks import check_in_image
-from tallybox.detections.category_names import category_name_of
+from tallybox.detections.category_names import category_name_of, find_category
 from tallybox.detections.container import Detections, ImageId
-from tallybox.detections.image_ids import check_ids, check_photos, match_photos
+from tallybox.detections.image_ids import check_ids, check_photos, match_photos, may_be_one_photo, shown
 from tallybox.errors import InputError
 
 # Of the pairs with a true count of 0, only the few with the highest scores are taken: these are hard.
@@ -112,9 +113,10 @@ class TrueCounts:
     def with_categories_of(self, categories: Mapping[int, str]) -> "TrueCounts":
         """Return the labels under the category ids that a detector gives to the same names.
 
-        Categories that the detector does not know are left out; labels that name no categories keep their ids.
+        Names are found as `find_category` does. Categories that the detector does not know are left out, with a warning
+        where they have counts; labels that name no categories keep their ids.
 
-        >>> labels = TrueCounts({7: {1: 3, 2: 5}}, categories={1: "apple", 2: "pear"})
+        >>> labels = TrueCounts({7: {1: 3}}, categories={1: "Apples", 2: "pear"})
         >>> labels.with_categories_of({0: "cup", 4: "apple"}).counts
         {7: {4: 3}}
         """
@@ -126,12 +128,23 @@ class TrueCounts:
                     f"but got {min(unknown)}"
                 )
             return replace(self, categories=categories)
-        by_name = {name.casefold(): category_id for category_id, name in categories.items()}
-        new_ids = {i: by_name[name.casefold()] for i, name in self.categories.items() if name.casefold() in by_name}
+        found = {category_id: find_category(name, categories) for category_id, name in self.categories.items()}
+        new_ids = {category_id: new_id for category_id, new_id in found.items() if new_id is not None}
         if not new_ids:
             raise InputError(
                 f"labels must name categories that the detections have, such as {next(iter(categories.values()))!r}, "
                 f"but got {sorted(self.categories.values())[:3]}"
+            )
+        for new_id, uses in Counter(new_ids.values()).items():
+            if uses > 1:
+                both = " and ".join(repr(self.categories[i]) for i in new_ids if new_ids[i] == new_id)
+                raise InputError(f"categories of the labels must differ, but {both} are all {categories[new_id]!r}")
+        counted = {c for of_image in self.counts.values() for c, count in of_image.items() if count}
+        if left_out := sorted(self.categories[c] for c in counted - new_ids.keys()):
+            warnings.warn(
+                f"{len(left_out)} categories of the labels are none of the detections ({shown(left_out)}); they are "
+                "left out",
+                stacklevel=2,
             )
         return replace(
             self,
@@ -231,7 +244,10 @@ class LabelSummary:
     categories: int
     objects: int  # pairs with a count of at least 1
     zeros: int
+    omitted: int  # zeros of categories that an image's labels do not name
+    unknown: int
     never_zero: tuple[int, ...]  # categories that are in every labelled image
+    always_zero: tuple[int, ...]
     photos_without_boxes: int  # labelled images that are not among the detections
     photos_without_labels: int
     categories_without_labels: tuple[int, ...]  # detected, but not labelled
@@ -246,14 +262,18 @@ class LabelSummary:
             detected_categories.update(np.unique(image.category_ids).tolist())
         labelled = sorted(labels.labelled_ids())
         present = Counter(c for of_image in labels.counts.values() for c, count in of_image.items() if count > 0)
-        unknown = Counter(c for image_id, c in labels.unknown if image_id in labels.counts)
+        named = sum(len(of_image) for of_image in labels.counts.values())
+        unknown = Counter(c for image_id, c in labels.unknown if image_id in labels.counts and labels.is_labelled(c))
         zeros = {c: len(labels) - present[c] - unknown[c] for c in labelled}
         return cls(
             photos=len(labels),
             categories=len(labelled),
             objects=sum(present.values()),
             zeros=sum(zeros.values()),
+            omitted=len(labels) * len(labelled) - named - unknown.total(),
+            unknown=unknown.total(),
             never_zero=tuple(c for c in labelled if not zeros[c]),
+            always_zero=tuple(c for c in labelled if not present[c]),
             photos_without_boxes=len(labels.counts.keys() - detected_images),
             photos_without_labels=len(detected_images - labels.counts.keys() - labels.left_out),
             categories_without_labels=tuple(sorted(detected_categories.difference(labelled))),
@@ -266,7 +286,10 @@ def _label_id(image: Detections, labels: TrueCounts, by_file_name: Mapping[str, 
         raise InputError("detections must have an image_id to find their labels, but got None")
     if image.image_id in labels.counts or isinstance(image.image_id, int):
         return image.image_id
-    return by_file_name.get(image.image_id, by_file_name.get(PurePosixPath(image.image_id).name, image.image_id))
+    by_name = by_file_name.get(PurePosixPath(image.image_id).name, image.image_id)
+    if not may_be_one_photo(labels.file_names.get(by_name, ""), image.image_id):
+        by_name = image.image_id
+    return by_file_name.get(image.image_id, by_name)
 
 
 def _hardest(absent: dict[int, float]) -> list[int]:

@@ -67,13 +67,13 @@ def with_known_ids(
 
 
 def read_counts(
-    path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES, *, blank_is_zero: bool = False
+    path: str | Path, categories: Mapping[int, str] | None = None, *, blank_is_zero: bool = False
 ) -> TrueCounts:
-    r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.xlsx``).
+    r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.tsv``, ``.xlsx``).
 
     A table has the columns ``image_id,category,count``, or one row for each image and one column for each category,
-    whose empty cells are unknown unless ``blank_is_zero``. ``categories`` are the names that it may use. ``.json`` and
-    ``.csv`` may be gzipped.
+    whose empty cells are unknown unless ``blank_is_zero``. ``categories`` are the names that it may use, by default
+    COCO's. ``.json`` and ``.csv`` may be gzipped.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -88,11 +88,11 @@ def read_counts(
         from tallybox.detections.coco import read_coco_instances
 
         return read_coco_instances(path)
-    if suffix_without_gz(path) == ".csv" or path.suffix.lower() == ".xlsx":
-        from tallybox.detections.tables import read_table_counts
+    if suffix_without_gz(path) in (".csv", ".tsv") or path.suffix.lower() == ".xlsx":
+        from tallybox.detections.count_tables import read_table_counts
 
         return read_table_counts(path, categories, blank_is_zero=blank_is_zero)
-    raise InputError(f"labels must be a .json, .json.gz, .csv, .csv.gz or .xlsx file, but got {path}")
+    raise InputError(f"labels must be a .json, .json.gz, .csv, .csv.gz, .tsv or .xlsx file, but got {path}")
 
 
 def with_counts(
@@ -112,7 +112,7 @@ def with_counts(
     ``missing_is_zero``, images without labels hold no objects of the labelled categories; otherwise they are
     unlabelled. With ``are_photos``, image ids are paths, and labels may name a photo without folder or suffix.
     """
-    counts = read_counts(labels, names or COCO_CATEGORIES, blank_is_zero=missing_is_zero)
+    counts = read_counts(labels, names or None, blank_is_zero=missing_is_zero)
     counts = counts.with_categories_of(names) if names else counts
     if names and not counts.categories.keys() >= names.keys():
         images = (image.of_categories(counts.categories) for image in images)

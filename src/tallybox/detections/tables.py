@@ -1,13 +1,10 @@
-"""Tables: detections in CSV files with the names of their categories, and true counts in CSV or Excel files.
+"""Tables: the rows of CSV and Excel files, and detections in CSV files with the names of their categories.
 
-Their columns are listed in docs/reference/file-formats.md. A long table of counts has a row for each image and category
-(``image_id,category,count``), a wide one a row for each image and a column for each category (``image_id,dog,person``);
-what `tallybox count --csv` writes can be corrected by hand and read.
+Their columns are listed in docs/reference/file-formats.md.
 """
 
 import csv
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -17,18 +14,17 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from tallybox.detections.adapters import COLUMN_NAMES, IMAGE_COLUMNS
-from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, find_category
+from tallybox.detections.category_names import COCO_CATEGORIES, LISTED, category_id_of, find_category
 from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
-from tallybox.detections.labels import TrueCounts
 from tallybox.detections.rows import BOX_AND_SCORE, RowsByImage, image_key, image_size
 from tallybox.errors import InputError
 from tallybox.files import first_line, import_optional, open_regular, open_text
 
 # Unlike float(), it accepts no underscores and only ASCII digits.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-MAX_COUNT = 2**31 - 1
+WHOLE_OR_POINT_ZERO = re.compile(r"(\d+)(?:\.0*)?", re.ASCII)  # pandas writes 3.0 where a column has empty cells
 LONG_COLUMNS = {"category", "category_id", "count"}
-TOTAL = "total"  # the last row that `tallybox count --csv --total` adds
+COLUMNS = {*IMAGE_COLUMNS, *LONG_COLUMNS, *BOX_AND_SCORE, "width", "height"}
 MAX_DIGITS = 1000  # of a whole number; Python converts up to 4,300
 MAX_LINE = 1 << 20  # characters
 MAX_UNPACKED = 1 << 28  # bytes of an Excel file; a file of some kilobytes can claim any size
@@ -56,31 +52,41 @@ class TableRow(dict[str, str]):
 
     def category_id(self, text: str, categories: Mapping[int, str]) -> int:
         """Return the id of a category that the line names by its name or its id."""
-        key = image_key(text)
+        match = WHOLE_OR_POINT_ZERO.fullmatch(text)
+        key = image_key(match[1] if match else text)
         if isinstance(key, int):
             return key
+        return self.category_named(key, categories)
+
+    def category_named(self, name: str, categories: Mapping[int, str], remedy: str = LISTED) -> int:
+        """Return the id of a category that the line names, as `category_id_of` does."""
         try:
-            return category_id_of(key, categories)
+            return category_id_of(name, categories, remedy=remedy)
         except InputError as error:
             raise self.error(str(error)) from None
 
     def whole_number(self, column: str, maximum: int) -> int:
         """Return a number, which must be written in ASCII digits."""
         text = self[column]
-        if not (text.isascii() and text.isdigit()):
+        if not (match := WHOLE_OR_POINT_ZERO.fullmatch(text)):
             expected = "a whole number of at least 0"
-        elif len(text) > MAX_DIGITS or int(text) > maximum:
+        elif len(match[1]) > MAX_DIGITS or int(match[1]) > maximum:
             expected = f"at most {maximum}"
         else:
-            return int(text)
+            return int(match[1])
         raise self.error(f"{column} must be {expected}, but got {shortened(text)}")
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a finite number."""
+    return bool(NUMBER.fullmatch(text)) and not text.lstrip("+-").isalpha()
 
 
 def read_csv_detections(path: Path, categories: Mapping[int, str]) -> Iterator[Detections]:
     """Yield the detections of each image, in the order in which images first appear."""
     rows = RowsByImage(path, unit="line")
     category_ids: dict[str, int] = {}  # by the text in the table; there are few
-    for row in _read_rows(path, ("image_id", "category", *BOX_AND_SCORE)):
+    for row in read_rows(path, ("image_id", "category", *BOX_AND_SCORE)):
         image_id = row.image_id("image_id")
         category = row.get("category_id") or row.get("category", "")
         rows.add_image(image_id, _size(row))
@@ -109,12 +115,12 @@ def read_csv_category_names(path: Path, categories: Mapping[int, str] | None) ->
     Ids are those of the column ``category_id``. Without it, they are the ids of ``categories`` if these are an
     estimator's, or if all names are COCO's; other names are numbered from 0 in alphabetical order.
     """
-    columns = _read_header(path)
+    columns = read_header(path)
     if "category" not in columns or (categories is None and "category_id" not in columns):
         return {}
     names: dict[int, str] = {}
     without_id: set[str] = set()
-    for row in _read_rows(path, ("category",)):
+    for row in read_rows(path, ("category",)):
         category, number = row["category"], row.get("category_id")
         if not category or isinstance(image_key(category), int):
             continue
@@ -132,101 +138,12 @@ def read_csv_category_names(path: Path, categories: Mapping[int, str] | None) ->
     return dict(enumerate(sorted(without_id)))
 
 
-def read_table_counts(path: Path, categories: Mapping[int, str], *, blank_is_zero: bool) -> TrueCounts:
-    """Return true counts from a long or a wide table, whose categories are names of ``categories`` or any ids.
-
-    The categories that the table names are labelled. In a long table, a category without a row for an image that has
-    other rows counts 0 there; an image without any object needs a row with a count of 0. With both columns,
-    ``category`` names the ids in ``category_id``. In a wide table, an empty cell is unknown unless ``blank_is_zero``.
-    """
-    header = _read_header(path)
-    image_column = next((name for name in IMAGE_COLUMNS if name in header), IMAGE_COLUMNS[0])
-    if header and image_column in header and not LONG_COLUMNS & set(header):
-        return _wide(path, header, image_column, categories, blank_is_zero)
-    return _long(path, image_column, categories)
-
-
-def _long(path: Path, image_column: str, categories: Mapping[int, str]) -> TrueCounts:
-    counts: dict[ImageId, dict[int, int]] = {}
-    names_used = False
-    named = read_csv_category_names(path, None)
-    categories = named or categories
-    for image_id, row in _images(path, image_column, "category", "count"):
-        category = row.get("category_id") or row.get("category")
-        of_image = counts.setdefault(image_id, {})
-        if not category and row["count"] == "0" and image_column == "image":  # a photo in which nothing was counted
-            continue
-        if not category:
-            raise row.error(f"category must be given, but got {list(row.values())}")
-        category_id = row.category_id(category, categories)
-        names_used |= bool(named) or isinstance(image_key(category), str)
-        if category_id in of_image:
-            raise row.error(f"image and category must come once, but {image_id},{category} came before")
-        of_image[category_id] = row.whole_number("count", MAX_COUNT)
-    if not counts:
-        raise InputError(f"{path} must have a row for each image and category, but it has only a header")
-    labelled = frozenset(category_id for of_image in counts.values() for category_id in of_image)
-    outside = labelled - categories.keys()
-    if names_used and outside:
-        raise InputError(
-            f"{path}: where categories are named, ids must be among the {len(categories)} known, but got {min(outside)}"
-        )
-    return TrueCounts(counts, categories=categories if names_used else {}, labelled=labelled)
-
-
-def _wide(
-    path: Path, header: list[str], image_column: str, categories: Mapping[int, str], blank_is_zero: bool
-) -> TrueCounts:
-    first, rows = TableRow(path, 1), list(_images(path, image_column))
-    columns: dict[str, int] = {}
-    for name in header:
-        if name == image_column or not name:
-            continue
-        try:
-            category_id = first.category_id(name, categories)
-        except InputError:
-            if all(row[name].isdigit() for _, row in rows if row[name]):
-                raise
-            warnings.warn(f"{path}: column {name!r} holds text and is no category; it is left out", stacklevel=2)
-            continue
-        if category_id in columns.values():
-            raise first.error(f"each category must have one column, but {name!r} comes twice, perhaps as a plural")
-        columns[name] = category_id
-    if not columns or not rows:
-        raise InputError(
-            f"{path} must have the columns image_id, category, count, or image_id and one for each category, and a "
-            f"row for each image, but got {header} and {len(rows)} rows"
-        )
-    counts: dict[ImageId, dict[int, int]] = {}
-    unknown: set[tuple[ImageId, int]] = set()
-    for image_id, row in rows:
-        if image_id in counts:
-            raise row.error(f"an image must have one row, but {image_id} came before")
-        counts[image_id] = {}
-        for name, category_id in columns.items():
-            if row[name] or blank_is_zero:
-                counts[image_id][category_id] = row.whole_number(name, MAX_COUNT) if row[name] else 0
-            else:
-                unknown.add((image_id, category_id))
-    named = categories if any(isinstance(image_key(name), str) for name in columns) else {}
-    labelled = frozenset(columns.values())
-    return TrueCounts(counts, categories=named, unknown=frozenset(unknown), labelled=labelled)
-
-
-def _images(path: Path, image_column: str, *columns: str) -> Iterator[tuple[ImageId, TableRow]]:
-    """Yield the image id and the row of each line except the total; the table must have ``columns``."""
-    for row in _read_rows(path, (image_column, *columns)):
-        image_id = row.image_id(image_column)
-        if not (image_column == "image" and image_id == TOTAL):
-            yield image_id, row
-
-
-def _read_header(path: Path) -> list[str]:
+def read_header(path: Path) -> list[str]:
     """Return the names of the columns."""
     return _column_names(next(_cells(path), (1, []))[1])
 
 
-def _read_rows(path: Path, names: Sequence[str]) -> Iterator[TableRow]:
+def read_rows(path: Path, names: Sequence[str]) -> Iterator[TableRow]:
     """Yield each row; the columns ``names`` must be there. ``category_id`` may stand for ``category``."""
     cells = _cells(path)
     header = _column_names(next(cells, (1, []))[1])
@@ -247,11 +164,14 @@ def _read_rows(path: Path, names: Sequence[str]) -> Iterator[TableRow]:
 
 
 def _column_names(header: Sequence[str]) -> list[str]:
-    """Return the names of columns; those of supervision's CSV get the names used here, unless two would be the same."""
-    names = [name.strip() for name in header]
-    if "x_min" not in names:
-        return names
-    renamed = [COLUMN_NAMES.get(name, name) for name in names]
+    """Return the names of columns; "File name" and those of supervision's CSV get the names used here."""
+    names = _renamed([name.strip() for name in header], {name: name for name in COLUMNS})
+    return _renamed(names, COLUMN_NAMES) if "x_min" in names else names
+
+
+def _renamed(names: Sequence[str], new_names: Mapping[str, str]) -> list[str]:
+    """Return names with the known ones, in any case, replaced by new ones, unless two would be the same."""
+    renamed = [new_names.get(name.casefold().replace(" ", "_"), name) for name in names]
     return [name if renamed.count(new) > 1 else new for name, new in zip(names, renamed, strict=True)]
 
 
@@ -271,7 +191,8 @@ def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
                 line = lines.line_num
                 yield line, row
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}, line {line + 1}: must be CSV in UTF-8, but it is not: {error}") from None
+        cure = '; in Excel, save it as "CSV UTF-8"' if isinstance(error, UnicodeDecodeError) else ""
+        raise InputError(f"{path}, line {line + 1}: must be CSV in UTF-8, but it is not: {error}{cure}") from None
 
 
 def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -286,9 +207,15 @@ def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
                         "the sheet as CSV"
                     )
             file.seek(0)
-            book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            books = [openpyxl.load_workbook(file, read_only=True, data_only=is_value) for is_value in (True, False)]
+            sheets = [book.worksheets[0].iter_rows(values_only=True) for book in books]
             width = None
-            for line, values in enumerate(book.worksheets[0].iter_rows(values_only=True), 1):
+            for line, (values, formulas) in enumerate(zip(*sheets, strict=True), 1):
+                if without := [f for value, f in zip(values, formulas, strict=True) if value is None and f is not None]:
+                    raise InputError(
+                        f"{path}, line {line}: a formula must have a stored value, but {shortened(without[0])} has "
+                        "none; open the file in a spreadsheet program and save it"
+                    )
                 row = [_text(value) for value in values]
                 while row and not row[-1]:
                     row.pop()

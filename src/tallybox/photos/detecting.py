@@ -6,7 +6,7 @@ has changed.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -75,13 +75,14 @@ def keep_detections(
     *,
     spec: str = DEFAULT_SPEC,
     texts: Sequence[str] = (),
+    check: Callable[[Mapping[int, str]], None] = lambda categories: None,
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[Mapping[int, str], list[Detections]]:
     """Return the names of a detector's categories and its detections in photos, under the photos' ids.
 
-    They come from the folder. Photos that it does not hold yet are detected and added to it. A photo that cannot be
-    read is given to ``on_failure`` and left out.
+    They come from the folder. Photos that it does not hold yet are detected and added to it. Before that, ``check``
+    gets the names and may raise. A photo that cannot be read is given to ``on_failure`` and left out.
     """
     import_optional("pyarrow", needed_for="keeping detections", install="'tallybox[detections]'")
     from tallybox.detections.parquet import write_parquet
@@ -93,12 +94,13 @@ def keep_detections(
     done = len(kept)
     on_progress(done, len(photos))
     if missing:
+        detector = detector_of(spec, texts=texts)
+        categories = categories_of(detector)
+        check(categories)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{folder} must be a folder for detections, but: {error.strerror}") from None
-        detector = detector_of(spec, texts=texts)
-        categories = categories_of(detector)
         names = (folder / f"{number:05}.parquet" for number in count(1))
         detected = zip(missing, detect_each(missing.values(), detector), strict=True)
         for batch in in_batches(detected, PHOTOS_PER_FILE):
