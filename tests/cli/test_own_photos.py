@@ -48,7 +48,7 @@ def test_from_photos_and_a_spreadsheet_to_totals(tmp_path):
     fitted = run("fit", tmp_path / "labelled", tmp_path / "counts.csv", "--out", estimator)
     assert "column 'remarks' holds text and is no category; it is left out" in fitted.stderr
     assert f"detections of {LABELLED} photos are kept in {tmp_path / 'own.detections'}" in fitted.stderr
-    assert f"labels: {LABELLED} photos, {len(COLUMNS)} categories;" in fitted.stderr
+    assert f"labels: {LABELLED} photos, {len(COLUMNS)} categories (" in fitted.stderr
     assert "left out: 75 categories that the labels never name (bicycle, motorcycle, airplane ...)" in fitted.stderr
     assert re.search(r"how often the count is right there, by its interval:\n  one number \d+ %", fitted.stdout)
 
@@ -64,6 +64,11 @@ def test_from_photos_and_a_spreadsheet_to_totals(tmp_path):
     assert re.search(
         rf"Learned from {LABELLED} photos: \d+ % of the counts are right on photos left out", suggested.stdout
     )
+
+    other = ("--estimator", estimator, "--detector", "tests.support.photos:embedded_detector")
+    refused = CliRunner().invoke(cli, [str(argument) for argument in ("count", tmp_path / "others", *other)])
+    assert refused.exit_code == 1
+    assert "the estimator learned from what --detector picodet detects, but got --detector tests." in refused.stderr
 
     arguments = ("count", tmp_path / "others", "--estimator", estimator, "--category", "people", "--total")
     printed = json.loads(run(*arguments, "--csv", tmp_path / "wide.csv", "--wide", "--json").stdout)

@@ -31,8 +31,7 @@ def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: An
 
     estimator = CountEstimator.load(file)
     with reported_failures() as report:
-        names = estimator.fitted.categories
-        images, counts = open_labelled_images(source, labels, file, report, names, **options)
+        images, counts, _ = open_labelled_images(source, labels, file, report, estimator.fitted, **options)
         result = score(estimator, images, counts).compute()
         if as_json:
             click.echo(json.dumps(result))

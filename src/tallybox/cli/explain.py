@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from tallybox.cli.options import estimator_option, existing, file_to_write
+from tallybox.cli.options import estimator_option, existing, file_to_write, source_options
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, check_same_names
+from tallybox.detections.category_names import category_id_of
 from tallybox.detections.container import Detections
 from tallybox.detections.readers import read_category_names, read_detections, read_for_estimator
 from tallybox.errors import InputError
@@ -24,6 +24,7 @@ WITH_SHIPPED = "counted with the estimator that ships with tallybox"
 @click.option("--out", type=file_to_write, required=True, help="The page to write (.html).")
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Explain these only; may be repeated.")
 @estimator_option
+@source_options
 @click.option("--image", "image_id", metavar="ID", help="Which image of a file of detections.")
 @click.option(
     "--component",
@@ -31,7 +32,14 @@ WITH_SHIPPED = "counted with the estimator that ships with tallybox"
     help="Explain this component untrained, instead of an estimator.",
 )
 def explain(
-    path: Path, out: Path, categories: tuple[str, ...], file: Path | None, image_id: str | None, component: Any
+    path: Path,
+    out: Path,
+    categories: tuple[str, ...],
+    file: Path | None,
+    detector: str | None,
+    texts: tuple[str, ...],
+    image_id: str | None,
+    component: Any,
 ) -> None:
     """Write one static page that shows how the count of an image came about.
 
@@ -40,10 +48,12 @@ def explain(
     """
     from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data, untrained_countings
     from tallybox.estimator.estimator import CountEstimator
+    from tallybox.photos.counter import PhotoCounter
+    from tallybox.photos.detector import categories_of
     from tallybox.photos.images import read_photo
-    from tallybox.photos.picodet import PicoDet
     from tallybox.photos.shipped import shipped_estimator
     from tallybox.photos.sources import find_sources
+    from tallybox.photos.specs import DEFAULT_SPEC
 
     if component is not None and file is not None:
         raise InputError("--component explains an untrained component and --estimator a fitted one; give one of them")
@@ -51,16 +61,16 @@ def explain(
     if len(sources) != 1:
         raise InputError(f"{path} must be one photo or one file of detections, but it is a folder; a page explains one")
     photo = read_photo(path) if sources[0].is_photo else None
-    estimator = None
-    if component is None:
-        estimator = shipped_estimator() if file is None else CountEstimator.load(file)
-    names: Mapping[int, str] = COCO_CATEGORIES
+    estimator = None if file is None else CountEstimator.load(file)
     if photo is not None:
-        image, title = PicoDet().detect([photo])[0], path.name
-        if estimator is not None:
-            check_same_names(estimator.fitted.categories, names, "PicoDet")
+        counter = PhotoCounter(detector or DEFAULT_SPEC, estimator, texts=texts)
+        (image,), title, names = counter.detector.detect([photo]), path.name, categories_of(counter.detector)
+        estimator = counter.estimator if component is None else None
     else:
-        if estimator is not None:
+        if detector or texts:
+            raise InputError(f"--detector and --text are for photos, but {path} is a file of detections")
+        if component is None:
+            estimator = estimator or shipped_estimator()
             names, images = read_for_estimator(path, estimator.fitted.categories)
         else:
             names, images = read_category_names(path), read_detections(path)
@@ -77,7 +87,8 @@ def explain(
                 err=True,
             )
         countings = estimator_countings(estimator, image, list(categories) or None)
-        how = WITH_SHIPPED if file is None else f"counted with {file.name}"
+        with_scores = f"counted with the scores of {detector} as they are, uncalibrated"
+        how = f"counted with {file.name}" if file else WITH_SHIPPED if estimator.is_calibrated else with_scores
     write_text(out, report_page(page_data(f"How many in {title}?", how, canvas_size(image), countings, photo)))
     counts = ", ".join(counting["summary"]["headline"] for counting in countings)
     echo_line(f"{out}: {counts}", err=True)

@@ -57,12 +57,12 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
     settings = {name: options.pop(name) for name in ("component", "max_objects", "seed")}
     estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:
-        read, counts = open_labelled_images(source, labels, out, report_failure, **options)
+        read, counts, detector = open_labelled_images(source, labels, out, report_failure, **options)
         images = list(read)
         if photos is not None:
             counts = counts.first_images(photos)
         with progress_bar("learning") as show:
-            estimator.fit(images, counts, on_progress=show)
+            estimator.fit(images, counts, detector=detector, on_progress=show)
         _save(estimator, out)
         taken, report = LabelSummary.of(images, counts), estimator.report
         assert report is not None

@@ -14,6 +14,7 @@ from tallybox.detections.container import Detections
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.readers import read_detections, read_for_estimator, stored_category_names, with_counts
 from tallybox.errors import InputError
+from tallybox.estimator.inference import Fitted
 
 
 class ImageSource(NamedTuple):
@@ -21,14 +22,22 @@ class ImageSource(NamedTuple):
 
     images: Iterable[Detections]
     names: Mapping[int, str]  # of the categories; empty where they are not known
-    are_photos: bool
+    detector: tuple[str, ...]  # SPEC and phrases of what detects in photos; none for a file of detections
+
+
+class LabelledImages(NamedTuple):
+    """Images with what was detected in them and what they really hold."""
+
+    images: Iterable[Detections]
+    counts: TrueCounts
+    detector: tuple[str, ...]
 
 
 def open_images(
     source: str,
     estimator: Path,
     report: Callable[[InputError], None],
-    estimator_names: Mapping[int, str] | None = None,
+    fitted: Fitted | None = None,
     *,
     check: Callable[[Iterable[Detections], Mapping[int, str]], object] = lambda images, names: None,
     detector: str | None,
@@ -36,12 +45,12 @@ def open_images(
 ) -> ImageSource:
     """Return the images of a file of detections, or of photos, whose detections are kept beside the estimator.
 
-    ``estimator_names`` are the names of a fitted estimator's categories; the images' categories must have the same.
+    A ``fitted`` estimator must have learned from the same detector, and the images' categories must have its names.
     Before photos are detected, ``check`` gets them without boxes, and the names of the categories; it may raise.
     """
     from tallybox.photos.detecting import keep_detections
     from tallybox.photos.sources import find_photos, find_sources
-    from tallybox.photos.specs import DEFAULT_SPEC
+    from tallybox.photos.specs import DEFAULT_SPEC, check_same_detector
 
     try:
         is_file = not find_sources([source])[0].is_photo and not detector
@@ -50,8 +59,8 @@ def open_images(
         raise click.UsageError(str(error)) from error
 
     def check_early(names: Mapping[int, str]) -> None:
-        if estimator_names is not None:
-            check_same_names(estimator_names, names, source)
+        if fitted is not None:
+            check_same_names(fitted.categories, names, source)
         check(map(Detections.empty, photos), names)
 
     names: Mapping[int, str]
@@ -60,26 +69,29 @@ def open_images(
         if texts:
             raise click.UsageError(f"--text is for photos, but {source} is a file of detections")
         path = Path(source)
-        if estimator_names is not None:
-            names, images = read_for_estimator(path, estimator_names)
+        if fitted is not None:
+            names, images = read_for_estimator(path, fitted.categories)
         else:
             names, images = stored_category_names(path), read_detections(path)
-    else:
-        folder = estimator.with_suffix(".detections")
-        with progress_bar("detecting") as show:
-            names, images = keep_detections(
-                photos,
-                folder,
-                spec=detector or DEFAULT_SPEC,
-                texts=texts,
-                check=check_early,
-                on_failure=report,
-                on_progress=show,
-            )
-        echo_line(f"detections of {len(images):,} photos are kept in {folder}", err=True)
-        if estimator_names is not None:
-            check_same_names(estimator_names, names, source)
-    return ImageSource(images, names, not is_file)
+        return ImageSource(images, names, ())
+    spec = detector or DEFAULT_SPEC
+    if fitted is not None:
+        check_same_detector(fitted.detector, (spec, *texts))
+    folder = estimator.with_suffix(".detections")
+    with progress_bar("detecting") as show:
+        names, images = keep_detections(
+            photos,
+            folder,
+            spec=spec,
+            texts=texts,
+            check=check_early,
+            on_failure=report,
+            on_progress=show,
+        )
+    echo_line(f"detections of {len(images):,} photos are kept in {folder}", err=True)
+    if fitted is not None:
+        check_same_names(fitted.categories, names, source)
+    return ImageSource(images, names, (spec, *texts))
 
 
 def open_labelled_images(
@@ -87,12 +99,12 @@ def open_labelled_images(
     labels: Path,
     estimator: Path,
     report: Callable[[InputError], None],
-    estimator_names: Mapping[int, str] | None = None,
+    fitted: Fitted | None = None,
     *,
     categories: Sequence[str],
     missing_is_zero: bool,
     **photo_options: Any,
-) -> tuple[Iterable[Detections], TrueCounts]:
+) -> LabelledImages:
     """Return the images as `open_images` does, with their true counts from a file of labels."""
     options: dict[str, Any] = {"labels": labels, "only": categories, "missing_is_zero": missing_is_zero}
 
@@ -101,5 +113,6 @@ def open_labelled_images(
         with warnings.catch_warnings(action="ignore"):
             with_counts(images, names, are_photos=True, **options)
 
-    opened = open_images(source, estimator, report, estimator_names, check=check, **photo_options)
-    return with_counts(opened.images, opened.names, are_photos=opened.are_photos, **options)
+    opened = open_images(source, estimator, report, fitted, check=check, **photo_options)
+    labelled = with_counts(opened.images, opened.names, are_photos=bool(opened.detector), **options)
+    return LabelledImages(*labelled, opened.detector)

@@ -40,7 +40,7 @@ def suggest(
     """
     estimator = CountEstimator.load(file)
     with reported_failures() as report:
-        opened = open_images(source, file, report, estimator.fitted.categories, **photos)
+        opened = open_images(source, file, report, estimator.fitted, **photos)
         images = list(opened.images)
         if labels is not None:
             counts = read_counts(labels, opened.names or None)

@@ -77,12 +77,14 @@ class CountEstimator:
         counts: TrueCounts | Mapping[tuple[ImageId, int], int],
         *,
         category_names: Mapping[int, str] | None = None,
+        detector: Sequence[str] = (),
         on_progress: OnProgress | None = None,
     ) -> Self:
         """Learn from images and how many of each category they hold: labels, or counts by (image_id, category_id).
 
         ``category_names`` are the names of one's own category ids; without them, and without names in the labels, ids
-        are COCO's.
+        are COCO's. ``detector`` is the SPEC of what detected, with its phrases, as `PhotoCounter` takes them: the file
+        keeps it, so that the estimator is not used with another.
 
         In a labelled image, a category that is named only for other images counts 0; a category that is never named is
         unknown, and is not learned from. ``on_progress(done, total)`` is called after each epoch.
@@ -91,9 +93,10 @@ class CountEstimator:
         if category_names is not None:
             labels = replace(labels, categories=dict(category_names), labelled=labels.labelled_ids())
         show = on_progress or (lambda done, total: None)
-        self._fitted, self.report = fit(
+        fitted, self.report = fit(
             detections, labels, self._config, max_objects=self._max_objects, seed=self._seed, on_progress=show
         )
+        self._fitted = replace(fitted, detector=tuple(detector))
         return self
 
     def predict(
