@@ -65,6 +65,25 @@ def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, dete
     assert "never learned from labels of 5 of the categories (bicycle, car, cat ...)" in caplog.messages[0]
 
 
+def test_totals_and_scores_of_categories_without_labels_are_reported_once(tmp_path, detections, people, caplog):
+    out, dogs = tmp_path / "own.estimator", tmp_path / "dogs.csv"
+    assert run("fit", detections, people, "--out", out).exit_code == 0
+    write_counts(
+        dogs, [(i, name, c.get(key, 0)) for i, c in LABELS.counts.items() for key, name in ((1, "person"), (18, "dog"))]
+    )
+    with caplog.at_level(logging.WARNING):
+        assert run("evaluate", out, detections, people).exit_code == 0
+        assert not caplog.messages
+        assert run("evaluate", out, detections, dogs).exit_code == 0
+        estimator = CountEstimator.load(out)
+        estimator.total(PHOTOS, ["people"])
+        assert len(caplog.messages) == 1
+        estimator.total(PHOTOS, ["people", "dog"])
+        estimator.total(PHOTOS)
+    assert len(caplog.messages) == 2
+    assert all("never learned from labels of 1 of the categories (dog)" in message for message in caplog.messages)
+
+
 def test_counts_by_image_and_category_label_only_what_they_name():
     counts = {(i, 1): named.get(1, 0) for i, named in LABELS.counts.items()}
     assert CountEstimator(members=2).fit(PHOTOS, counts).fitted.category_ids == (1,)
