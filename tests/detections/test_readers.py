@@ -5,6 +5,7 @@ import pytest
 
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.container import Detections
+from tallybox.detections.labels import counting_pairs, labelled_detections
 from tallybox.detections.parquet import write_parquet
 from tallybox.detections.readers import read_category_names, read_counts, read_detections, with_counts
 from tallybox.errors import InputError, TallyboxError
@@ -85,7 +86,21 @@ def test_labels_and_detections_are_read_under_the_same_categories(tmp_path):
     (tmp_path / "instances.json").write_text(json.dumps(instances))
     images, counts = labelled(path, tmp_path / "instances.json")
     assert counts.counts == {5: {1: 4}}
-    assert next(images).category_ids.tolist() == [1]  # nobody counted the apples
+    assert next(images).category_ids.tolist() == [0, 1]
+    assert counts.categories == {0: "a red apple", 1: "person"}
+    assert counts.labelled == {1}  # nobody counted the apples
+
+
+def test_instances_of_some_of_cocos_categories_leave_the_others_unlabelled(tmp_path):
+    results = [{"image_id": 5, "category_id": c, "bbox": [0, 0, 9, 9], "score": 0.9} for c in (1, 18)]
+    (tmp_path / "found.json").write_text(json.dumps(results))
+    person = {"id": 1, "name": "person"}
+    instances = {"images": [{"id": 5}], "annotations": [{"image_id": 5, "category_id": 1}], "categories": [person]}
+    (tmp_path / "instances.json").write_text(json.dumps(instances))
+    images, counts = with_counts(read_detections(tmp_path / "found.json"), {}, tmp_path / "instances.json")
+    (image,) = labelled_detections(images, counts)
+    assert image.category_ids.tolist() == [1, 18]
+    assert [(pair.category_id, pair.true_count) for pair in counting_pairs([image], counts)] == [(1, 1)]
 
 
 def test_a_file_without_names_keeps_its_ids(tmp_path):

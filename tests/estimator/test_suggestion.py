@@ -73,6 +73,19 @@ def test_doubtful_images_come_first_and_clear_ones_last(estimator):
         assert suggestion.prediction.high - suggestion.prediction.low == max(widths, default=0)
 
 
+def test_boxes_of_categories_without_labels_are_seen_as_count_sees_them(monkeypatch):
+    monkeypatch.setattr(training, "MIN_STEPS", 20)
+    counts = {(image.image_id, 1): LABELS.count(image.image_id, 1) for image in PHOTOS}
+    people = CountEstimator(members=2).fit(PHOTOS, counts)
+    by_hand = {image.image_id: predictions for image, predictions in people.predict_each(PHOTOS)}
+    for suggestion in doubtful_images(people, PHOTOS, 10):
+        assert suggestion.category == "person"
+        assert suggestion.prediction.to_dict() == by_hand[suggestion.image_id]["person"].to_dict()
+        assert suggestion.prediction.expected == by_hand[suggestion.image_id]["person"].expected
+    with pytest.raises(InputError, match="it never learned from 18; label some photos of it and fit again"):
+        doubtful_images(people, PHOTOS, 10, [1, 18])
+
+
 def test_the_command_lists_what_has_no_labels_yet(tmp_path, estimator):
     file, detections = tmp_path / "own.safetensors", write_json(tmp_path / "found.json", coco_results(PHOTOS))
     estimator.save(file)

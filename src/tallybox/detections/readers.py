@@ -1,6 +1,7 @@
 """Readers: detections, true counts and names of categories from files, by their suffix."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, check_known_ids, check_same_names
@@ -108,14 +109,17 @@ def with_counts(
 
     ``names`` are the names of the detections' categories, empty where they are not known. Labels are matched by these
     names: a table may use them, and COCO instances take the detector's ids. Boxes of categories that the labels do not
-    name are left out, because such objects were not counted. ``only`` names the categories whose counts are kept. With
+    name are kept, because `tallybox count` sees them too; such categories are not labelled, because their objects were
+    not counted. ``only`` names the categories whose counts are kept. With
     ``missing_is_zero``, images without labels hold no objects of the labelled categories; otherwise they are
     unlabelled. With ``are_photos``, image ids are paths, and labels may name a photo without folder or suffix.
     """
     counts = read_counts(labels, names or None, blank_is_zero=missing_is_zero)
-    counts = counts.with_categories_of(names) if names else counts
-    if names and not counts.categories.keys() >= names.keys():
-        images = (image.of_categories(counts.categories) for image in images)
+    if not names and counts.categories and counts.categories.items() <= COCO_CATEGORIES.items():
+        names = COCO_CATEGORIES  # of which COCO instances may hold only some
+    if names:
+        counts = counts.with_categories_of(names)
+        counts = replace(counts, categories=names, labelled=counts.labelled_ids())
     if only:
         counts = counts.of_categories(category_id_of(name, counts.categories or COCO_CATEGORIES) for name in only)
     if are_photos or missing_is_zero:

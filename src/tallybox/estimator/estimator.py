@@ -131,8 +131,8 @@ class CountEstimator:
         category_ids, words = self._ids_and_words(categories)
         predict_batch = partial(self._predict_batch, category_ids=category_ids, words=words, prior=prior)
         for images, predictions in map_in_order(predict_batch, in_batches(self._converted(detections), BATCH)):
-            if self.is_calibrated and not self._reported_unlearned:
-                self._report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
+            if not self._reported_unlearned:
+                self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, predictions, strict=True)
 
     def _converted(self, detections: Iterable[Detections]) -> Iterator[Detections]:
@@ -148,8 +148,10 @@ class CountEstimator:
         by_id = {self.category_id(category): category for category in categories}
         return list(by_id), {category_id: word for category_id, word in by_id.items() if isinstance(word, str)}
 
-    def _report_unlearned(self, category_ids: Iterable[int]) -> None:
+    def report_unlearned(self, category_ids: Iterable[int]) -> None:
         """Log once that some categories had no labels: their counts rest on what all categories share."""
+        if self._reported_unlearned or not self.is_calibrated:
+            return
         if unlearned := set(category_ids).difference(self.fitted.category_ids):
             self._reported_unlearned = True
             logger.warning(
@@ -188,7 +190,9 @@ class CountEstimator:
         totals = self.totals(categories)
         for image in self._converted(detections):
             totals.add(image)
-        return totals.compute()
+        computed = totals.compute()
+        self.report_unlearned(totals.listed_ids)
+        return computed
 
     def explain(
         self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None

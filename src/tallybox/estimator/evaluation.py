@@ -56,10 +56,11 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
     """Score an estimator on images that it did not learn from."""
     tuned = estimator.fitted.baselines
     empty = {name: {metric: CountSums() for metric in get_args(Metric)} for name in tuned}
-    result = Evaluation(empty, set(labels.labelled_ids()))
+    result, scored = Evaluation(empty, set(labels.labelled_ids())), set[int]()
     for batch in in_batches(labelled_detections(detections, labels), BATCH):
         result.images += len(batch)
         pairs = list(counting_pairs(batch, labels))
+        scored.update(pair.category_id for pair in pairs)
         predictions, truth = predict_pairs(estimator, batch, pairs, "scored")
         lows, highs = predictions.lows, predictions.highs
         result.estimator += predictions.sums(truth)
@@ -76,6 +77,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
         result.categories += CategorySums.of(category_ids, predictions.expected, truth)
     if not result.estimator.pairs:
         raise InputError("there must be a pair to score, but no labelled image has an object or a box above 0.05")
+    estimator.report_unlearned(scored)
     return result
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tallybox.detections.container import Detections, ImageId
+from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.inference import CurvePoint
 from tallybox.estimator.prediction import CountPrediction
@@ -29,11 +30,16 @@ def doubtful_images(
     """Return the images with the most doubtful counts, the most doubtful first.
 
     Doubt is how wide the intervals of ``categories`` are, by default of those that the estimator learned from and that
-    may be there.
+    may be there. Others have no intervals that hold what they promise.
     """
-    learned = set(estimator.fitted.category_ids)
+    for category in categories or ():
+        if estimator.category_id(category) not in estimator.fitted.category_ids:
+            raise InputError(
+                f"categories must be ones that the estimator learned from, but it never learned from {category!r}; "
+                "label some photos of it and fit again"
+            )
     suggestions = []
-    for image, predictions in estimator.predict_each((i.of_categories(learned) for i in detections), categories):
+    for image, predictions in estimator.predict_each(detections, categories):
         doubts = {name: (p.high - p.low, _entropy(p)) for name, p in predictions.by_name().items() if p.calibrated}
         if doubts:
             worst = max(doubts, key=lambda name: doubts[name])

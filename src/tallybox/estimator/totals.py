@@ -52,7 +52,7 @@ class Totals:
     def __init__(self, fitted: Fitted, names: Mapping[int, str], category_ids: Iterable[int] | None = None) -> None:
         self._fitted, self._names = fitted, names
         self._category_ids = None if category_ids is None else sorted(set(category_ids))
-        self._listed = set[int](self._category_ids or ())
+        self.listed_ids = set[int](self._category_ids or ())
         self._images, self._waiting = 0, list[Detections]()
         self._sums: dict[int, Floats] = {}  # [3 + M] by category id, of `predict_moments`
 
@@ -70,7 +70,7 @@ class Totals:
         pairs = pairs_of_images(batch, self._category_ids)
         moments, absent = predict_moments(self._fitted, batch, pairs)
         if self._category_ids is None:
-            self._listed.update(pairs.category_ids[absent < 1 - LISTED_PROBABILITY].tolist())
+            self.listed_ids.update(pairs.category_ids[absent < 1 - LISTED_PROBABILITY].tolist())
         for category_id in np.unique(pairs.category_ids).tolist():
             added = moments[pairs.category_ids == category_id].sum(0)
             self._sums[category_id] = self._sums.get(category_id, 0) + added
@@ -78,7 +78,7 @@ class Totals:
     def compute(self) -> dict[str, TotalPrediction]:
         """Return the totals by the names of categories."""
         self._flush()
-        chosen = sorted(self._listed)
+        chosen = sorted(self.listed_ids)
         nothing = np.zeros(3 + len(self._fitted.members))
         sums = np.array([self._sums.get(category_id, nothing) for category_id in chosen]).reshape(-1, len(nothing))
         factors = self._fitted.totals.factors_of(chosen)
