@@ -42,7 +42,7 @@ MAX_LABELLED = 8  # categories, whose names are all listed
 @click.option("--seed", type=int, help="[default: 0]")
 @json_option
 def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
-    """Learn to count from boxes and LABELS (COCO instances, or a table of counts, .csv or .xlsx).
+    """Learn to count from boxes and LABELS (COCO instances, or a table: .csv, .tsv or .xlsx).
 
     Boxes come from DETECTIONS (COCO results, CSV, Parquet), or from a detector that looks at PHOTOS (a folder, or a
     pattern in quotes). Its detections are kept in a folder beside the estimator, FILE.detections: a command that was
@@ -50,7 +50,8 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
 
     A table has the columns image_id,category,count, or a row for each photo and a column for each category. A category
     that it never names is unknown: it is not learned from. So are a photo without a row and an empty cell, unless
-    --missing-is-zero. In COCO instances, every category of the file was counted in each of its photos.
+    --missing-is-zero. With the columns image_id,category,count, a category counts 0 in a photo that has rows of others.
+    In COCO instances, every category of the file was counted in each of its photos.
     """
     start = time.perf_counter()
     check_writable(out)  # before minutes of learning
