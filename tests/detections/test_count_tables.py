@@ -88,7 +88,7 @@ def test_tables_that_excel_saves_with_another_separator_are_read(tmp_path, separ
             "image_id,bolt\n7,3\n",
             "line 1: category must be one of the 80 known names, but got 'bolt'; where detections",
         ),
-        ("image_id,perzon\n7,3.0\n8,\n", "line 1: .* but got 'perzon'; did you mean 'person'"),
+        ("image_id,perzon\n7,3.0\n8,\n", "line 1: .* but got 'perzon'; did you mean 'person'\\?$"),
         ("image_id,perzon\n7,many\n8,2\n", "line 1: .* but got 'perzon'; did you mean 'person'"),
         ("image_id,dog\n7,3.0\n8,many\n", "line 3: dog must be a whole number of at least 0, but got 'many'"),
         ("image_id,dog\n7,2.5\n", "line 2: dog must be a whole number of at least 0, but got '2.5'"),

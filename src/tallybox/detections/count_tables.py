@@ -94,7 +94,8 @@ def _wide(
             category_id = _category_id(first, name, categories)
         except InputError as error:
             if any(is_number(row[name]) for _, row in rows):
-                raise InputError(f"{error}; rename or remove the column: a table has {FORMS}") from None
+                remedy = "" if str(error).endswith("?") else f"; rename or remove the column: a table has {FORMS}"
+                raise InputError(f"{error}{remedy}") from None
             what = "holds text" if any(row[name] for _, row in rows) else "is empty"
             warnings.warn(f"{path}: column {name!r} {what} and is no category; it is left out", stacklevel=2)
             continue
