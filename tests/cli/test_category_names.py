@@ -125,6 +125,19 @@ def test_predictions_are_answered_by_the_word_that_asked(tmp_path):
     assert list(json.loads(counted.stdout)["images"][0]["counts"]) == ["people"]
 
 
+def test_two_words_for_one_category_are_refused(tmp_path):
+    image = Detections([[0, 0, 9, 9]], [0.9], [1], image_id=7)
+    assert list(small_estimator().predict(image, [1, "people", 1, "people"]).by_name()) == ["people"]
+    with pytest.raises(
+        InputError, match="each category must be named once, but 'people' and 'person' are both 'person'"
+    ):
+        small_estimator().predict(image, ["people", 1, "person"])
+    found = write_json(tmp_path / "found.json", coco_results([image]))
+    counted = run("count", found, "--category", "people", "--category", "person")
+    assert counted.exit_code == 1
+    assert "Error: each category must be named once, but 'people' and 'person' are both 'person'" in counted.stderr
+
+
 def test_categories_are_listed():
     listed = run("categories")
     assert listed.exit_code == 0, listed.output

@@ -56,6 +56,13 @@ def test_named_categories_are_answered_for(client):
     assert_as_predicted(counts, shipped_estimator().predict(PHOTOS[0], ["dog", 1, "zebra"]))
 
 
+def test_two_words_for_one_category_are_refused(client):
+    asked = {"images": [as_request(PHOTOS[0])], "categories": ["dog", "dogs"]}
+    answer = client.post("/v1/count", json=asked)
+    assert answer.status_code == 422
+    assert "each category must be named once, but 'dog' and 'dogs' are both 'dog'" in answer.text
+
+
 def test_class_numbers_are_refused(client):
     images = [as_request(PHOTOS[0]), {"boxes": [[0, 0, 9, 9]] * 2, "scores": [0.9] * 2, "category_ids": [0, 16]}]
     answer = client.post("/v1/count", json={"images": images})

@@ -151,7 +151,7 @@ def text_output(totals: NamedTotals | None = None, *, every: bool) -> Iterator[W
         if image.photo is not None:
             _print_table(console, image, every)
             return
-        parts = [f"{p} {category} ({p.low} to {p.high})" for category, p in image.predictions.items() if p.high > 0]
+        parts = [f"{p} {category} ({_interval(p)})" for category, p in image.predictions.items() if p.high > 0]
         sys.stdout.write(printable(f"{image.name}: {', '.join(parts) or 'nothing'}") + "\n")
 
     yield write
@@ -200,10 +200,8 @@ def _print_table(console: Console, image: CountedImage, every: bool) -> None:
     counted = {category: p for category, p in image.predictions.items() if every or p.count > 0}
     perhaps = {category: p for category, p in image.predictions.items() if category not in counted}
     if counted:
-        calibrated = all(p.calibrated for p in counted.values())
         rows = [(category, p, p) for category, p in sorted(counted.items(), key=lambda pair: -pair[1].count)]
-        interval = "90 % interval" if calibrated else "interval (uncalibrated)"
-        console.print(counts_table(("category", "count", interval), rows))
+        console.print(counts_table(("category", "count", "90 % interval"), rows))
     else:
         console.print("  nothing counted")
     if perhaps:
@@ -219,5 +217,9 @@ def counts_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table
     table.add_column(headers[-2], justify="right")
     table.add_column(headers[-1])
     for *cells, prediction in rows:
-        table.add_row(*(Text(printable(cell)) for cell in cells), f"{prediction.low} to {prediction.high}")
+        table.add_row(*(Text(printable(cell)) for cell in cells), _interval(prediction))
     return table
+
+
+def _interval(prediction: CountPrediction | TotalPrediction) -> str:
+    return f"{prediction.low} to {prediction.high}" + ("" if prediction.calibrated else ", uncalibrated")

@@ -145,7 +145,7 @@ class CountEstimator:
             raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
         if categories is None:
             return None, {}
-        by_id = {self.category_id(category): category for category in categories}
+        by_id = self.by_category_id(categories)
         return list(by_id), {category_id: word for category_id, word in by_id.items() if isinstance(word, str)}
 
     def report_unlearned(self, category_ids: Iterable[int]) -> None:
@@ -204,6 +204,22 @@ class CountEstimator:
         (image,) = self._converted([detections])
         predictions = self.predict(image, categories) if predictions is None else predictions
         return explain_predictions(self.fitted, image, predictions)
+
+    def by_category_id(self, categories: Iterable[int | str]) -> dict[int, int | str]:
+        """Return categories that are given by id or by name, by their ids, and with their names where these are given.
+
+        Two words for one category are an error, because its prediction is answered under one of them.
+        """
+        by_id: dict[int, int | str] = {}
+        for category in categories:
+            category_id = self.category_id(category)
+            first = by_id.get(category_id)
+            if not isinstance(first, str):
+                by_id[category_id] = category
+            elif isinstance(category, str) and category != first:
+                name = self.category_name(category_id)
+                raise InputError(f"each category must be named once, but {first!r} and {category!r} are both {name!r}")
+        return by_id
 
     def category_id(self, category: int | str) -> int:
         """Return the id of a category that is given by id or by name."""

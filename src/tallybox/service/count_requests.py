@@ -37,13 +37,8 @@ def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) 
 def checked_categories(
     categories: Sequence[int | str] | None, estimator: CountEstimator
 ) -> tuple[int | str, ...] | None:
-    """Return the named categories, each once, by the word that names it first."""
-    if categories is None:
-        return None
-    by_id: dict[int, int | str] = {}
-    for category in categories:
-        by_id.setdefault(estimator.category_id(category), category)
-    return tuple(by_id.values())
+    """Return the named categories, each once."""
+    return None if categories is None else tuple(estimator.by_category_id(categories).values())
 
 
 def count_answer(job: CountJob, predictions: JobPredictions, *, with_detections: bool = False) -> CountAnswer:
