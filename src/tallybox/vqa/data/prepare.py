@@ -21,10 +21,11 @@ from tallybox.vqa.data.feature_files import FeatureFile, describe_file, find_fea
 from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prepare_store
 from tallybox.vqa.data.questions import QuestionRecord, check_pairs, read_pairs, read_records
 from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
-from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, open_questions, split_size, write_split
+from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, is_written, open_questions, write_split
+from tallybox.vqa.data.store import PHOTOS as PHOTOS
 from tallybox.vqa.data.vocabulary import ANSWERS, Vocabulary
 
-PHOTOS, VOCABULARY, SKIPPED = "photos", "vocabulary.json", "skipped.json"
+VOCABULARY, SKIPPED = "vocabulary.json", "skipped.json"
 FORMAT = 2  # of a prepared folder
 # The official names, with or without the version: v2_OpenEnded_mscoco_train2014_questions.json, gzipped or not.
 OFFICIAL_NAME = re.compile(
@@ -171,7 +172,7 @@ def prepare(
         lost[split] = [record.question_id for record in records[split] if record.image_id not in stored]
         if not answerable:
             raise InputError(f"questions of {split} must be about photos that can be read, but none is")
-        if split_size(out, split) != len(answerable):
+        if not is_written(out, split, len(answerable), store):
             relevance = None
             if true_boxes is not None:
                 relevance = relevance_of(answerable, store, true_boxes, partial(on_progress, f"{split} true boxes"))

@@ -23,6 +23,7 @@ from tallybox.files import atomic_writing, write_text
 from tallybox.runs import read_results
 from tallybox.vqa.data.features import FilePosition, PhotoFeatures
 
+PHOTOS = "photos"  # the store of a prepared folder
 FEATURES, BOXES, HEADER, JOURNAL = "features.f16", "boxes.f32", "header.json", "journal.jsonl"
 INDEX = ("image_ids", "sizes_wh", "offsets")
 FLOAT16, FLOAT32 = np.dtype("<f2"), np.dtype("<f4")
@@ -64,6 +65,11 @@ class FeatureStore:
 
     def __len__(self) -> int:
         return len(self.image_ids)
+
+    @property
+    def identity(self) -> str:
+        """A checksum of all that is stored: what is written with row numbers of this store is of no other."""
+        return checksum(json.dumps([self.header["sha256"], self.header["blocks"]]).encode())
 
     def rows_of(self, image_ids: Sequence[str]) -> NDArray[np.int64]:
         """Return the rows of photos, `[B]`."""
