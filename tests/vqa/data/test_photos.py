@@ -1,6 +1,7 @@
 """Files of features that are missing, broken, or come later."""
 
 import json
+import shutil
 from contextlib import contextmanager
 
 import numpy as np
@@ -133,8 +134,60 @@ def test_a_file_that_must_be_named_again(tmp_path, official, monkeypatch):
     splits = official_files(official)
     with interrupted_at("22", monkeypatch), pytest.raises(KeyboardInterrupt):
         prepare(splits, [tmp_path / "one.tsv", tmp_path / "two.tsv"], tmp_path / "prepared")
-    with pytest.raises(InputError, match=r"one.tsv was not read to its end; name it again with --features"):
+    with pytest.raises(
+        InputError, match=r"one.tsv was not read to its end; name it again .* or delete .*photos.unfinished"
+    ):
         prepare(splits, [tmp_path / "two.tsv"], tmp_path / "prepared")
+
+
+def broken_addition(folder, record):
+    write_tsv(folder / "more.tsv", small_photos(30, first_id=100))
+    break_records(folder / "more.tsv", record)
+    return folder / "more.tsv"
+
+
+@pytest.mark.parametrize("record", [0, 20])
+@pytest.mark.parametrize("then", ["nothing", "skipped", "repaired", "another"])
+def test_a_broken_file_leaves_the_finished_store_in_use(tmp_path, official, record, then):
+    splits, folder = official_files(official), tmp_path / "prepared"
+    prepare(splits, [official / "features.tsv"], folder)
+    more = broken_addition(tmp_path, record)
+    with pytest.raises(InputError, match=rf"record {record}: features must be"):
+        prepare(splits, [more], folder)
+    FeatureStore.open(folder / "photos").verify()
+    assert len(open_questions(folder, "train")) == 38
+    added = 0
+    if then == "skipped":
+        added = prepare(splits, [more], folder, skip_broken=True)["photos"] - 40
+        assert added == 29
+    elif then == "repaired":
+        write_tsv(more, small_photos(30, first_id=100))
+        added = prepare(splits, [more], folder)["photos"] - 40
+        assert added == 30
+    elif then == "another":
+        write_tsv(tmp_path / "another.tsv", small_photos(5, first_id=200))
+        if record:
+            with pytest.raises(InputError, match=r"more.tsv was not read to its end; .* or delete .*photos.unfinished"):
+                prepare(splits, [tmp_path / "another.tsv"], folder)
+            shutil.rmtree(folder / "photos.unfinished")
+        added = prepare(splits, [tmp_path / "another.tsv"], folder)["photos"] - 40
+        assert added == 5
+    store = FeatureStore.open(folder / "photos")
+    store.verify()
+    assert len(store) == 40 + added
+    rows = open_questions(folder, "train").images
+    assert store.image_ids[rows].tolist() == [question.image_id for question in open_records(folder, "train")]
+    assert not list(folder.glob("photos.replaced"))
+
+
+def test_a_file_read_to_its_end_need_not_be_named_again(tmp_path, official):
+    splits, folder = official_files(official), tmp_path / "prepared"
+    prepare(splits, [official / "features.tsv"], folder)
+    write_tsv(tmp_path / "whole.tsv", small_photos(10, first_id=200))
+    more = broken_addition(tmp_path, 0)
+    with pytest.raises(InputError, match="record 0: features must be"):
+        prepare(splits, [tmp_path / "whole.tsv", more], folder)
+    assert prepare(splits, [more], folder, skip_broken=True)["photos"] == 40 + 10 + 29
 
 
 def test_a_file_named_by_mistake_need_not_be_named_again(tmp_path, official):

@@ -11,7 +11,14 @@ from tallybox.runs import append_results, read_results
 from tallybox.vqa.data.feature_files import FeatureFile
 from tallybox.vqa.data.features import FilePosition
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.data.store import FeatureStore, StoreWriter, begun_sources, complete_store
+from tallybox.vqa.data.store import (
+    FeatureStore,
+    StoreWriter,
+    complete_store,
+    drop_begun_source,
+    stored_sources,
+    unfinished_store,
+)
 
 INPUTS = "feature_files.jsonl"  # the files of a store in their order, with the ids of their photos
 
@@ -23,18 +30,24 @@ def list_inputs(
 ) -> list[dict[str, Any]]:
     """Return the description and the photo ids of the files that a store was begun with, then of the ``files``.
 
-    A file is read for its ids once. A file of the store that has changed since is an error.
+    A file is read for its ids once. A file of the store that has changed since is an error, unless it was not read to
+    its end: then it is read anew.
     """
     earlier = read_results(folder / INPUTS)
     cached = {_key(entry["file"]): entry for entry in earlier}
-    inputs = earlier[: begun_sources(store)]
+    whole, begun = stored_sources(store)
+    inputs = earlier[:begun]
     for number, file in enumerate(files):
         on_progress("photos' ids", number, len(files))
         described = file.described()
         key, name = _key(described), (described["name"], described.get("prefix"))
         if any(key == _key(entry["file"]) for entry in inputs):
             continue
-        if any(name == (entry["file"]["name"], entry["file"].get("prefix")) for entry in inputs):
+        names = [(entry["file"]["name"], entry["file"].get("prefix")) for entry in inputs]
+        if name in names[whole:begun]:
+            drop_begun_source(store)
+            return list_inputs(files, folder, store, on_progress)
+        if name in names:
             raise InputError(
                 f"{file.path} must be as it was when {folder} was begun, but its content differs; name a new folder"
             )
@@ -77,7 +90,7 @@ def prepare_store(
     ``inputs`` are the files in the order in which they were first named, which is that of the store. A record that
     cannot be read is an error, or with ``skip_broken`` it is skipped and listed in the store's header.
     """
-    done = begun_sources(folder) if complete_store(folder) else 0
+    done = int(FeatureStore.open(folder).header["sources"]) if complete_store(folder) else 0
     if done == len(inputs):
         return FeatureStore.open(folder)
     by_key = {_key(file.described()): file for file in files}
@@ -93,15 +106,18 @@ def prepare_store(
         position = writer.position if source == writer.source else FilePosition()
         file = by_key.get(_key(inputs[source]["file"]))
         if file is None:
-            raise InputError(f"{inputs[source]['file']['name']} was not read to its end; name it again with --features")
+            raise InputError(
+                f"{inputs[source]['file']['name']} was not read to its end; name it again with --features, "
+                f"or delete {unfinished_store(folder)} to go on without it"
+            )
         for photo, after in file.photos(position, on_broken):
             try:
                 writer.add(photo, source, after, f"{file.path}, record {after.record - 1}")
             except InputError as error:
                 on_broken(error)
-            position = after
             on_progress("photos", sum(sizes[:source]) + after.bytes_read, sum(sizes))
-    writer.finish(len(inputs) - 1, position)
+        writer.end_source(source)
+    writer.finish()
     return FeatureStore.open(folder)
 
 

@@ -3,12 +3,14 @@
 A folder with ``features.f16`` (`[P, F]`), ``boxes.f32`` (`[P, 4]`), ``image_ids.npy``, ``sizes_wh.npy``,
 ``offsets.npy``, ``header.json`` and ``journal.jsonl``, which lists the blocks of up to 256 photos with their checksums.
 While it is written, the folder's name ends in ``.unfinished``; blocks in the journal are safely on the disk, so that an
-interrupted write can be resumed, and a finished store can be extended.
+interrupted write can be resumed. A finished store is extended in such a folder, too, whose data files are the same files
+on the disk: the store stays in use, with data behind its end, until the longer one takes its name.
 """
 
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -57,7 +59,7 @@ class FeatureStore:
         for name, dtype, width in ((FEATURES, FLOAT16, header["features"]), (BOXES, FLOAT32, 4)):
             shape = (header["proposals"], width)
             expected, size = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
-            if size != expected:
+            if size < expected:  # behind it, photos may be added
                 raise InputError(f"{folder / name} must have {expected} bytes, but has {size}; prepare it again")
             mapped = np.memmap(folder / name, dtype, "r", shape=shape)
             arrays.append(mapped.view(np.ndarray))  # still mapped; slicing an ndarray is cheaper
@@ -124,11 +126,11 @@ class StoreWriter:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._unfinished = folder, folder.with_name(folder.name + ".unfinished")
-        if complete_store(folder):
-            folder.rename(self._unfinished)
-            (self._unfinished / HEADER).unlink()
+        self.folder, self._unfinished = folder, unfinished_store(folder)
+        is_extended = complete_store(folder)
         self._unfinished.mkdir(parents=True, exist_ok=True)
+        if is_extended:
+            _begin_extension(folder, self._unfinished)
         self._journal = self._complete_blocks()
         last = self._journal[-1] if self._journal else {}
         self.source: int = last.get("source", 0)
@@ -157,13 +159,15 @@ class StoreWriter:
         if len(self._block) == PHOTOS_IN_BLOCK:
             self._write_block(source, position)
 
-    def finish(self, source: int, position: FilePosition) -> None:
-        """Write the last block, the index and the header, and rename the folder."""
+    def end_source(self, source: int) -> None:
+        """Write what is left of a source that was read to its end, which need not be named again then."""
+        if self._width is not None:
+            self._write_block(source + 1, FilePosition())
+
+    def finish(self) -> None:
+        """Write the index and the header, and rename the folder; all sources must have ended."""
         if self._width is None:
             raise InputError("files of features must hold at least one photo, but there is none")
-        last = self._journal[-1] if self._journal else {}
-        if self._block or [source, *position[:2]] != [last.get("source"), *last.get("place", ())]:
-            self._write_block(source, position)
         image_ids, sizes_wh, proposals = (
             list(chain.from_iterable(block[key] for block in self._journal))
             for key in ("image_ids", "sizes_wh", "proposals")
@@ -183,9 +187,9 @@ class StoreWriter:
             "features": self._width,
             "repeated": self.repeated,
             "broken": self.broken,
-            "sources": source + 1,
+            "sources": self._journal[-1]["source"],
             "sha256": {name: checksum((self._unfinished / f"{name}.npy").read_bytes()) for name in index},
-            "blocks": [[len(block["image_ids"]), *block["sha256"]] for block in self._journal],
+            "blocks": [[len(block["image_ids"]), *block["sha256"]] for block in self._journal if block["image_ids"]],
         }
         write_text(self._unfinished / HEADER, json.dumps(header, indent=1) + "\n")
         complete_store(self.folder)
@@ -228,20 +232,53 @@ class StoreWriter:
         return blocks
 
 
+def unfinished_store(folder: Path) -> Path:
+    """Return the folder in which a store is written or extended."""
+    return folder.with_name(folder.name + ".unfinished")
+
+
 def complete_store(folder: Path) -> bool:
     """Rename a store that was written completely, and return whether the folder holds a complete store now."""
-    unfinished = folder.with_name(folder.name + ".unfinished")
+    unfinished, replaced = unfinished_store(folder), folder.with_name(folder.name + ".replaced")
     if (unfinished / HEADER).exists():
+        if folder.exists():
+            shutil.rmtree(replaced, ignore_errors=True)
+            folder.rename(replaced)
         unfinished.rename(folder)
-    return (folder / HEADER).exists()
+    if complete := (folder / HEADER).exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+    return complete
 
 
-def begun_sources(folder: Path) -> int:
-    """Return how many sources a store has photos of, complete or not."""
-    if complete_store(folder):
-        return int(FeatureStore.open(folder).header["sources"])
-    journal = read_results(folder.with_name(folder.name + ".unfinished") / JOURNAL)
-    return int(journal[-1]["source"]) + 1 if journal else 0
+def stored_sources(folder: Path) -> tuple[int, int]:
+    """Return how many sources a store has all photos of, finished or not, and how many with one that was begun."""
+    whole = int(FeatureStore.open(folder).header["sources"]) if complete_store(folder) else 0
+    journal = read_results(unfinished_store(folder) / JOURNAL)
+    last = journal[-1] if journal else {"source": 0, "place": (0, 0)}
+    return max(whole, last["source"]), max(whole, last["source"] + (last["place"][0] > 0))
+
+
+def drop_begun_source(folder: Path) -> None:
+    """Take the photos of a source that was not read to its end out of an unfinished store."""
+    journal = unfinished_store(folder) / JOURNAL
+    blocks = read_results(journal)
+    ends = [number for number, block in enumerate(blocks, start=1) if not block["place"][0]]
+    whole = max(ends[-1] if ends else 0, len(read_results(folder / JOURNAL)))
+    write_text(journal, b"".join(map(_journal_line, blocks[:whole])).decode())
+
+
+def _begin_extension(folder: Path, unfinished: Path) -> None:
+    """Begin to extend a store, unless that was begun; the journal comes last, as data that it does not list is cut."""
+    journal = (folder / JOURNAL).read_text()
+    if (unfinished / JOURNAL).exists() and (unfinished / JOURNAL).read_text().startswith(journal):
+        return
+    for name in (FEATURES, BOXES):
+        (unfinished / name).unlink(missing_ok=True)
+        try:
+            os.link(folder / name, unfinished / name)
+        except OSError:  # a file system without links
+            shutil.copyfile(folder / name, unfinished / name)
+    write_text(unfinished / JOURNAL, journal)
 
 
 def _journal_line(block: dict[str, Any]) -> bytes:
