@@ -10,9 +10,10 @@ import pytest
 from tallybox.errors import InputError
 from tallybox.vqa.data import store as store_module
 from tallybox.vqa.data.features import write_tsv
-from tallybox.vqa.data.prepare import official_files, prepare
+from tallybox.vqa.data.prepare import SplitFiles, official_files, prepare
 from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.vocabulary import Vocabulary
 from tests.support.vqa_feature_files import write_lxmert
 from tests.support.vqa_files import annotation, annotations_file, question, questions_file, small_photos, small_set
 
@@ -52,6 +53,28 @@ def test_missing_photos_are_reported_before_anything_is_stored(tmp_path, officia
     write_tsv(official / "features.tsv", small_photos(30))
     with pytest.raises(InputError, match=r"photo 31 .* 18 questions of val about 9 photos in all; repeat the command"):
         prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
+    assert not list((tmp_path / "prepared").glob("photos*"))
+
+
+def test_test_questions_without_photos_are_left_out_until_their_photos_come(tmp_path, official):
+    photos, folder, splits = small_photos(40), tmp_path / "prepared", official_files(official)
+    asked = questions_file(tmp_path / "test.json", [question(9, 99)])
+    splits["test"] = SplitFiles(asked)
+    write_tsv(tmp_path / "trainval.tsv", photos)
+    done = prepare(splits, [tmp_path / "trainval.tsv"], folder)
+    assert (list(done["questions"]), done["left_out"]) == (["train", "val"], {"test": 1})
+    write_tsv(tmp_path / "test2015.tsv", small_photos(1, first_id=99))
+    done = prepare(splits, [tmp_path / "test2015.tsv"], folder)
+    assert (done["questions"]["test"], done["left_out"]) == (1, {})
+    vocabulary = Vocabulary.load(folder / "vocabulary.json")
+    with pytest.raises(InputError, match=r"photo 99 must be .* repeat the command with more --features$"):
+        prepare({"test": splits["test"]}, [tmp_path / "trainval.tsv"], tmp_path / "test", vocabulary=vocabulary)
+
+
+def test_a_split_without_photos_is_reported_before_anything_is_stored(tmp_path, official):
+    write_tsv(official / "features.tsv", small_photos(3, first_id=900))
+    with pytest.raises(InputError, match=r"record 0: photo 1 must be .* 38 questions of train about 19 photos in all"):
+        prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
     assert not list((tmp_path / "prepared").glob("photos*"))
 
 

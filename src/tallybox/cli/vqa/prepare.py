@@ -111,6 +111,8 @@ def prepare(
         if options["instances"]:
             note += f"; the true boxes of {done['supervised'][split]} are known"
         echo_line(f"{split}: {number} questions{note}")
+    for split, number in done["left_out"].items():
+        echo_line(f"{split}: left out, since none of its {number} questions is about a photo in the files of features")
     echo_line(f"{done['words']} words, {done['answers']} answers")
     repeated = f"; {done['repeated_photos']} came again and were passed over" if done["repeated_photos"] else ""
     size = format_bytes(done["store_bytes"])

@@ -3,7 +3,7 @@
 A folder with ``features.f16`` (`[P, F]`), ``boxes.f32`` (`[P, 4]`), ``image_ids.npy``, ``sizes_wh.npy``,
 ``offsets.npy``, ``header.json`` and ``journal.jsonl``, which lists the blocks of up to 256 photos with their checksums.
 While it is written, the folder's name ends in ``.unfinished``; blocks in the journal are safely on the disk, so that an
-interrupted write can be resumed. A finished store is extended in such a folder, too, whose data files are the same files
+interrupted write can be resumed. A finished store is extended in such a folder, too, whose data files are the same ones
 on the disk: the store stays in use, with data behind its end, until the longer one takes its name.
 """
 
