@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.lib.npyio import NpzFile  # np.load leaves a damaged file open
 from numpy.typing import NDArray
 
@@ -41,7 +42,8 @@ SAMPLE_BYTES = 1 << 20  # of each end of a file, to recognise it
 H5_ROWS = 16  # photos that are read together
 PER_PHOTO = ("x", "bbox")  # of an .npz that has one photo
 MANY_PHOTOS = ("num_boxes", "sizes_wh", "boxes_xyxy", "features")
-BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError)
+# What packages raise where an array is damaged, missing, or of another shape or type than expected.
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, ValueError, TypeError, IndexError, OSError, EOFError, KeyError)
 
 
 class _Records(NamedTuple):
@@ -143,6 +145,11 @@ def _read_records(
             except InputError as error:
                 on_broken(error)
                 continue
+            except Exception as error:
+                if not _is_broken(error):
+                    raise
+                on_broken(InputError(f"{path}, record {record}: must be readable, but: {first_line(error)}"))
+                continue
             if photo is not None:
                 yield photo, FilePosition(record + 1, 0, size * (record + 1) // len(records.ids))
 
@@ -159,12 +166,12 @@ def _read_npz(path: Path, name: str) -> PhotoFeatures:
     try:
         with open_regular(path) as raw, NpzFile(raw, allow_pickle=False) as file:  # `info` is pickled and not read
             features, boxes = (np.asarray(file[key]) for key in PER_PHOTO)
-            size = [float(file[key]) for key in ("image_w", "image_h") if key in file.files]
+            size = [float(file[key].item()) for key in ("image_w", "image_h") if key in file.files]
     except BROKEN_ARCHIVE as error:
         raise InputError(
             f"{path} must be an .npz of one photo with the arrays x and bbox, but: {first_line(error)}"
         ) from None
-    if features.ndim == 2 and features.shape[1] == len(boxes):
+    if features.ndim == 2 and boxes.ndim and features.shape[1] == len(boxes):
         features = features.T
     return _photo(str(path), name, size, boxes, features)
 
@@ -221,13 +228,13 @@ def _open_arrays(path: Path) -> Iterator[_Records]:
                 yield _as_records(path, file["image_ids"].tolist(), *(file[name] for name in MANY_PHOTOS))
             return
         package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
-        with package.safe_open(path, framework="np") as file:
+        with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
             ids = json.loads((file.metadata() or {})["image_ids"])
             yield _as_records(path, ids, *(file.get_slice(name) for name in MANY_PHOTOS))
     except InputError:
         raise
-    except Exception as error:  # SafetensorError has no base class but Exception
-        if type(error).__name__ != "SafetensorError" and not isinstance(error, BROKEN_ARCHIVE):
+    except Exception as error:
+        if not _is_broken(error):
             raise
         raise InputError(
             f"{path} must have image_ids and the arrays {', '.join(MANY_PHOTOS)}, but: {first_line(error)}"
@@ -235,8 +242,8 @@ def _open_arrays(path: Path) -> Iterator[_Records]:
 
 
 def _as_records(path: Path, ids: Any, num_boxes: Any, sizes_wh: Any, boxes: Any, features: Any) -> _Records:
-    ends = np.cumsum(np.asarray(num_boxes[:], np.int64))
-    sizes = np.asarray(sizes_wh[:], np.float32)
+    ends = np.cumsum(_as_numpy(num_boxes[:]), dtype=np.int64)
+    sizes = _as_numpy(sizes_wh[:]).astype(np.float32)
     proposals = [(array.shape if hasattr(array, "shape") else array.get_shape())[0] for array in (boxes, features)]
     if not isinstance(ids, list) or not len(ids) == len(ends) == len(sizes) or sizes.shape[1:] != (2,):
         raise InputError(
@@ -249,17 +256,30 @@ def _as_records(path: Path, ids: Any, num_boxes: Any, sizes_wh: Any, boxes: Any,
 
     def photo(record: int) -> PhotoFeatures:
         rows = slice(int(ends[record - 1]) if record else 0, int(ends[record]))
-        arrays = np.asarray(boxes[rows]), np.asarray(features[rows])
+        arrays = _as_numpy(boxes[rows]), _as_numpy(features[rows])
         return _photo(f"{path}, record {record}", ids[record], sizes[record].tolist(), *arrays)
 
     return _Records(ids, photo)
+
+
+def _as_numpy(values: Any) -> NDArray[Any]:
+    return np.asarray(values.float() if getattr(values, "dtype", None) is torch.bfloat16 else values)
+
+
+def _is_broken(error: Exception) -> bool:
+    """Return whether an error says that a file is broken; SafetensorError has no base class but Exception."""
+    return isinstance(error, BROKEN_ARCHIVE) or type(error).__name__ == "SafetensorError"
 
 
 def _photo(
     where: str, image_id: int | str, size_wh: Sequence[float], boxes: NDArray[Any], features: NDArray[Any]
 ) -> PhotoFeatures:
     """Check a photo; if its size is unknown, its boxes define it."""
-    width, height = size_wh if len(size_wh) == 2 else boxes.reshape(-1, 4)[:, 2:].max(0, initial=1).tolist()
+    if len(size_wh) == 2:
+        width, height = size_wh
+    else:
+        are_boxes = boxes.ndim == 2 and boxes.shape[1] == 4 and boxes.dtype.kind in "fiu"
+        width, height = boxes[:, 2:].max(0, initial=1).tolist() if are_boxes else (1, 1)
     return checked_photo(where, image_id, (width, height), boxes, features)
 
 
