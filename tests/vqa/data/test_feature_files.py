@@ -70,6 +70,30 @@ def test_a_prefix_keeps_visual_genome_apart(tmp_path):
     assert file.image_ids() == [photo.image_id for photo, _ in file.photos()] == ["VG/1", "VG/2"]
 
 
+def test_a_prefix_that_is_there_is_not_put_again(tmp_path):
+    (photo,) = photos_with_features(1)
+    for name in ("VG_100K/400", "VG_100K_2/500", "600"):
+        (tmp_path / "genome" / name).parent.mkdir(parents=True, exist_ok=True)
+        np.savez(tmp_path / "genome" / f"{name}.npz", x=photo.features, bbox=photo.boxes_xyxy)
+    (file,) = find_feature_files(tmp_path / "genome", "VG")
+    assert sorted(file.image_ids()) == ["VG/400", "VG/500", "VG/600"]
+    assert sorted(read.image_id for read, _ in file.photos()) == ["VG/400", "VG/500", "VG/600"]
+
+
+def test_ids_may_be_texts(tmp_path):
+    photos = photos_with_features(2)
+    write_published_h5(tmp_path / "a.h5", photos, unused=0)
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        del file["ids"]
+        file["ids"] = [f"COCO_val2014_{int(photo.image_id):012d}" for photo in photos]
+    many_as_npz(tmp_path / "a.npz", photos)
+    with np.load(tmp_path / "a.npz") as arrays:
+        np.savez(tmp_path / "b.npz", **{**arrays, "image_ids": np.array([b"COCO_val2014_000000000001", b"2"])})
+    for name in ("a.h5", "b.npz"):
+        (file,) = find_feature_files(tmp_path / name)
+        assert file.image_ids() == [read.image_id for read, _ in file.photos()] == ["1", "2"]
+
+
 def test_a_folder_of_several_files(tmp_path):
     photos = small_photos(9)
     write_tsv(tmp_path / "karpathy_train.tsv.0", photos[:3])

@@ -85,7 +85,8 @@ class FeatureFile:
         return _open_folder if self.path.is_dir() else _OPENERS.get(suffix_without_gz(self.path))
 
     def _prefixed(self, image_id: str) -> str:
-        return f"{self.prefix}/{image_id}" if self.prefix else image_id
+        has_it = not self.prefix or image_id.startswith(f"{self.prefix}/")  # as VG_100K/400.npz gives VG/400
+        return image_id if has_it else f"{self.prefix}/{image_id}"
 
 
 def find_feature_files(path: Path, prefix: str = "") -> list[FeatureFile]:
@@ -196,7 +197,7 @@ def _open_h5(path: Path) -> Iterator[_Records]:
 
 
 def _h5_records(path: Path, file: Any) -> _Records:
-    ids = file["ids"][()].tolist()
+    ids = _ids(file["ids"])
     sides = [file[name][()].tolist() for name in ("widths", "heights") if name in file]
 
     @lru_cache(maxsize=1)
@@ -225,7 +226,7 @@ def _open_arrays(path: Path) -> Iterator[_Records]:
     try:
         if path.suffix.lower() == ".npz":
             with open_regular(path) as raw, NpzFile(raw, allow_pickle=False) as file:
-                yield _as_records(path, file["image_ids"].tolist(), *(file[name] for name in MANY_PHOTOS))
+                yield _as_records(path, _ids(file["image_ids"]), *(file[name] for name in MANY_PHOTOS))
             return
         package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
         with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
@@ -260,6 +261,11 @@ def _as_records(path: Path, ids: Any, num_boxes: Any, sizes_wh: Any, boxes: Any,
         return _photo(f"{path}, record {record}", ids[record], sizes[record].tolist(), *arrays)
 
     return _Records(ids, photo)
+
+
+def _ids(array: Any) -> list[int | str]:
+    """Return the ids of an array of numbers or texts, which HDF5 and old files have as bytes."""
+    return [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in array[()].tolist()]
 
 
 def _as_numpy(values: Any) -> NDArray[Any]:
