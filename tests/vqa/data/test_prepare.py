@@ -180,6 +180,17 @@ def test_a_changed_split_is_noticed(prepared):
         open_questions(prepared, "train")
 
 
+@pytest.mark.parametrize("name", ["words.npy", "records.jsonl", "checksums.json"])
+def test_a_damaged_split_is_one_line(prepared, name):
+    for content, found in ((b"{", "its checksum differs|cannot be read"), (None, "there is none|has .val, test")):
+        path = prepared / "train" / name
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(InputError, match=rf"must be .*({found}).* tallybox vqa prepare"):
+            (open_records if name == "records.jsonl" else open_questions)(prepared, "train")
+
+
 def test_folders_without_what_is_needed(tmp_path, official, prepared):
     with pytest.raises(InputError, match="must have files like v2_OpenEnded"):
         official_files(tmp_path)

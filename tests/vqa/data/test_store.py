@@ -168,6 +168,21 @@ def test_what_cannot_be_opened(tmp_path):
         FeatureStore.open(tmp_path / "photos")
 
 
+@pytest.mark.parametrize("name", ["header.json", "offsets.npy", "image_ids.npy", "features.f16"])
+@pytest.mark.parametrize("kept", [20, 0, None])
+def test_a_damaged_store_is_one_line(tmp_path, name, kept):
+    path = write(tmp_path / "photos", small_photos(3)) / name
+    content = path.read_bytes()
+    path.unlink()
+    if kept is not None:
+        path.write_bytes(content[:kept])
+    with pytest.raises(InputError, match=r"must be|must have") as raised:
+        FeatureStore.open(tmp_path / "photos")
+    assert "\n" not in str(raised.value)
+    assert str(path if path.exists() or name != "header.json" else path.parent) in str(raised.value)
+    assert "prepare" in str(raised.value)
+
+
 def test_a_third_of_padded_float32(tmp_path):
     random = np.random.default_rng(0)
     photos = []

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, write_text
+from tallybox.files import atomic_writing, first_line, write_text
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
 from tallybox.vqa.data.store import HEADER, PHOTOS, FeatureStore, checksum
 from tallybox.vqa.data.vocabulary import Vocabulary
@@ -182,16 +182,28 @@ def _parts(folder: Path, split: str) -> tuple[str, ...]:
 
 
 def _arrays(folder: Path, *names: str) -> dict[str, NDArray[Any]]:
-    paths = [folder / f"{name}.npy" for name in names] or sorted(folder.glob("*.npy"))
+    listed = (folder / name for name in sorted(_checksums(folder)) if name.endswith(".npy"))
+    paths = [folder / f"{name}.npy" for name in names] or list(listed)
     return {path.stem: np.load(BytesIO(_checked(path))) for path in paths}
 
 
 def _checked(path: Path) -> bytes:
-    content = path.read_bytes()
+    content = path.read_bytes() if path.exists() else b""
     if checksum(content) != _checksums(path.parent).get(path.name):
-        raise InputError(f"{path} must be as it was written, but its checksum differs; prepare it again")
+        found = "its checksum differs" if path.exists() else "there is none"
+        raise InputError(f"{path} must be as it was written, but {found}; {_remedy(path.parent)}")
     return content
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    return dict(json.loads((folder / CHECKSUMS).read_text()))
+    path = folder / CHECKSUMS
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{path} must be as it was written, but it cannot be read ({first_line(error)}); {_remedy(folder)}"
+        ) from None
+
+
+def _remedy(folder: Path) -> str:
+    return f"delete {folder} and repeat tallybox vqa prepare"

@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, write_text
+from tallybox.files import atomic_writing, first_line, write_text
 from tallybox.runs import read_results
 from tallybox.vqa.data.features import FilePosition, PhotoFeatures
 
@@ -49,19 +50,22 @@ class FeatureStore:
     @classmethod
     def open(cls, folder: Path) -> "FeatureStore":
         """Open a store; only its index is read."""
-        try:
+        if not (folder / HEADER).exists():
+            raise InputError(f"{folder} must be a feature store, but it is none; run tallybox vqa prepare")
+        with _undamaged(folder / HEADER):
             header = json.loads((folder / HEADER).read_text())
-            index = [np.load(folder / f"{name}.npy") for name in INDEX]
-            index[0] = index[0].astype(str)  # numbers in stores of tallybox 0.1
-        except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f"{folder} must be a feature store, but it is none; run tallybox vqa prepare") from None
-        arrays: list[NDArray[Any]] = []
-        for name, dtype, width in ((FEATURES, FLOAT16, header["features"]), (BOXES, FLOAT32, 4)):
-            shape = (header["proposals"], width)
-            expected, size = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
-            if size < expected:  # behind it, photos may be added
-                raise InputError(f"{folder / name} must have {expected} bytes, but has {size}; prepare it again")
-            mapped = np.memmap(folder / name, dtype, "r", shape=shape)
+            proposals, width = int(header["proposals"]), int(header["features"])
+        index, arrays = [], []
+        for name in INDEX:
+            with _undamaged(folder / f"{name}.npy"):
+                index.append(np.load(folder / f"{name}.npy"))
+        index[0] = index[0].astype(str)  # numbers in stores of tallybox 0.1
+        for name, dtype, shape in ((FEATURES, FLOAT16, (proposals, width)), (BOXES, FLOAT32, (proposals, 4))):
+            with _undamaged(folder / name):
+                expected, size = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
+                if size < expected:  # behind it, photos may be added
+                    raise InputError(f"{folder / name} must have {expected} bytes, but has {size}; prepare it again")
+                mapped = np.memmap(folder / name, dtype, "r", shape=shape)
             arrays.append(mapped.view(np.ndarray))  # still mapped; slicing an ndarray is cheaper
         return cls(folder, header, *index, *arrays)
 
@@ -107,7 +111,7 @@ class FeatureStore:
         """Raise unless every checksum is right; with ``index_only``, those of the index."""
         for name in INDEX:
             if checksum((self.folder / f"{name}.npy").read_bytes()) != self.header["sha256"][name]:
-                raise _damaged(self.folder / f"{name}.npy")
+                raise _damaged(self.folder / f"{name}.npy", "its checksum differs")
         stop = 0
         for number, *sums in [] if index_only else self.header["blocks"]:
             photos = slice(stop, stop := stop + number)
@@ -115,7 +119,8 @@ class FeatureStore:
             parts = {FEATURES: self.features[start:end].data, BOXES: self.boxes_xyxy[start:end].data}
             for (name, part), expected in zip(parts.items(), sums, strict=True):
                 if checksum(part) != expected:
-                    raise _damaged(self.folder / name, f" in photos {photos.start} to {photos.stop - 1}")
+                    where = f"in photos {photos.start} to {photos.stop - 1}"
+                    raise _damaged(self.folder / name, f"its checksum differs {where}")
             on_progress(stop, len(self))
 
 
@@ -295,8 +300,19 @@ def checksum(content: Any) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _damaged(path: Path, where: str = "") -> InputError:
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    """Report what goes wrong with a file of a store in a line that says what to do."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise _damaged(path, f"it cannot be read ({type(error).__name__}: {first_line(error)})") from None
+
+
+def _damaged(path: Path, found: str) -> InputError:
     return InputError(
-        f"{path} must be as it was written, but its checksum differs{where}: it is damaged; "
+        f"{path} must be as it was written, but {found}: it is damaged; "
         f"delete {path.parent} and repeat tallybox vqa prepare"
     )
