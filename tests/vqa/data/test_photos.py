@@ -1,7 +1,9 @@
 """Files of features that are missing, broken, or come later."""
 
 import json
+import re
 import shutil
+import zipfile
 from contextlib import contextmanager
 
 import numpy as np
@@ -9,12 +11,13 @@ import pytest
 
 from tallybox.errors import InputError
 from tallybox.vqa.data import store as store_module
+from tallybox.vqa.data.feature_files import write_features
 from tallybox.vqa.data.features import write_tsv
 from tallybox.vqa.data.prepare import SplitFiles, official_files, prepare
 from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
-from tests.support.vqa_feature_files import write_lxmert
+from tests.support.vqa_feature_files import write_lxmert, write_published_h5
 from tests.support.vqa_files import annotation, annotations_file, question, questions_file, small_photos, small_set
 
 
@@ -54,6 +57,62 @@ def test_missing_photos_are_reported_before_anything_is_stored(tmp_path, officia
     with pytest.raises(InputError, match=r"photo 31 .* 18 questions of val about 9 photos in all; repeat the command"):
         prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
     assert not list((tmp_path / "prepared").glob("photos*"))
+
+
+def cut_in_half(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def html_page(path):
+    path.write_text("<!DOCTYPE html>\n<html>\n\t<body>\tQuota\texceeded\tnow</body>\n</html>\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "found"),
+    [
+        ("a.tsv", cut_in_half, r"photos in all; .*a\.tsv: its last line has no end; is the file cut short\?$"),
+        ("a.tsv.gz", cut_in_half, r"photos in all; .*a\.tsv\.gz must be a whole gzip file, but it is cut short"),
+        ("a.tsv", html_page, r"photos in all; .*a\.tsv: 4 of its 4 lines are no records of features$"),
+        ("a.tsv.zip", None, r"a\.tsv\.zip must be a TSV of features, but it is a zip archive; unpack it first$"),
+    ],
+)
+def test_a_download_cut_short_is_reported_as_such(tmp_path, official, name, damage, found):
+    path, splits = tmp_path / name, official_files(official)
+    if damage is None:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.write(official / "features.tsv")
+    else:
+        write_tsv(path, small_photos(40))
+        damage(path)
+    for _ in range(2):  # what was found is kept with the list of photos
+        with pytest.raises(InputError, match=found):
+            prepare(splits, [path], tmp_path / "prepared")
+
+
+def cut_safetensors(path):
+    write_features(path, small_photos(40))
+    cut_in_half(path)
+    return r"a\.safetensors must have image_ids and the arrays"
+
+
+def cut_h5(path):
+    write_published_h5(path, small_photos(40))
+    cut_in_half(path)
+    return r"a\.h5 must be a whole HDF5 file"
+
+
+@pytest.mark.parametrize(("name", "damaged"), [("a.safetensors", cut_safetensors), ("a.h5", cut_h5)])
+def test_a_file_that_cannot_be_opened_is_skipped_like_a_record(tmp_path, official, name, damaged):
+    reason, splits = damaged(tmp_path / name), official_files(official)
+    with pytest.raises(InputError, match=reason):
+        prepare(splits, [tmp_path / name, official / "features.tsv"], tmp_path / "strict")
+    done = prepare(splits, [tmp_path / name, official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
+    assert done["photos"] == 40
+    (message,) = done["broken_records"]
+    assert re.search(reason, message)
+    with pytest.raises(InputError, match=rf"at least one photo, but there is none; .*{reason}"):
+        prepare(splits, [tmp_path / name], tmp_path / "alone", skip_broken=True)
 
 
 def test_test_questions_without_photos_are_left_out_until_their_photos_come(tmp_path, official):
@@ -229,7 +288,9 @@ def test_a_file_named_by_mistake_need_not_be_named_again(tmp_path, official):
 
 def test_nothing_but_broken_records(tmp_path, official):
     (official / "features.tsv").write_text("no features\n")
-    with pytest.raises(InputError, match="files of features must hold at least one photo, but there is none"):
+    with pytest.raises(
+        InputError, match=r"must hold at least one photo, but there is none; .*record 0: must have the 6 columns"
+    ):
         prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
 
 

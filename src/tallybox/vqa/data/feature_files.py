@@ -13,7 +13,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -65,10 +65,10 @@ class FeatureFile:
         name = "/".join(self.path.absolute().parts[-2:])  # files of the same name may be in several folders
         return describe_file(self.path) | {"name": name} | ({"prefix": self.prefix} if self.prefix else {})
 
-    def image_ids(self) -> list[str]:
+    def image_ids(self, on_broken: OnBroken = lambda error: None) -> list[str]:
         """Return the ids of the photos, broken records included where their ids can be read."""
         if (opener := self._opener()) is None:
-            return [self._prefixed(image_id) for image_id in tsv_ids(self.path)]
+            return [self._prefixed(image_id) for image_id in tsv_ids(self.path, on_broken)]
         with opener(self.path) as records:
             return [self._prefixed(photo_id(image_id)) for image_id in records.ids]
 
@@ -139,7 +139,12 @@ def _read_records(
     opener: "_Opener", path: Path, start: FilePosition, on_broken: OnBroken
 ) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
     size = describe_file(path)["bytes"]
-    with opener(path) as records:
+    with ExitStack() as stack:
+        try:
+            records = stack.enter_context(opener(path))
+        except InputError as error:
+            on_broken(error)
+            return
         for record in range(start.record, len(records.ids)):
             try:
                 photo = records.photo(record)

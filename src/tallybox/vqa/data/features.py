@@ -8,6 +8,7 @@ import base64
 import binascii
 import gzip
 import io
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +26,7 @@ COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # Where these columns are among six, and among LXMERT's ten: img_id, img_h, img_w, four of objects and attributes, …
 PLACES = {6: range(6), 10: (0, 2, 1, 7, 8, 9)}
 FLOAT32 = np.dtype("<f4")
+BEGINNING = 1 << 10  # bytes of a line in which its first columns are
 READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
 
 
@@ -70,12 +72,23 @@ def read_tsv(
             yield photo, position
 
 
-def tsv_ids(path: Path) -> Iterator[str]:
-    """Yield the ids of a file's photos, the first column, without decoding the others."""
+def tsv_ids(path: Path, on_broken: OnBroken = lambda error: None) -> Iterator[str]:
+    """Yield the ids of a file's photos, the first column, without decoding the others.
+
+    ``on_broken`` hears of a file that seems cut short, or has lines that are no records.
+    """
+    number = wrong = 0
+    last = b"\n"
     with _lines(path, 0) as (lines, _):
-        while line := _next_line(path, lines, lambda error: None):  # reading the photos reports it
+        while line := _next_line(path, lines, on_broken):
+            number, last = number + 1, line[-1:]
+            wrong += not _begins_like_record(line)
             if (end := line.find(b"\t")) > 0:
                 yield photo_id(line[:end].decode("utf-8", "replace"))
+    if wrong:
+        on_broken(InputError(f"{path}: {wrong} of its {number} lines are no records of features"))
+    if last != b"\n":
+        on_broken(InputError(f"{path}: its last line has no end; is the file cut short?"))
 
 
 def write_tsv(path: Path, photos: Iterable[PhotoFeatures]) -> None:
@@ -119,6 +132,8 @@ def _lines(path: Path, offset: int) -> Iterator[tuple[io.BufferedReader, BinaryI
     """Open a file's lines from an offset on, and the file on the disk, whose position is for progress."""
     with open_binary(path) as file:
         file.seek(offset)
+        if zipfile.is_zipfile(path):
+            raise InputError(f"{path} must be a TSV of features, but it is a zip archive; unpack it first")
         lines = io.BufferedReader(cast(Any, file), READ_BYTES)
         try:
             yield lines, getattr(file, "fileobj", file)
@@ -133,6 +148,15 @@ def _next_line(path: Path, lines: io.BufferedReader, on_broken: OnBroken) -> byt
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         on_broken(InputError(f"{path} must be a whole gzip file, but it is cut short or damaged: {error}"))
         return b""
+
+
+def _begins_like_record(line: bytes) -> bool:
+    """Return whether a line begins with an id and two sides; how it goes on, reading the photo reports."""
+    columns = line[:BEGINNING].split(b"\t", 3)
+    try:
+        return len(columns) == 4 and float(columns[1]) > 0 and float(columns[2]) > 0
+    except ValueError:
+        return False
 
 
 def _parse_line(where: str, line: bytes) -> PhotoFeatures:

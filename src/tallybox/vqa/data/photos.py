@@ -26,12 +26,13 @@ OnProgress = Callable[[str, int, int], None]  # the step, how much of it is done
 
 
 def list_inputs(
-    files: Sequence[FeatureFile], folder: Path, store: Path, on_progress: OnProgress
+    files: Sequence[FeatureFile], folder: Path, store: Path, on_progress: OnProgress, *, skip_broken: bool = False
 ) -> list[dict[str, Any]]:
     """Return the description and the photo ids of the files that a store was begun with, then of the ``files``.
 
     A file is read for its ids once. A file of the store that has changed since is an error, unless it was not read to
-    its end: then it is read anew.
+    its end: then it is read anew. With ``skip_broken`` a file that cannot be opened has no photos. ``found`` says what
+    is wrong with a file.
     """
     earlier = read_results(folder / INPUTS)
     cached = {_key(entry["file"]): entry for entry in earlier}
@@ -46,19 +47,31 @@ def list_inputs(
         names = [(entry["file"]["name"], entry["file"].get("prefix")) for entry in inputs]
         if name in names[whole:begun]:
             drop_begun_source(store)
-            return list_inputs(files, folder, store, on_progress)
+            return list_inputs(files, folder, store, on_progress, skip_broken=skip_broken)
         if name in names:
             raise InputError(
                 f"{file.path} must be as it was when {folder} was begun, but its content differs; name a new folder"
             )
         if key not in cached:
-            cached[key] = {"file": described, "image_ids": file.image_ids()}
+            cached[key] = {"file": described, **_listed(file, skip_broken)}
             append_results(folder / INPUTS, [cached[key]])
         inputs.append(cached[key])
     if inputs != read_results(folder / INPUTS):  # without files that were named before and are not needed
         write_text(folder / INPUTS, "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in inputs))
     on_progress("photos' ids", len(files), len(files))
     return inputs
+
+
+def _listed(file: FeatureFile, skip_broken: bool) -> dict[str, Any]:
+    found: list[InputError] = []
+    image_ids: list[str] = []
+    try:
+        image_ids = file.image_ids(found.append)
+    except InputError as error:
+        if not skip_broken:
+            raise
+        found.append(error)
+    return {"image_ids": image_ids} | ({"found": [str(error) for error in found]} if found else {})
 
 
 def check_photos(
@@ -78,10 +91,11 @@ def check_photos(
         first = records[missing[0]]
         photos = len({records[number].image_id for number in missing})
         remedy = "" if len(missing) == len(records) else ", or with --skip-broken to leave these questions out"
+        found = [message for entry in inputs for message in entry.get("found", ())]
         raise InputError(
             f"{questions}, record {missing[0]}: photo {first.image_id} must be in the files of features, but is not, "
             f"nor are those of {len(missing)} questions of {split} about {photos} photos in all; repeat the command "
-            f"with more --features{remedy}"
+            + "; ".join([f"with more --features{remedy}", *found])
         )
 
 

@@ -161,7 +161,7 @@ def prepare(
     records, pairs = _read_splits(splits, on_progress)
     vocabulary = vocabulary or Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers)
     vocabulary.save(out / VOCABULARY)
-    inputs = list_inputs(files, out, out / PHOTOS, on_progress)
+    inputs = list_inputs(files, out, out / PHOTOS, on_progress, skip_broken=skip_broken)
     left_out = without_photos(records, inputs)
     splits = {split: files for split, files in splits.items() if split not in left_out}
     for split in splits:

@@ -172,7 +172,8 @@ class StoreWriter:
     def finish(self) -> None:
         """Write the index and the header, and rename the folder; all sources must have ended."""
         if self._width is None:
-            raise InputError("files of features must hold at least one photo, but there is none")
+            reason = f"; {self.broken[0]}" if self.broken else ""
+            raise InputError(f"files of features must hold at least one photo, but there is none{reason}")
         image_ids, sizes_wh, proposals = (
             list(chain.from_iterable(block[key] for block in self._journal))
             for key in ("image_ids", "sizes_wh", "proposals")
@@ -259,8 +260,9 @@ def stored_sources(folder: Path) -> tuple[int, int]:
     """Return how many sources a store has all photos of, finished or not, and how many with one that was begun."""
     whole = int(FeatureStore.open(folder).header["sources"]) if complete_store(folder) else 0
     journal = read_results(unfinished_store(folder) / JOURNAL)
-    last = journal[-1] if journal else {"source": 0, "place": (0, 0)}
-    return max(whole, last["source"]), max(whole, last["source"] + (last["place"][0] > 0))
+    ended = int(journal[-1]["source"]) if journal else 0
+    begun = ended + 1 if journal and journal[-1]["place"][0] else ended
+    return max(whole, ended), max(whole, begun)
 
 
 def drop_begun_source(folder: Path) -> None:
