@@ -121,8 +121,11 @@ def test_a_first_record_of_another_width_does_not_take_the_others_with_it(tmp_pa
         InputError, match=r"record 1: features must be 5 numbers as before, but got 6, and so for 39 photos, more than"
     ):
         prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
-    write_tsv(tmp_path / "last.tsv", [*small_photos(39), *small_photos(1, features=5, first_id=40)])
-    done = prepare(official_files(official), [tmp_path / "last.tsv"], tmp_path / "other", skip_broken=True)
+    write_tsv(
+        tmp_path / "later.tsv",
+        [*small_photos(3), *small_photos(1, features=5, first_id=4), *small_photos(36, first_id=5)],
+    )
+    done = prepare(official_files(official), [tmp_path / "later.tsv"], tmp_path / "other", skip_broken=True)
     assert (done["photos"], len(done["broken_records"])) == (39, 1)
 
 
