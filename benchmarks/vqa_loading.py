@@ -113,7 +113,8 @@ def _write_store(folder: Path, photos: list[PhotoFeatures]) -> FeatureStore:
     writer = StoreWriter(folder)
     for number, photo in enumerate(photos, start=1):
         writer.add(photo, 0, FilePosition(number), f"photo {photo.image_id}")
-    writer.finish(0, FilePosition(len(photos)))
+    writer.end_source(0)
+    writer.finish()
     return FeatureStore.open(folder)
 
 

@@ -26,7 +26,8 @@ def test_nothing_is_timed_that_differs(tmp_path):
         FilePosition(1),
         "one",
     )
-    writer.finish(0, FilePosition(1))
+    writer.end_source(0)
+    writer.finish()
     with h5py.File(tmp_path / "padded.h5", "w") as padded:
         padded["features"], padded["boxes"] = np.zeros((1, FEATURES, 2), "f4"), np.zeros((1, 4, 2), "f4")
         with pytest.raises(TallyboxError, match="both must give the same proposals"):

@@ -4,7 +4,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+import torch
+from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_tensors
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.feature_files import find_feature_files, write_features
@@ -68,6 +70,30 @@ def test_a_prefix_keeps_visual_genome_apart(tmp_path):
     assert file.image_ids() == [photo.image_id for photo, _ in file.photos()] == ["VG/1", "VG/2"]
 
 
+def test_a_prefix_that_is_there_is_not_put_again(tmp_path):
+    (photo,) = photos_with_features(1)
+    for name in ("VG_100K/400", "VG_100K_2/500", "600"):
+        (tmp_path / "genome" / name).parent.mkdir(parents=True, exist_ok=True)
+        np.savez(tmp_path / "genome" / f"{name}.npz", x=photo.features, bbox=photo.boxes_xyxy)
+    (file,) = find_feature_files(tmp_path / "genome", "VG")
+    assert sorted(file.image_ids()) == ["VG/400", "VG/500", "VG/600"]
+    assert sorted(read.image_id for read, _ in file.photos()) == ["VG/400", "VG/500", "VG/600"]
+
+
+def test_ids_may_be_texts(tmp_path):
+    photos = photos_with_features(2)
+    write_published_h5(tmp_path / "a.h5", photos, unused=0)
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        del file["ids"]
+        file["ids"] = [f"COCO_val2014_{int(photo.image_id):012d}" for photo in photos]
+    many_as_npz(tmp_path / "a.npz", photos)
+    with np.load(tmp_path / "a.npz") as arrays:
+        np.savez(tmp_path / "b.npz", **{**arrays, "image_ids": np.array([b"COCO_val2014_000000000001", b"2"])})
+    for name in ("a.h5", "b.npz"):
+        (file,) = find_feature_files(tmp_path / name)
+        assert file.image_ids() == [read.image_id for read, _ in file.photos()] == ["1", "2"]
+
+
 def test_a_folder_of_several_files(tmp_path):
     photos = small_photos(9)
     write_tsv(tmp_path / "karpathy_train.tsv.0", photos[:3])
@@ -94,6 +120,30 @@ def npz_without_boxes(folder: Path) -> Path:
     return folder
 
 
+def npz_of_one_number(folder: Path) -> Path:
+    write_openvqa(folder, photos_with_features(3))
+    np.savez(sorted((folder / "val2014").iterdir())[1], x=np.ones((11, 2)), bbox=np.array(3.0))
+    return folder
+
+
+def npz_with_two_widths(folder: Path) -> Path:
+    write_openvqa(folder, photos_with_features(3))
+    np.savez(
+        sorted((folder / "val2014").iterdir())[1], x=np.ones((11, 1)), bbox=np.ones((1, 4)), image_w=[1, 2], image_h=[]
+    )
+    return folder
+
+
+def wrong_type(path: Path) -> Path:
+    """The heights of a file of photos are lists, of which the second is no number."""
+    write_published_h5(path, photos_with_features(3))
+    with h5py.File(path, "a") as file:
+        heights = file["heights"][()].tolist()
+        del file["heights"]
+        file["heights"] = np.array([str(height) for height in heights[:1]] + ["none"] + heights[2:], "S9")
+    return path
+
+
 def wrong_h5(path: Path) -> Path:
     write_published_h5(path, photos_with_features(3))
     with h5py.File(path, "a") as file:
@@ -111,12 +161,15 @@ def wrong_plain(path: Path) -> Path:
     [
         (broken_npz, r"val2014/COCO_val2014_000000000002.jpg.npz must be an .npz of one photo .*, but: "),
         (npz_without_boxes, r"000000000002.jpg.npz must be .* with the arrays x and bbox, but: .*bbox"),
+        (npz_of_one_number, r"jpg\.npz: boxes must be 4 numbers for each of at least one, but got \[\]"),
+        (npz_with_two_widths, r"000000000002.jpg.npz must be an .npz of one photo"),
+        (wrong_type, r"a\.h5, record 1: must be readable, but: could not convert"),
         (wrong_h5, r"a\.h5, record 1: features must be finite numbers"),
         (wrong_plain, r"a\.safetensors, record 1: boxes must be x1 y1 x2 y2"),
     ],
 )
 def test_a_broken_photo_is_named_and_can_be_passed_over(tmp_path, made, message):
-    suffix = {wrong_h5: ".h5", wrong_plain: ".safetensors"}.get(made, "")
+    suffix = {wrong_h5: ".h5", wrong_type: ".h5", wrong_plain: ".safetensors"}.get(made, "")
     (file,) = find_feature_files(made(tmp_path / f"a{suffix}"))
     with pytest.raises(InputError, match=message) as raised:
         list(file.photos())
@@ -124,6 +177,28 @@ def test_a_broken_photo_is_named_and_can_be_passed_over(tmp_path, made, message)
     errors: list[InputError] = []
     assert [photo.image_id for photo, _ in file.photos(None, errors.append)] == ["1", "3"]
     assert [str(error) for error in errors] == [str(raised.value)]
+
+
+def test_bfloat16_is_read(tmp_path):
+    photos = [photo._replace(features=photo.features // 16) for photo in photos_with_features(4)]
+    plain(tmp_path / "a.safetensors", photos)
+    arrays = {
+        name: torch.from_numpy(array).bfloat16() if name == "features" else torch.from_numpy(array)
+        for name, array in load_file(tmp_path / "a.safetensors").items()
+    }
+    ids = {"image_ids": json.dumps([photo.image_id for photo in photos])}
+    save_tensors(arrays, tmp_path / "b.safetensors", ids)
+    (file,) = find_feature_files(tmp_path / "b.safetensors")
+    for photo, (read, _) in zip(photos, file.photos(), strict=True):
+        np.testing.assert_array_equal(read.features, photo.features)
+
+
+def test_sizes_may_be_arrays_of_one_number(tmp_path):
+    (photo,) = photos_with_features(1)
+    width, height = ([side] for side in photo.size_wh)
+    np.savez(tmp_path / "1.npz", x=photo.features, bbox=photo.boxes_xyxy, image_w=width, image_h=height)
+    (file,) = find_feature_files(tmp_path)
+    assert [read.size_wh for read, _ in file.photos()] == [photo.size_wh]
 
 
 def test_a_gzip_file_cut_short_gives_the_photos_before_it(tmp_path):

@@ -180,6 +180,17 @@ def test_a_changed_split_is_noticed(prepared):
         open_questions(prepared, "train")
 
 
+@pytest.mark.parametrize("name", ["words.npy", "records.jsonl", "checksums.json"])
+def test_a_damaged_split_is_one_line(prepared, name):
+    for content, found in ((b"{", "its checksum differs|cannot be read"), (None, "there is none|has .val, test")):
+        path = prepared / "train" / name
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(InputError, match=rf"must be .*({found}).* tallybox vqa prepare"):
+            (open_records if name == "records.jsonl" else open_questions)(prepared, "train")
+
+
 def test_folders_without_what_is_needed(tmp_path, official, prepared):
     with pytest.raises(InputError, match="must have files like v2_OpenEnded"):
         official_files(tmp_path)
@@ -220,3 +231,21 @@ def test_killed_in_both_phases_it_finishes_with_the_same_files(tmp_path):
     subprocess.run([*prepared_to, str(killed)], check=True, capture_output=True)
     assert contents(killed) == contents(whole)
     FeatureStore.open(killed / "photos").verify()
+
+
+def test_a_store_in_another_order_brings_its_questions_with_it(tmp_path, official, prepared):
+    photos = small_photos(40)
+    write_tsv(tmp_path / "one.tsv", photos[20:])
+    write_tsv(tmp_path / "two.tsv", photos[:20])
+    earlier = shutil.copytree(prepared, tmp_path / "earlier")
+    shutil.rmtree(prepared / "photos")
+    prepare(official_files(official), [tmp_path / "one.tsv", tmp_path / "two.tsv"], prepared)
+    store, questions = FeatureStore.open(prepared / "photos"), open_questions(prepared, "train")
+    assert store.image_ids[0] == photos[20].image_id
+    assert store.image_ids[questions.images].tolist() == [r.image_id for r in open_records(prepared, "train")]
+    shutil.rmtree(earlier / "photos")
+    shutil.copytree(prepared / "photos", earlier / "photos")
+    with pytest.raises(
+        InputError, match=r"val must be about the photos in .*photos, but was written for another store"
+    ):
+        open_questions(earlier, "val")

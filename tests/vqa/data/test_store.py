@@ -17,7 +17,8 @@ def write(folder: Path, photos: list[PhotoFeatures], stop_after: int | None = No
         if number >= writer.position.record:
             writer.add(photo, 0, FilePosition(number + 1), f"record {number}")
     if stop_after is None:
-        writer.finish(0, FilePosition(len(photos)))
+        writer.end_source(0)
+        writer.finish()
     return folder
 
 
@@ -86,6 +87,45 @@ def test_every_moment_of_a_crash(tmp_path, damage):
     assert contents(write(tmp_path / "photos", photos)) == whole
 
 
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("moment", ["linked", "journal", "begun", "header", "renamed", "no links"])
+def test_every_moment_of_a_crash_while_a_store_is_extended(tmp_path, moment, monkeypatch):
+    photos, folder = small_photos(21), write(tmp_path / "photos", small_photos(10))
+    unfinished = tmp_path / "photos.unfinished"
+    if moment == "no links":
+        monkeypatch.setattr(store_module.os, "link", lambda source, target: (_ for _ in ()).throw(OSError("none")))
+    writer = StoreWriter(folder)
+    if moment == "linked":
+        (unfinished / "journal.jsonl").unlink()
+    elif moment == "journal":
+        (unfinished / "journal.jsonl").write_text("")
+    else:
+        for number, photo in enumerate(photos[10:]):
+            writer.add(photo, 1, FilePosition(number + 1), "")
+    if moment in ("header", "renamed"):
+        monkeypatch.setattr(store_module, "complete_store", lambda folder: False)
+        writer.end_source(1)
+        writer.finish()
+        monkeypatch.undo()
+    if moment == "renamed":
+        folder.rename(tmp_path / "photos.replaced")
+    else:
+        FeatureStore.open(folder).verify()
+    if moment not in ("header", "renamed"):
+        writer = StoreWriter(folder)
+        for number, photo in enumerate(photos[10:]):
+            if writer.source != 1 or number >= writer.position.record:
+                writer.add(photo, 1, FilePosition(number + 1), "")
+        writer.end_source(1)
+        writer.finish()
+    assert complete_store(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+    store = FeatureStore.open(folder)
+    store.verify()
+    assert store.image_ids.tolist() == [photo.image_id for photo in photos]
+    np.testing.assert_array_equal(store.features, np.concatenate([photo.features for photo in photos]).astype("f2"))
+
+
 def test_of_photos_that_come_again_the_first_counts(tmp_path):
     first, second = small_photos(2)
     again = first._replace(features=first.features + 1)
@@ -122,10 +162,25 @@ def test_what_cannot_be_opened(tmp_path):
     write(tmp_path / "photos", small_photos(3))
     with pytest.raises(InputError, match=r"among the 3 of .* but 2 are not, among them 8"):
         FeatureStore.open(tmp_path / "photos").rows_of(["1", "9", "8", "9"])
-    with (tmp_path / "photos" / "boxes.f32").open("ab") as file:
-        file.write(b"x")
+    boxes = tmp_path / "photos" / "boxes.f32"
+    boxes.write_bytes(boxes.read_bytes()[:-1])
     with pytest.raises(InputError, match=r"must have .* bytes, but has .*; prepare it again"):
         FeatureStore.open(tmp_path / "photos")
+
+
+@pytest.mark.parametrize("name", ["header.json", "offsets.npy", "image_ids.npy", "features.f16"])
+@pytest.mark.parametrize("kept", [20, 0, None])
+def test_a_damaged_store_is_one_line(tmp_path, name, kept):
+    path = write(tmp_path / "photos", small_photos(3)) / name
+    content = path.read_bytes()
+    path.unlink()
+    if kept is not None:
+        path.write_bytes(content[:kept])
+    with pytest.raises(InputError, match=r"must be|must have") as raised:
+        FeatureStore.open(tmp_path / "photos")
+    assert "\n" not in str(raised.value)
+    assert str(path if path.exists() or name != "header.json" else path.parent) in str(raised.value)
+    assert "prepare" in str(raised.value)
 
 
 def test_a_third_of_padded_float32(tmp_path):

@@ -111,10 +111,13 @@ def prepare(
         if options["instances"]:
             note += f"; the true boxes of {done['supervised'][split]} are known"
         echo_line(f"{split}: {number} questions{note}")
+    for split, number in done["left_out"].items():
+        echo_line(f"{split}: left out, since none of its {number} questions is about a photo in the files of features")
     echo_line(f"{done['words']} words, {done['answers']} answers")
     repeated = f"; {done['repeated_photos']} came again and were passed over" if done["repeated_photos"] else ""
     size = format_bytes(done["store_bytes"])
-    echo_line(f"{done['photos']} photos with {done['proposals']} proposals, {size}{repeated}")
+    proposals = f"{done['proposals']} proposals of {done['features']} features"
+    echo_line(f"{done['photos']} photos with {proposals}, {size}{repeated}")
     _show_skipped(done, out / SKIPPED)
     echo_line(f"{out}: ready{', its checksums are right' if verify else ''}, {seconds} s")
 

@@ -13,13 +13,14 @@ import json
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.lib.npyio import NpzFile  # np.load leaves a damaged file open
 from numpy.typing import NDArray
 
@@ -41,7 +42,8 @@ SAMPLE_BYTES = 1 << 20  # of each end of a file, to recognise it
 H5_ROWS = 16  # photos that are read together
 PER_PHOTO = ("x", "bbox")  # of an .npz that has one photo
 MANY_PHOTOS = ("num_boxes", "sizes_wh", "boxes_xyxy", "features")
-BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, KeyError)
+# What packages raise where an array is damaged, missing, or of another shape or type than expected.
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, ValueError, TypeError, IndexError, OSError, EOFError, KeyError)
 
 
 class _Records(NamedTuple):
@@ -63,10 +65,10 @@ class FeatureFile:
         name = "/".join(self.path.absolute().parts[-2:])  # files of the same name may be in several folders
         return describe_file(self.path) | {"name": name} | ({"prefix": self.prefix} if self.prefix else {})
 
-    def image_ids(self) -> list[str]:
+    def image_ids(self, on_broken: OnBroken = lambda error: None) -> list[str]:
         """Return the ids of the photos, broken records included where their ids can be read."""
         if (opener := self._opener()) is None:
-            return [self._prefixed(image_id) for image_id in tsv_ids(self.path)]
+            return [self._prefixed(image_id) for image_id in tsv_ids(self.path, on_broken)]
         with opener(self.path) as records:
             return [self._prefixed(photo_id(image_id)) for image_id in records.ids]
 
@@ -83,7 +85,8 @@ class FeatureFile:
         return _open_folder if self.path.is_dir() else _OPENERS.get(suffix_without_gz(self.path))
 
     def _prefixed(self, image_id: str) -> str:
-        return f"{self.prefix}/{image_id}" if self.prefix else image_id
+        has_it = not self.prefix or image_id.startswith(f"{self.prefix}/")  # as VG_100K/400.npz gives VG/400
+        return image_id if has_it else f"{self.prefix}/{image_id}"
 
 
 def find_feature_files(path: Path, prefix: str = "") -> list[FeatureFile]:
@@ -136,12 +139,22 @@ def _read_records(
     opener: "_Opener", path: Path, start: FilePosition, on_broken: OnBroken
 ) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
     size = describe_file(path)["bytes"]
-    with opener(path) as records:
+    with ExitStack() as stack:
+        try:
+            records = stack.enter_context(opener(path))
+        except InputError as error:
+            on_broken(error)
+            return
         for record in range(start.record, len(records.ids)):
             try:
                 photo = records.photo(record)
             except InputError as error:
                 on_broken(error)
+                continue
+            except Exception as error:
+                if not _is_broken(error):
+                    raise
+                on_broken(InputError(f"{path}, record {record}: must be readable, but: {first_line(error)}"))
                 continue
             if photo is not None:
                 yield photo, FilePosition(record + 1, 0, size * (record + 1) // len(records.ids))
@@ -159,12 +172,12 @@ def _read_npz(path: Path, name: str) -> PhotoFeatures:
     try:
         with open_regular(path) as raw, NpzFile(raw, allow_pickle=False) as file:  # `info` is pickled and not read
             features, boxes = (np.asarray(file[key]) for key in PER_PHOTO)
-            size = [float(file[key]) for key in ("image_w", "image_h") if key in file.files]
+            size = [float(file[key].item()) for key in ("image_w", "image_h") if key in file.files]
     except BROKEN_ARCHIVE as error:
         raise InputError(
             f"{path} must be an .npz of one photo with the arrays x and bbox, but: {first_line(error)}"
         ) from None
-    if features.ndim == 2 and features.shape[1] == len(boxes):
+    if features.ndim == 2 and boxes.ndim and features.shape[1] == len(boxes):
         features = features.T
     return _photo(str(path), name, size, boxes, features)
 
@@ -189,7 +202,7 @@ def _open_h5(path: Path) -> Iterator[_Records]:
 
 
 def _h5_records(path: Path, file: Any) -> _Records:
-    ids = file["ids"][()].tolist()
+    ids = _ids(file["ids"])
     sides = [file[name][()].tolist() for name in ("widths", "heights") if name in file]
 
     @lru_cache(maxsize=1)
@@ -218,16 +231,16 @@ def _open_arrays(path: Path) -> Iterator[_Records]:
     try:
         if path.suffix.lower() == ".npz":
             with open_regular(path) as raw, NpzFile(raw, allow_pickle=False) as file:
-                yield _as_records(path, file["image_ids"].tolist(), *(file[name] for name in MANY_PHOTOS))
+                yield _as_records(path, _ids(file["image_ids"]), *(file[name] for name in MANY_PHOTOS))
             return
         package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
-        with package.safe_open(path, framework="np") as file:
+        with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
             ids = json.loads((file.metadata() or {})["image_ids"])
             yield _as_records(path, ids, *(file.get_slice(name) for name in MANY_PHOTOS))
     except InputError:
         raise
-    except Exception as error:  # SafetensorError has no base class but Exception
-        if type(error).__name__ != "SafetensorError" and not isinstance(error, BROKEN_ARCHIVE):
+    except Exception as error:
+        if not _is_broken(error):
             raise
         raise InputError(
             f"{path} must have image_ids and the arrays {', '.join(MANY_PHOTOS)}, but: {first_line(error)}"
@@ -235,8 +248,8 @@ def _open_arrays(path: Path) -> Iterator[_Records]:
 
 
 def _as_records(path: Path, ids: Any, num_boxes: Any, sizes_wh: Any, boxes: Any, features: Any) -> _Records:
-    ends = np.cumsum(np.asarray(num_boxes[:], np.int64))
-    sizes = np.asarray(sizes_wh[:], np.float32)
+    ends = np.cumsum(_as_numpy(num_boxes[:]), dtype=np.int64)
+    sizes = _as_numpy(sizes_wh[:]).astype(np.float32)
     proposals = [(array.shape if hasattr(array, "shape") else array.get_shape())[0] for array in (boxes, features)]
     if not isinstance(ids, list) or not len(ids) == len(ends) == len(sizes) or sizes.shape[1:] != (2,):
         raise InputError(
@@ -249,17 +262,35 @@ def _as_records(path: Path, ids: Any, num_boxes: Any, sizes_wh: Any, boxes: Any,
 
     def photo(record: int) -> PhotoFeatures:
         rows = slice(int(ends[record - 1]) if record else 0, int(ends[record]))
-        arrays = np.asarray(boxes[rows]), np.asarray(features[rows])
+        arrays = _as_numpy(boxes[rows]), _as_numpy(features[rows])
         return _photo(f"{path}, record {record}", ids[record], sizes[record].tolist(), *arrays)
 
     return _Records(ids, photo)
+
+
+def _ids(array: Any) -> list[int | str]:
+    """Return the ids of an array of numbers or texts, which HDF5 and old files have as bytes."""
+    return [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in array[()].tolist()]
+
+
+def _as_numpy(values: Any) -> NDArray[Any]:
+    return np.asarray(values.float() if getattr(values, "dtype", None) is torch.bfloat16 else values)
+
+
+def _is_broken(error: Exception) -> bool:
+    """Return whether an error says that a file is broken; SafetensorError has no base class but Exception."""
+    return isinstance(error, BROKEN_ARCHIVE) or type(error).__name__ == "SafetensorError"
 
 
 def _photo(
     where: str, image_id: int | str, size_wh: Sequence[float], boxes: NDArray[Any], features: NDArray[Any]
 ) -> PhotoFeatures:
     """Check a photo; if its size is unknown, its boxes define it."""
-    width, height = size_wh if len(size_wh) == 2 else boxes.reshape(-1, 4)[:, 2:].max(0, initial=1).tolist()
+    if len(size_wh) == 2:
+        width, height = size_wh
+    else:
+        are_boxes = boxes.ndim == 2 and boxes.shape[1] == 4 and boxes.dtype.kind in "fiu"
+        width, height = boxes[:, 2:].max(0, initial=1).tolist() if are_boxes else (1, 1)
     return checked_photo(where, image_id, (width, height), boxes, features)
 
 

@@ -8,6 +8,7 @@ import base64
 import binascii
 import gzip
 import io
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +26,10 @@ COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # Where these columns are among six, and among LXMERT's ten: img_id, img_h, img_w, four of objects and attributes, …
 PLACES = {6: range(6), 10: (0, 2, 1, 7, 8, 9)}
 FLOAT32 = np.dtype("<f4")
+BEGINNING = 1 << 10  # bytes of a line in which its first columns are
+# How many features other than 0 tell float16 from float32, and over how many powers of 2 may 80 % of them spread: of
+# features made up in nine ways, float16 read as float32 spread over 25 to 129, float32 over 11, or over 30 (a softmax).
+MIN_CHECKED, MAX_SPREAD = 500, 20.0
 READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
 
 
@@ -56,9 +61,18 @@ def raise_broken(error: InputError) -> None:
 def read_tsv(
     path: Path, start: FilePosition | None = None, on_broken: OnBroken = raise_broken
 ) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
-    """Yield the photos of a file from a position on, each with the position after it."""
+    """Yield the photos of a file from a position on, each with the position after it.
+
+    A file of float16 numbers is an error that ``on_broken`` does not hear of: each of its records would be wrong.
+    """
     position = start or FilePosition()
-    with _lines(path, position.offset) as (lines, packed):
+    with ExitStack() as stack:
+        try:
+            lines, packed = stack.enter_context(_lines(path, position.offset))
+        except InputError as error:
+            on_broken(error)
+            return
+        is_checked = False
         while line := _next_line(path, lines, on_broken):
             where = f"{path}, record {position.record}"
             position = FilePosition(position.record + 1, position.offset + len(line), packed.tell())
@@ -67,15 +81,29 @@ def read_tsv(
             except InputError as error:
                 on_broken(error)
                 continue
+            if not is_checked:
+                _check_precision(where, photo.features)
+                is_checked = True
             yield photo, position
 
 
-def tsv_ids(path: Path) -> Iterator[str]:
-    """Yield the ids of a file's photos, the first column, without decoding the others."""
+def tsv_ids(path: Path, on_broken: OnBroken = lambda error: None) -> Iterator[str]:
+    """Yield the ids of a file's photos, the first column, without decoding the others.
+
+    ``on_broken`` hears of a file that seems cut short, or has lines that are no records.
+    """
+    number = wrong = 0
+    last = b"\n"
     with _lines(path, 0) as (lines, _):
-        while line := _next_line(path, lines, lambda error: None):  # reading the photos reports it
+        while line := _next_line(path, lines, on_broken):
+            number, last = number + 1, line[-1:]
+            wrong += not _begins_like_record(line)
             if (end := line.find(b"\t")) > 0:
                 yield photo_id(line[:end].decode("utf-8", "replace"))
+    if wrong:
+        on_broken(InputError(f"{path}: {wrong} of its {number} lines are no records of features"))
+    if last != b"\n":
+        on_broken(InputError(f"{path}: its last line has no end; is the file cut short?"))
 
 
 def write_tsv(path: Path, photos: Iterable[PhotoFeatures]) -> None:
@@ -119,6 +147,8 @@ def _lines(path: Path, offset: int) -> Iterator[tuple[io.BufferedReader, BinaryI
     """Open a file's lines from an offset on, and the file on the disk, whose position is for progress."""
     with open_binary(path) as file:
         file.seek(offset)
+        if zipfile.is_zipfile(path):
+            raise InputError(f"{path} must be a TSV of features, but it is a zip archive; unpack it first")
         lines = io.BufferedReader(cast(Any, file), READ_BYTES)
         try:
             yield lines, getattr(file, "fileobj", file)
@@ -133,6 +163,15 @@ def _next_line(path: Path, lines: io.BufferedReader, on_broken: OnBroken) -> byt
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         on_broken(InputError(f"{path} must be a whole gzip file, but it is cut short or damaged: {error}"))
         return b""
+
+
+def _begins_like_record(line: bytes) -> bool:
+    """Return whether a line begins with an id and two sides; how it goes on, reading the photo reports."""
+    columns = line[:BEGINNING].split(b"\t", 3)
+    try:
+        return len(columns) == 4 and float(columns[1]) > 0 and float(columns[2]) > 0
+    except ValueError:
+        return False
 
 
 def _parse_line(where: str, line: bytes) -> PhotoFeatures:
@@ -152,6 +191,24 @@ def _parse_line(where: str, line: bytes) -> PhotoFeatures:
     boxes = _array(where, "boxes", boxes_text, proposals)
     features = _array(where, "features", features_text, proposals)
     return checked_photo(where, image_id.decode("utf-8", "replace"), (width, height), boxes, features)
+
+
+def _check_precision(where: str, features: NDArray[Any]) -> None:
+    """Raise where float32 numbers are pairs of float16 numbers, which would give half as many, of any size.
+
+    Pairs are finite as float16, which the lower bits of many float32 numbers are not, and a factor of 2 between float16
+    numbers is one of 256 between pairs. Numbers that were rounded to bfloat16 have no lower bits.
+    """
+    values = features[features != 0].astype(FLOAT32)
+    halves = values.view("<f2").reshape(-1, 2)
+    if len(values) < MIN_CHECKED or not halves[:, 0].any() or not np.isfinite(halves).all():
+        return
+    low, high = np.quantile(np.log2(np.abs(values.astype(np.float64))), (0.1, 0.9))
+    if high - low > MAX_SPREAD:
+        raise InputError(
+            f"{where}: features must be float32, but {features.shape[1]} a proposal look like {2 * features.shape[1]} "
+            "of float16; write the file in float32"
+        )
 
 
 def _array(where: str, name: str, text: bytes, proposals: int) -> NDArray[np.float32]:

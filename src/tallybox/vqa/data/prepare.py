@@ -18,13 +18,14 @@ from tallybox.files import write_text
 from tallybox.runs import open_run
 from tallybox.vqa.data.benchmarks import is_tallyqa, read_howmany, read_tallyqa
 from tallybox.vqa.data.feature_files import FeatureFile, describe_file, find_feature_files
-from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prepare_store
+from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prepare_store, without_photos
 from tallybox.vqa.data.questions import QuestionRecord, check_pairs, read_pairs, read_records
 from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
-from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, open_questions, split_size, write_split
+from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, is_written, open_questions, write_split
+from tallybox.vqa.data.store import PHOTOS as PHOTOS
 from tallybox.vqa.data.vocabulary import ANSWERS, Vocabulary
 
-PHOTOS, VOCABULARY, SKIPPED = "photos", "vocabulary.json", "skipped.json"
+VOCABULARY, SKIPPED = "vocabulary.json", "skipped.json"
 FORMAT = 2  # of a prepared folder
 # The official names, with or without the version: v2_OpenEnded_mscoco_train2014_questions.json, gzipped or not.
 OFFICIAL_NAME = re.compile(
@@ -140,6 +141,7 @@ def prepare(
     are those of the split ``vocabulary_from``, train or trainval, unless ``vocabulary`` is passed. Photos are stored in
     the order of the files; of several photos with the same id, the first is kept. A question whose photo is in no file,
     and a record that cannot be read, are errors; with ``skip_broken`` both are left out and listed in ``skipped.json``.
+    A test split none of whose photos is in the files is left out.
     With COCO ``instances`` files, questions are written with the relevance of proposals to what they name.
     """
     files: list[FeatureFile] = []
@@ -159,9 +161,11 @@ def prepare(
     records, pairs = _read_splits(splits, on_progress)
     vocabulary = vocabulary or Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers)
     vocabulary.save(out / VOCABULARY)
-    inputs = list_inputs(files, out, out / PHOTOS, on_progress)
-    for split in () if skip_broken else splits:
-        check_photos(splits[split].questions, records[split], inputs, split=split)
+    inputs = list_inputs(files, out, out / PHOTOS, on_progress, skip_broken=skip_broken)
+    left_out = without_photos(records, inputs)
+    splits = {split: files for split, files in splits.items() if split not in left_out}
+    for split in splits:
+        check_photos(splits[split].questions, records[split], inputs, split=split, skip_broken=skip_broken)
     store = prepare_store(files, inputs, out / PHOTOS, on_progress, skip_broken=skip_broken)
     true_boxes = TrueBoxes.read(instances) if instances else None
     stored = set(store.image_ids.tolist())
@@ -171,7 +175,7 @@ def prepare(
         lost[split] = [record.question_id for record in records[split] if record.image_id not in stored]
         if not answerable:
             raise InputError(f"questions of {split} must be about photos that can be read, but none is")
-        if split_size(out, split) != len(answerable):
+        if not is_written(out, split, len(answerable), store):
             relevance = None
             if true_boxes is not None:
                 relevance = relevance_of(answerable, store, true_boxes, partial(on_progress, f"{split} true boxes"))
@@ -191,10 +195,12 @@ def prepare(
         supervised[split] = 0 if questions.relevance is None else int((questions.relevance >= 0).any(1).sum())
     return {
         "questions": {split: len(records[split]) - len(lost[split]) for split in splits},
+        "left_out": {split: len(records[split]) for split in left_out},  # none of their photos is in the files
         "unanswerable": unanswerable,  # no answer is in the vocabulary: not trained on
         "supervised": supervised,  # the relevant proposals are known
         "photos": len(store),
         "proposals": int(store.offsets[-1]),
+        "features": store.features.shape[1],  # of a proposal
         "repeated_photos": store.header["repeated"],  # with the id of an earlier photo, which was kept
         "broken_records": broken,
         "lost_questions": {split: len(lost[split]) for split in splits},  # their photos are missing or broken

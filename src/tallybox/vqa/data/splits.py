@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, write_text
+from tallybox.files import atomic_writing, first_line, write_text
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
-from tallybox.vqa.data.store import FeatureStore, checksum
+from tallybox.vqa.data.store import HEADER, PHOTOS, FeatureStore, checksum
 from tallybox.vqa.data.vocabulary import Vocabulary
 
 SPLITS = ("train", "val", "test", "test-dev")
 JOINED_SPLITS = {"trainval": ("train", "val")}
 RECORDS, CHECKSUMS = "records.jsonl", "checksums.json"
+STORE = "store"  # among the checksums: the identity of the store whose rows the questions name
 UNKNOWN_RELEVANCE = -1
 
 
@@ -74,7 +75,7 @@ def write_split(
     for name, array in arrays.items():
         with atomic_writing(unfinished / f"{name}.npy") as file:
             np.save(file, array)
-    sums = {path.name: checksum(path.read_bytes()) for path in sorted(unfinished.iterdir())}
+    sums = {path.name: checksum(path.read_bytes()) for path in sorted(unfinished.iterdir())} | {STORE: store.identity}
     write_text(unfinished / CHECKSUMS, json.dumps(sums, indent=1) + "\n")
     shutil.rmtree(folder / split, ignore_errors=True)
     unfinished.rename(folder / split)
@@ -107,8 +108,9 @@ def open_questions(folder: Path, split: str) -> EncodedQuestions:
     """Return a split's questions as numbers.
 
     A question none of whose ten answers is in the vocabulary has only -1 as answers; it is scored, but training leaves
-    it out.
+    it out. Questions that were written for another store than the folder has now are an error.
     """
+    _check_store(folder, split)
     parts = [_arrays(folder / part) for part in _parts(folder, split)]
 
     def joined(name: str, padding: int = 0, dtype: type[np.integer] = np.int64) -> Any:
@@ -149,9 +151,24 @@ def has_split(folder: Path, split: str) -> bool:
     return all((folder / part / CHECKSUMS).exists() for part in JOINED_SPLITS.get(split, (split,)))
 
 
-def split_size(folder: Path, split: str) -> int | None:
-    """Return how many questions a split has, or None if it is not complete."""
-    return len(_arrays(folder / split, "question_ids")["question_ids"]) if has_split(folder, split) else None
+def is_written(folder: Path, split: str, questions: int, store: FeatureStore) -> bool:
+    """Return whether a folder has a complete split of that many questions about the photos of this store."""
+    if not has_split(folder, split) or _checksums(folder / split).get(STORE) != store.identity:
+        return False
+    return len(_arrays(folder / split, "question_ids")["question_ids"]) == questions
+
+
+def _check_store(folder: Path, split: str) -> None:
+    """Raise where a split's row numbers are not those of the folder's store: each question would get another photo."""
+    if not (folder / PHOTOS / HEADER).exists():
+        return  # opening the store reports it
+    identity = FeatureStore.open(folder / PHOTOS).identity
+    for part in _parts(folder, split):
+        if _checksums(folder / part).get(STORE, identity) != identity:  # folders of tallybox 0.1 do not have it
+            raise InputError(
+                f"{folder / part} must be about the photos in {folder / PHOTOS}, but was written for another store; "
+                "repeat tallybox vqa prepare"
+            )
 
 
 def _parts(folder: Path, split: str) -> tuple[str, ...]:
@@ -165,12 +182,28 @@ def _parts(folder: Path, split: str) -> tuple[str, ...]:
 
 
 def _arrays(folder: Path, *names: str) -> dict[str, NDArray[Any]]:
-    paths = [folder / f"{name}.npy" for name in names] or sorted(folder.glob("*.npy"))
+    listed = (folder / name for name in sorted(_checksums(folder)) if name.endswith(".npy"))
+    paths = [folder / f"{name}.npy" for name in names] or list(listed)
     return {path.stem: np.load(BytesIO(_checked(path))) for path in paths}
 
 
 def _checked(path: Path) -> bytes:
-    content = path.read_bytes()
-    if checksum(content) != json.loads((path.parent / CHECKSUMS).read_text()).get(path.name):
-        raise InputError(f"{path} must be as it was written, but its checksum differs; prepare it again")
+    content = path.read_bytes() if path.exists() else b""
+    if checksum(content) != _checksums(path.parent).get(path.name):
+        found = "its checksum differs" if path.exists() else "there is none"
+        raise InputError(f"{path} must be as it was written, but {found}; {_remedy(path.parent)}")
     return content
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    path = folder / CHECKSUMS
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{path} must be as it was written, but it cannot be read ({first_line(error)}); {_remedy(folder)}"
+        ) from None
+
+
+def _remedy(folder: Path) -> str:
+    return f"delete {folder} and repeat tallybox vqa prepare"

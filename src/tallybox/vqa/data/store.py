@@ -3,13 +3,16 @@
 A folder with ``features.f16`` (`[P, F]`), ``boxes.f32`` (`[P, 4]`), ``image_ids.npy``, ``sizes_wh.npy``,
 ``offsets.npy``, ``header.json`` and ``journal.jsonl``, which lists the blocks of up to 256 photos with their checksums.
 While it is written, the folder's name ends in ``.unfinished``; blocks in the journal are safely on the disk, so that an
-interrupted write can be resumed, and a finished store can be extended.
+interrupted write can be resumed. A finished store is extended in such a folder, too, whose data files are the same ones
+on the disk: the store stays in use, with data behind its end, until the longer one takes its name.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, write_text
+from tallybox.files import atomic_writing, first_line, write_text
 from tallybox.runs import read_results
 from tallybox.vqa.data.features import FilePosition, PhotoFeatures
 
+PHOTOS = "photos"  # the store of a prepared folder
 FEATURES, BOXES, HEADER, JOURNAL = "features.f16", "boxes.f32", "header.json", "journal.jsonl"
 INDEX = ("image_ids", "sizes_wh", "offsets")
 FLOAT16, FLOAT32 = np.dtype("<f2"), np.dtype("<f4")
@@ -46,24 +50,32 @@ class FeatureStore:
     @classmethod
     def open(cls, folder: Path) -> "FeatureStore":
         """Open a store; only its index is read."""
-        try:
+        if not (folder / HEADER).exists():
+            raise InputError(f"{folder} must be a feature store, but it is none; run tallybox vqa prepare")
+        with _undamaged(folder / HEADER):
             header = json.loads((folder / HEADER).read_text())
-            index = [np.load(folder / f"{name}.npy") for name in INDEX]
-            index[0] = index[0].astype(str)  # numbers in stores of tallybox 0.1
-        except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f"{folder} must be a feature store, but it is none; run tallybox vqa prepare") from None
-        arrays: list[NDArray[Any]] = []
-        for name, dtype, width in ((FEATURES, FLOAT16, header["features"]), (BOXES, FLOAT32, 4)):
-            shape = (header["proposals"], width)
-            expected, size = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
-            if size != expected:
-                raise InputError(f"{folder / name} must have {expected} bytes, but has {size}; prepare it again")
-            mapped = np.memmap(folder / name, dtype, "r", shape=shape)
+            proposals, width = int(header["proposals"]), int(header["features"])
+        index, arrays = [], []
+        for name in INDEX:
+            with _undamaged(folder / f"{name}.npy"):
+                index.append(np.load(folder / f"{name}.npy"))
+        index[0] = index[0].astype(str)  # numbers in stores of tallybox 0.1
+        for name, dtype, shape in ((FEATURES, FLOAT16, (proposals, width)), (BOXES, FLOAT32, (proposals, 4))):
+            with _undamaged(folder / name):
+                expected, size = dtype.itemsize * shape[0] * shape[1], (folder / name).stat().st_size
+                if size < expected:  # behind it, photos may be added
+                    raise InputError(f"{folder / name} must have {expected} bytes, but has {size}; prepare it again")
+                mapped = np.memmap(folder / name, dtype, "r", shape=shape)
             arrays.append(mapped.view(np.ndarray))  # still mapped; slicing an ndarray is cheaper
         return cls(folder, header, *index, *arrays)
 
     def __len__(self) -> int:
         return len(self.image_ids)
+
+    @property
+    def identity(self) -> str:
+        """A checksum of all that is stored: what is written with row numbers of this store is of no other."""
+        return checksum(json.dumps([self.header["sha256"], self.header["blocks"]]).encode())
 
     def rows_of(self, image_ids: Sequence[str]) -> NDArray[np.int64]:
         """Return the rows of photos, `[B]`."""
@@ -99,7 +111,7 @@ class FeatureStore:
         """Raise unless every checksum is right; with ``index_only``, those of the index."""
         for name in INDEX:
             if checksum((self.folder / f"{name}.npy").read_bytes()) != self.header["sha256"][name]:
-                raise _damaged(self.folder / f"{name}.npy")
+                raise _damaged(self.folder / f"{name}.npy", "its checksum differs")
         stop = 0
         for number, *sums in [] if index_only else self.header["blocks"]:
             photos = slice(stop, stop := stop + number)
@@ -107,7 +119,8 @@ class FeatureStore:
             parts = {FEATURES: self.features[start:end].data, BOXES: self.boxes_xyxy[start:end].data}
             for (name, part), expected in zip(parts.items(), sums, strict=True):
                 if checksum(part) != expected:
-                    raise _damaged(self.folder / name, f" in photos {photos.start} to {photos.stop - 1}")
+                    where = f"in photos {photos.start} to {photos.stop - 1}"
+                    raise _damaged(self.folder / name, f"its checksum differs {where}")
             on_progress(stop, len(self))
 
 
@@ -118,11 +131,11 @@ class StoreWriter:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._unfinished = folder, folder.with_name(folder.name + ".unfinished")
-        if complete_store(folder):
-            folder.rename(self._unfinished)
-            (self._unfinished / HEADER).unlink()
+        self.folder, self._unfinished = folder, unfinished_store(folder)
+        is_extended = complete_store(folder)
         self._unfinished.mkdir(parents=True, exist_ok=True)
+        if is_extended:
+            _begin_extension(folder, self._unfinished)
         self._journal = self._complete_blocks()
         last = self._journal[-1] if self._journal else {}
         self.source: int = last.get("source", 0)
@@ -131,6 +144,7 @@ class StoreWriter:
         self._seen = {image_id for block in self._journal for image_id in block["image_ids"]}
         self.broken = [message for block in self._journal for message in block["broken"]]  # records that were skipped
         self._width: int | None = last.get("features")
+        self._odd: list[str] = []  # why photos with another number of features could not be added
         self._block: list[PhotoFeatures] = []
 
     def add(self, photo: PhotoFeatures, source: int, position: FilePosition, where: str) -> None:
@@ -141,7 +155,8 @@ class StoreWriter:
         width = photo.features.shape[1]
         self._width = self._width or width
         if width != self._width:
-            raise InputError(f"{where}: features must be {self._width} numbers as before, but got {width}")
+            self._odd.append(f"{where}: features must be {self._width} numbers as before, but got {width}")
+            raise InputError(self._odd[-1])
         if np.abs(photo.features).max() > MAX_FEATURE:
             raise InputError(
                 f"{where}: features must be at most {MAX_FEATURE:g} for half precision, but some are larger"
@@ -151,13 +166,24 @@ class StoreWriter:
         if len(self._block) == PHOTOS_IN_BLOCK:
             self._write_block(source, position)
 
-    def finish(self, source: int, position: FilePosition) -> None:
-        """Write the last block, the index and the header, and rename the folder."""
+    def end_source(self, source: int) -> None:
+        """Write what is left of a source that was read to its end, which need not be named again then.
+
+        Raise where more photos had another number of features than the store has photos: then its first is the odd one.
+        """
+        if len(self._odd) > len(self._seen):
+            raise InputError(
+                f"{self._odd[0]}, and so for {len(self._odd)} photos, more than the {len(self._seen)} that fit; "
+                "name a new folder and leave out what came first"
+            )
+        if self._width is not None:
+            self._write_block(source + 1, FilePosition())
+
+    def finish(self) -> None:
+        """Write the index and the header, and rename the folder; all sources must have ended."""
         if self._width is None:
-            raise InputError("files of features must hold at least one photo, but there is none")
-        last = self._journal[-1] if self._journal else {}
-        if self._block or [source, *position[:2]] != [last.get("source"), *last.get("place", ())]:
-            self._write_block(source, position)
+            reason = f"; {self.broken[0]}" if self.broken else ""
+            raise InputError(f"files of features must hold at least one photo, but there is none{reason}")
         image_ids, sizes_wh, proposals = (
             list(chain.from_iterable(block[key] for block in self._journal))
             for key in ("image_ids", "sizes_wh", "proposals")
@@ -177,9 +203,9 @@ class StoreWriter:
             "features": self._width,
             "repeated": self.repeated,
             "broken": self.broken,
-            "sources": source + 1,
+            "sources": self._journal[-1]["source"],
             "sha256": {name: checksum((self._unfinished / f"{name}.npy").read_bytes()) for name in index},
-            "blocks": [[len(block["image_ids"]), *block["sha256"]] for block in self._journal],
+            "blocks": [[len(block["image_ids"]), *block["sha256"]] for block in self._journal if block["image_ids"]],
         }
         write_text(self._unfinished / HEADER, json.dumps(header, indent=1) + "\n")
         complete_store(self.folder)
@@ -222,20 +248,54 @@ class StoreWriter:
         return blocks
 
 
+def unfinished_store(folder: Path) -> Path:
+    """Return the folder in which a store is written or extended."""
+    return folder.with_name(folder.name + ".unfinished")
+
+
 def complete_store(folder: Path) -> bool:
     """Rename a store that was written completely, and return whether the folder holds a complete store now."""
-    unfinished = folder.with_name(folder.name + ".unfinished")
+    unfinished, replaced = unfinished_store(folder), folder.with_name(folder.name + ".replaced")
     if (unfinished / HEADER).exists():
+        if folder.exists():
+            shutil.rmtree(replaced, ignore_errors=True)
+            folder.rename(replaced)
         unfinished.rename(folder)
-    return (folder / HEADER).exists()
+    if complete := (folder / HEADER).exists():
+        shutil.rmtree(replaced, ignore_errors=True)
+    return complete
 
 
-def begun_sources(folder: Path) -> int:
-    """Return how many sources a store has photos of, complete or not."""
-    if complete_store(folder):
-        return int(FeatureStore.open(folder).header["sources"])
-    journal = read_results(folder.with_name(folder.name + ".unfinished") / JOURNAL)
-    return int(journal[-1]["source"]) + 1 if journal else 0
+def stored_sources(folder: Path) -> tuple[int, int]:
+    """Return how many sources a store has all photos of, finished or not, and how many with one that was begun."""
+    whole = int(FeatureStore.open(folder).header["sources"]) if complete_store(folder) else 0
+    journal = read_results(unfinished_store(folder) / JOURNAL)
+    ended = int(journal[-1]["source"]) if journal else 0
+    begun = ended + 1 if journal and journal[-1]["place"][0] else ended
+    return max(whole, ended), max(whole, begun)
+
+
+def drop_begun_source(folder: Path) -> None:
+    """Take the photos of a source that was not read to its end out of an unfinished store."""
+    journal = unfinished_store(folder) / JOURNAL
+    blocks = read_results(journal)
+    ends = [number for number, block in enumerate(blocks, start=1) if not block["place"][0]]
+    whole = max(ends[-1] if ends else 0, len(read_results(folder / JOURNAL)))
+    write_text(journal, b"".join(map(_journal_line, blocks[:whole])).decode())
+
+
+def _begin_extension(folder: Path, unfinished: Path) -> None:
+    """Begin to extend a store, unless that was begun; the journal comes last, as data that it does not list is cut."""
+    journal = (folder / JOURNAL).read_text()
+    if (unfinished / JOURNAL).exists() and (unfinished / JOURNAL).read_text().startswith(journal):
+        return
+    for name in (FEATURES, BOXES):
+        (unfinished / name).unlink(missing_ok=True)
+        try:
+            os.link(folder / name, unfinished / name)
+        except OSError:  # a file system without links
+            shutil.copyfile(folder / name, unfinished / name)
+    write_text(unfinished / JOURNAL, journal)
 
 
 def _journal_line(block: dict[str, Any]) -> bytes:
@@ -252,8 +312,19 @@ def checksum(content: Any) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _damaged(path: Path, where: str = "") -> InputError:
+@contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    """Report what goes wrong with a file of a store in a line that says what to do."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise _damaged(path, f"it cannot be read ({type(error).__name__}: {first_line(error)})") from None
+
+
+def _damaged(path: Path, found: str) -> InputError:
     return InputError(
-        f"{path} must be as it was written, but its checksum differs{where}: it is damaged; "
+        f"{path} must be as it was written, but {found}: it is damaged; "
         f"delete {path.parent} and repeat tallybox vqa prepare"
     )
