@@ -15,14 +15,13 @@ from tallybox.cli.image_source import open_labelled_images
 from tallybox.cli.options import existing, file_to_write, json_option, label_options, reported_failures, source_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of
+from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of, listed_names
 from tallybox.detections.labels import LabelSummary
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import right_by_width, train_metrics
 from tallybox.files import check_writable, suffix_without_gz
 
-MAX_NAMES = 3  # that a message lists
 MAX_LABELLED = 8  # categories, whose names are all listed
 
 
@@ -112,24 +111,19 @@ def _describe(labels: LabelSummary, labelled: Iterable[int], names: Mapping[int,
         lines.append(f"left out: {labels.photos_without_labels:,} photos without labels")
     if unlabelled:
         lines.append(
-            f"left out: {len(unlabelled):,} categories that the labels never name ({_listed(unlabelled, names)})"
+            f"left out: {len(unlabelled):,} categories that the labels never name ({listed_names(unlabelled, names)})"
         )
     if labels.photos_without_boxes:
         lines.append(f"taken as photos without boxes: {labels.photos_without_boxes:,} that only the labels have")
     if labels.always_zero:
         lines.append(
-            f"Warning: only zeros to learn from for {_listed(labels.always_zero, names)}: no labelled photo has any. "
+            f"Warning: only zeros to learn from for {listed_names(labels.always_zero, names)}: no labelled photo has any. "
             "Add photos with some."
         )
     if labels.never_zero:
         lines.append(
-            f"Warning: no zeros to learn from for {_listed(labels.never_zero, names)}: every labelled photo has some. "
+            f"Warning: no zeros to learn from for {listed_names(labels.never_zero, names)}: every labelled photo has some. "
             "Add photos without any (a count of 0), or give --missing-is-zero if unlabelled photos have none."
         )
     for line in lines:
         echo_line(line, err=True)
-
-
-def _listed(category_ids: tuple[int, ...], names: Mapping[int, str]) -> str:
-    first = [category_name_of(category_id, names) for category_id in category_ids[:MAX_NAMES]]
-    return ", ".join(first) + (" ..." if len(category_ids) > MAX_NAMES else "")
