@@ -117,13 +117,13 @@ def _describe(labels: LabelSummary, labelled: Iterable[int], names: Mapping[int,
         lines.append(f"taken as photos without boxes: {labels.photos_without_boxes:,} that only the labels have")
     if labels.always_zero:
         lines.append(
-            f"Warning: only zeros to learn from for {listed_names(labels.always_zero, names)}: no labelled photo has any. "
-            "Add photos with some."
+            f"Warning: only zeros to learn from for {listed_names(labels.always_zero, names)}: no labelled photo has "
+            "any. Add photos with some."
         )
     if labels.never_zero:
         lines.append(
-            f"Warning: no zeros to learn from for {listed_names(labels.never_zero, names)}: every labelled photo has some. "
-            "Add photos without any (a count of 0), or give --missing-is-zero if unlabelled photos have none."
+            f"Warning: no zeros to learn from for {listed_names(labels.never_zero, names)}: every labelled photo has "
+            "some. Add photos without any (a count of 0), or give --missing-is-zero if unlabelled photos have none."
         )
     for line in lines:
         echo_line(line, err=True)
