@@ -115,6 +115,20 @@ def test_a_file_that_cannot_be_opened_is_skipped_like_a_record(tmp_path, officia
         prepare(splits, [tmp_path / name], tmp_path / "alone", skip_broken=True)
 
 
+def test_a_first_record_of_another_width_does_not_take_the_others_with_it(tmp_path, official):
+    write_tsv(official / "features.tsv", [*small_photos(1, features=5), *small_photos(39, first_id=2)])
+    with pytest.raises(
+        InputError, match=r"record 1: features must be 5 numbers as before, but got 6, and so for 39 photos, more than"
+    ):
+        prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
+    write_tsv(
+        tmp_path / "later.tsv",
+        [*small_photos(3), *small_photos(1, features=5, first_id=4), *small_photos(36, first_id=5)],
+    )
+    done = prepare(official_files(official), [tmp_path / "later.tsv"], tmp_path / "other", skip_broken=True)
+    assert (done["photos"], len(done["broken_records"])) == (39, 1)
+
+
 def test_test_questions_without_photos_are_left_out_until_their_photos_come(tmp_path, official):
     photos, folder, splits = small_photos(40), tmp_path / "prepared", official_files(official)
     asked = questions_file(tmp_path / "test.json", [question(9, 99)])

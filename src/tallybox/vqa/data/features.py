@@ -60,7 +60,12 @@ def read_tsv(
 ) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
     """Yield the photos of a file from a position on, each with the position after it."""
     position = start or FilePosition()
-    with _lines(path, position.offset) as (lines, packed):
+    with ExitStack() as stack:
+        try:
+            lines, packed = stack.enter_context(_lines(path, position.offset))
+        except InputError as error:
+            on_broken(error)
+            return
         while line := _next_line(path, lines, on_broken):
             where = f"{path}, record {position.record}"
             position = FilePosition(position.record + 1, position.offset + len(line), packed.tell())

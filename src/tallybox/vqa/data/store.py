@@ -144,6 +144,7 @@ class StoreWriter:
         self._seen = {image_id for block in self._journal for image_id in block["image_ids"]}
         self.broken = [message for block in self._journal for message in block["broken"]]  # records that were skipped
         self._width: int | None = last.get("features")
+        self._odd: list[str] = []  # why photos with another number of features could not be added
         self._block: list[PhotoFeatures] = []
 
     def add(self, photo: PhotoFeatures, source: int, position: FilePosition, where: str) -> None:
@@ -154,7 +155,8 @@ class StoreWriter:
         width = photo.features.shape[1]
         self._width = self._width or width
         if width != self._width:
-            raise InputError(f"{where}: features must be {self._width} numbers as before, but got {width}")
+            self._odd.append(f"{where}: features must be {self._width} numbers as before, but got {width}")
+            raise InputError(self._odd[-1])
         if np.abs(photo.features).max() > MAX_FEATURE:
             raise InputError(
                 f"{where}: features must be at most {MAX_FEATURE:g} for half precision, but some are larger"
@@ -165,7 +167,15 @@ class StoreWriter:
             self._write_block(source, position)
 
     def end_source(self, source: int) -> None:
-        """Write what is left of a source that was read to its end, which need not be named again then."""
+        """Write what is left of a source that was read to its end, which need not be named again then.
+
+        Raise where more photos had another number of features than the store has photos: then its first is the odd one.
+        """
+        if len(self._odd) > len(self._seen):
+            raise InputError(
+                f"{self._odd[0]}, and so for {len(self._odd)} photos, more than the {len(self._seen)} that fit; "
+                "name a new folder and leave out what came first"
+            )
         if self._width is not None:
             self._write_block(source + 1, FilePosition())
 
