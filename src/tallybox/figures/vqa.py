@@ -121,10 +121,14 @@ def draw_trained_activations(
 
 
 def with_photos(examples: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:
-    """Return the examples with the files of their photos in a folder, which are named by the photos' ids."""
+    """Return the examples with the files of their photos in a folder.
+
+    A file's path from the folder is the photo's id, as `tallybox vqa features` takes it; else the file's name is.
+    """
     if folder is None:
         return examples
-    files = {photo_id(path.stem): path for path in find_photos([folder]).values()}
+    found = find_photos([folder])
+    files = {photo_id(path.stem): path for path in found.values()} | {photo_id(name): found[name] for name in found}
     if not any(example["image_id"] in files for example in examples):
         raise InputError(
             f"{folder} must hold the photos of the questions, named by their ids, "
