@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.answers import normalise, on_one_line
-from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
+from tallybox.vqa.data.questions import ANSWER_TYPES, ANSWERS_PER_QUESTION, QuestionRecord
 
-ANSWER_TYPES = ("yes/no", "number", "other")
 KEYS = (*ANSWER_TYPES, "all", "count", "pair_number", "pair_count", "pair_all")
 AGREEING_FOR_FULL_ACCURACY = 3  # people of nine
 # The smallest and largest true count of each range; the last range overlaps two others.

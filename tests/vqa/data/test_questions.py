@@ -65,6 +65,11 @@ def test_a_wrong_annotation_is_named(tmp_path):
         InputError, match=r"annotations.json, record 1: answers must be those of at least one person, but got none"
     ):
         read_annotations(path)
+    path = annotations_file(tmp_path / "types.json", [annotation(1, TWO), annotation(2, TWO, answer_type="count")])
+    with pytest.raises(
+        InputError, match=r"types.json, record 1: answer_type must be one of yes/no, number, other, but got 'count'"
+    ):
+        read_annotations(path)
 
 
 def test_files_that_are_something_else(tmp_path):

@@ -15,6 +15,7 @@ QUESTIONS = "a file of VQA questions"
 ANNOTATIONS = "a file of VQA annotations"
 PAIRS = "a file of complementary pairs, a JSON array of pairs of question ids"
 ANSWERS_PER_QUESTION = 10  # in VQA v2
+ANSWER_TYPES = ("yes/no", "number", "other")
 COUNTING_WORDS = "how many"
 
 
@@ -105,12 +106,17 @@ def read_questions(path: Path) -> list[_Question]:
 
 
 def read_annotations(path: Path) -> list[_Annotation]:
-    """Return the records of an annotations file; ids must differ, and each has an answer, VQA v2's ten."""
+    """Return the records of an annotations file; ids must differ, and each has a type and an answer, VQA v2's ten."""
     annotations = read_json(path, _AnnotationsFile, ANNOTATIONS).annotations
     check_unique(path, annotations)
     for number, annotation in enumerate(annotations):
         if not annotation.answers:
             raise InputError(f"{path}, record {number}: answers must be those of at least one person, but got none")
+        if annotation.answer_type not in ANSWER_TYPES:
+            raise InputError(
+                f"{path}, record {number}: answer_type must be one of {', '.join(ANSWER_TYPES)}, "
+                f"but got {annotation.answer_type!r}"
+            )
     return annotations
 
 
