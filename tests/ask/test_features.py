@@ -95,6 +95,9 @@ def test_mistakes_end_in_one_line(tmp_path):
     assert nothing.exit_code == 1
     assert "no photo of 1 could be read, so that nothing was written" in nothing.stderr
     assert run(tmp_path / "absent", "--out", tmp_path / "n").exit_code == 2
-    same = {"COCO_val2014_000000000007.jpg": tmp_path, "7.png": tmp_path}
-    with pytest.raises(InputError, match="photos must have different ids, but some have the same number"):
+    own = run(tmp_path / "photos", "--out", tmp_path / "text", "--text", "a dog")
+    assert own.exit_code == 1
+    assert "picodet has categories of its own; leave --text out" in own.stderr
+    same = {name: tmp_path / name for name in ("COCO_val2014_000000000007.jpg", "7.png")}
+    with pytest.raises(InputError, match=r"different ids, but .*0007\.jpg and .*/7\.png are both '7'; rename one"):
         write_photo_features(same, tmp_path / "same")

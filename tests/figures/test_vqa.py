@@ -7,7 +7,7 @@ from tallybox.errors import InputError
 from tallybox.figures.vqa import with_photos
 
 FILES = {
-    "VG/400": "VG_100K/400.png",
+    "VG/400": "VG_100K/400.jpg",
     "kitchen/a": "kitchen/a.png",
     "a": "a.png",
     "42": "val2014/COCO_val2014_000000000042.png",

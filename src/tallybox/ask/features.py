@@ -41,9 +41,12 @@ def write_photo_features(
     ``on_failure``, and the others are written.
     """
     open_run(out, {"detector": spec, "texts": list(texts)})
-    names = {photo_id(name): path for name, path in photos.items()}
-    if len(names) < len(photos):
-        raise InputError("photos must have different ids, but some have the same number; put them into other folders")
+    names: dict[str, Path] = {}
+    for name, path in photos.items():
+        if (earlier := names.setdefault(photo_id(name), path)) is not path:
+            raise InputError(
+                f"photos must have different ids, but {earlier} and {path} are both {photo_id(name)!r}; rename one"
+            )
     files = find_feature_files(out) if list(out.glob("*.safetensors")) else []
     done = {image_id for file in files for image_id in file.image_ids()}
     remaining = [name for name in names if name not in done]

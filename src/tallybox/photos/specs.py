@@ -38,7 +38,7 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) 
         if texts:
             raise InputError(
                 f"--text is for zero-shot models of transformers, but {spec} has categories of its own; "
-                "choose among them with --category"
+                "leave --text out (count and explain choose among them with --category)"
             )
         return PicoDet(device=device) if spec == DEFAULT_SPEC else LOADERS[kind](name, device=device)
     if kind not in LIBRARIES and all(part.isidentifier() for part in (*kind.split("."), name)):

@@ -74,7 +74,7 @@ class TransformersDetector(AdaptedDetector):
         if texts and not is_zero_shot:
             raise InputError(
                 f"--text is for zero-shot models, but transformers:{name} ({config.model_type}) has categories of its "
-                f"own; choose among them with --category"
+                f"own; leave --text out (count and explain choose among them with --category)"
             )
         check_texts(texts)
         kind = "ZeroShotObjectDetection" if is_zero_shot else "ObjectDetection"
