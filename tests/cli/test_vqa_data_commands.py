@@ -5,7 +5,7 @@ from click.testing import CliRunner
 from tallybox.cli import cli
 from tallybox.vqa.data.features import write_tsv
 from tests.support.shared_data import data_folder
-from tests.support.vqa_files import small_photos, small_set, write_json
+from tests.support.vqa_files import question, questions_file, small_photos, small_set, write_json
 
 
 def run(*arguments: object):
@@ -31,7 +31,20 @@ def test_prepare_says_what_it_did(tmp_path):
     assert done.exit_code == 0, done.output
     assert "val: 40 questions" in done.stdout
     assert "40 photos with" in done.stdout
+    assert " proposals of 6 features, " in done.stdout
     assert "ready" in done.stdout
+
+
+def test_prepare_says_which_split_it_left_out(tmp_path):
+    official = small_set(tmp_path / "official")
+    (official / "v2_OpenEnded_mscoco_test2015_questions.json.gz").unlink()
+    questions_file(official / "v2_OpenEnded_mscoco_test2015_questions.json", [question(9, 407)])
+    options = ("--features", official / "features.tsv", "--out", tmp_path / "p")
+    done = run("prepare", official, *options)
+    assert done.exit_code == 0, done.output
+    assert "test: left out, since none of its 1 questions is about a photo in the files of features" in done.stdout
+    again = json.loads(run("prepare", official, *options, "--json").stdout)
+    assert (again["left_out"], again["features"]) == ({"test": 1}, 6)
 
 
 def test_prepare_says_how_many_questions_have_true_boxes(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.vqa.data.features import read_tsv, write_tsv
+from tallybox.vqa.data.features import PhotoFeatures, read_tsv, write_tsv
 from tests.support.vqa_files import small_photos
 
 
@@ -81,3 +81,30 @@ def test_a_file_cut_short_is_named(tmp_path):
     (tmp_path / "cut.tsv.gz").write_bytes((tmp_path / "whole.tsv.gz").read_bytes()[:-40])
     with pytest.raises(InputError, match=r"cut\.tsv\.gz must be a whole gzip file"):
         list(read_tsv(tmp_path / "cut.tsv.gz"))
+
+
+RANDOM = np.random.default_rng(0)
+KINDS = {
+    "pooled": np.maximum(RANDOM.normal(-0.5, 1, (10, 512)), 0),
+    "states": RANDOM.normal(0, 0.3, (10, 512)),
+    "sigmoid": 1 / (1 + np.exp(-RANDOM.normal(-5, 3, (10, 512)))),
+    "softmax": np.exp(RANDOM.normal(-40, 8, (10, 512))),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_precision_is_not_taken_for_single(tmp_path, kind):
+    values = KINDS[kind].astype("<f4")
+    rounded = (values.view(np.uint32) & 0xFFFF0000).view(np.float32)  # to bfloat16
+    boxes = np.tile(np.array([0, 0, 9, 9], np.float32), (10, 1))
+    for single in (values, rounded, values.astype("f2").astype("f4")):
+        write_tsv(tmp_path / "single.tsv", [PhotoFeatures("1", (640, 480), boxes, single)])
+        ((photo, _),) = read_tsv(tmp_path / "single.tsv")
+        np.testing.assert_array_equal(photo.features, single)
+    if kind != "softmax":  # hardly any of these are above 0 in half precision
+        half = values.astype("<f2").view("<f4")
+        write_tsv(tmp_path / "half.tsv", [PhotoFeatures("1", (640, 480), boxes, half)] * 2)
+        with pytest.raises(
+            InputError, match=r"record 0: features must be float32, but 256 .* look like 512 of float16"
+        ):
+            list(read_tsv(tmp_path / "half.tsv", None, lambda error: None))

@@ -116,7 +116,8 @@ def prepare(
     echo_line(f"{done['words']} words, {done['answers']} answers")
     repeated = f"; {done['repeated_photos']} came again and were passed over" if done["repeated_photos"] else ""
     size = format_bytes(done["store_bytes"])
-    echo_line(f"{done['photos']} photos with {done['proposals']} proposals, {size}{repeated}")
+    proposals = f"{done['proposals']} proposals of {done['features']} features"
+    echo_line(f"{done['photos']} photos with {proposals}, {size}{repeated}")
     _show_skipped(done, out / SKIPPED)
     echo_line(f"{out}: ready{', its checksums are right' if verify else ''}, {seconds} s")
 

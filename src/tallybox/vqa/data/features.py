@@ -27,6 +27,9 @@ COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 PLACES = {6: range(6), 10: (0, 2, 1, 7, 8, 9)}
 FLOAT32 = np.dtype("<f4")
 BEGINNING = 1 << 10  # bytes of a line in which its first columns are
+# How many features other than 0 tell float16 from float32, and over how many powers of 2 may 80 % of them spread: of
+# features made up in nine ways, float16 read as float32 spread over 25 to 129, float32 over 11, or over 30 (a softmax).
+MIN_CHECKED, MAX_SPREAD = 500, 20.0
 READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
 
 
@@ -58,7 +61,10 @@ def raise_broken(error: InputError) -> None:
 def read_tsv(
     path: Path, start: FilePosition | None = None, on_broken: OnBroken = raise_broken
 ) -> Iterator[tuple[PhotoFeatures, FilePosition]]:
-    """Yield the photos of a file from a position on, each with the position after it."""
+    """Yield the photos of a file from a position on, each with the position after it.
+
+    A file of float16 numbers is an error that ``on_broken`` does not hear of: each of its records would be wrong.
+    """
     position = start or FilePosition()
     with ExitStack() as stack:
         try:
@@ -66,6 +72,7 @@ def read_tsv(
         except InputError as error:
             on_broken(error)
             return
+        is_checked = False
         while line := _next_line(path, lines, on_broken):
             where = f"{path}, record {position.record}"
             position = FilePosition(position.record + 1, position.offset + len(line), packed.tell())
@@ -74,6 +81,9 @@ def read_tsv(
             except InputError as error:
                 on_broken(error)
                 continue
+            if not is_checked:
+                _check_precision(where, photo.features)
+                is_checked = True
             yield photo, position
 
 
@@ -181,6 +191,24 @@ def _parse_line(where: str, line: bytes) -> PhotoFeatures:
     boxes = _array(where, "boxes", boxes_text, proposals)
     features = _array(where, "features", features_text, proposals)
     return checked_photo(where, image_id.decode("utf-8", "replace"), (width, height), boxes, features)
+
+
+def _check_precision(where: str, features: NDArray[Any]) -> None:
+    """Raise where float32 numbers are pairs of float16 numbers, which would give half as many, of any size.
+
+    Pairs are finite as float16, which the lower bits of many float32 numbers are not, and a factor of 2 between float16
+    numbers is one of 256 between pairs. Numbers that were rounded to bfloat16 have no lower bits.
+    """
+    values = features[features != 0].astype(FLOAT32)
+    halves = values.view("<f2").reshape(-1, 2)
+    if len(values) < MIN_CHECKED or not halves[:, 0].any() or not np.isfinite(halves).all():
+        return
+    low, high = np.quantile(np.log2(np.abs(values.astype(np.float64))), (0.1, 0.9))
+    if high - low > MAX_SPREAD:
+        raise InputError(
+            f"{where}: features must be float32, but {features.shape[1]} a proposal look like {2 * features.shape[1]} "
+            "of float16; write the file in float32"
+        )
 
 
 def _array(where: str, name: str, text: bytes, proposals: int) -> NDArray[np.float32]:

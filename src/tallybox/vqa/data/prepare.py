@@ -200,6 +200,7 @@ def prepare(
         "supervised": supervised,  # the relevant proposals are known
         "photos": len(store),
         "proposals": int(store.offsets[-1]),
+        "features": store.features.shape[1],  # of a proposal
         "repeated_photos": store.header["repeated"],  # with the id of an earlier photo, which was kept
         "broken_records": broken,
         "lost_questions": {split: len(lost[split]) for split in splits},  # their photos are missing or broken
