@@ -144,6 +144,10 @@ def test_a_changed_byte_is_found(tmp_path, name):
     (tmp_path / "photos" / name).write_bytes(content)
     with pytest.raises(InputError, match=f"{name} must be as it was written, but its checksum differs"):
         FeatureStore.open(tmp_path / "photos").verify()
+    if name != "offsets.npy":
+        StoreWriter(tmp_path / "photos")  # whose data is the same
+        with pytest.raises(InputError, match=r"delete .*photos and .*photos\.unfinished and repeat"):
+            FeatureStore.open(tmp_path / "photos").verify()
 
 
 def test_what_cannot_be_stored(tmp_path):

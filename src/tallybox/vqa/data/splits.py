@@ -164,7 +164,7 @@ def _check_store(folder: Path, split: str) -> None:
         return  # opening the store reports it
     identity = FeatureStore.open(folder / PHOTOS).identity
     for part in _parts(folder, split):
-        if _checksums(folder / part).get(STORE, identity) != identity:  # folders of tallybox 0.1 do not have it
+        if _checksums(folder / part).get(STORE, identity) != identity:  # older folders do not have it
             raise InputError(
                 f"{folder / part} must be about the photos in {folder / PHOTOS}, but was written for another store; "
                 "repeat tallybox vqa prepare"

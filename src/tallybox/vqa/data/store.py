@@ -324,7 +324,9 @@ def _undamaged(path: Path) -> Iterator[None]:
 
 
 def _damaged(path: Path, found: str) -> InputError:
+    extension = unfinished_store(path.parent)  # which shares the data
+    folders = f"{path.parent} and {extension}" if extension.exists() else f"{path.parent}"
     return InputError(
         f"{path} must be as it was written, but {found}: it is damaged; "
-        f"delete {path.parent} and repeat tallybox vqa prepare"
+        f"delete {folders} and repeat tallybox vqa prepare"
     )
