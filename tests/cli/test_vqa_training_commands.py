@@ -184,7 +184,10 @@ def test_a_damaged_store_is_called_damaged(folder, tmp_path, monkeypatch):
     content[40:42] = b"\x00\x7c"  # infinity
     features.write_bytes(content)
     learn = ("vqa", "train", prepared, "--config", folder / "small.toml", "--device", "cpu")
-    for damaged in (run(*command), run(*learn, "--out", tmp_path / "run")):
+    score = ("vqa", "evaluate", folder / "counter-0", "--prepared", prepared, "--device", "cpu")
+    answer = ("vqa", "predict", folder / "counter-0", "--prepared", prepared, "--out", tmp_path / "results.json")
+    show = ("vqa", "examples", folder / "counter-0", "--prepared", prepared)
+    for damaged in (run(*given) for given in (command, (*learn, "--out", tmp_path / "run"), score, answer, show)):
         assert damaged.exit_code == 1
         assert f"{features} must be as it was written, but its checksum differs in photos 0 to 39" in damaged.stderr
         assert "it is damaged; delete" in damaged.stderr

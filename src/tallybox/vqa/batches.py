@@ -54,11 +54,16 @@ class TrainingData:
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:
-    """Open a split of a prepared folder; checksums of the features are compared if that takes seconds only."""
-    vocabulary = Vocabulary.load(prepared / VOCABULARY)
+    """Open a split of a prepared folder."""
+    vocabulary, store = Vocabulary.load(prepared / VOCABULARY), open_photos(prepared)
+    return TrainingData(open_questions(prepared, split), store, vocabulary.words, vocabulary.answers)
+
+
+def open_photos(prepared: Path) -> FeatureStore:
+    """Open the photos of a prepared folder; checksums of the features are compared if that takes seconds only."""
     store = FeatureStore.open(prepared / PHOTOS)
     store.verify(index_only=store.features.nbytes > MAX_VERIFIED_BYTES)
-    return TrainingData(open_questions(prepared, split), store, vocabulary.words, vocabulary.answers)
+    return store
 
 
 def answerable(questions: EncodedQuestions) -> EncodedQuestions:
