@@ -11,6 +11,7 @@ import torch
 
 from tallybox.errors import InputError
 from tallybox.files import write_text
+from tallybox.runs import read_config
 from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples, open_photos
 from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.configuration import ModelName
@@ -36,13 +37,12 @@ def predict_run(
     prepared: Path | None = None,
     name: ModelName | None = None,
     on_progress: OnProgress = lambda done, total: None,
-) -> tuple[str, dict[int, str]]:
-    """Return the name of a run's model and its answers to the questions of a split, by question id."""
+) -> tuple[Checkpoint, dict[int, str]]:
+    """Return a run's checkpoint and its answers to the questions of a split, by question id."""
     folder = prepared_folder(run, prepared)
     model, checkpoint = load_run(run, name)
     questions, store = open_for_model(checkpoint, folder, split)
-    answers = predict(model, checkpoint, questions, store, device=device, on_progress=on_progress)
-    return checkpoint.config.model.name, answers
+    return checkpoint, predict(model, checkpoint, questions, store, device=device, on_progress=on_progress)
 
 
 def open_for_model(checkpoint: Checkpoint, folder: Path, split: str) -> tuple[EncodedQuestions, FeatureStore]:
@@ -125,8 +125,9 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
 
 def run_settings(run: Path) -> dict[str, Any]:
     """Return the config.json of a run, given its folder or a checkpoint in it; empty for a checkpoint alone."""
-    config = (run if run.is_dir() else run.parent) / "config.json"
-    return dict(json.loads(config.read_text())["config"]) if config.exists() else {}
+    folder = run if run.is_dir() else run.parent
+    # A config.json beside a file of the published code is not of tallybox.
+    return {} if run.suffix in PUBLISHED_SUFFIXES else read_config(folder)
 
 
 def write_results(predictions: dict[int, str], path: Path) -> None:
