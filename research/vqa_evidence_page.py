@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import vqa_figures
-from vqa_scores import ValidationQuestions, difference, source_table
+from vqa_scores import NO, UNDECIDED, YES, ValidationQuestions, difference, reached, source_table
 
 from tallybox.files import write_text
 from tallybox.runs import read_results
@@ -101,13 +101,12 @@ class Comparison:
     def row(self, goal: str, one: str, other: str, key: str, by: float = 0.0) -> tuple[str, str, str]:
         """Return a goal, the difference with its standard error, and whether one model is ahead by more than ``by``.
 
-        Ahead means: by at least two standard errors, and by ``by``. Of the mean error, less is ahead.
+        Of the mean error, less is ahead.
         """
         ahead, error = difference(*(self.questions.values(self.runs[model], key) for model in (one, other)))
         gain = -ahead if key == "count_mae" else ahead
-        reached = gain >= by if by < 0 else gain > 2 * error and gain >= by
         digits = 3 if key == "count_mae" else 2
-        return goal, f"{ahead:+.{digits}f} ± {error:.{digits}f}", "yes" if reached else "**no**"
+        return goal, f"{ahead:+.{digits}f} ± {error:.{digits}f}", reached(gain - by, error)
 
     def mean(self, model: str, key: str) -> float:
         """Return the mean of a score over seeds."""
@@ -125,7 +124,7 @@ def goals_of_photos(runs: Comparison) -> list[tuple[str, str, str]]:
         runs.row("presence ahead of baseline by 3, count", "presence", "baseline", "count", 3),
     ]
     goal, found, nms_is_ahead = runs.row("NMS not ahead of baseline, count", "nms", "baseline", "count")
-    rows.append((goal, found, "**no**" if nms_is_ahead == "yes" else "yes"))
+    rows.append((goal, found, {YES: NO, NO: YES}.get(nms_is_ahead, UNDECIDED)))
     for model in ("counter", "presence"):
         for key in OTHERS:
             rows.append(runs.row(f"{model} at most a point behind baseline, {key}", model, "baseline", key, -1))

@@ -14,6 +14,7 @@ from tallybox.vqa.data.questions import QuestionRecord, read_pairs, read_records
 from tallybox.vqa.scoring import ANSWER_TYPES, LARGEST_COUNT, accuracy, all_scores, true_count, whole_number
 
 REPLICATES = 2000
+YES, NO, UNDECIDED = "yes", "**no**", "not decided"
 SOURCES = {"human": "people's", "template": "templates", "written": "written by us"}
 
 Values = NDArray[np.float64]  # [seeds, questions] of one model
@@ -92,6 +93,17 @@ def difference(one: Values, other: Values) -> tuple[float, float]:
         drawn = [values[random.integers(0, len(values), len(values))][:, questions] for values in (one, other)]
         replicates.append(drawn[0].mean() - drawn[1].mean())
     return float(one.mean() - other.mean()), float(np.std(replicates))
+
+
+def reached(beyond: float, error: float) -> str:
+    """Return whether a goal is reached that a difference is ``beyond``: two standard errors decide, either way.
+
+    >>> reached(0.5, 0.2), reached(-0.5, 0.2), reached(0.5, 0.3)
+    ('yes', '**no**', 'not decided')
+    """
+    if abs(beyond) <= 2 * error:
+        return UNDECIDED
+    return YES if beyond > 0 else NO
 
 
 def source_table(

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,62 @@ from tallybox import __version__
 from tallybox.errors import InputError
 from tallybox.files import write_text
 
+CONFIG = "config.json"
+
 
 def open_run(folder: Path, config: dict[str, Any]) -> Path:
     """Start a run in a folder, or resume the one that was interrupted there; return the file of its results.
 
     A run is resumed with the configuration that it was started with, and no other.
     """
-    path = folder / "config.json"
-    if path.exists():
-        earlier = json.loads(path.read_text())["config"]
-        if changed := sorted(key for key in {*earlier, *config} if earlier.get(key) != config.get(key)):
-            raise InputError(
-                f"{folder} holds a run with another configuration ({', '.join(changed)} differ); "
-                "name a new folder, or repeat the earlier command to go on with that run"
-            )
+    if earlier := read_config(folder):
+        check_unchanged(folder, earlier, config)
     else:
-        write_text(path, json.dumps({"config": config, "versions": versions()}, indent=1) + "\n")
+        write_text(folder / CONFIG, json.dumps({"config": config, "versions": versions()}, indent=1) + "\n")
     return folder / "results.jsonl"
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the configuration of a run's folder; empty where there is no run."""
+    path = folder / CONFIG
+    if not path.exists():
+        return {}
+    try:
+        config = json.loads(path.read_text())["config"]
+    except (KeyError, TypeError, ValueError):
+        config = None
+    if not isinstance(config, dict):
+        raise InputError(
+            f"{path} must be the configuration of a run, but it is damaged or of another program; "
+            "restore it, or name another folder"
+        )
+    return config
+
+
+def check_unchanged(folder: Path, earlier: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Raise if the configuration of a folder's run differs from another."""
+    if changed := list_differences(earlier, config):
+        raise InputError(
+            f"{folder} holds a run with another configuration ({'; '.join(changed)}); "
+            "name a new folder, or repeat the earlier command to go on with that run"
+        )
+
+
+def list_differences(earlier: Mapping[str, Any], later: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return what differs between two configurations, by key.
+
+    >>> list_differences({"training": {"batch": 256}}, {"training": {"batch": 128}, "split": "val"})
+    ['split none, not val', 'training.batch 256, not 128']
+    """
+    differences = []
+    for key in sorted({*earlier, *later}):
+        one, other = earlier.get(key), later.get(key)
+        if isinstance(one, dict) and isinstance(other, dict):
+            differences += list_differences(one, other, f"{prefix}{key}.")
+        elif one != other:
+            shown = ("none" if value is None else value for value in (one, other))
+            differences.append(f"{prefix}{key} {', not '.join(map(str, shown))}")
+    return differences
 
 
 def append_results(path: Path, results: list[dict[str, Any]]) -> None:

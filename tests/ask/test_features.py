@@ -89,7 +89,7 @@ def test_mistakes_end_in_one_line(tmp_path):
     assert run(tmp_path / "photos", "--out", tmp_path / "features").exit_code == 0
     other = run(tmp_path / "photos", "--out", tmp_path / "features", "--detector", "onnx:a.onnx")
     assert other.exit_code == 1
-    assert "holds a run with another configuration (detector differ)" in other.stderr
+    assert "holds a run with another configuration (detector " in other.stderr
     (tmp_path / "photos" / "00.png").write_bytes(b"no photo")
     nothing = run(tmp_path / "photos", "--out", tmp_path / "nothing")
     assert nothing.exit_code == 1

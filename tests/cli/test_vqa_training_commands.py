@@ -1,6 +1,7 @@
 """Prepare, train, evaluate, predict, as a user types them."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from PIL import Image
 
 from tallybox.cli import cli
 from tallybox.runs import read_results
-from tallybox.vqa import batches
+from tallybox.vqa import batches, evaluation
 from tallybox.vqa.scoring import KEYS
 from tests.support.vqa_files import small_set
 
@@ -57,7 +58,7 @@ def test_a_second_call_finds_nothing_left_to_do(folder):
     other = run("vqa", "train", folder / "prepared", "--out", folder / "baseline-0", *given, "--seed", 5)
     assert other.exit_code == 1
     assert other.stderr.startswith("Error: ")
-    assert "holds a run with another configuration (training differ)" in other.stderr
+    assert "holds a run with another configuration (training.seed 0, not 5)" in other.stderr
 
 
 def test_scores_of_a_single_model(folder):
@@ -110,7 +111,9 @@ def test_what_is_not_a_run_is_said_in_one_line(folder, tmp_path):
 def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path):
     given = ("--config", folder / "small.toml", "--epochs", 1, "--device", "cpu", "--json")
     both = run("vqa", "train", folder / "prepared", "--out", tmp_path / "both", *given, "--split", "trainval")
+    assert both.stderr.startswith(f"Warning: the vocabulary of {folder / 'prepared'} is of train only; for words and ")
     train = run("vqa", "train", folder / "prepared", "--out", tmp_path / "train", *given)
+    assert train.stderr == ""
     assert json.loads(both.stdout)["steps"] > json.loads(train.stdout)["steps"]
     warned = run("vqa", "evaluate", tmp_path / "both", "--device", "cpu", "--json")
     assert warned.exit_code == 0
@@ -118,10 +121,89 @@ def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path)
         f"Warning: {tmp_path / 'both'} learned from 40 of these questions; its scores say nothing about new ones\n"
     )
     assert warned.stderr == expected
+    assert json.loads(warned.stdout)["model"]["learned_from"] == {
+        "split": "trainval",
+        "prepared": str((folder / "prepared").resolve()),
+    }
+    assert run("vqa", "figures", tmp_path / "both", "--device", "cpu").stderr == expected
+    alone = shutil.copy(tmp_path / "both" / "checkpoint.safetensors", tmp_path / "alone.safetensors")
+    warned = run("vqa", "evaluate", alone, "--prepared", folder / "prepared", "--device", "cpu", "--json")
+    assert warned.stderr == expected.replace(str(tmp_path / "both"), str(alone))
+    assert json.loads(warned.stdout)["model"]["learned_from"] == {"split": "trainval"}
     assert run("vqa", "evaluate", tmp_path / "train", "--device", "cpu", "--json").stderr == ""
     absent = run("vqa", "train", folder / "prepared", "--out", tmp_path / "none", *given, "--split", "dev")
     assert absent.exit_code == 1
     assert "split must be one that" in absent.stderr
+
+
+def test_a_vocabulary_of_both_splits_is_not_warned_of(folder, tmp_path):
+    files, prepared = folder / "files", tmp_path / "prepared"
+    given = ("--features", files / "features.tsv", "--vocabulary-from", "trainval", "--out", prepared)
+    assert run("vqa", "prepare", files, *given).exit_code == 0
+    given = ("--config", folder / "small.toml", "--epochs", 1, "--split", "trainval", "--device", "cpu", "--json")
+    assert run("vqa", "train", prepared, "--out", tmp_path / "run", *given).stderr == ""
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_not_averaged(folder, tmp_path):
+    given = ("--config", folder / "small.toml", "--device", "cpu", "--json", "--split", "trainval")
+    assert run("vqa", "train", folder / "prepared", "--out", tmp_path / "both", *given).exit_code == 0
+    (tmp_path / "published.toml").write_text(CONFIG.replace("[model]", '[model]\npadding = "published"'))
+    given = ("--config", tmp_path / "published.toml", "--device", "cpu", "--json")
+    assert run("vqa", "train", folder / "prepared", "--out", tmp_path / "published", *given).exit_code == 0
+    runs = [folder / "counter-0", tmp_path / "both", folder / "counter-1", tmp_path / "published"]
+    found = json.loads(run("vqa", "evaluate", *runs, folder / "baseline-0", "--device", "cpu", "--json").stdout)
+    assert {name: scores["runs"] for name, scores in found.items()} == {
+        "baseline": 1,
+        "counter (padding masked, split train)": 2,
+        "counter (padding masked, split trainval)": 1,
+        "counter (padding published, split train)": 1,
+    }
+    shown = run("vqa", "evaluate", folder / "counter-0", tmp_path / "published", "--question-types").stdout
+    assert "(padding published)" in " ".join(shown.replace("│", " ").split())
+
+
+def test_runs_on_other_data_are_not_averaged_and_moved_data_are_the_same(folder, tmp_path):
+    given = ("--config", folder / "small.toml", "--device", "cpu", "--json")
+    for name, photos in (("same", 40), ("other", 36)):
+        files = small_set(tmp_path / "files" / name, photos)
+        prepared = tmp_path / name
+        assert run("vqa", "prepare", files, "--features", files / "features.tsv", "--out", prepared).exit_code == 0
+        assert run("vqa", "train", prepared, "--out", tmp_path / f"run-{name}", *given, "--seed", 7).exit_code == 0
+    runs = [folder / "counter-0", tmp_path / "run-same", tmp_path / "run-other"]
+    scored = run("vqa", "evaluate", *runs, "--device", "cpu", "--json")
+    assert [scores["runs"] for scores in json.loads(scored.stdout).values()] == [2, 1]
+    assert any(name.endswith(f"prepared {tmp_path / 'other'})") for name in json.loads(scored.stdout))
+
+    moved = tmp_path / "moved"
+    (tmp_path / "same").rename(moved)
+    more = run("vqa", "train", moved, "--out", tmp_path / "run-same", *given, "--seed", 7, "--epochs", 3)
+    assert json.loads(more.stdout)["epochs"] == 3
+    assert json.loads((tmp_path / "run-same" / "config.json").read_text())["config"]["prepared"] == str(moved)
+    refused = run("vqa", "train", moved, "--out", tmp_path / "run-other", *given, "--seed", 7, "--batch", 4)
+    assert refused.exit_code == 1
+    assert "(data_checksum " in refused.stderr
+    assert "; training.batch 8, not 4); name a new folder" in refused.stderr
+    assert "prepared " not in refused.stderr
+
+
+def test_questions_without_answers_are_refused_before_they_are_answered(folder, monkeypatch):
+    monkeypatch.setattr(evaluation, "predict_run", None)
+    failed = run("vqa", "evaluate", folder / "counter-0", "--split", "test", "--device", "cpu")
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith("Error: split test must have answers to be scored on, but has none; ")
+
+
+def test_without_a_val_split_the_other_is_named(folder, tmp_path):
+    prepared = tmp_path / "prepared"
+    shutil.copytree(folder / "prepared", prepared)
+    shutil.rmtree(prepared / "val")
+    for command in ("evaluate", "figures", "examples"):
+        failed = run("vqa", command, folder / "counter-0", "--prepared", prepared)
+        assert failed.exit_code == 1
+        assert f"must be one that {prepared} has (train, test), but got 'val'; use --split test\n" in failed.stderr
+    given = ("--config", folder / "small.toml", "--validate-every", 1, "--device", "cpu")
+    failed = run("vqa", "train", prepared, "--out", tmp_path / "run", *given)
+    assert f"--validate-every needs a split val, but {prepared} has none" in failed.stderr
 
 
 def test_scores_by_question_type(folder):
@@ -184,7 +266,10 @@ def test_a_damaged_store_is_called_damaged(folder, tmp_path, monkeypatch):
     content[40:42] = b"\x00\x7c"  # infinity
     features.write_bytes(content)
     learn = ("vqa", "train", prepared, "--config", folder / "small.toml", "--device", "cpu")
-    for damaged in (run(*command), run(*learn, "--out", tmp_path / "run")):
+    score = ("vqa", "evaluate", folder / "counter-0", "--prepared", prepared, "--device", "cpu")
+    answer = ("vqa", "predict", folder / "counter-0", "--prepared", prepared, "--out", tmp_path / "results.json")
+    show = ("vqa", "examples", folder / "counter-0", "--prepared", prepared)
+    for damaged in (run(*given) for given in (command, (*learn, "--out", tmp_path / "run"), score, answer, show)):
         assert damaged.exit_code == 1
         assert f"{features} must be as it was written, but its checksum differs in photos 0 to 39" in damaged.stderr
         assert "it is damaged; delete" in damaged.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from research.vqa_scores import difference
+from research.vqa_scores import difference, reached
 
 from tests.support.shared_data import data_folder
 
@@ -29,6 +29,22 @@ def test_the_page_is_made_again_byte_for_byte_from_the_committed_answers(tmp_pat
     toy = ROOT / "docs" / "results" / "toy" / "hard"
     run("vqa_evidence_page.py", page, toy, tmp_path / "photos", questions)
     assert (page / "README.md").read_bytes() == (committed / "README.md").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("gain", "by", "said"),
+    [
+        (6.4, 5.3, "not decided"),  # ahead by the margin, within two standard errors of it
+        (7.5, 5.3, "yes"),
+        (0.2, -1, "not decided"),
+        (1.2, -1, "yes"),
+        (-1.8, -1, "not decided"),
+        (-3.2, -1, "**no**"),
+        (0.4, 5.3, "**no**"),
+    ],
+)
+def test_one_rule_of_two_standard_errors_decides_whether_a_goal_is_reached(gain, by, said):
+    assert reached(gain - by, error=1) == said
 
 
 def test_the_error_of_a_difference_is_that_of_questions_and_seeds():

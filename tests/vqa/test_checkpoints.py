@@ -33,6 +33,14 @@ def test_a_model_comes_back_as_it_was(tmp_path, name):
     assert load_model(tmp_path / FILE)[1] == described
 
 
+def test_the_split_learned_from_comes_back_and_is_not_known_in_older_files(tmp_path):
+    model = small_model("baseline")
+    write(tmp_path, model, replace(checkpoint("baseline"), split="trainval"))
+    assert read_checkpoint(tmp_path)[0].split == "trainval"
+    _change_header(tmp_path / FILE, lambda header: header.pop("split"))
+    assert read_checkpoint(tmp_path)[0].split == ""
+
+
 def test_a_temperature_comes_back_and_is_1_in_older_files(tmp_path):
     model = small_model("baseline")
     write(tmp_path, model, replace(checkpoint("baseline"), temperature=1.5))

@@ -198,7 +198,7 @@ def test_a_finished_run_is_left_as_it_is(tmp_path, uninterrupted):
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path, uninterrupted):
-    with pytest.raises(InputError, match=r"holds a run with another configuration \(model differ\)"):
+    with pytest.raises(InputError, match=r"holds a run with another configuration \(model.name counter, not nms\)"):
         train(tiny_data(), uninterrupted, tiny_config("nms"), device=CPU)
     shutil.copytree(uninterrupted, tmp_path / "run")
     smaller = tiny_data()

@@ -3,6 +3,7 @@
 Legend: B questions, N proposals (padded), F features, P proposals of all photos, I photos.
 """
 
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,8 +20,15 @@ from torch import Tensor, nn
 from tallybox.distributed import Processes
 from tallybox.errors import InputError
 from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
-from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE, EncodedQuestions, open_questions
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.splits import (
+    CHECKSUMS,
+    JOINED_SPLITS,
+    UNKNOWN_RELEVANCE,
+    EncodedQuestions,
+    has_split,
+    open_questions,
+)
+from tallybox.vqa.data.store import FeatureStore, checksum
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tallybox.vqa.model import Batch, DataSizes, scale_features
 
@@ -34,6 +42,7 @@ READ_AHEAD = 2  # batches that wait for the device
 PHOTOS_PER_CHUNK = 2048  # copied to the device together: 0.8 GB of the paper's features
 MAX_VERIFIED_BYTES = 2 * 2**30  # a second or two on one core
 MAX_FINITE_BITS = 0x7BFF  # of half precision, without its sign
+DATA_CHECKSUM = "data_checksum"  # its name in a run's config.json
 SPARE_GPU_BYTES = 8 * 2**30  # for the model and the activations of a step
 
 
@@ -54,11 +63,26 @@ class TrainingData:
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:
-    """Open a split of a prepared folder; checksums of the features are compared if that takes seconds only."""
-    vocabulary = Vocabulary.load(prepared / VOCABULARY)
+    """Open a split of a prepared folder."""
+    vocabulary, store = Vocabulary.load(prepared / VOCABULARY), open_photos(prepared)
+    return TrainingData(open_questions(prepared, split), store, vocabulary.words, vocabulary.answers)
+
+
+def data_checksum(prepared: Path) -> str:
+    """Return a checksum of what models may learn from in a prepared folder, wherever the folder is.
+
+    Of the photos, the first block is enough to tell features apart, and stays when photos are added.
+    """
+    parts = [prepared / split / CHECKSUMS for split in JOINED_SPLITS["trainval"] if has_split(prepared, split)]
+    content = b"".join(path.read_bytes() for path in (prepared / VOCABULARY, *parts))
+    return checksum(content + json.dumps(FeatureStore.open(prepared / PHOTOS).header["blocks"][0]).encode())[:16]
+
+
+def open_photos(prepared: Path) -> FeatureStore:
+    """Open the photos of a prepared folder; checksums of the features are compared if that takes seconds only."""
     store = FeatureStore.open(prepared / PHOTOS)
     store.verify(index_only=store.features.nbytes > MAX_VERIFIED_BYTES)
-    return TrainingData(open_questions(prepared, split), store, vocabulary.words, vocabulary.answers)
+    return store
 
 
 def answerable(questions: EncodedQuestions) -> EncodedQuestions:

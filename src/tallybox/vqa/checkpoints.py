@@ -31,6 +31,7 @@ class Checkpoint:
     epoch: int  # completed epochs
     steps: int  # completed steps
     temperature: float = 1.0  # divides the logits before they become probabilities
+    split: str = ""  # of the questions learned from; empty where it is not known
 
 
 def write_checkpoint(
@@ -92,4 +93,5 @@ def _checkpoint(header: dict[str, Any]) -> Checkpoint:
     temperature = float(header.get("temperature", 1.0))
     if not 0 < temperature < math.inf:
         raise ValueError(f"its temperature is {temperature}")
-    return Checkpoint(config, sizes, words, answers, int(header["epoch"]), int(header["steps"]), temperature)
+    epoch, steps, split = int(header["epoch"]), int(header["steps"]), str(header.get("split", ""))
+    return Checkpoint(config, sizes, words, answers, epoch, steps, temperature, split)

@@ -15,11 +15,13 @@ ModelName = Literal["baseline", "nms", "counter", "presence"]
 Padding = Literal["masked", "published"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
-# The ranges of numbers that are not whole, by the names of fields of `ModelConfig` and `TrainingConfig`.
+# The ranges of numbers, by the names of fields of `ModelConfig` and `TrainingConfig`; other whole ones are at least 1.
 RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
     "in [0, 1)": (("dropout", "attention_dropout"), lambda value: 0 <= value < 1),
     "between 0 and 1": (("nms_iou_threshold", "nms_score_threshold"), lambda value: 0 <= value <= 1),
     "0 or more": (("feature_length", "attention_supervision"), lambda value: 0 <= value < math.inf),
+    "between 0 and 2**63 - 1": (("seed",), lambda value: 0 <= value < 2**63),
+    "2 or more, as batch normalisation needs": (("batch",), lambda value: value >= 2),
     "above 0": (("presence_sharpness", "learning_rate", "count_rate"), lambda value: 0 < value < math.inf),
 }
 
@@ -33,7 +35,7 @@ class _Checked:
             if get_origin(setting.type) is Literal and value not in (choices := get_args(setting.type)):
                 hint = _suggestion(value, [*choices])
                 raise InputError(f"{name} must be one of {', '.join(choices)}, but got {value!r}{hint}")
-            if setting.type is int and name != "seed":
+            if setting.type is int and name not in ("seed", "batch"):
                 check_count(name, value)
             for expected, (names, is_valid) in RANGES.items():
                 if name in names and value is not None and not is_valid(value):

@@ -48,7 +48,9 @@ def run_demo(
         unfinished.rename(files)
     prepare(official_files(files), [files / FEATURES], prepared, on_progress=on_progress)
     _train_models(folder, device, config, on_progress)
-    return evaluate_runs([folder / name for name in MODELS], split="val", device=device, on_progress=on_progress)
+    runs = [folder / name for name in MODELS]
+    scored = evaluate_runs(runs, split="val", device=device, on_progress=on_progress)
+    return {name: group.scores for name, group in scored.items()}
 
 
 def _train_models(folder: Path, device: torch.device, config: VqaConfig, on_progress: OnProgress) -> None:

@@ -11,11 +11,9 @@ import torch
 from tallybox.counter.module import Counter
 from tallybox.errors import InputError
 from tallybox.vqa.batches import StreamedExamples
-from tallybox.vqa.data.prepare import PHOTOS
-from tallybox.vqa.data.splits import open_questions, open_records
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.model import FirstGlimpse, PublishedFirstGlimpse
-from tallybox.vqa.prediction import load_run, prepared_folder
+from tallybox.vqa.prediction import load_run, open_for_model, prepared_folder
 
 MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
 
@@ -33,8 +31,7 @@ def counting_examples(
     if not (isinstance(model.count, FirstGlimpse) and isinstance(model.count.counter, Counter)):
         raise InputError(f"{run} must be a run of the counter model, but it is one of {checkpoint.config.model.name}")
     folder = prepared_folder(run, prepared)
-    questions, records = open_questions(folder, split), open_records(folder, split)
-    store = FeatureStore.open(folder / PHOTOS)
+    (questions, store), records = open_for_model(checkpoint, folder, split), open_records(folder, split)
     row_of = {record.question_id: row for row, record in enumerate(records)}
     question_ids = question_ids or [record.question_id for record in records if record.counts][:number]
     if not question_ids:

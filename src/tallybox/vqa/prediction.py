@@ -11,10 +11,11 @@ import torch
 
 from tallybox.errors import InputError
 from tallybox.files import write_text
-from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples
+from tallybox.runs import read_config
+from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples, open_photos
 from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.configuration import ModelName
-from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
+from tallybox.vqa.data.prepare import VOCABULARY
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
@@ -36,16 +37,29 @@ def predict_run(
     prepared: Path | None = None,
     name: ModelName | None = None,
     on_progress: OnProgress = lambda done, total: None,
-) -> tuple[str, dict[int, str]]:
-    """Return the name of a run's model and its answers to the questions of a split, by question id."""
+) -> tuple[Checkpoint, dict[int, str]]:
+    """Return a run's checkpoint and its answers to the questions of a split, by question id."""
     folder = prepared_folder(run, prepared)
     model, checkpoint = load_run(run, name)
-    questions, store = open_questions(folder, split), FeatureStore.open(folder / PHOTOS)
+    questions, store = open_for_model(checkpoint, folder, split)
+    return checkpoint, predict(model, checkpoint, questions, store, device=device, on_progress=on_progress)
+
+
+def open_for_model(checkpoint: Checkpoint, folder: Path, split: str) -> tuple[EncodedQuestions, FeatureStore]:
+    """Open a split's questions, in the word indices of a model, and the photos of a prepared folder.
+
+    The model's vocabulary may differ from the folder's, as that of a published file does.
+    """
+    questions, store = open_questions(folder, split), open_photos(folder)
+    if store.features.shape[1] != checkpoint.sizes.features:
+        raise InputError(
+            f"photos must have {checkpoint.sizes.features} features as those that the model learned from, "
+            f"but got {store.features.shape[1]}"
+        )
     if Vocabulary.load(folder / VOCABULARY).words != checkpoint.words:
         words, lengths = encode_words(Vocabulary(checkpoint.words, checkpoint.answers), open_records(folder, split))
         questions = replace(questions, words=words.astype(np.int64), lengths=lengths.astype(np.int64), answers=None)
-    answers = predict(model, checkpoint, questions, store, device=device, on_progress=on_progress)
-    return checkpoint.config.model.name, answers
+    return questions, store
 
 
 def predict(
@@ -58,11 +72,6 @@ def predict(
     on_progress: OnProgress = lambda done, total: None,
 ) -> dict[int, str]:
     """Return a model's most probable answer to each question, by question id."""
-    if store.features.shape[1] != checkpoint.sizes.features:
-        raise InputError(
-            f"photos must have {checkpoint.sizes.features} features as those that the model learned from, "
-            f"but got {store.features.shape[1]}"
-        )
     dtype = compute_dtype(checkpoint.config.training.precision, device)
     examples = load_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
     return answer(model, checkpoint, examples, on_progress)
@@ -116,8 +125,9 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
 
 def run_settings(run: Path) -> dict[str, Any]:
     """Return the config.json of a run, given its folder or a checkpoint in it; empty for a checkpoint alone."""
-    config = (run if run.is_dir() else run.parent) / "config.json"
-    return dict(json.loads(config.read_text())["config"]) if config.exists() else {}
+    folder = run if run.is_dir() else run.parent
+    # A config.json beside a file of the published code is not of tallybox.
+    return {} if run.suffix in PUBLISHED_SUFFIXES else read_config(folder)
 
 
 def write_results(predictions: dict[int, str], path: Path) -> None:

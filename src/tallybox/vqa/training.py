@@ -19,8 +19,8 @@ from tallybox.distributed import current_processes
 from tallybox.errors import InputError
 from tallybox.files import import_optional, write_text
 from tallybox.kernels.threads import small_operations
-from tallybox.runs import open_run, read_results
-from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, load_examples
+from tallybox.runs import CONFIG, check_unchanged, open_run, read_config, read_results
+from tallybox.vqa.batches import DATA_CHECKSUM, Rows, TrainingData, answerable, epoch_order, load_examples
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import VqaConfig
 from tallybox.vqa.evaluation import ValidationData, Validator
@@ -76,7 +76,7 @@ class VqaRun:
         described: dict[str, Any],
         validation: ValidationData | None = None,
     ) -> None:
-        self.data, self.folder, self.config = data, folder, config
+        self.data, self.folder, self.config, self.split = data, folder, config, str(described.get("split", ""))
         self.processes = current_processes()
         questions, training = answerable(data.questions), config.training
         batch, number, supervision = training.batch, self.processes.number, training.attention_supervision
@@ -111,7 +111,7 @@ class VqaRun:
         if self.epoch > training.epochs:
             raise InputError(f"epochs must be at least the {self.epoch} that {folder} has, but got {training.epochs}")
         if settings is not None:
-            write_text(folder / "config.json", json.dumps(settings, indent=1) + "\n")
+            write_text(folder / CONFIG, json.dumps(settings, indent=1) + "\n")
         self.validator: Validator | None = None
         if validation is not None and self.processes.is_first:
             self.validator = Validator(validation, folder, self.checkpoint(), device)
@@ -148,8 +148,8 @@ class VqaRun:
 
     def checkpoint(self) -> Checkpoint:
         """Return the state of the run without its tensors."""
-        data = self.data
-        return Checkpoint(self.config, data.sizes, data.words, data.answers, self.epoch, self.trainer.steps)
+        data, done = self.data, (self.epoch, self.trainer.steps)
+        return Checkpoint(self.config, data.sizes, data.words, data.answers, *done, split=self.split)
 
     def _order(self, epoch: int) -> list[Rows]:
         settings = self.config.training
@@ -174,19 +174,20 @@ class VqaRun:
 def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> dict[str, Any] | None:
     """Write the config.json of a new run, or return that of an earlier one with the new number of epochs, unwritten.
 
-    Raises where anything but the number of epochs differs.
+    Raises where anything else differs, except the path of data that are the same.
     """
-    path, settings = folder / "config.json", asdict(config) | described
-    if path.exists():
-        content: dict[str, Any] = json.loads(path.read_text())
-        tables = {name: content["config"].pop(name) for name in ("model", "training")}
-        earlier = VqaConfig.from_dict(tables)  # settings that it was written without have their defaults
-        extended = replace(earlier, training=replace(earlier.training, epochs=config.training.epochs))
-        content["config"] |= asdict(extended)
-        if content["config"] == settings:
-            return content
-    open_run(folder, settings)
-    return None
+    settings = asdict(config) | described
+    if not (earlier := read_config(folder)):
+        open_run(folder, settings)
+        return None
+    tables = VqaConfig.from_dict({name: earlier.get(name, {}) for name in ("model", "training")})
+    # Settings that it was written without have their defaults.
+    extended = replace(tables, training=replace(tables.training, epochs=config.training.epochs))
+    # Where the data came from is compared by checksum, or by path in runs of before there were checksums.
+    source = "prepared" if DATA_CHECKSUM in earlier else DATA_CHECKSUM
+    found = earlier | asdict(extended) | {key: value for key, value in described.items() if key == source}
+    check_unchanged(folder, found, settings)
+    return {**json.loads((folder / CONFIG).read_text()), "config": found}
 
 
 class TrainingLog:

@@ -32,23 +32,34 @@ BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other")
 @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @json_option
 def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **options: Any) -> None:
-    """Score RUNS (folders, or .pth files of the published code); of several of a model, mean and sample deviation."""
-    from tallybox.vqa.evaluation import TYPE, count_learned, evaluate_runs, summarise
+    """Score RUNS (folders, or .pth files of the published code); of several seeds, mean and sample deviation."""
+    from tallybox.vqa.evaluation import TYPE, evaluate_runs, summarise
 
     for run in runs:
-        if learned := count_learned(run, options["split"], options["prepared"]):
-            click.echo(
-                f"Warning: {run} learned from {learned} of these questions; its scores say nothing about new ones",
-                err=True,
-            )
+        warn_of_learned(run, options["split"], options["prepared"])
     with progress_steps() as show:
-        scores = evaluate_runs(runs, device=device_or_default(device), on_progress=show, **options)
+        groups = evaluate_runs(runs, device=device_or_default(device), on_progress=show, **options)
+    scores = {name: group.scores for name, group in groups.items()}
     if as_json:
-        click.echo(json.dumps(summarise(scores)))
+        summary = summarise(scores)
+        for name, group in groups.items():
+            summary[name]["learned_from"] = group.learned_from  # under "model" too, where that is the same
+        click.echo(json.dumps(summary))
         return
     show_tables(scores)
     if options["question_types"] and not any(key.startswith(TYPE) for runs in scores.values() for key in runs[0]):
         click.echo("The prepared questions have no types; prepare them again, from annotations with question_type.")
+
+
+def warn_of_learned(run: Path, split: str, prepared: Path | None) -> None:
+    """Warn if a run learned from questions that it is scored on."""
+    from tallybox.vqa.evaluation import count_learned
+
+    if learned := count_learned(run, split, prepared):
+        click.echo(
+            f"Warning: {run} learned from {learned} of these questions; its scores say nothing about new ones",
+            err=True,
+        )
 
 
 def show_tables(scores: dict[str, list[Scores]]) -> None:
@@ -56,7 +67,7 @@ def show_tables(scores: dict[str, list[Scores]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tallybox.vqa.evaluation import COLUMNS, TITLES, TYPE, table_rows
+    from tallybox.vqa.evaluation import COLUMNS, TYPE, table_rows, title_of
 
     for title, columns in (
         ("VQA accuracy, then balanced pair accuracy, in percent", COLUMNS),
@@ -74,7 +85,7 @@ def show_tables(scores: dict[str, list[Scores]]) -> None:
     if types:
         table = Table("Type of question, most frequent first", title="VQA accuracy by type of question, in percent")
         for model in scores:
-            table.add_column(TITLES[model], justify="right")
+            table.add_column(title_of(model), justify="right")
         _, *by_type = zip(*table_rows(scores, [(key, key) for key in types]), strict=True)
         for key, cells in zip(types, by_type, strict=True):
             table.add_row(key.removeprefix(TYPE), *cells)

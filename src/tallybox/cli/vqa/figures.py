@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from tallybox.cli.vqa.evaluate import warn_of_learned
 from tallybox.devices import device_or_default
 
 folder = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -22,6 +23,7 @@ def figures(run: Path, out: Path | None, device: str | None, **options: Any) -> 
     """Draw a RUN's learning curves, accuracy by true count and, of the counter model, activations and examples."""
     from tallybox.figures.vqa import draw_run_figures
 
+    warn_of_learned(run, options["split"], options["prepared"])
     out = out or (run if run.is_dir() else run.parent) / "figures"
     written = draw_run_figures(run, out, device=device_or_default(device), **options)
     click.echo(f"{out}: {', '.join(sorted({path.stem for path in written}))}, each as SVG and PNG")

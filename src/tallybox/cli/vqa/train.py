@@ -54,19 +54,28 @@ def train(
 
     On several GPUs or machines: torchrun --nproc-per-node GPUS -m tallybox vqa train ...
     """
-    from tallybox.vqa.batches import open_training_data
+    from tallybox.runs import read_config
+    from tallybox.vqa.batches import DATA_CHECKSUM, data_checksum, open_training_data
     from tallybox.vqa.data.splits import has_split
     from tallybox.vqa.evaluation import open_validation_data
     from tallybox.vqa.training import train as train_model
 
     values = read_configuration(config, model={"name": name}, training=training)
     data = open_training_data(prepared, split)
+    if split == "trainval" and not read_config(prepared).keys() & {"vocabulary_from", "vocabulary"}:
+        click.echo(
+            f"Warning: the vocabulary of {prepared} is of train only; for words and answers of val too, prepare with "
+            "--vocabulary-from trainval",
+            err=True,
+        )
     validation = None
+    if validate_every and not has_split(prepared, "val"):
+        raise InputError(f"--validate-every needs a split val, but {prepared} has none; leave it out")
     if split == "train" and validate_every != 0 and (validate_every or has_split(prepared, "val")):
         validation = open_validation_data(prepared, "val", validate_every or 1)
     elif validate_every:
         raise InputError("--validate-every needs questions that are not learned from, but val is among them")
-    described = {"prepared": str(prepared.resolve()), "split": split}
+    described = {"prepared": str(prepared.resolve()), "split": split, DATA_CHECKSUM: data_checksum(prepared)}
     where = device_of_process(device_or_default(device))
     start = time.perf_counter()
     with joined_processes(where) as processes, progress_bar(f"training {values.model.name}") as show:

@@ -174,9 +174,10 @@ def _check_store(folder: Path, split: str) -> None:
 def _parts(folder: Path, split: str) -> tuple[str, ...]:
     complete = [name for name in (*SPLITS, *JOINED_SPLITS) if has_split(folder, name)]
     if split not in complete:
+        # TallyQA has no val; its test questions have answers.
+        remedy = "use --split test" if split == "val" and "test" in complete else "run tallybox vqa prepare"
         raise InputError(
-            f"split must be one that {folder} has ({', '.join(complete) or 'none'}), but got {split!r}; "
-            "run tallybox vqa prepare"
+            f"split must be one that {folder} has ({', '.join(complete) or 'none'}), but got {split!r}; {remedy}"
         )
     return JOINED_SPLITS.get(split, (split,))
 
