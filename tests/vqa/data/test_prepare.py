@@ -89,7 +89,7 @@ def test_the_vocabulary_is_of_both_splits_where_that_is_wanted(tmp_path, officia
     assert both == Vocabulary.of(records)
     assert set(both.words) - set(Vocabulary.load(of_train / "vocabulary.json").words) == {"zebras"}
     assert open_questions(of_both, "test-dev").question_ids.tolist() == [9]
-    with pytest.raises(InputError, match="another configuration \\(vocabulary_from differ\\)"):
+    with pytest.raises(InputError, match="another configuration \\(vocabulary_from trainval, not none\\)"):
         prepare(files, features, of_both)
     with pytest.raises(InputError, match="splits must include val to make a vocabulary from, but got train"):
         prepare({"train": files["train"]}, features, tmp_path / "none", vocabulary_from="trainval")
