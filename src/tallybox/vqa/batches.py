@@ -21,10 +21,10 @@ from tallybox.distributed import Processes
 from tallybox.errors import InputError
 from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
 from tallybox.vqa.data.splits import (
-    CHECKSUMS,
     JOINED_SPLITS,
     UNKNOWN_RELEVANCE,
     EncodedQuestions,
+    content_checksums,
     has_split,
     open_questions,
 )
@@ -73,9 +73,9 @@ def data_checksum(prepared: Path) -> str:
 
     Of the photos, the first block is enough to tell features apart, and stays when photos are added.
     """
-    parts = [prepared / split / CHECKSUMS for split in JOINED_SPLITS["trainval"] if has_split(prepared, split)]
-    content = b"".join(path.read_bytes() for path in (prepared / VOCABULARY, *parts))
-    return checksum(content + json.dumps(FeatureStore.open(prepared / PHOTOS).header["blocks"][0]).encode())[:16]
+    splits = [content_checksums(prepared, split) for split in JOINED_SPLITS["trainval"] if has_split(prepared, split)]
+    first_block = FeatureStore.open(prepared / PHOTOS).header["blocks"][0]
+    return checksum((prepared / VOCABULARY).read_bytes() + json.dumps([splits, first_block]).encode())[:16]
 
 
 def open_photos(prepared: Path) -> FeatureStore:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tallybox.errors import InputError
+from tallybox.vqa.batches import data_checksum
 from tallybox.vqa.data import store as store_module
 from tallybox.vqa.data.feature_files import write_features
 from tallybox.vqa.data.features import write_tsv
@@ -136,9 +137,11 @@ def test_test_questions_without_photos_are_left_out_until_their_photos_come(tmp_
     write_tsv(tmp_path / "trainval.tsv", photos)
     done = prepare(splits, [tmp_path / "trainval.tsv"], folder)
     assert (list(done["questions"]), done["left_out"]) == (["train", "val"], {"test": 1})
+    learned_from = data_checksum(folder)
     write_tsv(tmp_path / "test2015.tsv", small_photos(1, first_id=99))
     done = prepare(splits, [tmp_path / "test2015.tsv"], folder)
     assert (done["questions"]["test"], done["left_out"]) == (1, {})
+    assert data_checksum(folder) == learned_from, "a run goes on after photos were added"
     vocabulary = Vocabulary.load(folder / "vocabulary.json")
     with pytest.raises(InputError, match=r"photo 99 must be .* repeat the command with more --features$"):
         prepare({"test": splits["test"]}, [tmp_path / "trainval.tsv"], tmp_path / "test", vocabulary=vocabulary)

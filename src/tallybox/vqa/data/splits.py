@@ -151,6 +151,11 @@ def has_split(folder: Path, split: str) -> bool:
     return all((folder / part / CHECKSUMS).exists() for part in JOINED_SPLITS.get(split, (split,)))
 
 
+def content_checksums(folder: Path, split: str) -> dict[str, str]:
+    """Return the checksums of a split's files by name; they stay when photos are added to the store."""
+    return {name: checksum for name, checksum in _checksums(folder / split).items() if name != STORE}
+
+
 def is_written(folder: Path, split: str, questions: int, store: FeatureStore) -> bool:
     """Return whether a folder has a complete split of that many questions about the photos of this store."""
     if not has_split(folder, split) or _checksums(folder / split).get(STORE) != store.identity:
