@@ -193,7 +193,7 @@ def changed(index: int, **values):
         ("empty.json", "", "must hold data, but it is empty"),
         ("cut.json", changed(5)[:900], "the file is cut short"),
         ("cut.json.gz", gzip.compress(changed(5).encode())[:500], "must be a whole gzip file, but it is cut short"),
-        ("other.json", changed(5, category_id=12), "category ids must be among the 6 of the labels, but got 12"),
+        ("other.json", changed(5, category_id=12), "category ids must be among the 80 known ones, but got 12"),
         ("nothing.json", "[]", "must learn from boxes, but none of the 16 labelled images has any"),
     ],
 )

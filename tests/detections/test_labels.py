@@ -74,7 +74,7 @@ def test_images_find_their_labels_and_sizes_and_the_undetected_come_last():
         ([image_with({}, 7), image_with({}, 7)], "image 7 must come once, but came again"),
         ([image_with({}, None)], "must have an image_id to find their labels"),
         ([image_with({}, "7.jpg")], "none of their 1 images is among the 1 labelled ones; compare the image ids"),
-        ([image_with({0: 0.5}, 7)], "category ids must be among the 1 of the labels, but got 0; .* from 0, translate"),
+        ([image_with({0: 0.5}, 7)], "category ids must be among the 1 known ones, but got 0; .* from 0, translate"),
         (
             [Detections([[500, 300, 1100, 700]], [0.5], [18], image_id=7)],
             "look like x1 y1 x2 y2 that were read as left",

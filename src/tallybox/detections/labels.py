@@ -302,7 +302,7 @@ def _labelled(image: Detections, image_id: ImageId, labels: TrueCounts) -> Detec
     unknown = set(image.category_ids.tolist()) - labels.categories.keys()
     if unknown and labels.categories:
         raise InputError(
-            f"image {image_id!r}: category ids must be among the {len(labels.categories)} of the labels, but got "
+            f"image {image_id!r}: category ids must be among the {len(labels.categories)} known ones, but got "
             f"{min(unknown)}; if the detector numbers its classes from 0, translate them to the labels' ids"
         )
     size = image.image_size or labels.image_sizes.get(image_id)
