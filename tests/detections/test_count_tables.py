@@ -127,6 +127,12 @@ def test_a_name_of_ones_own_needs_ids_where_the_detections_have_no_names(tmp_pat
         read_counts(path, {0: "nut"})
 
 
+def test_numbers_in_the_column_of_names_are_ids_and_warned_of(tmp_path):
+    path = table(tmp_path, "image_id,category,count\n7,16,3\n7,dog,1\n")
+    with pytest.warns(UserWarning, match="taken as ids of the detections, 16 as 'bird'; class numbers of a detector"):
+        assert read_counts(path).counts == {7: {16: 3, 18: 1}}
+
+
 def test_a_number_is_a_category_where_it_is_its_name(tmp_path):
     assert read_counts(table(tmp_path, "image_id,16\n7,3\n"), {0: "16"}).counts == {7: {0: 3}}
 

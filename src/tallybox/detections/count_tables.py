@@ -54,6 +54,7 @@ def read_table_counts(path: Path, categories: Mapping[int, str] | None, *, blank
 
 def _long(path: Path, image_column: str, categories: Mapping[int, str] | None) -> TrueCounts:
     counts: dict[ImageId, dict[int, int]] = {}
+    numbers: set[int] = set()  # in the column of names
     names_used = False
     named = read_csv_category_names(path, None)
     categories = named or categories
@@ -66,13 +67,23 @@ def _long(path: Path, image_column: str, categories: Mapping[int, str] | None) -
             continue
         if not category:
             raise row.error(f"category must be given, but got {list(row.values())}")
-        category_id = row.category_id(category, known) if number else _category_id(row, category, categories)
-        names_used |= bool(named) or not (number and is_number(number))
+        is_id = is_number(category) and (number or find_category(category, known) is None)
+        category_id = row.category_id(category, known) if number or is_id else _category_id(row, category, categories)
+        names_used |= bool(named) or not is_id
+        if is_id and not number:
+            numbers.add(category_id)
         if category_id in of_image:
             raise row.error(f"image and category must come once, but {image_id},{category} came before")
         of_image[category_id] = row.whole_number("count", MAX_COUNT)
     if not counts:
         raise InputError(f"{path} must have a row for each image and category, but it has only a header")
+    if with_names := numbers & known.keys():
+        meaning = f"{min(with_names)} as {known[min(with_names)]!r}"
+        warnings.warn(
+            f"{path}: numbers in the column category are taken as ids of the detections, {meaning}; class numbers of a "
+            "detector are others: write names instead",
+            stacklevel=2,
+        )
     labelled = frozenset(category_id for of_image in counts.values() for category_id in of_image)
     outside = labelled - known.keys()
     if names_used and outside:
@@ -121,7 +132,7 @@ def _wide(
 
 
 def _category_id(row: TableRow, name: str, categories: Mapping[int, str] | None) -> int:
-    """Return the id of a category by its name; a number is none, because class 16 of YOLO is category 18 of COCO."""
+    """Return the id of a category by its name; a number is no name, because class 16 of YOLO is category 18 of COCO."""
     known = COCO_CATEGORIES if categories is None else categories
     if is_number(name) and find_category(name, known) is None:
         raise row.error(
