@@ -35,10 +35,9 @@ from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.vqa.batches import load_examples
 from tallybox.vqa.checkpoints import load_model
-from tallybox.vqa.data.prepare import PHOTOS
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_records
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tallybox.vqa.scoring import all_scores
 

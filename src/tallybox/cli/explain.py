@@ -87,8 +87,12 @@ def explain(
                 err=True,
             )
         countings = estimator_countings(estimator, image, list(categories) or None)
-        with_scores = f"counted with the scores of {detector} as they are, uncalibrated"
-        how = f"counted with {file.name}" if file else WITH_SHIPPED if estimator.is_calibrated else with_scores
+        if file is not None:
+            how = f"counted with {file.name}"
+        elif estimator.is_calibrated:
+            how = WITH_SHIPPED
+        else:
+            how = f"counted with the scores of {detector} as they are, uncalibrated"
     write_text(out, report_page(page_data(f"How many in {title}?", how, canvas_size(image), countings, photo)))
     counts = ", ".join(counting["summary"]["headline"] for counting in countings)
     echo_line(f"{out}: {counts}", err=True)

@@ -89,7 +89,7 @@ def open_images(
             on_progress=show,
         )
     echo_line(f"detections of {len(images):,} photos are kept in {folder}", err=True)
-    if fitted is not None:
+    if fitted is not None:  # where all photos were detected before, nothing was checked early
         check_same_names(fitted.categories, names, source)
     return ImageSource(images, names, (spec, *texts))
 

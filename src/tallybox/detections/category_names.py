@@ -66,12 +66,7 @@ def coco_id_of_class(name: str) -> int | None:
     return _COCO_IDS.get(VOC_NAMES.get(name, name))
 
 
-def category_id_of(
-    name: str,
-    categories: Mapping[int, str] = COCO_CATEGORIES,
-    *,
-    remedy: str = LISTED,
-) -> int:
+def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES, *, remedy: str = LISTED) -> int:
     """Return the id of a category by its name, also in another case, as a plural or by a common synonym.
 
     Where there is none, the error suggests a similar name; without one, it has the ``remedy``.

@@ -41,8 +41,10 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
         if not matches:
             raise InputError(f"PATH must be a file, a folder or a pattern that fits some, but got {str(pattern)!r}")
         sources += _without_copies([source for path in matches for source in _of_path(Path(path))])
-    by_path = {os.path.abspath(source.path): source for source in reversed(sources)}  # noqa: PTH100  # also drops ".."
-    return [source for source in sources if by_path[os.path.abspath(source.path)] is source]  # noqa: PTH100
+    by_path: dict[str, Source] = {}
+    for source in sources:
+        by_path.setdefault(os.path.abspath(source.path), source)  # noqa: PTH100 - Path.absolute keeps ".."
+    return list(by_path.values())
 
 
 def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from tallybox.distributed import Processes
 from tallybox.errors import InputError
-from tallybox.vqa.data.prepare import PHOTOS, VOCABULARY
+from tallybox.vqa.data.prepare import VOCABULARY
 from tallybox.vqa.data.splits import (
     JOINED_SPLITS,
     UNKNOWN_RELEVANCE,
@@ -28,7 +28,7 @@ from tallybox.vqa.data.splits import (
     has_split,
     open_questions,
 )
-from tallybox.vqa.data.store import FeatureStore, checksum
+from tallybox.vqa.data.store import PHOTOS, FeatureStore, checksum
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tallybox.vqa.model import Batch, DataSizes, scale_features
 

@@ -18,7 +18,6 @@ from tallybox.runs import read_results
 from tallybox.vqa.batches import DATA_CHECKSUM, data_checksum, load_examples
 from tallybox.vqa.checkpoints import BEST, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.configuration import ModelName
-from tallybox.vqa.data.prepare import PHOTOS
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import (
     JOINED_SPLITS,
@@ -28,7 +27,7 @@ from tallybox.vqa.data.splits import (
     open_questions,
     open_records,
 )
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import PUBLISHED_SUFFIXES, answer, predict_run, prepared_folder, run_settings
 from tallybox.vqa.scoring import accuracy_by, all_scores
@@ -126,7 +125,7 @@ def evaluate_runs(
     type of a question come under names that begin with `TYPE`.
     """
     folders = [prepared_folder(run, prepared) for run in runs]
-    for folder in folders:
+    for folder in set(folders):  # runs of one folder are usual
         check_answers(open_questions(folder, split), split)
     groups: list[ScoredRuns] = []
     for run, folder in zip(runs, folders, strict=True):

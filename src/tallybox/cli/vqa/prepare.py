@@ -15,9 +15,9 @@ from tallybox.cli.progress import progress_steps
 from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
 from tallybox.vqa.data.feature_files import FeatureFile, find_feature_files
-from tallybox.vqa.data.prepare import PHOTOS, SKIPPED, VOCABULARY, official_files, with_explicit_files
+from tallybox.vqa.data.prepare import SKIPPED, VOCABULARY, official_files, with_explicit_files
 from tallybox.vqa.data.prepare import prepare as prepare_files
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
 
 existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)

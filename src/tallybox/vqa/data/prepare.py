@@ -22,7 +22,7 @@ from tallybox.vqa.data.photos import OnProgress, check_photos, list_inputs, prep
 from tallybox.vqa.data.questions import QuestionRecord, check_pairs, read_pairs, read_records
 from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
 from tallybox.vqa.data.splits import JOINED_SPLITS, SPLITS, is_written, open_questions, write_split
-from tallybox.vqa.data.store import PHOTOS as PHOTOS
+from tallybox.vqa.data.store import PHOTOS
 from tallybox.vqa.data.vocabulary import ANSWERS, Vocabulary
 
 VOCABULARY, SKIPPED = "vocabulary.json", "skipped.json"
