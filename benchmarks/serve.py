@@ -21,10 +21,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import torch
+from benchmarks.measure import BenchRow, report
+from benchmarks.synthetic_photos import made_up_photos
 
-from tallybox.bench.measure import BenchRow, report
-from tallybox.bench.photos import made_up_photos
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.errors import TallyboxError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.files import write_text

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from benchmarks.vqa import LENGTHS, SHARES
 
-from tallybox.bench.vqa import LENGTHS, SHARES
 from tallybox.runs import versions
 from tallybox.vqa.batches import TrainingData
-from tallybox.vqa.configuration import VqaConfig, read_configuration
+from tallybox.vqa.config import VqaConfig, read_configuration
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.training import train

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.measure import BenchRow, median_ms, peak_bytes, report
 from numpy.typing import NDArray
 
-from tallybox.bench.measure import BenchRow, median_ms, peak_bytes, report
 from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
 from tallybox.vqa.data.features import FilePosition, PhotoFeatures

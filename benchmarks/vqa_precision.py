@@ -19,7 +19,7 @@ import torch
 from tallybox.runs import read_results, versions
 from tallybox.vqa.batches import open_training_data
 from tallybox.vqa.checkpoints import Checkpoint
-from tallybox.vqa.configuration import read_configuration
+from tallybox.vqa.config import read_configuration
 from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import predict

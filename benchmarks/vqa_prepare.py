@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.vqa import LENGTHS, SHARES
 
-from tallybox.bench.vqa import LENGTHS, SHARES
 from tallybox.runs import versions
 from tallybox.vqa.data.features import PhotoFeatures, write_tsv
 from tallybox.vqa.data.prepare import official_files, prepare

@@ -9,7 +9,7 @@ import grimp
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from tallybox.figures.canvas import BLUE, GREY, ORANGE, picture
+from tallybox.plotting import BLUE, GREY, ORANGE, picture
 
 FIGURES = Path(__file__).parent / "figures"
 BASE = "base"  # all modules that are single files

@@ -12,10 +12,10 @@ from matplotlib.patches import Circle, Rectangle
 from torch import Tensor
 
 import tallybox
-from tallybox.drawing.scenes import cats
-from tallybox.figures.canvas import BLUE, GREY, ORANGE, picture
-from tallybox.figures.cats import COLOURS as CAT_COLOURS
-from tallybox.figures.cats import draw_matrix, draw_proposals
+from tallybox.explain.cats import COLOURS as CAT_COLOURS
+from tallybox.explain.cats import draw_matrix, draw_proposals
+from tallybox.explain.scenes import cats
+from tallybox.plotting import BLUE, GREY, ORANGE, picture
 
 FIGURES = Path(__file__).parent / "figures"
 COLOURS = {"horse": ORANGE, "person": BLUE}

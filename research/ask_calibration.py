@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 from calibration import calibration_error, fit_temperature, is_right
-
 from tallybox.ask.category_questions import read_category_question
+
 from tallybox.vqa.checkpoints import FILE, read_checkpoint, write_checkpoint
 from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.steps import mean_accuracy

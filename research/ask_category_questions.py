@@ -17,11 +17,6 @@ import numpy as np
 import torch
 from calibration import calibration_error
 from numpy.typing import NDArray
-from vqa_evidence import FOLDS
-from written_questions import WRITTEN_FROM
-
-from tallybox import CountEstimator, read_counts, read_detections
-from tallybox.ask import SHIPPED_MODEL
 from tallybox.ask.category_questions import (
     CERTAINTY,
     CategoryQuestion,
@@ -29,10 +24,15 @@ from tallybox.ask.category_questions import (
     read_category_question,
     sum_distribution,
 )
-from tallybox.estimator.inference import predict_arrays
+from vqa_evidence import FOLDS
+from written_questions import WRITTEN_FROM
+
+from tallybox import CountEstimator, read_counts, read_detections
+from tallybox.estimator.fitted import predict_arrays
 from tallybox.estimator.inputs import IndexedPairs
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.shipped import shipped_estimator
+from tallybox.vqa.answer import SHIPPED_MODEL
 from tallybox.vqa.batches import load_examples
 from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.data.questions import QuestionRecord

@@ -19,7 +19,7 @@ from calibration import calibration_error
 from numpy.typing import NDArray
 from written_questions import WRITTEN_FROM
 
-from tallybox.ask import SHIPPED_MODEL
+from tallybox.vqa.answer import SHIPPED_MODEL
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import open_pairs, open_records
 from tallybox.vqa.scoring import all_scores

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from tallybox import CountEstimator, Detections
+from tallybox.concurrency import in_batches
 from tallybox.detections.labels import (
     CountingPair,
     TrueCounts,
@@ -33,11 +34,10 @@ from tallybox.detections.metrics import CountSums, CoverageSums
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.evaluation import evaluate, predict_pairs
-from tallybox.estimator.inference import Prior
+from tallybox.estimator.fitted import Prior
 from tallybox.estimator.inputs import BATCH
-from tallybox.figures.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
-from tallybox.kernels.threads import in_batches
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
+from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
 from tallybox.runs import append_results, open_run, read_results
 
 SAMPLE_PHOTOS = (423617, 475678)  # shown in the docs, so not learned from

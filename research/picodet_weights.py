@@ -4,7 +4,7 @@
 
 The ONNX file is PaddleDetection's PicoDet-S converted with paddle2onnx, its batch normalisation folded into the
 convolutions. Its convolutions are named by the layers of PaddleDetection, numbered in the order of definition; this
-script gives each its name in `tallybox.photos.picodet_network`.
+script gives each its name in `tallybox.photos.network`.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from onnx.numpy_helper import to_array
 from safetensors.torch import save_file
 from torch import nn
 
-from tallybox.photos.picodet_network import STRIDES, PicoDetNetwork, SeparableBlock, SqueezeExcitation, ToOneChannel
+from tallybox.photos.network import STRIDES, PicoDetNetwork, SeparableBlock, SqueezeExcitation, ToOneChannel
 
 # The number of a head's convolution without batch normalisation, and how far those of the next head are from it.
 FIRST_GATE, FIRST_CLASSES, STEP = 135, 137, 8

@@ -39,10 +39,10 @@ from tallybox.runs import append_results, open_run, read_results, versions
 from tallybox.toy.training import rounded
 from tallybox.vqa.batches import ResidentExamples, TrainingData, load_examples, open_training_data
 from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
-from tallybox.vqa.configuration import ModelName, VqaConfig, read_configuration
+from tallybox.vqa.config import ModelName, VqaConfig, read_configuration
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import EncodedQuestions, open_pairs, open_questions, open_records
-from tallybox.vqa.model import FirstGlimpse, VqaModel
+from tallybox.vqa.model import GlimpseCounter, VqaModel
 from tallybox.vqa.prediction import BATCH_QUESTIONS, predict
 from tallybox.vqa.scoring import all_scores, true_count
 from tallybox.vqa.training import train
@@ -153,7 +153,7 @@ class Run:
 
 def learned(model: VqaModel) -> dict[str, Any]:
     """Return what the count component has learned, as the toy task's results have it."""
-    if not isinstance(model.count, FirstGlimpse):
+    if not isinstance(model.count, GlimpseCounter):
         return {}
     counter = model.count.counter
     with torch.no_grad():
@@ -185,7 +185,7 @@ def examples(
             "true_count": true_count(record),
             "answer": predictions[record.question_id],
         }
-        if explain and isinstance(model.count, FirstGlimpse):
+        if explain and isinstance(model.count, GlimpseCounter):
             length = model.config.feature_length
             one = ResidentExamples(scored.questions.at(np.array([index])), data.store, device, torch.float32, length)
             batch = next(one.batches([np.array([0])])).batch

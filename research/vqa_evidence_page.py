@@ -18,7 +18,7 @@ from vqa_scores import NO, UNDECIDED, YES, ValidationQuestions, difference, reac
 
 from tallybox.files import write_text
 from tallybox.runs import read_results
-from tallybox.vqa.configuration import ModelName
+from tallybox.vqa.config import ModelName
 from tallybox.vqa.evaluation import TITLES, mean_and_deviation
 
 EXPERIMENTS = {

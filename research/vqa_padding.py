@@ -24,7 +24,7 @@ from tallybox.runs import append_results, open_run, read_results
 from tallybox.vqa import demo
 from tallybox.vqa.batches import open_training_data
 from tallybox.vqa.checkpoints import load_model
-from tallybox.vqa.configuration import Padding, VqaConfig
+from tallybox.vqa.config import Padding, VqaConfig
 from tallybox.vqa.data.features import PhotoFeatures, read_tsv, write_tsv
 from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.data.splits import open_pairs, open_questions, open_records

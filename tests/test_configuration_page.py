@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tallybox.vqa.configuration import ModelConfig, TrainingConfig
+from tallybox.vqa.config import ModelConfig, TrainingConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "configuration.md"
 KEY = re.compile(r"^    (?P<name>\w+): (?P<type>[^=]+) = (?P<default>.+?)(?:  # (?P<comment>.+))?$", re.MULTILINE)

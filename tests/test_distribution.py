@@ -36,12 +36,12 @@ SMOKE = {
     "cpu": COUNT.replace("BACKEND", '"cpu"'),
     "detections": SAVE,
     "figures": (
-        "from pathlib import Path; from tallybox.figures.cats import draw_cats\n"
+        "from pathlib import Path; from tallybox.explain.cats import draw_cats\n"
         "draw_cats(Path('cats.svg')); assert Path('cats.svg').stat().st_size > 10_000"
     ),
     "heic": "import pillow_heif, tallybox",
     "onnx": (
-        "import pathlib, tallybox; from tallybox.photos.adapters import OnnxDetector\n"
+        "import pathlib, tallybox; from tallybox.photos.detectors import OnnxDetector\n"
         "pathlib.Path('bad.onnx').write_bytes(b'no model')\n"
         "try: OnnxDetector('bad.onnx'); raise SystemExit('a bad file was taken')\n"
         "except tallybox.TallyboxError as error: assert 'bad.onnx' in str(error), error"
@@ -50,7 +50,7 @@ SMOKE = {
         "import tallybox; from tallybox.photos import sample_photos\n"
         "assert tallybox.PhotoCounter().count(sample_photos()[1])['horse'].count == 2"
     ),
-    "ray": "import ray, tallybox.photos.ray_engine",
+    "ray": "import ray, tallybox.photos.distributed",
     "serve": (
         "import tallybox; from tallybox.service.api import ServiceSettings, build_api\n"
         "settings = ServiceSettings(tallybox.CountEstimator.untrained({1: 'person'}))\n"
@@ -59,7 +59,7 @@ SMOKE = {
     "triton": "import triton, tallybox.counter.cuda.launch",
     "vqa": (
         "import pathlib, tallybox.vqa.training; from tallybox.vqa.data.features import write_tsv\n"
-        "from tallybox.vqa.configuration import VqaConfig; assert VqaConfig().training.epochs == 100"
+        "from tallybox.vqa.config import VqaConfig; assert VqaConfig().training.epochs == 100"
     ),
 }
 EVERYTHING = """

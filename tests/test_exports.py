@@ -109,7 +109,7 @@ def test_a_page_uses_only_public_names(page):
         ("the rules are in `tallybox.checks`", False),
         ("tallybox.errors.InputError: attention must be", False),
         ("from tallybox import Countr", True),
-        ("from tallybox.detections.container import Detections", True),
+        ("from tallybox.detections.detections import Detections", True),
         ("from tallybox.checks import check_values", True),
         ("`tallybox.Counter.from_nothing`", True),
         ("`tallybox.checks.check_floating`", True),

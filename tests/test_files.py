@@ -10,7 +10,7 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.files import (
     atomic_writing,
     check_writable,
-    first_line,
+    error_summary,
     import_optional,
     open_binary,
     read_tensors,
@@ -162,8 +162,8 @@ def test_a_missing_package_is_named_with_what_to_install():
 
 
 def test_an_error_in_one_line():
-    assert first_line(OSError("\n no such file \nTry again.")) == "no such file"
-    assert first_line(OSError()) == first_line(OSError(" \n")) == "OSError"
+    assert error_summary(OSError("\n no such file \nTry again.")) == "no such file"
+    assert error_summary(OSError()) == error_summary(OSError(" \n")) == "OSError"
 
 
 @pytest.mark.parametrize(("name", "suffix"), [("a.JSON.gz", ".json"), ("a.b.csv", ".csv"), ("a.gz", ""), (".gz", "")])

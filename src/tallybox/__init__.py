@@ -10,14 +10,13 @@ if TYPE_CHECKING:
     from tallybox import compat as compat
     from tallybox.activation import PiecewiseLinear as PiecewiseLinear
     from tallybox.activation import piecewise_linear as piecewise_linear
-    from tallybox.ask import Answerer as Answerer
     from tallybox.boxes import box_iou as box_iou
     from tallybox.boxes import box_xywh_to_xyxy as box_xywh_to_xyxy
     from tallybox.checks import check_values as check_values
     from tallybox.counter.functional import count_features as count_features
     from tallybox.counter.module import Counter as Counter
     from tallybox.counter.trace import CountTrace as CountTrace
-    from tallybox.detections.container import Detections as Detections
+    from tallybox.detections.detections import Detections as Detections
     from tallybox.detections.labels import TrueCounts as TrueCounts
     from tallybox.detections.readers import read_counts as read_counts
     from tallybox.detections.readers import read_detections as read_detections
@@ -38,20 +37,21 @@ if TYPE_CHECKING:
     from tallybox.presence.module import PresenceCounter as PresenceCounter
     from tallybox.presence.trace import PresenceTrace as PresenceTrace
     from tallybox.presence.weights import PresenceWeights as PresenceWeights
+    from tallybox.vqa.answer import Answerer as Answerer
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Modules are imported when a name of theirs is first used, so that `tallybox --help` does not import torch.
 _MODULES = {
     "tallybox.activation": ("PiecewiseLinear", "piecewise_linear"),
-    "tallybox.ask": ("Answerer",),
+    "tallybox.vqa.answer": ("Answerer",),
     "tallybox.boxes": ("box_iou", "box_xywh_to_xyxy"),
     "tallybox.checks": ("check_values",),
     "tallybox.kernels.dispatch": ("BackendWarning",),
     "tallybox.counter.functional": ("count_features",),
     "tallybox.counter.module": ("Counter",),
     "tallybox.counter.trace": ("CountTrace",),
-    "tallybox.detections.container": ("Detections",),
+    "tallybox.detections.detections": ("Detections",),
     "tallybox.detections.readers": ("read_counts", "read_detections"),
     "tallybox.detections.labels": ("TrueCounts",),
     "tallybox.errors": ("BackendError", "InputError", "InputTypeError", "TallyboxError"),

@@ -127,7 +127,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     except (KeyError, TypeError):
         raise ValueError("its header is not tallybox's") from None
     except (SafetensorError, OSError) as error:
-        raise ValueError(first_line(error)) from None
+        raise ValueError(error_summary(error)) from None
     if digest != _digest(text, tensors):
         raise ValueError("its content was changed after it was written")
     header = json.loads(text)
@@ -207,13 +207,13 @@ def import_optional(module: str, *, needed_for: str, install: str, package: str 
     except Exception as error:  # a library built for another torch raises whatever it stumbles on
         top = module.partition(".")[0]
         is_missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == top
-        reason = "is not installed" if is_missing else f"cannot be imported here: {first_line(error)}"
+        reason = "is not installed" if is_missing else f"cannot be imported here: {error_summary(error)}"
         raise TallyboxError(
             f"{needed_for} needs the package {package or top}, which {reason}; pip install {install}"
         ) from (None if is_missing else error)
 
 
-def first_line(error: Exception) -> str:
+def error_summary(error: Exception) -> str:
     """Return the first line of an error's message, its type where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip() if lines else type(error).__name__

@@ -5,10 +5,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from tallybox.ask import SHIPPED_MODEL
 from tallybox.cli import cli
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
+from tallybox.vqa.answer import SHIPPED_MODEL
 
 BUSES, RIDERS, _ = sample_photos()
 PEOPLE = "How many people are there?"

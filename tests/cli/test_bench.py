@@ -2,9 +2,9 @@ import json
 from dataclasses import replace
 
 import pytest
+from benchmarks.measure import BenchRow
 from click.testing import CliRunner
 
-from tallybox.bench.measure import BenchRow
 from tallybox.cli import cli
 
 ROW = BenchRow("a case", 2.0, 5.0, 2.5, 3 * 2**20, None)
@@ -24,7 +24,7 @@ def measured(monkeypatch):
         calls.append((device.type, seconds))
         yield ROW
 
-    monkeypatch.setattr("tallybox.bench.toy.bench_toy", bench_toy)
+    monkeypatch.setattr("benchmarks.toy.bench_toy", bench_toy)
     return calls
 
 
@@ -51,7 +51,7 @@ def test_json_has_the_machine_and_a_row_for_each_case(tmp_path, measured):
 
 @pytest.mark.parametrize("case", ["a case", "part, gathering a batch, bfloat16, compiled, 256 x 100 x 2048"])
 def test_without_json_a_table_of_at_most_80_columns_is_printed(case, monkeypatch):
-    monkeypatch.setattr("tallybox.bench.toy.bench_toy", lambda device, seconds: iter([replace(ROW, case=case)]))
+    monkeypatch.setattr("benchmarks.toy.bench_toy", lambda device, seconds: iter([replace(ROW, case=case)]))
     result = run("toy", "--device", "cpu")
     heading, case_line, numbers = result.stdout.splitlines()
     assert heading.split() == ["ms", "reference", "ms", "speed-up", "peak", "memory", "reference's", "peak"]

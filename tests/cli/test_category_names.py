@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner
 
 from tallybox import CountEstimator, Detections
-from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
 from tallybox.detections.parquet import write_parquet
 from tallybox.errors import InputError

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.synthetic_photos import made_up_photos
 
-from tallybox.bench.photos import made_up_photos
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.parquet import write_parquet
 from tests.support.estimators import small_estimator
 

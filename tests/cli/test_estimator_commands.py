@@ -5,12 +5,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner
 
 from tallybox import CountEstimator
-from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.parquet import write_parquet
 from tallybox.estimator import training
 from tests.support.detection_sets import coco_results, write_json

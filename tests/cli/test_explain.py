@@ -1,11 +1,11 @@
 import json
 
 import pytest
+from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner
 
-from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
-from tallybox.drawing.summaries import quantity
+from tallybox.explain.summaries import quantity
 from tallybox.photos import sample_photos
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
@@ -41,7 +41,7 @@ def test_a_page_says_what_count_says(tmp_path, detections, estimator):
     assert out.read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("component", ["paper", "presence"])
+@pytest.mark.parametrize("component", ["counter", "presence"])
 def test_an_untrained_component_needs_no_estimator(tmp_path, detections, component):
     out = tmp_path / "page.html"
     ran = run(detections, "--image", 1, "--component", component, "--category", "person", "--out", out)
@@ -65,10 +65,10 @@ def test_a_photo_is_shown_with_what_count_says(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--component", "paper"), "name it with --image ID"),
-        (("--component", "paper", "--image", "77"), "must hold image '77'"),
-        (("--component", "paper", "--image", "1", "--category", "dragon"), "but got 'dragon'"),
-        (("--component", "paper", "--estimator", "x"), "give one of them"),
+        (("--component", "counter"), "name it with --image ID"),
+        (("--component", "counter", "--image", "77"), "must hold image '77'"),
+        (("--component", "counter", "--image", "1", "--category", "dragon"), "but got 'dragon'"),
+        (("--component", "counter", "--estimator", "x"), "give one of them"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, detections, options, said):

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.synthetic_photos import CATEGORIES, made_up_photos
 from click.testing import CliRunner
 
 from tallybox import CountEstimator
-from tallybox.bench.photos import CATEGORIES, made_up_photos
 from tallybox.cli import cli
 from tallybox.cli.count_output import CountedImage, text_output
 from tallybox.detections.parquet import write_parquet

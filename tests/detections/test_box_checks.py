@@ -3,7 +3,7 @@ import pytest
 
 from tallybox import read_detections
 from tallybox.detections.box_checks import check_in_image, check_not_corners
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.parquet import write_parquet
 from tallybox.errors import InputError
 from tests.support.detection_sets import coco_results, write_json

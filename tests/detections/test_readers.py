@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.labels import counting_pairs, labelled_detections
 from tallybox.detections.parquet import write_parquet
 from tallybox.detections.readers import read_category_names, read_counts, read_detections, with_counts

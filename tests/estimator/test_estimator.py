@@ -3,14 +3,14 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator, Detections, TallyboxError
-from tallybox.bench.photos import made_up_photos
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator import training
-from tallybox.estimator.inference import predict_arrays
+from tallybox.estimator.fitted import predict_arrays
 from tallybox.estimator.inputs import indexed_pairs
 from tests.support.estimators import small_estimator
 
@@ -173,7 +173,7 @@ def test_an_explanation_names_the_boxes_that_count(estimator):
 
 def test_the_papers_component_learns_counts_and_explains_too(few_steps, unseen):
     photos, labels = made_up_photos(16, seed=6)
-    estimator = CountEstimator("paper", members=2).fit(photos, labels)
+    estimator = CountEstimator("counter", members=2).fit(photos, labels)
     assert estimator.predict(unseen[0][0])
     for explained in estimator.explain(unseen[0][0]).values():
         assert explained.presence.shape == explained.indices.shape

@@ -1,7 +1,7 @@
 import numpy as np
+from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator, Detections
-from tallybox.bench.photos import made_up_photos
 from tallybox.estimator import training
 from tallybox.estimator.explanation import mean_suppression, merge_boxes, merged_into
 from tests.support.estimators import small_estimator
@@ -46,7 +46,7 @@ def test_a_count_beyond_what_the_boxes_show_points_at_no_faint_box():
 
 def test_the_papers_component_is_grouped_by_overlap(monkeypatch):
     monkeypatch.setattr(training, "MIN_STEPS", 20)
-    estimator = CountEstimator("paper", members=2).fit(*made_up_photos(12, seed=3))
+    estimator = CountEstimator("counter", members=2).fit(*made_up_photos(12, seed=3))
     explanation = estimator.explain(three_objects_found_twice())[18]
     assert mean_suppression(explanation).shape == (7, 7)
     where = {int(source): place for place, source in enumerate(explanation.indices)}

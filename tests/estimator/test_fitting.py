@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 import torch
+from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator, Detections
-from tallybox.bench.photos import made_up_photos
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError
 from tallybox.estimator import training
-from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
+from tallybox.estimator.config import NO_THINNING, EstimatorConfig
 from tallybox.estimator.fitting import THINNINGS, fit
 from tallybox.estimator.inputs import category_rows, indexed_pairs, model_inputs
 

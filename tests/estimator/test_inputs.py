@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
+from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import Detections
-from tallybox.bench.photos import made_up_photos
 from tallybox.boxes import nms, numpy_box_iou, suppress
-from tallybox.estimator.configuration import EstimatorConfig
+from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, IndexedPairs, model_inputs, rival_scores
 
 

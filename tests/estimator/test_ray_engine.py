@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from benchmarks.synthetic_photos import made_up_photos
 
-from tallybox.bench.photos import made_up_photos
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.parquet import read_parquet, write_parquet
 from tallybox.errors import InputError
 from tests.support.estimators import small_estimator

@@ -4,13 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from benchmarks.synthetic_photos import made_up_photos
 from safetensors.torch import load, save, save_file
 
 from tallybox import CountEstimator, files
-from tallybox.bench.photos import made_up_photos
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
-from tallybox.estimator.inference import TotalCalibration
+from tallybox.estimator.fitted import TotalCalibration
 from tallybox.estimator.storage import save_fitted
 from tests.support.estimators import small_estimator
 

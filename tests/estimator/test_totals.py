@@ -3,17 +3,17 @@ import json
 
 import numpy as np
 import pytest
+from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner
 
 from tallybox import CountEstimator
-from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
+from tallybox.concurrency import in_batches
 from tallybox.detections.labels import every_pair, labelled_detections
 from tallybox.detections.readers import read_detections, with_counts
-from tallybox.estimator.inference import predict_moments
+from tallybox.estimator.fitted import predict_moments
 from tallybox.estimator.inputs import BATCH, IndexedPairs, indexed_pairs
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
-from tallybox.kernels.threads import in_batches
 from tallybox.photos.shipped import shipped_estimator
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator

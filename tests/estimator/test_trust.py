@@ -1,6 +1,6 @@
 import numpy as np
+from benchmarks.synthetic_photos import made_up_photos
 
-from tallybox.bench.photos import made_up_photos
 from tallybox.cli.evaluate import trust_lines
 from tallybox.estimator.evaluation import evaluate, right_by_width
 from tallybox.estimator.prediction import PredictionArrays

@@ -7,7 +7,7 @@ import pytest
 
 from tallybox.errors import InputError
 from tallybox.photos import detecting, sample_photos
-from tallybox.photos.detecting import keep_detections
+from tallybox.photos.cache import cached_detections
 from tallybox.photos.sources import find_photos
 
 
@@ -26,9 +26,9 @@ def progress():
 
 
 def test_a_second_call_detects_nothing_and_gives_the_same(tmp_path, photos, monkeypatch):
-    names, first = keep_detections(find_photos([photos]), tmp_path / "kept")
+    names, first = cached_detections(find_photos([photos]), tmp_path / "kept")
     monkeypatch.setattr(detecting, "detector_of", lambda *_, **__: pytest.fail("the detector was loaded"))
-    again, second = keep_detections(find_photos([photos]), tmp_path / "kept")
+    again, second = cached_detections(find_photos([photos]), tmp_path / "kept")
     assert again == names
     for a, b in zip(first, second, strict=True):
         assert (a.image_id, a.image_size) == (b.image_id, b.image_size)
@@ -44,20 +44,20 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, photos, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        keep_detections(find_photos([photos]), tmp_path / "kept", on_progress=interrupt)
+        cached_detections(find_photos([photos]), tmp_path / "kept", on_progress=interrupt)
     calls, show = progress()
-    assert len(keep_detections(find_photos([photos]), tmp_path / "kept", on_progress=show)[1]) == 3
+    assert len(cached_detections(find_photos([photos]), tmp_path / "kept", on_progress=show)[1]) == 3
     assert calls == [(2, 3), (3, 3)]
 
 
 def test_changed_and_new_photos_are_detected_and_removed_ones_left_out(tmp_path, photos):
     names = sorted(path.name for path in photos.iterdir())
-    keep_detections(find_photos([photos]), tmp_path / "kept")
+    cached_detections(find_photos([photos]), tmp_path / "kept")
     shutil.copy(photos / names[1], photos / names[0])  # another photo under the same name
     (photos / names[2]).unlink()
     shutil.copy2(sample_photos()[0], photos / "new.jpg")
     calls, show = progress()
-    found = keep_detections(find_photos([photos]), tmp_path / "kept", on_progress=show)[1]
+    found = cached_detections(find_photos([photos]), tmp_path / "kept", on_progress=show)[1]
     assert [image.image_id for image in found] == sorted([names[0], names[1], "new.jpg"])
     assert calls == [(1, 3), (3, 3)]
     by_id = {image.image_id: image for image in found}
@@ -65,16 +65,16 @@ def test_changed_and_new_photos_are_detected_and_removed_ones_left_out(tmp_path,
 
 
 def test_another_detector_does_not_use_what_the_first_one_found(tmp_path, photos):
-    keep_detections(find_photos([photos]), tmp_path / "kept")
+    cached_detections(find_photos([photos]), tmp_path / "kept")
     with pytest.raises(InputError, match=r"onnx|ONNX"):
-        keep_detections(find_photos([photos]), tmp_path / "kept", spec=f"onnx:{tmp_path / 'no.onnx'}")
+        cached_detections(find_photos([photos]), tmp_path / "kept", spec=f"onnx:{tmp_path / 'no.onnx'}")
 
 
 def test_a_photo_that_cannot_be_read_is_reported_each_time_and_left_out(tmp_path, photos):
     (photos / "broken.jpg").write_bytes(b"no photo")
     for _ in range(2):
         failures = []
-        found = keep_detections(find_photos([photos]), tmp_path / "kept", on_failure=failures.append)[1]
+        found = cached_detections(find_photos([photos]), tmp_path / "kept", on_failure=failures.append)[1]
         assert len(found) == 3
         assert len(failures) == 1
         assert "broken.jpg" in str(failures[0])
@@ -83,11 +83,11 @@ def test_a_photo_that_cannot_be_read_is_reported_each_time_and_left_out(tmp_path
 def test_where_no_photo_can_be_read_that_is_an_error(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no photo")
     with pytest.raises(InputError, match="there must be a photo that can be read, but none of 1 can"):
-        keep_detections(find_photos([tmp_path / "broken.jpg"]), tmp_path / "kept")
+        cached_detections(find_photos([tmp_path / "broken.jpg"]), tmp_path / "kept")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, photos):
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match="must be a folder for detections"):
-        keep_detections(find_photos([photos]), tmp_path / "kept")
+        cached_detections(find_photos([photos]), tmp_path / "kept")

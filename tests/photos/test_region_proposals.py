@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
-from tallybox.photos.adapters.torchvision_models import TorchvisionDetector
+from tallybox.photos.detectors.torchvision_models import TorchvisionDetector
 from tallybox.photos.features import describe_regions
 from tallybox.photos.specs import detector_of
 from tests.support.small_photos import small_photos

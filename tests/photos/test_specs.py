@@ -63,7 +63,7 @@ def test_a_missing_library_is_one_line_that_says_how_to_install_it(monkeypatch, 
 def test_no_library_is_imported_before_it_is_used():
     code = (
         "import sys\n"
-        "import tallybox.photos.specs, tallybox.photos.adapters\n"
+        "import tallybox.photos.specs, tallybox.photos.detectors\n"
         "print([name for name in ('transformers', 'ultralytics', 'torchvision', 'onnxruntime') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from benchmarks.synthetic_photos import made_up_photos
 from PIL import Image
 
 from tallybox import CountEstimator, read_detections
-from tallybox.bench.photos import made_up_photos
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tests.support.detection_sets import coco_results, write_json

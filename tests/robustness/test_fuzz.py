@@ -19,9 +19,9 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner, Result
 
-from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
 from tallybox.detections.parquet import write_parquet
 from tallybox.errors import InputError
@@ -243,7 +243,7 @@ def published_checkpoint() -> bytes:
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])
 def test_checkpoints(tmp_path, kind):
-    from tallybox.ask.answering import SHIPPED_MODEL
+    from tallybox.vqa.answer import SHIPPED_MODEL
 
     whole = published_checkpoint() if kind == "pth" else SHIPPED_MODEL.read_bytes()
     header_end = 8 + int.from_bytes(whole[:8], "little") if kind == "safetensors" else len(whole)
@@ -277,7 +277,7 @@ def test_requests():
         ],
         "categories": ["dog", 1],
     }
-    explain = {"component": "paper", "boxes": image.boxes[:4].tolist(), "attention": image.scores[:4].tolist()}
+    explain = {"component": "counter", "boxes": image.boxes[:4].tolist(), "attention": image.scores[:4].tolist()}
     bodies = {"/v1/count": json.dumps(count).encode(), "/v1/explain": json.dumps(explain).encode()}
     headers: list[Callable[[np.random.Generator], dict[str, str]]] = [
         lambda random: {},

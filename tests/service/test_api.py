@@ -5,11 +5,11 @@ import httpx
 import numpy as np
 import pytest
 import torch
+from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import Counter, PresenceCounter
-from tallybox.bench.photos import made_up_photos
-from tallybox.drawing.counting import count_with_component
-from tallybox.drawing.scenes import cats
+from tallybox.explain.counting import count_with_component
+from tallybox.explain.scenes import cats
 from tallybox.photos import sample_photos
 from tallybox.photos.images import read_photo
 from tallybox.photos.shipped import shipped_estimator
@@ -90,19 +90,19 @@ def test_a_photo_is_counted_as_the_library_counts_it(client, route):
 def test_an_explanation_is_the_librarys_trace(client):
     boxes, attention = cats().boxes, torch.tensor([1.0, 0.5, 0.25, 0.75])
     asked = {"boxes": boxes.tolist(), "attention": attention.tolist(), "max_objects": 4}
-    for component, layer in (("paper", Counter(4)), ("presence", PresenceCounter(4))):
+    for component, layer in (("counter", Counter(4)), ("presence", PresenceCounter(4))):
         said = client.post("/v1/explain", json={**asked, "component": component}).json()
         with torch.no_grad():
             trace = layer.explain(attention, boxes)
         assert said["count"] == trace.count.item()
-        matrix = trace.count_matrix if component == "paper" else trace.suppression[0]
-        name = "count_matrix" if component == "paper" else "suppression"
+        matrix = trace.count_matrix if component == "counter" else trace.suppression[0]
+        name = "count_matrix" if component == "counter" else "suppression"
         assert np.array(said["trace"][name]) == pytest.approx(matrix.numpy())
 
 
 def test_an_explanation_is_the_librarys_counting(client):
     boxes, attention = cats().boxes.numpy(), np.array([1.0, 0.5, 0.25, 0.75], np.float32)
-    for component, layer in (("paper", Counter(10)), ("presence", PresenceCounter(10))):
+    for component, layer in (("counter", Counter(10)), ("presence", PresenceCounter(10))):
         asked = {"boxes": boxes.tolist(), "attention": attention.tolist(), "component": component}
         counting = asdict(count_with_component(boxes, attention, layer))
         assert client.post("/v1/explain", json=asked).json() == json.loads(json.dumps(counting))
@@ -132,7 +132,7 @@ def test_bent_activations_are_used(client):
 
 def test_every_set_of_weights_counts(client):
     sets = client.get("/v1/weights").json()
-    assert {"untrained", "toy-0.5-0.5"} <= {weight_set["name"] for weight_set in sets["paper"]}
+    assert {"untrained", "toy-0.5-0.5"} <= {weight_set["name"] for weight_set in sets["counter"]}
     assert {"untrained", "toy-0.5-0.5-3", "photo-1-1"} <= {weight_set["name"] for weight_set in sets["presence"]}
     for component, listed in sets.items():
         for weight_set in listed[:4] + listed[-2:]:

@@ -3,9 +3,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from benchmarks.synthetic_photos import made_up_photos
 from starlette.exceptions import HTTPException
 
-from tallybox.bench.photos import made_up_photos
 from tallybox.service.batching import Batcher, CountJob, count_jobs
 from tests.support.estimators import small_estimator
 

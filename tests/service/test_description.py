@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
 
-from tallybox.drawing.counting import Counting
+from tallybox.explain.counting import Counting
 
 # That there are as many scores as boxes, and that x1 <= x2, no schema can say: such bodies are allowed and refused.
 NOT_HELD_TO = [unsupported_method, positive_data_acceptance]

@@ -71,7 +71,7 @@ def test_bending_f1_in_the_opening_scene_changes_a_count_that_stays_in_view(expl
     assert place["y"] + place["height"] <= 900
 
 
-@pytest.mark.parametrize(("component", "maps"), [("paper", 6), ("presence", 4)])
+@pytest.mark.parametrize(("component", "maps"), [("counter", 6), ("presence", 4)])
 def test_heat_maps_stand_in_one_row(explorer, component, maps):
     page = explorer(width=1360).page
     page.locator(f"[data-component={component}]").click()
@@ -217,7 +217,7 @@ def test_bending_keeps_activations_rising_from_0_to_1(explorer):
 
 @pytest.mark.parametrize(
     ("component", "weights"),
-    [("paper", "untrained"), ("paper", "toy-0.5-0"), ("presence", "untrained"), ("presence", "photo-2-1")],
+    [("counter", "untrained"), ("counter", "toy-0.5-0"), ("presence", "untrained"), ("presence", "photo-2-1")],
 )
 def test_the_python_code_prints_the_pages_numbers(explorer, tmp_path, capsys, component, weights):
     page = explorer().page
@@ -232,7 +232,7 @@ def test_the_python_code_prints_the_pages_numbers(explorer, tmp_path, capsys, co
     runpy.run_path(str(tmp_path / "scene.py"))
     said = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
     assert float(said["count"]) == pytest.approx(shown_count(page), abs=2e-5)
-    if component == "paper":
+    if component == "counter":
         confidence = page.locator(".result .quiet").get_attribute("data-confidence")
         assert float(said["confidence"]) == pytest.approx(float(confidence), abs=2e-5)
     if weights.startswith("photo"):

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 from benchmarks.serve import count_requests, put_under_load
+from benchmarks.synthetic_photos import made_up_photos
 
-from tallybox.bench.photos import made_up_photos
 from tallybox.photos.shipped import shipped_estimator
 
 CLIENTS = 200

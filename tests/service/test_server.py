@@ -11,9 +11,9 @@ from dataclasses import replace
 import httpx
 import pytest
 from benchmarks.serve import LoadRequest, count_requests, read_answer
+from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner
 
-from tallybox.bench.photos import made_up_photos
 from tallybox.cli import cli
 from tallybox.estimator.storage import save_fitted
 from tallybox.photos.shipped import shipped_estimator

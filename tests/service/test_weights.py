@@ -27,7 +27,7 @@ def test_weights_make_the_functions_that_were_learned(sweep, side_length, noise)
         component: {weight_set.name: weight_set.weights for weight_set in listed}
         for component, listed in weight_sets(small_estimator()).items()
     }
-    knots = counter_with_knots(sets["paper"][name], 10)
+    knots = counter_with_knots(sets["counter"][name], 10)
     assert torch.nn.functional.pad(knots.weight.detach().cumsum(-1), (1, 0))[0].numpy() == pytest.approx(
         torch.tensor(row["activations"]).numpy(), abs=2e-5
     )

@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from tallybox.ask import Answerer
 from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
+from tallybox.vqa.answer import Answerer
 
 BUSES, RIDERS, LOBBY = sample_photos()
 

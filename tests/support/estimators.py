@@ -2,8 +2,9 @@
 
 from functools import cache
 
+from benchmarks.synthetic_photos import made_up_photos
+
 from tallybox import CountEstimator
-from tallybox.bench.photos import made_up_photos
 
 
 @cache

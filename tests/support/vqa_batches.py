@@ -2,7 +2,7 @@
 
 import torch
 
-from tallybox.vqa.configuration import ModelConfig
+from tallybox.vqa.config import ModelConfig
 from tallybox.vqa.model import Batch, DataSizes, VqaModel, scale_features
 
 SIZES = DataSizes(words=12, answers=6, features=5, proposals=9)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from tallybox.vqa.batches import TrainingData
-from tallybox.vqa.configuration import ModelConfig, TrainingConfig, VqaConfig
+from tallybox.vqa.config import ModelConfig, TrainingConfig, VqaConfig
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.training import train

@@ -7,7 +7,7 @@ import torch
 from tallybox.errors import InputError
 from tallybox.files import read_tensors, write_tensors
 from tallybox.vqa.checkpoints import FILE, Checkpoint, load_model, read_checkpoint, write_checkpoint
-from tallybox.vqa.configuration import ModelConfig, VqaConfig
+from tallybox.vqa.config import ModelConfig, VqaConfig
 from tests.support.vqa_batches import SIZES, SMALL, random_batch, small_model
 
 

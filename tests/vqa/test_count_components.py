@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox.boxes import nms
-from tallybox.vqa.configuration import ModelConfig
+from tallybox.vqa.config import ModelConfig
 from tallybox.vqa.model import SuppressedCount, batched_nms, count_component
 from tests.support.vqa_batches import random_batch
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 from tallybox.distributed import SharedBatchNorm, SharedDropout
-from tallybox.vqa.configuration import ModelConfig
+from tallybox.vqa.config import ModelConfig
 from tallybox.vqa.model import Batch, DataSizes, VqaModel, WordPacking, half_precision_states, scale_features
 from tests.support.tolerances import BFLOAT16_GRADIENTS, BFLOAT16_STATES, ROUNDING
 from tests.support.vqa_batches import MODELS, SIZES, SMALL, random_batch, small_model

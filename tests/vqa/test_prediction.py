@@ -6,7 +6,7 @@ import torch
 from tallybox.errors import InputError
 from tallybox.vqa.batches import open_training_data
 from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
-from tallybox.vqa.configuration import ModelConfig, VqaConfig
+from tallybox.vqa.config import ModelConfig, VqaConfig
 from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.examples import counting_examples

@@ -13,7 +13,7 @@ from torch import nn
 from tallybox import compat
 from tallybox.errors import InputError
 from tallybox.vqa.batches import StreamedExamples
-from tallybox.vqa.configuration import TrainingConfig
+from tallybox.vqa.config import TrainingConfig
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.model import Batch, VqaModel, scale_features

@@ -5,7 +5,7 @@ import torch
 
 from tallybox.errors import InputError
 from tallybox.vqa.batches import LabelledBatch
-from tallybox.vqa.configuration import TrainingConfig
+from tallybox.vqa.config import TrainingConfig
 from tallybox.vqa.steps import VqaTrainer, attention_loss, compute_dtype, mean_accuracy, soft_cross_entropy
 from tests.support.vqa_batches import SIZES, random_batch, small_model
 

@@ -15,7 +15,7 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.runs import read_results
 from tallybox.vqa.batches import answerable
 from tallybox.vqa.checkpoints import FILE, read_checkpoint
-from tallybox.vqa.configuration import VqaConfig
+from tallybox.vqa.config import VqaConfig
 from tallybox.vqa.training import VqaRun, train
 from tests.support import vqa_tiny
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data

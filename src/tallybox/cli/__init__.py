@@ -18,13 +18,11 @@ COMMANDS = {
     "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
     "count": ("tallybox.cli.count", "Count the objects in photos and files of detections."),
-    "suggest": ("tallybox.cli.suggest", "List the photos that are worth labelling next."),
     "categories": ("tallybox.cli.categories", "List the categories that an estimator counts."),
     "explain": ("tallybox.cli.explain", "Write a page that shows how a count came about."),
     "serve": ("tallybox.cli.serve", "Serve the explorer page and the HTTP service."),
     "ask": ("tallybox.cli.ask", "Answer a question about a photo."),
     "vqa": ("tallybox.cli.vqa", "Answer questions about photos: VQA v2."),
-    "bench": ("tallybox.cli.bench", "Measure speed on this machine; results are checked first."),
 }
 
 

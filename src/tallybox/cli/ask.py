@@ -17,7 +17,7 @@ from tallybox.cli.options import any_path, existing, file_to_write, json_option
 from tallybox.cli.terminal import echo_line, printable
 
 if TYPE_CHECKING:
-    from tallybox.ask.answering import PhotoAnswer
+    from tallybox.vqa.answer import PhotoAnswer
 
 BAR = 24  # characters of a certain answer
 
@@ -35,9 +35,9 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     one of 138 numbers, words or yes and no. Words that it never saw are named.
     """
     with Console(stderr=True).status("Looking at the photo"):
-        from tallybox.ask import Answerer
-        from tallybox.ask.question import named_words
         from tallybox.photos.images import read_photo
+        from tallybox.vqa.answer import Answerer
+        from tallybox.vqa.question import named_words
 
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
         answerer = Answerer(model)
@@ -45,9 +45,9 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         decoded = read_photo(photo)
         answer = answerer.ask(decoded, question)
     if page is not None and counter is not None:
-        from tallybox.drawing.vqa_answer import answer_page, counted_page
+        from tallybox.explain.page import report_page
+        from tallybox.explain.vqa_answer import answer_page, counted_page
         from tallybox.files import write_text
-        from tallybox.report.page import report_page
 
         if answer.counted is not None and answer.counted.answers and answerer.estimator is not None:
             data = counted_page(answer, decoded, answerer.estimator)

@@ -11,7 +11,7 @@ from tallybox.cli.count_output import CountedImage, Write, csv_output, json_outp
 from tallybox.cli.options import detector_options, estimator_option, file_to_write, json_option, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_for_estimator
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
@@ -147,7 +147,7 @@ def _count_photos(
     counter: PhotoCounter, paths: list[Path], categories: Categories, engine: str | None, *, keep_photos: bool
 ) -> Iterator[CountedPhoto]:
     if engine == "ray":
-        from tallybox.photos.ray_engine import count_each_with_ray
+        from tallybox.photos.distributed import count_each_with_ray
 
         return count_each_with_ray(counter, paths, categories)
     return counter.count_each(paths, categories, keep_photos=keep_photos)

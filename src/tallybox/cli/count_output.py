@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tallybox.cli.terminal import echo_line, printable
-from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.detections import Detections, ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.estimator.totals import TotalPrediction

@@ -17,13 +17,13 @@ from tallybox.cli.explain import WITH_SHIPPED
 from tallybox.cli.options import any_path
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
-from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data
-from tallybox.drawing.scenes import CatProposals, cats
 from tallybox.errors import InputError, TallyboxError
+from tallybox.explain.page import report_page
+from tallybox.explain.page_data import canvas_size, estimator_countings, page_data
+from tallybox.explain.scenes import CatProposals, cats
 from tallybox.files import import_optional, write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.shipped import sample_photos
-from tallybox.report.page import report_page
 
 SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every terminal shows them
 
@@ -44,7 +44,7 @@ def demo(figure: Path | None, out: Path) -> None:
         show_other_question(console, counter, proposals)
         show_soft_attention(console, counter, proposals)
     if figure is not None:
-        from tallybox.figures.cats import draw_cats
+        from tallybox.explain.cats import draw_cats
 
         draw_cats(figure)
         console.print(f"Picture written to {figure}\n")
@@ -57,14 +57,14 @@ def show_proposals(console: Console, proposals: CatProposals) -> None:
     for number, (box, label) in enumerate(zip(proposals.boxes.tolist(), proposals.labels, strict=True), start=1):
         labels.setdefault(tuple(box), []).append(f"{number} {label}")
     console.print("\n[bold]How many cats?[/bold]  A detector gives four proposals. One cat was found twice.\n")
-    console.print(side_by_side(*(Panel("\n".join(names), width=20, height=6) for names in labels.values())))
+    console.print(in_columns(*(Panel("\n".join(names), width=20, height=6) for names in labels.values())))
     console.print("\nEvery proposal shows a cat, so each has the attention weight 1.\n")
 
 
 def show_count(console: Console, trace: CountTrace) -> None:
     """Show the matrices and the count that they give."""
     console.print(
-        side_by_side(
+        in_columns(
             shade_matrix("A = a aᵀ", trace.relevance),
             shade_matrix("D = 1 - IoU", trace.distance),
             shade_matrix("Ã = A ⊙ D", trace.deduplicated),
@@ -158,7 +158,7 @@ def show_photos(console: Console, folder: Path) -> None:
         console.print(f"  {command}")
 
 
-def side_by_side(*parts: RenderableType) -> Padding:
+def in_columns(*parts: RenderableType) -> Padding:
     """Lay parts out from left to right."""
     table = Table.grid(padding=(0, 4))
     table.add_row(*parts)

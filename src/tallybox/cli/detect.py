@@ -22,7 +22,7 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
     .json.gz. A photo is known by its path from the folder that was named, or by its name. A photo that cannot be read
     is reported and the others are written; the exit status is then 1.
     """
-    from tallybox.photos.detecting import detect_to_file
+    from tallybox.photos.cache import detect_to_file
     from tallybox.photos.sources import find_photos
 
     try:

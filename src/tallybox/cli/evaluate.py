@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tallybox.cli.image_source import open_labelled_images
 from tallybox.cli.options import existing, json_option, label_options, reported_failures, source_options
 from tallybox.estimator.estimator import CountEstimator
+from tallybox.photos.labelled import open_labelled_images
 
 
 @click.command("evaluate")

@@ -10,11 +10,11 @@ import click
 from tallybox.cli.options import estimator_option, existing, file_to_write, source_options
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.category_names import category_id_of
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_category_names, read_detections, read_for_estimator
 from tallybox.errors import InputError
+from tallybox.explain.page import report_page
 from tallybox.files import write_text
-from tallybox.report.page import report_page
 
 WITH_SHIPPED = "counted with the estimator that ships with tallybox"
 
@@ -28,7 +28,7 @@ WITH_SHIPPED = "counted with the estimator that ships with tallybox"
 @click.option("--image", "image_id", metavar="ID", help="Which image of a file of detections.")
 @click.option(
     "--component",
-    type=click.Choice(["paper", "presence"]),
+    type=click.Choice(["counter", "presence"]),
     help="Explain this component untrained, instead of an estimator.",
 )
 def explain(
@@ -46,8 +46,8 @@ def explain(
     PATH is a photo, or a file of detections (.json, .json.gz, .csv, .csv.gz, .parquet). Without --category, every
     category that may be there is shown.
     """
-    from tallybox.drawing.page_data import canvas_size, estimator_countings, page_data, untrained_countings
     from tallybox.estimator.estimator import CountEstimator
+    from tallybox.explain.page_data import canvas_size, estimator_countings, page_data, untrained_countings
     from tallybox.photos.counter import PhotoCounter
     from tallybox.photos.detector import categories_of
     from tallybox.photos.images import read_photo
@@ -78,7 +78,7 @@ def explain(
         title = f"image {image.image_id} of {path.name}"
     if estimator is None:
         countings = untrained_countings(component, image, _category_ids(categories, names), names)
-        how = "the paper's component, untrained" if component == "paper" else "presence counting, untrained"
+        how = "the paper's component, untrained" if component == "counter" else "presence counting, untrained"
     else:
         if file is None and photo is None:
             echo_line(

@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from tallybox.cli.evaluate import trust_lines
-from tallybox.cli.image_source import open_labelled_images
 from tallybox.cli.options import existing, file_to_write, json_option, label_options, reported_failures, source_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
@@ -21,6 +20,7 @@ from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import right_by_width, train_metrics
 from tallybox.files import check_writable, suffix_without_gz
+from tallybox.photos.labelled import open_labelled_images
 
 MAX_LABELLED = 8  # categories, whose names are all listed
 
@@ -29,7 +29,7 @@ MAX_LABELLED = 8  # categories, whose names are all listed
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
 @click.argument("labels", type=existing)
 @click.option("--out", type=file_to_write, required=True, help="The estimator's file.")
-@click.option("--component", type=click.Choice(["presence", "paper"]), help="What counts.  [default: presence]")
+@click.option("--component", type=click.Choice(["presence", "counter"]), help="What counts.  [default: presence]")
 @click.option("--photos", type=click.IntRange(min=1), help="Learn from the first images only, by ascending id.")
 @click.option(
     "--max-objects",

@@ -82,7 +82,7 @@ def sweep(
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
 def figures(folder: Path) -> None:
     """Draw every figure from the results of a sweep, into its folder "figures"."""
-    from tallybox.figures.toy import draw_toy_figures
+    from tallybox.toy.figures import draw_toy_figures
 
     sweeps = [folder / name for name in FIXED_AT if (folder / name / "config.json").exists()]
     for sweep_folder in sweeps or [folder]:

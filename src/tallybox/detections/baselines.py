@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import nms
-from tallybox.detections.container import Detections, Floats, Integers
+from tallybox.detections.detections import Detections, Floats, Integers
 from tallybox.detections.labels import CountingPair
 from tallybox.errors import InputError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from tallybox.detections.adapters import NEGATIVE_SIZE
-from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.rows import RowsByImage, image_key, image_size
 from tallybox.errors import InputError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tallybox.detections.adapters import IMAGE_COLUMNS
 from tallybox.detections.category_names import COCO_CATEGORIES, LISTED, find_category
-from tallybox.detections.container import ImageId
+from tallybox.detections.detections import ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.tables import (
     LONG_COLUMNS,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from tallybox.detections.container import ImageId
+from tallybox.detections.detections import ImageId
 from tallybox.errors import InputError
 
 MANY_UNMATCHED = 0.25  # of the labelled images

@@ -11,7 +11,7 @@ import numpy as np
 
 from tallybox.detections.box_checks import check_in_image
 from tallybox.detections.category_names import category_name_of, find_category
-from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.image_ids import check_ids, check_photos, match_photos, may_be_one_photo, shown
 from tallybox.errors import InputError
 

@@ -28,10 +28,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tallybox.detections.box_checks import check_in_image, check_not_corners
-from tallybox.detections.container import Detections, ImageId, Size
+from tallybox.detections.detections import Detections, ImageId, Size
 from tallybox.detections.rows import BOX_AND_SCORE, check_boxes_and_scores, image_key, image_size, two_sizes
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, first_line, open_regular
+from tallybox.files import atomic_writing, error_summary, open_regular
 
 SIZE = ("width", "height")
 CATEGORIES_KEY = b"tallybox.categories"
@@ -151,7 +151,7 @@ def read_parquet_metadata(part: Path, key: bytes) -> dict[str, Any]:
             return stored
         reason = f"it is a {type(stored).__name__}"
     except (ValueError, RecursionError) as error:
-        reason = first_line(error)
+        reason = error_summary(error)
     raise InputError(f"{part}: {key.decode()} must be a JSON object, but it is not: {reason}")
 
 
@@ -195,7 +195,7 @@ def _open(part: Path) -> pq.ParquetFile:
 
 
 def _damaged(part: Path, error: Exception) -> InputError:
-    return InputError(f"{part} must be a whole Parquet file, but it is damaged: {first_line(error)}")
+    return InputError(f"{part} must be a whole Parquet file, but it is damaged: {error_summary(error)}")
 
 
 def _batches(part: Path, file: pq.ParquetFile, columns: list[str], groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -215,7 +215,7 @@ def _column(part: Path, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> 
     try:
         values = values.cast(kind)
     except pa.ArrowException as error:
-        raise InputError(f"{part}: {name} must be {kind}, but got {values.type}: {first_line(error)}") from None
+        raise InputError(f"{part}: {name} must be {kind}, but got {values.type}: {error_summary(error)}") from None
     is_valid = values.is_valid().to_numpy(zero_copy_only=False)
     if not is_valid.all():
         values = values.fill_null("" if kind == pa.string() else 0)
@@ -330,7 +330,7 @@ def _table(group: list[Detections], schema: pa.Schema) -> pa.Table:
         image_ids = pa.array([image.image_id for image in group], schema.field("image_id").type)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InputError(
-            f"image ids must be all texts or all numbers of 64 bits, but are not: {first_line(error)}"
+            f"image ids must be all texts or all numbers of 64 bits, but are not: {error_summary(error)}"
         ) from None
     columns = {"image_id": image_ids.take(owners)}
     columns["category_id"] = pa.array(np.concatenate([image.category_ids for image in group])).take(detection)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, check_known_ids, check_same_names
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.files import import_optional, suffix_without_gz

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tallybox.detections.box_checks import check_in_image, check_not_corners, first_problem
-from tallybox.detections.container import MAX_SIDE, Detections, Floats, ImageId, Integers, Size
+from tallybox.detections.detections import MAX_SIDE, Detections, Floats, ImageId, Integers, Size
 from tallybox.errors import InputError
 
 BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")  # columns of Parquet and CSV files

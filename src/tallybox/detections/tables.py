@@ -15,10 +15,10 @@ from zipfile import BadZipFile, ZipFile
 
 from tallybox.detections.adapters import COLUMN_NAMES, IMAGE_COLUMNS
 from tallybox.detections.category_names import COCO_CATEGORIES, LISTED, category_id_of, find_category
-from tallybox.detections.container import MAX_SIDE, Detections, ImageId, Size
+from tallybox.detections.detections import MAX_SIDE, Detections, ImageId, Size
 from tallybox.detections.rows import BOX_AND_SCORE, RowsByImage, image_key, image_size
 from tallybox.errors import InputError
-from tallybox.files import first_line, import_optional, open_regular, open_text
+from tallybox.files import error_summary, import_optional, open_regular, open_text
 
 # Unlike float(), it accepts no underscores and only ASCII digits.
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -227,7 +227,7 @@ def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
         except BadZipFile:
             raise InputError(f"{path} must be an Excel file (.xlsx), but it is none, or damaged") from None
         except Exception as error:  # for a damaged file, openpyxl raises errors of any type
-            raise InputError(f"{path} must be an Excel file (.xlsx), but: {first_line(error)}") from None
+            raise InputError(f"{path} must be an Excel file (.xlsx), but: {error_summary(error)}") from None
 
 
 def _text(value: Any) -> str:

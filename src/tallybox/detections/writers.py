@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, check_writable, import_optional, suffix_without_gz
 

@@ -9,21 +9,21 @@ from typing import Self
 
 import numpy as np
 
+from tallybox.concurrency import in_batches, map_in_order
 from tallybox.detections.category_names import category_id_of, category_name_of, listed_names
-from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.configuration import Component, EstimatorConfig
+from tallybox.estimator.config import Component, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
+from tallybox.estimator.fitted import Fitted, Prior, predict_arrays, untrained
 from tallybox.estimator.fitting import FitReport, fit
-from tallybox.estimator.inference import Fitted, Prior, predict_arrays, untrained
 from tallybox.estimator.inputs import BATCH, IndexedPairs, pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.storage import load_fitted, save_fitted
 from tallybox.estimator.totals import TotalPrediction, Totals
 from tallybox.estimator.training import OnProgress
-from tallybox.kernels.threads import in_batches, map_in_order
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ Categories = Sequence[int | str] | None  # by id or by name; None for all that m
 class CountEstimator:
     """Count objects of each category from a detector's boxes, having learned from counts alone.
 
-    ``component`` is what counts: ``"presence"``, or ``"paper"`` for comparison. Counts below ``max_objects`` have a
+    ``component`` is what counts: ``"presence"``, or ``"counter"`` for comparison. Counts below ``max_objects`` have a
     probability of their own, larger ones share one; by default the labels decide.
 
     >>> def photo(number, dogs):  # each dog found twice

@@ -6,16 +6,16 @@ from typing import Any, get_args
 
 import numpy as np
 
+from tallybox.concurrency import in_batches
 from tallybox.detections.baselines import Metric
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.inference import Prior, predict_arrays
+from tallybox.estimator.fitted import Prior, predict_arrays
 from tallybox.estimator.inputs import BATCH, indexed_pairs
 from tallybox.estimator.prediction import Integers, PredictionArrays
-from tallybox.kernels.threads import in_batches
 
 WIDTH_GROUPS = {0: "0", 1: "1-2", 3: "3-4", 5: "5+"}  # of intervals, high - low
 

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.counter.trace import CountTrace
-from tallybox.detections.container import Detections
-from tallybox.estimator.inference import Fitted
+from tallybox.detections.detections import Detections
+from tallybox.estimator.fitted import Fitted
 from tallybox.estimator.inputs import model_inputs, pairs_of_images
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.presence.trace import PresenceTrace

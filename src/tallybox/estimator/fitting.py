@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from tallybox.detections.baselines import Metric, tabulate, tune
 from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of, listed_names
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.detections.metrics import CountSums
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, Prevalence, interval_levels, learn_prevalence
-from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig, check_size
-from tallybox.estimator.inference import CurvePoint, Fitted, distributions, infer, moments_of
+from tallybox.estimator.config import NO_THINNING, EstimatorConfig, check_size
+from tallybox.estimator.fitted import CurvePoint, Fitted, distributions, infer, moments_of
 from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
 from tallybox.estimator.model import CountModel, ModelOutput
 from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, summarise

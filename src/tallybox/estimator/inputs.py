@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from tallybox.boxes import numpy_box_iou, suppress
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE, CountingPair
-from tallybox.estimator.configuration import NO_THINNING, EstimatorConfig
+from tallybox.estimator.config import NO_THINNING, EstimatorConfig
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tallybox.counter.module import Counter
-from tallybox.estimator.configuration import EstimatorConfig
+from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.inputs import CONTEXT, SUMMARY, ModelInputs
 from tallybox.presence.module import PresenceCounter
 
@@ -63,7 +63,7 @@ class CountModel(nn.Module):
         with torch.no_grad():
             identity = torch.zeros(counts, heads, per_head)
             identity[:, :, :counts] = torch.eye(counts)[:, None] / heads
-            if config.component == "paper":
+            if config.component == "counter":
                 identity *= PAPER_SHARPNESS
             self.from_component.weight.copy_(identity.flatten(1))
             self.from_component.bias.zero_()

@@ -7,7 +7,7 @@ path; the estimator is sent from here.
 from collections.abc import Iterator
 from pathlib import Path
 
-from tallybox.detections.container import Detections, ImageId
+from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.parquet import (
     ParquetPiece,
     SeenImages,

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 
 from tallybox.errors import TallyboxError
-from tallybox.files import first_line, import_optional
+from tallybox.files import error_summary, import_optional
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -75,7 +75,7 @@ class RayTasks:
         try:
             result = pickle.loads(self._ray.get(reference))
         except (lost.WorkerCrashedError, lost.NodeDiedError, lost.OutOfMemoryError, lost.ObjectLostError) as error:
-            reason = first_line(getattr(error, "cause", error))  # the message of the error itself is a traceback
+            reason = error_summary(getattr(error, "cause", error))  # the message of the error itself is a traceback
             attempts = RETRIES + 1
             crash = TallyboxError(f"a task lost its worker in {attempts} of {attempts} attempts; Ray says: {reason}")
             if on_crash is None:
@@ -133,7 +133,7 @@ def _connected() -> Any:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as error:
             raise TallyboxError(
-                f"Ray must reach the cluster that RAY_ADDRESS names, but it does not: {first_line(error)}; check that "
+                f"Ray must reach the cluster that RAY_ADDRESS names, but it does not: {error_summary(error)}; check that "
                 "it runs, and that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same on all machines"
             ) from None
     return ray

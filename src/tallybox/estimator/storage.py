@@ -12,11 +12,11 @@ from tallybox import __version__
 from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
-from tallybox.estimator.configuration import EstimatorConfig, check_size
-from tallybox.estimator.inference import CurvePoint, Fitted, TotalCalibration
+from tallybox.estimator.config import EstimatorConfig, check_size
+from tallybox.estimator.fitted import CurvePoint, Fitted, TotalCalibration
 from tallybox.estimator.model import CountModel
 from tallybox.estimator.prediction import IntervalLevels
-from tallybox.files import first_line, read_tensors, write_tensors
+from tallybox.files import error_summary, read_tensors, write_tensors
 
 KIND = "tallybox.CountEstimator"
 VERSION = 3
@@ -53,7 +53,7 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         _fitted(json.loads(json.dumps(header)), tensors)
     except (ValueError, RuntimeError) as error:
         raise TallyboxError(
-            f"an estimator must hold numbers that can be loaded again, but: {first_line(error)}; check boxes and labels"
+            f"an estimator must hold numbers that can be loaded again, but: {error_summary(error)}; check boxes and labels"
         ) from None
     write_tensors(path, tensors, header)
 
@@ -73,7 +73,7 @@ def load_fitted(path: Path) -> Fitted:
             )
         return _fitted(header, tensors)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
-        raise InputError(f"{path} must be an estimator that tallybox fit wrote, but: {first_line(error)}") from None
+        raise InputError(f"{path} must be an estimator that tallybox fit wrote, but: {error_summary(error)}") from None
 
 
 def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:

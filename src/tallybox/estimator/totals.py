@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.estimator.calibration import COVERAGE, LISTED_PROBABILITY
-from tallybox.estimator.inference import Fitted, TotalCalibration, predict_moments
+from tallybox.estimator.fitted import Fitted, TotalCalibration, predict_moments
 from tallybox.estimator.inputs import BATCH, IndexedPairs, pairs_of_images
 from tallybox.estimator.prediction import Floats, Integers
 

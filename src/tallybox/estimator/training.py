@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tallybox.estimator.configuration import EstimatorConfig
-from tallybox.estimator.inference import infer
+from tallybox.concurrency import single_threaded_torch
+from tallybox.estimator.config import EstimatorConfig
+from tallybox.estimator.fitted import infer
 from tallybox.estimator.inputs import IndexedPairs, ModelInputs
 from tallybox.estimator.model import CountModel
-from tallybox.kernels.threads import small_operations
 
 OnProgress = Callable[[int, int], None]  # done, total
 
@@ -47,7 +47,7 @@ class LabelledInputs:
 
 
 @torch.random.fork_rng(devices=[])  # leaves the caller's random numbers as they are
-@small_operations()
+@single_threaded_torch()
 def train_member(
     labelled: LabelledInputs, part: int, *, seed: int, epochs: int, on_progress: OnProgress = lambda done, total: None
 ) -> CountModel:

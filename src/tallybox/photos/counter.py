@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tallybox.concurrency import in_batches
 from tallybox.detections.category_names import check_same_names
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
-from tallybox.kernels.threads import in_batches
 from tallybox.photos.detector import Detector, categories_of
 from tallybox.photos.images import read_photo
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet

@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.concurrency import in_batches
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.files import first_line
-from tallybox.kernels.threads import in_batches
+from tallybox.files import error_summary
 from tallybox.photos.images import Photo
 
 Result = TypeVar("Result")  # for one photo
@@ -59,9 +59,7 @@ def categories_of(detector: Detector) -> Mapping[int, str]:
 
 
 @contextmanager
-def one_line_errors(
-    message: str, kind: type[TallyboxError] = TallyboxError, *, with_type: bool = False
-) -> Iterator[None]:
+def wrap_errors(message: str, kind: type[TallyboxError] = TallyboxError, *, with_type: bool = False) -> Iterator[None]:
     """Turn whatever another library raises into an error of one line, ``message`` and its reason; ours pass."""
     try:
         yield
@@ -69,7 +67,7 @@ def one_line_errors(
         raise
     except Exception as error:
         reason = f" {type(error).__name__}:" if with_type else ":"
-        raise kind(f"{message}{reason} {first_line(error)}") from error
+        raise kind(f"{message}{reason} {error_summary(error)}") from error
 
 
 def boxes_in_photo(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError, TallyboxError
-from tallybox.files import first_line, import_optional
+from tallybox.files import error_summary, import_optional
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -206,7 +206,7 @@ def _reason(error: Exception, path: Path) -> str:
                     "it is HEIC, which needs the package pillow-heif; pip install 'tallybox[heic]', or save it as JPEG"
                 )
         return "it is no image of a kind that is read (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others)"
-    return f"it cannot be read: {first_line(error)}"
+    return f"it cannot be read: {error_summary(error)}"
 
 
 def _pillow() -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.explanation import CountExplanation, merged_into
 from tallybox.files import atomic_writing

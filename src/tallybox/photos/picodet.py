@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.boxes import first_kept, overlap_by_more, suppress
+from tallybox.concurrency import single_threaded_torch
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.devices import device_or_default
 from tallybox.errors import InputError
-from tallybox.kernels.threads import small_operations
 from tallybox.photos.detector import boxes_in_photo, map_same_size
 from tallybox.photos.images import BICUBIC, Photo, letterbox
-from tallybox.photos.picodet_network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network
+from tallybox.photos.network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network
 
 DEFAULT_SIZE = 640  # AP on 128 photos of COCO: 42.0, against 40.9 at 512 and 38.9 at 768 px
 MULTIPLE = STRIDES[-1]  # sides of the network's input are multiples of it
@@ -78,7 +78,7 @@ class PicoDet:
         # only photos of the same size go through it together.
         sizes = [_resized_wh(photo.size_wh, self.size) for photo in photos]
         # On one thread: with another program on a core, two threads wait for each other at every layer (2 s, not 0.1).
-        with torch.inference_mode(), small_operations():
+        with torch.inference_mode(), single_threaded_torch():
             return map_same_size(self._propose, photos, sizes, at_once=BATCHES.get(self.device.type, 1))
 
     def _propose(self, photos: Sequence[Photo]) -> list[RawDetections]:

@@ -8,10 +8,10 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from tallybox.detections.container import Detections
+from tallybox.concurrency import in_batches, map_in_order
+from tallybox.detections.detections import Detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.kernels.threads import in_batches, map_in_order
-from tallybox.photos.detector import Detector, Result, one_line_errors
+from tallybox.photos.detector import Detector, Result, wrap_errors
 from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.picodet import PicoDet
 
@@ -93,7 +93,7 @@ def _call(
 def _detect(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
     """Return what a detector gives for photos; anything but `Detections` is an error of the detector."""
     name = f"{type(detector).__name__}.detect"
-    with one_line_errors(f"{name} raised", with_type=True):
+    with wrap_errors(f"{name} raised", with_type=True):
         detected = detector.detect(photos)
     if not isinstance(detected, Sequence) or len(detected) != len(photos):
         actual = f"a list of {len(detected)}" if isinstance(detected, Sequence) else f"a {type(detected).__name__}"

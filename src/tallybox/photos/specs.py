@@ -15,8 +15,8 @@ from typing import Any
 
 from tallybox.devices import Device
 from tallybox.errors import InputError
-from tallybox.photos.adapters import OnnxDetector, TorchvisionDetector, TransformersDetector, UltralyticsDetector
-from tallybox.photos.detector import Detector, one_line_errors
+from tallybox.photos.detector import Detector, wrap_errors
+from tallybox.photos.detectors import OnnxDetector, TorchvisionDetector, TransformersDetector, UltralyticsDetector
 from tallybox.photos.picodet import PicoDet
 
 DEFAULT_SPEC = "picodet"
@@ -105,7 +105,7 @@ def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
     arguments: dict[str, Any] = {"texts": tuple(texts)} if texts else {}
     if "device" in parameters:
         arguments["device"] = device
-    with one_line_errors(f"{spec} must return a detector, but raised", with_type=True):
+    with wrap_errors(f"{spec} must return a detector, but raised", with_type=True):
         detector: Detector = factory(**arguments)
     if not callable(getattr(detector, "detect", None)):
         raise InputError(f"{spec} must return an object with detect(photos), but returned {type(detector).__name__}")
@@ -119,7 +119,7 @@ def _import_factory(spec: str) -> Callable[..., Any]:
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)
     must = f"{spec} must name a module that can be imported"
-    with one_line_errors(f"{must}, but it raised", with_type=True):
+    with wrap_errors(f"{must}, but it raised", with_type=True):
         try:
             factory = getattr(import_module(module_name), name, None)
         except ModuleNotFoundError as error:

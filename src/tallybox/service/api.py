@@ -14,10 +14,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from tallybox import __version__
-from tallybox.detections.container import Detections
-from tallybox.drawing.counting import Counting
-from tallybox.drawing.scenes import ExampleScene, example_scenes, toy_scene
+from tallybox.detections.detections import Detections
 from tallybox.estimator.estimator import CountEstimator
+from tallybox.explain.counting import Counting
+from tallybox.explain.scenes import ExampleScene, example_scenes, toy_scene
 from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo
 from tallybox.service.batching import Batcher, CountJob, count_jobs

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 
-from tallybox.detections.container import Detections
+from tallybox.concurrency import single_threaded_torch
+from tallybox.detections.detections import Detections
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
-from tallybox.kernels.threads import small_operations
 
 JobPredictions = list[ImagePredictions]  # one for each image of a job
 
@@ -38,7 +38,7 @@ def count_jobs(estimator: CountEstimator, jobs: Sequence[CountJob]) -> list[JobP
     by_categories: dict[tuple[int | str, ...] | None, list[int]] = defaultdict(list)
     for index, job in enumerate(jobs):
         by_categories[job.categories].append(index)
-    with small_operations():
+    with single_threaded_torch():
         for categories, indices in by_categories.items():
             images = [image for index in indices for image in jobs[index].images]
             counted = estimator.predict_each(images, categories)

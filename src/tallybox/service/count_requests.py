@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 
 from tallybox.detections.box_checks import check_in_image, check_not_corners
 from tallybox.detections.category_names import check_known_ids
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.service.batching import CountJob, JobPredictions

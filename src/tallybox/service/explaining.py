@@ -12,10 +12,10 @@ import torch
 from tallybox.activation import activation_knots
 from tallybox.counter.module import Counter
 from tallybox.detections.baselines import Thresholds
-from tallybox.detections.container import Detections
-from tallybox.drawing.counting import Counting, count_with_component
+from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
+from tallybox.explain.counting import Counting, count_with_component
 from tallybox.presence.module import PresenceCounter
 from tallybox.service.models import ExplainRequest
 
@@ -39,13 +39,13 @@ WeightSets = dict[str, list[WeightSet]]  # by component
 def weight_sets(estimator: CountEstimator) -> WeightSets:
     """Return all sets: untrained, learned on the toy task, and (for its component) those of the estimator's heads."""
     sets = {
-        "paper": [WeightSet(UNTRAINED, UNTRAINED, _head_weights(Counter(), 0))],
+        "counter": [WeightSet(UNTRAINED, UNTRAINED, _head_weights(Counter(), 0))],
         "presence": [WeightSet(UNTRAINED, UNTRAINED, _head_weights(PresenceCounter(), 0))],
     }
     for setting in json.loads((files("tallybox.service") / "data" / "toy_weights.json").read_text()):
         side_length, noise = f"{setting['side_length']:g}", f"{setting['noise']:g}"
         name, label = f"toy-{side_length}-{noise}", f"toy task, l = {side_length}, q = {noise}"
-        sets["paper"].append(WeightSet(name, label, setting["activations"]))
+        sets["counter"].append(WeightSet(name, label, setting["activations"]))
         for head, weights in enumerate(setting["presence"], start=1):
             sets["presence"].append(WeightSet(f"{name}-{head}", f"{label}, head {head}", weights))
     fitted = estimator.fitted
@@ -73,14 +73,14 @@ def warm_up(sets: WeightSets) -> None:
 
 def _requested_component(request: ExplainRequest, sets: WeightSets) -> Counter | PresenceCounter:
     if request.activations is not None:
-        if request.component != "paper" or request.weights != UNTRAINED:
-            raise InputError("activations must come with component 'paper' and without weights, but got both")
+        if request.component != "counter" or request.weights != UNTRAINED:
+            raise InputError("activations must come with component 'counter' and without weights, but got both")
         return counter_with_knots(request.activations, request.max_objects)
     by_name = {weight_set.name: weight_set.weights for weight_set in sets[request.component]}
     if request.weights not in by_name:
         first_names = ", ".join(list(by_name)[:6])
         raise InputError(f"weights must be a set that GET /v1/weights lists ({first_names} ...), but got another name")
-    make = counter_with_knots if request.component == "paper" else presence_with_weights
+    make = counter_with_knots if request.component == "counter" else presence_with_weights
     return make(by_name[request.weights], request.max_objects)
 
 

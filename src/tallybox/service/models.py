@@ -93,7 +93,7 @@ class NmsThresholds(RequestModel):
 class ExplainRequest(RequestModel):
     """Boxes and attention weights to count with one component."""
 
-    component: Literal["paper", "presence"] = "paper"
+    component: Literal["counter", "presence"] = "counter"
     boxes: Boxes
     attention: Shares
     max_objects: Annotated[int, Field(ge=1, le=100)] = 10

@@ -4,7 +4,7 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
-from tallybox.drawing import read_assets
+from tallybox.explain import read_assets
 from tallybox.photos.shipped import sample_photos
 
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -12,7 +12,7 @@ MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css
 
 def page_routes() -> list[Route]:
     """Return the explorer at ``/``, the description at ``/docs``, and what they load below ``/assets``, ``/photos``."""
-    assets, photos = read_assets("tallybox.drawing", "tallybox.service"), sample_photos()
+    assets, photos = read_assets("tallybox.explain", "tallybox.service"), sample_photos()
     paths = {"explorer.html": "/", "docs.html": "/docs"}
     answers: dict[str, Response] = {"/photos": JSONResponse([photo.name for photo in photos])}
     for name, content in assets.items():

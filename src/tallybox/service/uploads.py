@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 from fastapi import Body, Query, Request
 from starlette.exceptions import HTTPException
 
-from tallybox.detections.container import Detections
+from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.photos.detector import Detector

@@ -16,9 +16,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from tallybox.activation import activation_knots
 from tallybox.checks import check_values
+from tallybox.concurrency import kernel_threads, run_concurrently
 from tallybox.errors import InputError
 from tallybox.kernels.dispatch import Backend
-from tallybox.kernels.threads import kernel_threads, side_by_side
 from tallybox.presence.weights import PresenceFunctions
 from tallybox.toy.data import ToyImages, draw_images
 from tallybox.toy.models import CounterModel, PresenceModel, SumModel
@@ -139,7 +139,7 @@ def train_settings(
     totals = {name: torch.zeros(len(settings), device=device) for name in training.models}
     steps = config.iterations + config.evaluation_batches
     at_once = kernel_threads() if device.type == "cpu" else 1  # a GPU works through its queue in order
-    with side_by_side(at_once) as run:
+    with run_concurrently(at_once) as run:
         (images,) = run([training.draw])
         for step in range(steps):
             is_training = step < config.iterations

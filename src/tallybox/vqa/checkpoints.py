@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tallybox.errors import InputError
 from tallybox.files import read_tensors, write_tensors
-from tallybox.vqa.configuration import ModelConfig, VqaConfig
+from tallybox.vqa.config import ModelConfig, VqaConfig
 from tallybox.vqa.model import DataSizes, VqaModel
 
 KIND = "tallybox.vqa"

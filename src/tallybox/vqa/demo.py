@@ -14,7 +14,7 @@ import torch
 
 from tallybox.errors import TallyboxError
 from tallybox.vqa.batches import open_training_data
-from tallybox.vqa.configuration import ModelConfig, ModelName, TrainingConfig, VqaConfig
+from tallybox.vqa.config import ModelConfig, ModelName, TrainingConfig, VqaConfig
 from tallybox.vqa.data.photos import OnProgress
 from tallybox.vqa.data.prepare import official_files, prepare
 from tallybox.vqa.evaluation import Scores, evaluate_runs

@@ -17,7 +17,7 @@ from tallybox.files import write_text
 from tallybox.runs import read_results
 from tallybox.vqa.batches import DATA_CHECKSUM, data_checksum, load_examples
 from tallybox.vqa.checkpoints import BEST, Checkpoint, read_checkpoint, write_checkpoint
-from tallybox.vqa.configuration import ModelName
+from tallybox.vqa.config import ModelName
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import (
     JOINED_SPLITS,

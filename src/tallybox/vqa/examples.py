@@ -12,7 +12,7 @@ from tallybox.counter.module import Counter
 from tallybox.errors import InputError
 from tallybox.vqa.batches import StreamedExamples
 from tallybox.vqa.data.splits import open_records
-from tallybox.vqa.model import FirstGlimpse, PublishedFirstGlimpse
+from tallybox.vqa.model import GlimpseCounter, PublishedFirstGlimpse
 from tallybox.vqa.prediction import load_run, open_for_model, prepared_folder
 
 MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
@@ -28,7 +28,7 @@ def counting_examples(
     frequent answer. Without ids, the first ``number`` questions that start with "how many" are taken.
     """
     model, checkpoint = load_run(run)
-    if not (isinstance(model.count, FirstGlimpse) and isinstance(model.count.counter, Counter)):
+    if not (isinstance(model.count, GlimpseCounter) and isinstance(model.count.counter, Counter)):
         raise InputError(f"{run} must be a run of the counter model, but it is one of {checkpoint.config.model.name}")
     folder = prepared_folder(run, prepared)
     (questions, store), records = open_for_model(checkpoint, folder, split), open_records(folder, split)

@@ -17,7 +17,7 @@ from tallybox.counter.reference import Quantities
 from tallybox.distributed import SharedBatchNorm, SharedDropout
 from tallybox.kernels.proposals import Proposals
 from tallybox.presence.module import PresenceCounter
-from tallybox.vqa.configuration import ModelConfig
+from tallybox.vqa.config import ModelConfig
 
 
 class Batch(NamedTuple):
@@ -196,7 +196,7 @@ class Attention(nn.Module):
         return glimpses
 
 
-class FirstGlimpse(nn.Module):
+class GlimpseCounter(nn.Module):
     """A counting layer over the first glimpse: its logit times ``sharpness``, through a logistic."""
 
     def __init__(self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0) -> None:
@@ -213,7 +213,7 @@ class FirstGlimpse(nn.Module):
         return features
 
 
-class PublishedFirstGlimpse(FirstGlimpse):
+class PublishedFirstGlimpse(GlimpseCounter):
     """The paper's component over the first glimpse with padding among the proposals, as in the published code."""
 
     counter: Counter
@@ -245,7 +245,7 @@ class SuppressedCount(nn.Module):
             return nn.functional.one_hot(kept.clamp(max=self.features - 1), self.features).to(glimpses.dtype)
 
 
-def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | SuppressedCount | None:
+def count_component(config: ModelConfig, max_proposals: int) -> GlimpseCounter | SuppressedCount | None:
     """Return the count component of the named model; the baseline has none."""
     objects = config.max_objects
     match config.name:
@@ -254,10 +254,10 @@ def count_component(config: ModelConfig, max_proposals: int) -> FirstGlimpse | S
         case "nms":
             return SuppressedCount(max_proposals, config.nms_iou_threshold, config.nms_score_threshold)
         case "counter":
-            layer = FirstGlimpse if config.padding == "masked" else PublishedFirstGlimpse
+            layer = GlimpseCounter if config.padding == "masked" else PublishedFirstGlimpse
             return layer(Counter(objects, logits=True), objects + 1)
         case "presence":
-            return FirstGlimpse(PresenceCounter(objects, logits=True), objects + 2, config.presence_sharpness)
+            return GlimpseCounter(PresenceCounter(objects, logits=True), objects + 2, config.presence_sharpness)
 
 
 class Classifier(nn.Module):

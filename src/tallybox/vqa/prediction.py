@@ -14,7 +14,7 @@ from tallybox.files import write_text
 from tallybox.runs import read_config
 from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples, open_photos
 from tallybox.vqa.checkpoints import Checkpoint, load_model
-from tallybox.vqa.configuration import ModelName
+from tallybox.vqa.config import ModelName
 from tallybox.vqa.data.prepare import VOCABULARY
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore

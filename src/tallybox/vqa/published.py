@@ -14,9 +14,9 @@ from torch import Tensor
 
 from tallybox.counter.published import read_published_weight
 from tallybox.errors import InputError
-from tallybox.files import first_line
+from tallybox.files import error_summary
 from tallybox.vqa.checkpoints import Checkpoint, model_of
-from tallybox.vqa.configuration import ModelConfig, ModelName, VqaConfig
+from tallybox.vqa.config import ModelConfig, ModelName, VqaConfig
 from tallybox.vqa.model import DataSizes, VqaModel
 
 PUBLISHED_PROPOSALS = 100  # of a photo, padding included
@@ -57,7 +57,7 @@ def load_published(path: Path, name: ModelName | None = None) -> tuple[VqaModel,
     except Exception as error:  # torch raises all sorts of errors on damaged files
         # torch advises to switch weights_only off, which would run the file's content.
         refused = isinstance(error, UnpicklingError) or "weights_only" in str(error)
-        reason = "it is damaged, or holds more than tensors and plain values" if refused else first_line(error)
+        reason = "it is damaged, or holds more than tensors and plain values" if refused else error_summary(error)
         wrong = f"{path} must be a checkpoint of the published code with weights and vocab, but: {reason}"
         raise InputError(wrong) from None
     if len(words) != sizes.words or len(answers) < sizes.answers:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tallybox.distributed import current_processes, mean_over_processes
 from tallybox.errors import InputError
 from tallybox.vqa.batches import LabelledBatch
-from tallybox.vqa.configuration import Precision, TrainingConfig
+from tallybox.vqa.config import Precision, TrainingConfig
 from tallybox.vqa.model import VqaModel, WordPacking, at_least_float32
 
 PEOPLE = 10  # answers per question

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 
 from tallybox.checks import check_count
+from tallybox.concurrency import single_threaded_torch
 from tallybox.distributed import current_processes
 from tallybox.errors import InputError
 from tallybox.files import import_optional, write_text
-from tallybox.kernels.threads import small_operations
 from tallybox.runs import CONFIG, check_unchanged, open_run, read_config, read_results
 from tallybox.vqa.batches import DATA_CHECKSUM, Rows, TrainingData, answerable, epoch_order, load_examples
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
-from tallybox.vqa.configuration import VqaConfig
+from tallybox.vqa.config import VqaConfig
 from tallybox.vqa.evaluation import ValidationData, Validator
 from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import PublishedFirstGlimpse, VqaModel
@@ -60,7 +60,7 @@ def train(
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):  # the caller's random numbers stay as they are
         run = VqaRun(data, folder, config, device, described or {}, validation)
-        with small_operations() if run.is_small() else nullcontext():
+        with single_threaded_torch() if run.is_small() else nullcontext():
             return run.run(on_progress, on_epoch, curves=curves, checkpoint_epochs=checkpoint_epochs)
 
 

@@ -12,7 +12,6 @@ COMMANDS = {
     "train": ("tallybox.cli.vqa.train", "Train a model."),
     "evaluate": ("tallybox.cli.vqa.evaluate", "Score trained models by the official rule."),
     "predict": ("tallybox.cli.vqa.predict", "Write the results file of the test server."),
-    "examples": ("tallybox.cli.vqa.examples", "Draw how a model counts: boxes, A, D, C, answer, truth."),
     "figures": ("tallybox.cli.vqa.figures", "Draw the paper's figures from a run."),
     "demo": ("tallybox.cli.vqa.demo", "All of it on a simulated world: four models, scored."),
 }

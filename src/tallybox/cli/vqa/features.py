@@ -26,8 +26,8 @@ def features(paths: tuple[str, ...], out: Path, as_json: bool, **options: Any) -
     The same command resumes after an interruption, or adds photos. A photo that cannot be read is reported and the
     others are written; the exit status is then 1.
     """
-    from tallybox.ask.features import write_photo_features
     from tallybox.photos.sources import find_photos
+    from tallybox.vqa.photo_features import write_photo_features
 
     start = time.perf_counter()
     try:

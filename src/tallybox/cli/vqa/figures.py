@@ -21,7 +21,7 @@ folder = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
 def figures(run: Path, out: Path | None, device: str | None, **options: Any) -> None:
     """Draw a RUN's learning curves, accuracy by true count and, of the counter model, activations and examples."""
-    from tallybox.figures.vqa import draw_run_figures
+    from tallybox.vqa.figures import draw_run_figures
 
     warn_of_learned(run, options["split"], options["prepared"])
     out = out or (run if run.is_dir() else run.parent) / "figures"

@@ -13,7 +13,7 @@ from tallybox.cli.terminal import echo_line
 from tallybox.devices import device_or_default
 from tallybox.distributed import device_of_process, joined_processes
 from tallybox.errors import InputError
-from tallybox.vqa.configuration import ModelName, Precision, read_configuration
+from tallybox.vqa.config import ModelName, Precision, read_configuration
 
 
 @click.command()

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tallybox.concurrency import chunks_of, run_chunks
 from tallybox.counter.cpu.activations import weight_gradient
 from tallybox.counter.cpu.backward import count_backward_kernel
 from tallybox.counter.cpu.forward import count_forward_kernel
@@ -14,7 +15,6 @@ from tallybox.counter.cpu.group import saved_size
 from tallybox.kernels.cpu.compiling import as_array, as_arrays, as_rows
 from tallybox.kernels.cpu.vectors import LANES
 from tallybox.kernels.operators import Inputs
-from tallybox.kernels.threads import chunks_of, run_chunks
 
 
 def _groups(inputs: Inputs) -> int:

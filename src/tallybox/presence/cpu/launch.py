@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tallybox.concurrency import chunks_of, run_chunks
 from tallybox.kernels.cpu.compiling import as_arrays, as_rows
 from tallybox.kernels.operators import Inputs
-from tallybox.kernels.threads import chunks_of, run_chunks
 from tallybox.presence.cpu.backward import presence_backward_kernel
 from tallybox.presence.cpu.forward import presence_forward_kernel
 from tallybox.presence.cpu.image import saved_size

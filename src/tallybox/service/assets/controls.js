@@ -44,7 +44,7 @@ export function createControls({ scenes, weightSets, state, answer, counting, ph
     }
   }
 
-  const components = [["paper", "The paper's component"], ["presence", "Presence counting"]].map(([name, label]) => ({
+  const components = [["counter", "The paper's component"], ["presence", "Presence counting"]].map(([name, label]) => ({
     name,
     button: element("button", { type: "button", "data-component": name, click: () => change({ component: name, weights: "untrained", activations: null }) }, label),
   }));

@@ -8,7 +8,7 @@ const EXAMPLES = {
 curl ORIGIN/v1/count/photo -F photo=@one.jpg -F photo=@two.jpg -F category=person`,
   "/v1/outline": `curl ORIGIN/v1/outline -F photo=@photo.jpg -o outlined.jpg`,
   "/v1/explain": `curl ORIGIN/v1/explain -H 'content-type: application/json' -d '
-  {"component": "paper", "boxes": [[10, 10, 50, 90], [12, 11, 52, 88]], "attention": [0.9, 0.6]}'`,
+  {"component": "counter", "boxes": [[10, 10, 50, 90], [12, 11, 52, 88]], "attention": [0.9, 0.6]}'`,
 };
 
 function kindOf(schema = {}) {

@@ -87,7 +87,7 @@ function start(scenes, weightSets, photoNames) {
   }
 
   function showActivations() {
-    if (state.component !== "paper") change({ component: "paper", weights: "untrained", activations: null });
+    if (state.component !== "counter") change({ component: "counter", weights: "untrained", activations: null });
     return panels.activations;
   }
 

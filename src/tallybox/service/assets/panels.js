@@ -18,14 +18,14 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
   const thresholds = createThresholds(onThresholds);
   const unbend = element("button", { type: "button", click: onUnbend }, "Straighten");
   const parts = {};
-  for (const component of ["paper", "presence"]) {
-    const title = component === "paper" ? "The eight activations: drag a knot to bend them" : "The learned functions";
+  for (const component of ["counter", "presence"]) {
+    const title = component === "counter" ? "The eight activations: drag a knot to bend them" : "The learned functions";
     const small = createScene({ width: 1, height: 1, href: null }, pointing);
     const matrices = createMatrices(component, pointing, small.element);
-    const functions = createFunctions(component, component === "paper" ? onBend : null);
+    const functions = createFunctions(component, component === "counter" ? onBend : null);
     const cards = [
       element("section", { class: "wide card" }, element("h2", {}, "Pair by pair"), matrices.element),
-      element("section", { class: "wide card" }, element("div", { class: "title-row" }, element("h2", {}, title), ...(component === "paper" ? [unbend] : [])), functions.element),
+      element("section", { class: "wide card" }, element("div", { class: "title-row" }, element("h2", {}, title), ...(component === "counter" ? [unbend] : [])), functions.element),
     ];
     parts[component] = { small, matrices, functions, cards };
   }
@@ -34,7 +34,7 @@ export function createPanels(pointing, { onBend, onUnbend, onThresholds }) {
     count.textContent = short(counting.count);
     count.dataset.value = counting.count;
     live.textContent = `count ${short(counting.count, 3)}`;
-    const isPaper = counting.component === "paper";
+    const isPaper = counting.component === "counter";
     summary.textContent = isPaper ? `count; confidence ${short(counting.confidence)}` : "expected count";
     summary.dataset.confidence = counting.confidence ?? "";
     barsTitle.textContent = isPaper ? "Features: the count as a soft one-hot vector" : "How probable each count is";

@@ -7,7 +7,7 @@ import tallybox
 boxes = torch.tensor(${matrix(state.boxes)}${state.boxes.length ? "" : ".reshape(0, 4)"})
 attention = torch.tensor(${vector(state.attention)})
 `;
-  return state.component === "paper" ? head + paper(state, answer) : head + presence(state, presenceWeights);
+  return state.component === "counter" ? head + paper(state, answer) : head + presence(state, presenceWeights);
 }
 
 function paper(state, answer) {

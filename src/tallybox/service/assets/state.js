@@ -13,7 +13,7 @@ export function roundedWeight(value) {
 }
 
 export function emptyState() {
-  return { component: "paper", weights: "untrained", activations: null, maxObjects: 10, nms: [0.5, 0.5], width: 640, height: 400, boxes: [], attention: [] };
+  return { component: "counter", weights: "untrained", activations: null, maxObjects: 10, nms: [0.5, 0.5], width: 640, height: 400, boxes: [], attention: [] };
 }
 
 export function sceneState(state, scene) {
@@ -51,7 +51,7 @@ function checked(scene) {
   const isBox = (box) => Array.isArray(box) && box.length === 4 && box.every(Number.isFinite) && box[0] <= box[2] && box[1] <= box[3];
   const isRow = (row) => Array.isArray(row) && row.length >= 2 && row.length <= 65 && row.every(isShare);
   const isScene =
-    ["paper", "presence"].includes(state.component) &&
+    ["counter", "presence"].includes(state.component) &&
     typeof state.weights === "string" &&
     (state.activations === null || (Array.isArray(state.activations) && state.activations.length === 8 && state.activations.every(isRow))) &&
     Number.isInteger(state.maxObjects) && state.maxObjects >= 1 && state.maxObjects <= 100 &&

@@ -25,7 +25,7 @@ from numpy.lib.npyio import NpzFile  # np.load leaves a damaged file open
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, first_line, import_optional, open_regular, suffix_without_gz
+from tallybox.files import atomic_writing, error_summary, import_optional, open_regular, suffix_without_gz
 from tallybox.vqa.data.features import (
     FilePosition,
     OnBroken,
@@ -154,7 +154,7 @@ def _read_records(
             except Exception as error:
                 if not _is_broken(error):
                     raise
-                on_broken(InputError(f"{path}, record {record}: must be readable, but: {first_line(error)}"))
+                on_broken(InputError(f"{path}, record {record}: must be readable, but: {error_summary(error)}"))
                 continue
             if photo is not None:
                 yield photo, FilePosition(record + 1, 0, size * (record + 1) // len(records.ids))
@@ -175,7 +175,7 @@ def _read_npz(path: Path, name: str) -> PhotoFeatures:
             size = [float(file[key].item()) for key in ("image_w", "image_h") if key in file.files]
     except BROKEN_ARCHIVE as error:
         raise InputError(
-            f"{path} must be an .npz of one photo with the arrays x and bbox, but: {first_line(error)}"
+            f"{path} must be an .npz of one photo with the arrays x and bbox, but: {error_summary(error)}"
         ) from None
     if features.ndim == 2 and boxes.ndim and features.shape[1] == len(boxes):
         features = features.T
@@ -198,7 +198,7 @@ def _open_h5(path: Path) -> Iterator[_Records]:
                 )
             yield _h5_records(path, file)
     except OSError as error:
-        raise InputError(f"{path} must be a whole HDF5 file, but: {first_line(error)}") from None
+        raise InputError(f"{path} must be a whole HDF5 file, but: {error_summary(error)}") from None
 
 
 def _h5_records(path: Path, file: Any) -> _Records:
@@ -214,7 +214,7 @@ def _h5_records(path: Path, file: Any) -> _Records:
         try:
             features, boxes = (array[row].T for array in rows_from(record - row))  # [N, F], [N, 4]
         except OSError as error:
-            raise InputError(f"{where}: must be readable, but: {first_line(error)}") from None
+            raise InputError(f"{where}: must be readable, but: {error_summary(error)}") from None
         used = np.flatnonzero(features.any(1) | boxes.any(1))
         if not len(used) and not ids[record]:
             return None  # the published code reserves more rows than it fills where photos come twice
@@ -243,7 +243,7 @@ def _open_arrays(path: Path) -> Iterator[_Records]:
         if not _is_broken(error):
             raise
         raise InputError(
-            f"{path} must have image_ids and the arrays {', '.join(MANY_PHOTOS)}, but: {first_line(error)}"
+            f"{path} must have image_ids and the arrays {', '.join(MANY_PHOTOS)}, but: {error_summary(error)}"
         ) from None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, first_line, write_text
+from tallybox.files import atomic_writing, error_summary, write_text
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
 from tallybox.vqa.data.store import HEADER, PHOTOS, FeatureStore, checksum
 from tallybox.vqa.data.vocabulary import Vocabulary
@@ -207,7 +207,7 @@ def _checksums(folder: Path) -> dict[str, str]:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
-            f"{path} must be as it was written, but it cannot be read ({first_line(error)}); {_remedy(folder)}"
+            f"{path} must be as it was written, but it cannot be read ({error_summary(error)}); {_remedy(folder)}"
         ) from None
 
 

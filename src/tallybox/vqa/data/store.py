@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, first_line, write_text
+from tallybox.files import atomic_writing, error_summary, write_text
 from tallybox.runs import read_results
 from tallybox.vqa.data.features import FilePosition, PhotoFeatures
 
@@ -320,7 +320,7 @@ def _undamaged(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise _damaged(path, f"it cannot be read ({type(error).__name__}: {first_line(error)})") from None
+        raise _damaged(path, f"it cannot be read ({type(error).__name__}: {error_summary(error)})") from None
 
 
 def _damaged(path: Path, found: str) -> InputError:

@@ -1,0 +1,147 @@
+"""`tallybox bench counter`: both layers, fused against reference, on the sizes of the real tasks."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from benchmarks.measure import BenchRow, compare
+from torch import Tensor
+
+from tallybox.counter.module import Counter
+from tallybox.errors import TallyboxError
+from tallybox.kernels.dispatch import Backend, choose_backend
+from tallybox.presence.module import PresenceCounter
+
+# Images and boxes: the toy task's batch; 36 and 100 proposals of bottom-up attention.
+CPU_SIZES = ((1024, 10), (256, 36), (16, 100))
+CUDA_SIZES = ((1024, 10), (256, 36), (16, 100), (65_536, 10), (4096, 36), (256, 100))
+
+# The reference of the paper's component needs 37 GiB for 256 x 100, so only presence counting goes on from there.
+CUDA_SIZES_OF_PRESENCE = (*CUDA_SIZES, (4096, 100))
+
+# Largest difference from the float64 reference, relative to the largest value, that rounding explains.
+AGREEMENT = 2e-4
+
+# The layers, by how the name of a case begins.
+PAPER, PRESENCE, NOTHING = "", "presence ", "nothing instead of "
+
+
+class EmptyFunction(torch.autograd.Function):
+    """Allocates features and gradients, and computes none of them."""
+
+    @staticmethod
+    def forward(ctx: Any, attention: Tensor, boxes: Tensor, weight: Tensor) -> Tensor:
+        """Return features of the right shape."""
+        ctx.save_for_backward(attention, boxes, weight)
+        return attention.new_empty(len(attention), attention.shape[-1] + 1)
+
+    @staticmethod
+    def backward(ctx: Any, grad_features: Tensor) -> tuple[Tensor, ...]:
+        """Return gradients of the right shapes."""
+        return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors)
+
+
+class EmptyCounter(Counter):
+    """What any fused layer costs before it computes."""
+
+    def forward(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return features that are not computed."""
+        apply: Any = EmptyFunction.apply  # torch leaves it untyped
+        features: Tensor = apply(attention, boxes, self.weight)
+        return features
+
+
+class LayerCall(NamedTuple):
+    """A layer, random proposals for it, and a gradient for its features."""
+
+    layer: Counter | PresenceCounter
+    attention: Tensor  # [images, boxes]
+    boxes: Tensor  # [images, boxes, 4]
+    grad_features: Tensor  # [images, features]
+
+    def forward(self) -> Tensor:
+        """Compute features without gradients."""
+        with torch.no_grad():
+            features: Tensor = self.layer(self.attention, self.boxes)
+        return features
+
+    def forward_backward(self) -> dict[str, Tensor]:
+        """Compute features and the gradients of attention, boxes and weights."""
+        features = self.layer(self.attention, self.boxes)
+        inputs = {"attention": self.attention, "boxes": self.boxes, **dict(self.layer.named_parameters())}
+        gradients = torch.autograd.grad(features, list(inputs.values()), self.grad_features)
+        return {"features": features, **dict(zip(inputs, gradients, strict=True))}
+
+
+PASSES: dict[str, Callable[[LayerCall], object]] = {
+    "forward": LayerCall.forward,
+    "forward+backward": LayerCall.forward_backward,
+}
+
+
+def make_layer(name: str, boxes: int, backend: Backend) -> Counter | PresenceCounter:
+    """Return a layer by its name; the reference of nothing is the paper's component."""
+    if name == PRESENCE:
+        return PresenceCounter(backend=backend)
+    is_empty = name == NOTHING and backend != "reference"
+    return (EmptyCounter if is_empty else Counter)(boxes, backend=backend)
+
+
+def random_call(
+    name: str,
+    backend: Backend,
+    images: int,
+    boxes: int,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+) -> LayerCall:
+    """Draw proposals of all degrees of overlap and uneven weights; they are the same for every backend."""
+    generator = torch.Generator().manual_seed(images * 1000 + boxes)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.rand(shape, generator=generator, dtype=torch.float64).to(device, dtype)
+
+    corner, size = draw(images, boxes, 2) * 0.7, 0.05 + draw(images, boxes, 2) * 0.25
+    attention = draw(images, boxes).requires_grad_()
+    corners = torch.cat((corner, corner + size), dim=-1).requires_grad_()
+    layer = make_layer(name, boxes, backend).to(device, dtype)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            noise = draw(*parameter.shape)
+            # Uneven activations; functions of presence that are somewhat learned.
+            parameter.copy_(parameter + 0.1 * noise if name == PRESENCE else noise + 0.05)
+        features = layer(attention[:1], corners[:1]).shape[-1]
+    return LayerCall(layer, attention, corners, draw(images, features) - 0.5)
+
+
+def check_agreement(name: str, backend: Backend, device: torch.device, boxes: int) -> None:
+    """Raise unless a backend's features and gradients are the float64 reference's, up to rounding."""
+    ours = random_call(name, backend, 8, boxes, device).forward_backward()
+    exact = random_call(name, "reference", 8, boxes, torch.device("cpu"), torch.float64).forward_backward()
+    for quantity, expected in exact.items():
+        largest = expected.abs().max().clamp(min=1e-6)  # a single box has no gradient at all
+        error = (ours[quantity].detach().cpu().double() - expected).abs().max() / largest
+        if not error < AGREEMENT:
+            raise TallyboxError(
+                f'backend "{backend}" must agree with the reference before it is timed, but its {quantity} for '
+                f"{boxes} boxes differ by {error:.1e} of the largest value"
+            )
+
+
+def bench_counter(device: torch.device, seconds: float = 2.0) -> Iterator[BenchRow]:
+    """Yield a row for each layer, size and pass: the backend that "auto" chooses beside the reference."""
+    sizes: dict[str, tuple[tuple[int, int], ...]] = {PAPER: CPU_SIZES, PRESENCE: CPU_SIZES}
+    if device.type == "cuda":  # where a small call is bound by what PyTorch itself takes on the host
+        sizes = {NOTHING: CUDA_SIZES[:1], PAPER: CUDA_SIZES, PRESENCE: CUDA_SIZES_OF_PRESENCE}
+    for name, images, boxes in ((name, *size) for name, of_layer in sizes.items() for size in of_layer):
+        fused, reason = choose_backend("auto", device=device, dtype=torch.float32, boxes=boxes)
+        if fused == "reference":
+            raise TallyboxError(f"there is nothing to compare on {device}: {reason}")
+        if name != NOTHING:
+            check_agreement(name, "auto", device, boxes)
+        ours = random_call(name, "auto", images, boxes, device)
+        reference = random_call(name, "reference", images, boxes, device)
+        for label, run in PASSES.items():
+            case = f"{name}{fused} {label} {images}x{boxes}"
+            yield compare(case, partial(run, ours), partial(run, reference), device, seconds)

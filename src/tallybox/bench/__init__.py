@@ -1,1 +1,0 @@
-"""Measurements: correctness first, then time and memory, with the machine they were made on."""

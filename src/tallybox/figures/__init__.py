@@ -1,1 +1,0 @@
-"""Pictures. The only package that imports matplotlib."""

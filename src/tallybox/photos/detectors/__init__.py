@@ -1,0 +1,11 @@
+"""Detectors of other libraries. Each library is imported when a model of it is loaded, and not before.
+
+An estimator must be fitted to the detector it is used with: see docs/learn/detectors.md.
+"""
+
+from tallybox.photos.detectors.onnx_files import OnnxDetector
+from tallybox.photos.detectors.torchvision_models import TorchvisionDetector
+from tallybox.photos.detectors.transformers_models import TransformersDetector
+from tallybox.photos.detectors.ultralytics_models import UltralyticsDetector
+
+__all__ = ["OnnxDetector", "TorchvisionDetector", "TransformersDetector", "UltralyticsDetector"]

@@ -1,0 +1,146 @@
+"""Detection models in ONNX files, run by onnxruntime; docs/reference/file-formats.md describes what they must be."""
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.devices import Device, device_or_default
+from tallybox.errors import InputError, TallyboxError
+from tallybox.files import import_optional
+from tallybox.photos.detector import boxes_in_photo, wrap_errors
+from tallybox.photos.detectors.adapter import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, Prediction
+from tallybox.photos.images import BILINEAR, Photo, letterbox
+
+FREE_SIZE = 640  # of the longer side, where the input's size is free
+MULTIPLE = 32
+
+EXPECTED = (
+    "one input [B, 3, H, W] and outputs boxes [B, N, 4], scores [B, N] and labels [B, N], or boxes and scores [B, N, C]"
+)
+
+
+class OnnxDetector(AdaptedDetector):
+    """A detection model in an ONNX file; the docs describe the layout, see "File formats"."""
+
+    def __init__(self, file: str | Path, *, device: Device = None) -> None:
+        self.file = Path(file)
+        onnxruntime = import_optional("onnxruntime", needed_for="this detector", install="'tallybox[onnx]'")
+        if not self.file.is_file():
+            raise InputError(f"onnx:FILE must be a file, but there is none at {self.file}; check the path")
+        self.device = device_or_default(device)
+        providers = ["CPUExecutionProvider"]
+        if self.device.type == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+            providers.insert(0, "CUDAExecutionProvider")
+        with wrap_errors(f"{self.file} must be an ONNX file, but it cannot be loaded"):
+            self.session = onnxruntime.InferenceSession(self.file, providers=providers)
+        self._check_layout()
+        self._take_names(self._names())
+
+    def _predict(self, photos: Sequence[Photo]) -> list[Prediction]:
+        image_wh = photos[0].image.size
+        resized_wh, input_wh = _fitted(image_wh, self._input_wh)
+        pixels = np.stack([letterbox(photo.image, resized_wh, input_wh, BILINEAR) for photo in photos])
+        images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
+        batches = np.split(images, len(images)) if self._batch == 1 else [images]
+        predictions = [_best(*outputs) for batch in batches for outputs in self._run(batch)]
+        # Rounding to whole pixels may stretch a photo a little, so boxes are scaled by the size that it was resized to.
+        return [{**p, "boxes": boxes_in_photo(p["boxes"], resized_wh, image_wh)} for p in predictions]
+
+    def _run(self, images: NDArray[np.float32]) -> list[tuple[NDArray[Any], ...]]:
+        """Return boxes, scores and, where there are any, labels of each image."""
+        with wrap_errors(f"{self.file} failed on an input {list(images.shape)}"):
+            arrays = self.session.run(self._outputs, {self._input: images})
+        boxes, scores, *labels = arrays
+        agree = boxes.ndim == 3 and boxes.shape[0] == len(images) and boxes.shape[2] == 4
+        agree = agree and scores.ndim == (2 if labels else 3) and scores.shape[:2] == boxes.shape[:2]
+        if not agree or (labels and labels[0].shape != scores.shape):
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in zip(self._outputs, arrays, strict=True))
+            raise TallyboxError(f"{self.file} must have {EXPECTED}, but it gave {shapes} for {len(images)} photos")
+        return list(zip(*arrays, strict=True))
+
+    def _check_layout(self) -> None:
+        """Read names, batch size and input size from the file, or raise with what it has instead."""
+        inputs, outputs = self.session.get_inputs(), self.session.get_outputs()
+        shapes = {output.name: output.shape for output in outputs}
+        self._outputs = [name for name in ("boxes", "scores", "labels") if name in shapes]
+        ranks = {"boxes": 3, "scores": 2 if "labels" in shapes else 3, "labels": 2}
+        sides = [side if isinstance(side, int) else None for side in inputs[0].shape] if inputs else []  # None is free
+        is_supported = (
+            len(inputs) == 1
+            and len(sides) == 4
+            and inputs[0].type == "tensor(float)"
+            and sides[0] in (None, 1)
+            and sides[1] in (None, 3)
+            and (sides[2] is None) == (sides[3] is None)
+            and {"boxes", "scores"} <= set(shapes)
+            and all(len(shapes[name] or range(ranks[name])) == ranks[name] for name in self._outputs)
+        )
+        if not is_supported:
+            actual = [_described("input", node) for node in inputs] + [_described("output", node) for node in outputs]
+            remedy = f"; if ultralytics wrote it, use ultralytics:{self.file}" if list(shapes) == ["output0"] else ""
+            raise InputError(f"{self.file} must have {EXPECTED}, float32, but it has {', '.join(actual)}{remedy}")
+        self._input = inputs[0].name
+        self._batch, _, height, width = sides
+        self._input_wh = None if width is None or height is None else (width, height)
+        self._classes = shapes["scores"][2] if len(shapes["scores"] or ()) == 3 else None
+
+    def _names(self) -> Mapping[int, str]:
+        """Return the names of classes, from JSON or a Python literal, a dict from number to name or a list."""
+        text = self.session.get_modelmeta().custom_metadata_map.get("names")
+        if text is None and isinstance(self._classes, int) and self._classes != len(COCO_CATEGORIES):
+            raise InputError(
+                f"{self.file} must name its {self._classes} classes in its metadata under names, but it does not; "
+                'add for instance {"0": "apple", "1": "pear"} as JSON'
+            )
+        if text is None:
+            return dict(enumerate(COCO_CATEGORIES.values()))
+        try:
+            try:
+                names = json.loads(text)
+            except ValueError:
+                names = ast.literal_eval(text)
+            if isinstance(names, Sequence) and not isinstance(names, str):
+                names = dict(enumerate(names))
+            return {int(label): str(name) for label, name in names.items()}
+        except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
+            raise InputError(
+                f"{self.file}: names must be JSON or a Python dict from number to name, but got {text[:60]!r}"
+            ) from None
+
+
+def _fitted(size_wh: tuple[int, int], input_wh: tuple[int, int] | None) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the size that a photo is resized to, and the size of the input that it is placed in.
+
+    >>> _fitted((1280, 960), (320, 320)), _fitted((1280, 960), None), _fitted((500, 1000), None)
+    (((320, 240), (320, 320)), ((640, 480), (640, 480)), ((320, 640), (320, 640)))
+    """
+    available_wh = (FREE_SIZE, FREE_SIZE) if input_wh is None else input_wh
+    scale = min(available / side for available, side in zip(available_wh, size_wh, strict=True))
+    width, height = (
+        min(available, max(1, round(side * scale))) for available, side in zip(available_wh, size_wh, strict=True)
+    )
+    padded = (-(-width // MULTIPLE) * MULTIPLE, -(-height // MULTIPLE) * MULTIPLE)
+    return (width, height), padded if input_wh is None else input_wh
+
+
+def _best(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any] | None = None) -> Prediction:
+    """Return the best boxes of a photo, a box once for each class that scores enough."""
+    if labels is None:
+        rows, classes = np.nonzero(scores > MIN_SCORE)
+        values = scores[rows, classes]
+    else:
+        rows = np.flatnonzero(scores > MIN_SCORE)
+        classes, values = labels[rows], scores[rows]
+    order = np.argsort(-values, kind="stable")[:MAX_DETECTIONS]
+    return {"boxes": boxes[rows[order]], "scores": values[order], "labels": classes[order]}
+
+
+def _described(kind: str, node: Any) -> str:
+    shape = ", ".join(map(str, node.shape))
+    return f"{kind} {node.name} {node.type.removeprefix('tensor(').removesuffix(')')} [{shape}]"

@@ -1,0 +1,89 @@
+"""Detection models of torchvision, by name or as objects."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.devices import Device, device_or_default
+from tallybox.errors import InputError, InputTypeError
+from tallybox.files import import_optional
+from tallybox.photos.detector import RegionProposals, boxes_in_photo, wrap_errors
+from tallybox.photos.detectors.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
+from tallybox.photos.images import Photo
+
+
+class TorchvisionDetector(AdaptedDetector):
+    """A detection model of torchvision, such as ``fasterrcnn_resnet50_fpn_v2(weights="DEFAULT")``.
+
+    Suppress little in the model itself: build it with ``box_nms_thresh=0.9, box_score_thresh=0.01``, as `load` does.
+    ``names`` are those of its labels, by default COCO's categories by COCO's ids, as torchvision numbers them.
+    """
+
+    def __init__(self, model: Any, *, names: Mapping[int, str] | None = None, device: Device = None) -> None:
+        if not isinstance(model, torch.nn.Module):
+            raise InputTypeError(f"model must be a torchvision detector, but got {type(model).__name__}")
+        self.device = device_or_default(device)
+        self.model: Any = model.eval().to(self.device)
+        self._take_names(COCO_CATEGORIES if names is None else names)
+
+    @classmethod
+    def load(cls, name: str, *, device: Device = None) -> Self:
+        """Load a model by its name in ``torchvision.models.detection``, with its default weights."""
+        models = import_optional("torchvision.models", needed_for="this detector", install="torchvision")
+        model_names = models.list_models(module=models.detection)
+        if name not in model_names:
+            similar = get_close_matches(name, model_names, n=1)
+            hint = f"did you mean {similar[0]!r}?" if similar else f"it has {', '.join(model_names)}"
+            raise InputError(
+                f"torchvision:NAME must be a detection model of the installed torchvision, but got {name!r}; {hint}"
+            )
+        weights = models.get_model_weights(name).DEFAULT
+        with wrap_errors(f"torchvision:{name}: its weights cannot be loaded"):  # the network, or a file cut short
+            model = models.get_model(name, weights=weights)
+        suppress_little(model)
+        # Label 0 is the background of every detection model of torchvision, whatever it is called.
+        names = {label: text for label, text in enumerate(weights.meta["categories"]) if label > 0}
+        return cls(model, names=names, device=device)
+
+    @torch.inference_mode()
+    def _predict(self, photos: Sequence[Photo]) -> list[Prediction]:
+        return self.model(self._tensors(photos))  # type: ignore[no-any-return]  # as documented
+
+    def propose_regions(self, photos: Sequence[Photo]) -> list[RegionProposals] | None:
+        """Return the regions of each photo with what an R-CNN's box head sees in them; None of other models."""
+        return self._by_size(photos, self._propose_same_size) if hasattr(self.model, "roi_heads") else None
+
+    @torch.inference_mode()
+    def _propose_same_size(self, photos: Sequence[Photo]) -> list[RegionProposals]:
+        model, heads = self.model, self.model.roi_heads
+        images, _ = model.transform(self._tensors(photos))
+        maps = model.backbone(images.tensors)
+        maps = {"0": maps} if isinstance(maps, torch.Tensor) else maps
+        proposals, _ = model.rpn(images, maps)
+        features = heads.box_head(heads.box_roi_pool(maps, proposals, images.image_sizes))
+        logits, deltas = heads.box_predictor(features)
+        scores, labels = logits.softmax(-1)[:, 1:].max(-1)  # label 0 is the background
+        boxes = heads.box_coder.decode(deltas, proposals)[torch.arange(len(labels)), labels + 1]
+        numbers = [len(photo_proposals) for photo_proposals in proposals]
+        by_photo = zip(*(values.cpu().split(numbers) for values in (boxes, scores, features)), strict=True)
+        regions = []
+        for photo, input_hw, arrays in zip(photos, images.image_sizes, by_photo, strict=True):
+            input_boxes, best_scores, box_features = (values.numpy() for values in arrays)
+            in_photo = boxes_in_photo(input_boxes, input_hw[::-1], photo.size_wh)
+            regions.append(RegionProposals(in_photo, best_scores, box_features))
+        return regions
+
+    def _tensors(self, photos: Sequence[Photo]) -> list[torch.Tensor]:
+        images = [torch.from_numpy(np.array(photo.image)).permute(2, 0, 1) for photo in photos]  # [3, H, W] each
+        return [pixels.to(self.device).float().div_(255) for pixels in images]
+
+
+def suppress_little(model: torch.nn.Module) -> None:
+    """Lower a model's score threshold and raise its IoU threshold, which R-CNNs keep in their heads."""
+    for owner in (model, getattr(model, "roi_heads", None)):
+        if hasattr(owner, "nms_thresh") and hasattr(owner, "score_thresh"):
+            owner.nms_thresh, owner.score_thresh = MAX_IOU, MIN_SCORE  # type: ignore[union-attr]  # not None: it has them

@@ -1,0 +1,208 @@
+"""Detection models of transformers: those of fixed categories, and zero-shot ones that look for phrases.
+
+A model of fixed categories (DETR, RT-DETR, YOLOS …) goes through its processor's own post-processing with a low score
+threshold. So do OWL-ViT and OWLv2, which give each box the phrase that fits it best. Grounding DINO scores each token
+of the text for each box, and its processor returns the tokens above a threshold as text, which need not be any of the
+phrases. Here a phrase's score is the mean over its tokens, and each box has the phrase that fits it best.
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from tallybox.devices import Device, device_or_default
+from tallybox.errors import InputError, InputTypeError
+from tallybox.files import import_optional
+from tallybox.photos.detector import RegionProposals, boxes_in_photo, wrap_errors
+from tallybox.photos.detectors.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
+from tallybox.photos.images import Photo
+
+SCORES_TOKENS = ("grounding-dino", "mm-grounding-dino")  # model types
+SEPARATOR = "."  # between the phrases of one text
+
+
+class TransformersDetector(AdaptedDetector):
+    """A detection model of transformers with its processor, such as ``AutoModelForObjectDetection`` loads.
+
+    ``texts`` are the phrases that a zero-shot model looks for; category k is ``texts[k]``. A model of fixed categories
+    takes none: where its names are COCO's, in whatever order, its categories have COCO's ids.
+    """
+
+    def __init__(self, model: Any, processor: Any, *, texts: Sequence[str] = (), device: Device = None) -> None:
+        self._config: Any = getattr(model, "config", None)
+        if not isinstance(model, torch.nn.Module) or self._config is None:
+            raise InputTypeError(f"model must be a detection model of transformers, but got {type(model).__name__}")
+        method = "post_process_grounded_object_detection" if texts else "post_process_object_detection"
+        if not hasattr(processor, method):
+            raise InputTypeError(
+                f"processor must turn a model's output into boxes, but {type(processor).__name__} cannot; "
+                "use the processor of a detection model"
+            )
+        self.device = device_or_default(device)
+        self.model: Any = model.eval().to(self.device)
+        self.processor = processor
+        self._post_process = getattr(processor, method)
+        self.texts = check_texts(texts)
+        if texts:  # a phrase keeps its number, also where it is the name of one of COCO's categories
+            self.categories = dict(enumerate(self.texts))
+            self._category_ids = {label: label for label in self.categories}
+            self._check_lengths()
+        else:
+            self._take_names({int(label): str(name) for label, name in self._config.id2label.items()})
+
+    @classmethod
+    def load(cls, name: str, *, texts: Sequence[str] = (), device: Device = None) -> Self:
+        """Load a model and its processor from a folder or from the hub."""
+        transformers = import_optional("transformers", needed_for="this detector", install="transformers")
+        # Of files, the network, and packages that the model needs.
+        loading = partial(wrap_errors, f"transformers:{name} cannot be loaded")
+        with loading():
+            config = transformers.AutoConfig.from_pretrained(name)
+        is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
+        if not is_zero_shot and type(config) not in transformers.MODEL_FOR_OBJECT_DETECTION_MAPPING:
+            raise InputError(
+                f"transformers:{name} must be a model for object detection, but it is of the type {config.model_type!r}"
+            )
+        if is_zero_shot and not texts:
+            raise InputError(f"transformers:{name} looks for phrases and needs at least one; give --text PHRASE")
+        if texts and not is_zero_shot:
+            raise InputError(
+                f"--text is for zero-shot models, but transformers:{name} ({config.model_type}) has categories of its "
+                f"own; leave --text out (count and explain choose among them with --category)"
+            )
+        check_texts(texts)
+        kind = "ZeroShotObjectDetection" if is_zero_shot else "ObjectDetection"
+        processors = transformers.AutoProcessor if is_zero_shot else transformers.AutoImageProcessor
+        with loading(), _progress_on_terminals_only(transformers.utils.logging):
+            model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(name, config=config)
+            processor = processors.from_pretrained(name)
+        return cls(model, processor, texts=texts, device=device)
+
+    @torch.inference_mode()
+    def _predict(self, photos: Sequence[Photo]) -> Sequence[Prediction]:
+        if self.texts and self._config.model_type in SCORES_TOKENS:
+            return self._predict_by_tokens(photos)
+        options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": [photo.image.size[::-1] for photo in photos]}
+        if not self.texts:
+            _, outputs = self._run(photos)
+        else:  # OWL-ViT, OWLv2 and OmDet-Turbo score whole phrases
+            options["text_labels"] = [list(self.texts) for _ in photos]
+            _, outputs = self._run(photos, text=options["text_labels"])
+            if "nms_threshold" in inspect.signature(self._post_process).parameters:
+                options["nms_threshold"] = MAX_IOU
+        return self._post_process(outputs, **options)  # type: ignore[no-any-return]  # as documented
+
+    def _predict_by_tokens(self, photos: Sequence[Photo]) -> list[Prediction]:
+        """Predict with a model that scores tokens: Grounding DINO."""
+        inputs, outputs = self._run(photos, text=[self._joined_text()] * len(photos))
+        by_token = outputs.logits.sigmoid()  # [B, queries, tokens]
+        tokens = self._phrase_tokens(inputs["input_ids"][0].tolist())
+        by_phrase = torch.stack([by_token[..., indices].mean(-1) for indices in tokens], -1)  # [B, queries, phrases]
+        scores, labels = by_phrase.max(-1)
+        # From fractions of the photo to pixels.
+        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes) * torch.tensor(photos[0].image.size * 2, device=self.device)
+        return [
+            {"boxes": boxes[image, kept], "scores": scores[image, kept], "labels": labels[image, kept]}
+            for image, kept in enumerate(scores > MIN_SCORE)
+        ]
+
+    def _run(self, photos: Sequence[Photo], **text: Any) -> tuple[Any, Any]:
+        """Return the inputs and the outputs of the model."""
+        images = [photo.image for photo in photos]
+        inputs = self.processor(images=images, return_tensors="pt", **text).to(self.device)
+        return inputs, self.model(**inputs)
+
+    def propose_regions(self, photos: Sequence[Photo]) -> list[RegionProposals] | None:
+        """Return the regions of each photo with the states of the model's queries; None of zero-shot models."""
+        return None if self.texts else self._by_size(photos, self._propose_same_size)
+
+    @torch.inference_mode()
+    def _propose_same_size(self, photos: Sequence[Photo]) -> list[RegionProposals]:
+        _, outputs = self._run(photos)
+        logits = outputs.logits.float()  # [B, queries, categories], with one for "no object" in DETR and YOLOS
+        if logits.shape[-1] > self._config.num_labels:
+            scores = logits.softmax(-1)[..., :-1].amax(-1)
+        else:
+            scores = logits.sigmoid().amax(-1)
+        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes.float())  # fractions of the photo
+        states = outputs.last_hidden_state[:, -logits.shape[1] :].float()  # YOLOS has those of patches before them
+        by_photo = zip(*(values.cpu().numpy() for values in (boxes, scores, states)), photos, strict=True)
+        return [
+            RegionProposals(boxes_in_photo(fractions, (1, 1), photo.size_wh), best_scores, features)
+            for fractions, best_scores, features, photo in by_photo
+        ]
+
+    def _joined_text(self) -> str:
+        """Return the phrases as Grounding DINO wants them: in lower case, each with a full stop."""
+        return " ".join(f"{text.lower().rstrip(SEPARATOR)}{SEPARATOR}" for text in self.texts)
+
+    def _phrase_tokens(self, input_ids: Sequence[int]) -> list[list[int]]:
+        """Return the indices of each phrase's tokens in the joined text."""
+        tokenizer = self.processor.tokenizer
+        separator = tokenizer.convert_tokens_to_ids(SEPARATOR)
+        special = set(tokenizer.all_special_ids) - {separator, tokenizer.unk_token_id}
+        tokens: list[list[int]] = [[]]
+        for index, token in enumerate(input_ids):
+            if token == separator:
+                tokens.append([])
+            elif token not in special:
+                tokens[-1].append(index)
+        tokens.pop()  # what follows the last full stop
+        if len(tokens) != len(self.texts) or not all(tokens):
+            raise InputError(f'phrases must have words and no "." within them, but got {list(self.texts)}')
+        return tokens
+
+    def _check_lengths(self) -> None:
+        """Raise where phrases are longer than the model reads: transformers cuts them off, or fails."""
+        tokenizer, config = self.processor.tokenizer, self._config
+        if config.model_type in SCORES_TOKENS:
+            input_ids = tokenizer(self._joined_text())["input_ids"]
+            self._phrase_tokens(input_ids)
+            if (length := len(input_ids)) > config.max_text_len:
+                raise InputError(
+                    f"phrases must have at most {config.max_text_len} tokens together, but got {length}; give fewer"
+                )
+            return
+        max_tokens = getattr(getattr(config, "text_config", None), "max_position_embeddings", None)
+        for text in self.texts:
+            length = len(tokenizer(text)["input_ids"])
+            if max_tokens is not None and length > max_tokens:
+                raise InputError(
+                    f"a phrase must have at most {max_tokens} tokens for this model, but {text!r} has {length}"
+                )
+
+
+def check_texts(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return phrases without blanks around them; each must have a letter, and none may come twice."""
+    phrases = tuple(text.strip() for text in texts)
+    for index, phrase in enumerate(phrases):
+        if not any(letter.isalnum() for letter in phrase):
+            raise InputError(f"a phrase must have words, but got {texts[index]!r}")
+        if phrase in phrases[:index]:
+            raise InputError(f"phrases must differ, but {phrase!r} came twice")
+    return phrases
+
+
+def box_cxcywh_to_xyxy(boxes: Tensor) -> Tensor:
+    """Turn centres and sizes into corners, ``[..., 4]`` to ``[..., 4]``."""
+    centres, sizes = boxes.split(2, -1)
+    return torch.cat((centres - sizes / 2, centres + sizes / 2), -1)
+
+
+@contextmanager
+def _progress_on_terminals_only(logging: Any) -> Iterator[None]:
+    """Keep progress bars out of files and pipes, where messages are one line each."""
+    is_silenced = not sys.stderr.isatty() and logging.is_progress_bar_enabled()
+    if is_silenced:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if is_silenced:
+            logging.enable_progress_bar()

@@ -1,0 +1,173 @@
+"""Figures of a trained VQA model: curves, accuracy by count, activations beside the toy task's, examples."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from tallybox.activation import activation_knots
+from tallybox.counter.module import Counter
+from tallybox.errors import InputError
+from tallybox.photos.images import read_photo
+from tallybox.photos.sources import find_photos
+from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, draw_all, picture
+from tallybox.runs import read_results
+from tallybox.toy.figures import Results, draw_role, read_sweep
+from tallybox.vqa.data.photo_ids import photo_id
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.splits import open_records
+from tallybox.vqa.evaluation import VALIDATION
+from tallybox.vqa.examples import counting_examples
+from tallybox.vqa.model import GlimpseCounter
+from tallybox.vqa.prediction import load_run, predict_run, prepared_folder
+from tallybox.vqa.scoring import accuracy_by, true_count
+
+# The toy task's activations are drawn for noise near these values, as in the paper's last figure of activations.
+TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
+NEAR = 0.025  # at most this far away
+PIXELS_OF_A_PHOTO = 500  # of its longer side
+MAX_BAR = 10  # one bar for this count and all larger ones
+YELLOW = "#F0E442"  # of the same palette, seen better on photos
+SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # the scores that have a curve
+
+
+def draw_run_figures(
+    run: Path, out: Path, device: torch.device, split: str, prepared: Path | None, toy: Path | None, photos: Path | None
+) -> list[Path]:
+    """Draw the figures that a run has the data for into a folder, each as SVG and PNG; return the files."""
+    model, _ = load_run(run)
+    predictions = predict_run(run, split=split, device=device, prepared=prepared)[1]
+    records = open_records(prepared_folder(run, prepared), split)
+    by_count = accuracy_by(_bar_of, predictions, records)
+    folder = run if run.is_dir() else run.parent
+    log, validated = read_results(folder / "results.jsonl"), read_results(folder / VALIDATION)
+    drawings: dict[str, Callable[[Path], None]] = {}
+    if log:
+        drawings["curves"] = partial(draw_learning_curves, log=log, validated=validated)
+    if by_count:
+        drawings["accuracy_by_count"] = partial(draw_accuracy_by_count, by_count=by_count)
+    if isinstance(model.count, GlimpseCounter) and isinstance(model.count.counter, Counter):
+        trained = {"VQA": [activation_knots(model.count.counter.weight.detach()[0].double()).tolist()]}
+        fixed, results = (None, []) if toy is None else read_sweep(toy)
+        drawings["activations"] = partial(draw_trained_activations, trained=trained, toy=results, side_length=fixed)
+        first_of_count = {true_count(record): record.question_id for record in reversed(records)}
+        if question_ids := [first_of_count[count] for count in range(1, 7) if count in first_of_count]:
+            examples = counting_examples(run, question_ids, split=split, prepared=prepared)
+            drawings["examples"] = partial(draw_examples, with_photos(examples, photos))
+    return draw_all(out, drawings)
+
+
+def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
+    """Draw the loss by step, and the accuracy in training beside scores on the validation questions."""
+    with picture(path, 9, 3.4) as figure:
+        loss, scores = figure.subplots(1, 2)
+        steps = [line["step"] for line in log]
+        loss.plot(steps, [line["loss"] for line in log], color=GREY)
+        loss.set(title="loss in training", xlabel="steps")
+        scores.plot(steps, [line["accuracy"] for line in log], color=GREY, ls=":", label="all, in training")
+        for name, colour in SCORES.items():
+            points = [(line["step"], line[name]) for line in validated if name in line]
+            if points:
+                scores.plot(*zip(*points, strict=True), color=colour, marker=".", label=f"{name}, validation")
+        scores.set(title="VQA accuracy in percent", xlabel="steps")
+        scores.legend()
+        for axes in (loss, scores):
+            axes.grid(alpha=0.3)
+
+
+def _bar_of(record: QuestionRecord) -> int | None:
+    count = true_count(record)
+    return None if count is None else min(count, MAX_BAR)
+
+
+def draw_accuracy_by_count(path: Path, by_count: Mapping[int, tuple[int, float]]) -> None:
+    """Draw a bar for each true count up to `MAX_BAR`, with the number of questions above it."""
+    with picture(path, 7, 3.4) as figure:
+        axes = figure.subplots()
+        for count, (questions, accuracy) in by_count.items():
+            axes.bar(count, accuracy, color=BLUE)
+            axes.annotate(f"{questions:,}", (count, accuracy), ha="center", va="bottom", fontsize=8)
+        ticks = range(max(by_count) + 1)
+        axes.set_xticks(ticks, [f"{MAX_BAR}+" if tick == MAX_BAR else str(tick) for tick in ticks])
+        axes.set(xlabel="true count (above a bar: questions)", ylabel="VQA accuracy in percent", ylim=(0, 105))
+
+
+def draw_trained_activations(
+    path: Path, trained: Mapping[str, Sequence[list[list[float]]]], toy: Results, side_length: float | None
+) -> None:
+    """Draw f1 … f8 of trained models (thick, by name) over those of the toy task at three levels of noise."""
+    with picture(path, 10, 5.6) as figure:
+        grid = figure.subplots(2, 4, sharex=True, sharey=True)
+        styles = dict(zip(trained, ("-", "--"), strict=False))
+        toy_lines = [
+            (result["activations"], colour)
+            for noise, colour in TOY_NOISE.items()
+            for result in toy
+            if result["side_length"] == side_length and abs(result["noise"] - noise) < NEAR
+        ]
+        for role, axes in enumerate(grid.flat):
+            draw_role(axes, role, toy_lines, lw=0.6, alpha=0.7)
+            for name, runs in trained.items():
+                draw_role(axes, role, [(knots, "black") for knots in runs], lw=1.5, ls=styles[name], alpha=0.8)
+        marks = [Line2D([], [], color="black", ls=styles[name], label=name) for name in trained]
+        drawn = {colour for _, colour in toy_lines}
+        marks += [Line2D([], [], color=c, label=f"toy, q ≈ {q:g}") for q, c in TOY_NOISE.items() if c in drawn]
+        figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
+
+
+def with_photos(examples: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:
+    """Return the examples with the files of their photos in a folder.
+
+    A file's path from the folder is the photo's id, as `tallybox vqa features` takes it; else the file's name is.
+    """
+    if folder is None:
+        return examples
+    found = find_photos([folder])
+    files = {photo_id(path.stem): path for path in found.values()} | {photo_id(name): found[name] for name in found}
+    if not any(example["image_id"] in files for example in examples):
+        raise InputError(
+            f"{folder} must hold the photos of the questions, named by their ids, "
+            f"but photo {examples[0]['image_id']} is not there, nor are the others"
+        )
+    return [example | {"photo": files.get(example["image_id"])} for example in examples]
+
+
+def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw a row for each example that `tallybox.vqa.examples` returns: its boxes, A, D and C, count and answers."""
+    with picture(path, 11, 2.5 * len(examples)) as figure:
+        rows = figure.subplots(len(examples), 5, width_ratios=(1.8, 1, 1, 1, 1.1), squeeze=False)
+        for axes, example in zip(rows, examples, strict=True):
+            draw_boxes(axes[0], example)
+            for panel, name in zip(axes[1:4], ("A", "D", "C"), strict=True):
+                panel.imshow(example[name], cmap="gray", vmin=0, vmax=1)
+                panel.set(title=name, xticks=[], yticks=[])
+            write_answers(axes[4], example)
+
+
+def draw_boxes(axes: Axes, example: Mapping[str, Any]) -> None:
+    """Draw the boxes that the component kept, the stronger the more it attends to them, over the photo if known."""
+    width, height = example["size_wh"]
+    colour = BLUE
+    if example.get("photo") is not None:
+        colour = YELLOW
+        photo = read_photo(example["photo"], reduced_to=PIXELS_OF_A_PHOTO).image
+        axes.imshow(photo, extent=(0, width, height, 0), alpha=0.8)
+    for (x1, y1, x2, y2), weight in zip(example["boxes"], example["attention"], strict=True):
+        corner, size = (x1, y1), (x2 - x1, y2 - y1)
+        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=2, alpha=0.1 + 0.9 * weight))
+    axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xticks=[], yticks=[])
+    axes.spines[:].set_visible(True)
+    axes.set_title(example["question"])
+
+
+def write_answers(axes: Axes, example: Mapping[str, Any]) -> None:
+    """Write the count, what the model answers and what people answered."""
+    truth = "unknown" if example["truth"] is None else example["truth"]
+    lines = f"c = {example['count']:.2f}\n\npredicted: {example['prediction']}\nground truth: {truth}"
+    axes.text(0, 0.5, lines, va="center", transform=axes.transAxes)
+    axes.axis("off")

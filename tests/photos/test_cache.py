@@ -1,0 +1,131 @@
+import json
+
+import numpy as np
+import pytest
+
+from tallybox.detections.detections import Detections
+from tallybox.detections.readers import read_category_names, read_detections
+from tallybox.errors import InputError, TallyboxError
+from tallybox.photos import detecting, ray_engine
+from tallybox.photos.cache import detect_to_file
+from tallybox.photos.images import read_photo
+from tallybox.photos.pipeline import detect_each
+from tallybox.photos.sources import find_photos
+from tallybox.photos.specs import detector_of
+from tests.support.onnx_models import write_onnx
+from tests.support.small_photos import save_photos
+
+
+@pytest.fixture
+def spec(tmp_path):
+    return f"onnx:{write_onnx(tmp_path / 'fruit.onnx', input_shape=('B', 3, 64, 64))}"
+
+
+def test_the_file_holds_what_the_detector_finds_and_its_categories(tmp_path, spec):
+    paths = save_photos(tmp_path / "photos")
+    out = tmp_path / "new" / "found.parquet"
+    shown = []
+    summary = detect_to_file(
+        find_photos([tmp_path / "photos"]), out, spec=spec, on_progress=lambda *done: shown.append(done)
+    )
+    detector = detector_of(spec)
+    stored = list(read_detections(out))
+    assert summary == (3, sum(len(image) for image in stored))
+    assert shown == [(1, 3), (2, 3), (3, 3)]
+    assert read_category_names(out) == detector.categories
+    for image, path in zip(stored, paths, strict=True):
+        (expected,) = detector.detect([read_photo(path)])
+        assert (image.image_id, image.image_size) == (path.name, expected.image_size)
+        np.testing.assert_array_equal(image.boxes, expected.boxes)
+        np.testing.assert_array_equal(image.scores, expected.scores)
+    assert [file.name for file in out.parent.iterdir()] == ["found.parquet"]
+
+
+@pytest.mark.parametrize("name", ["found.json", "found.json.gz"])
+def test_coco_results_are_written_for_cocos_categories_only(tmp_path, spec, name):
+    photos = find_photos([*save_photos(tmp_path / "photos")])
+    names = json.dumps(["dog", "cup", "cat"])
+    coco = f"onnx:{write_onnx(tmp_path / 'coco.onnx', input_shape=('B', 3, 64, 64), names=names)}"
+    detect_to_file(photos, tmp_path / name, spec=coco)
+    detector = detector_of(coco)
+    for image, (image_id, path) in zip(read_detections(tmp_path / name), photos.items(), strict=True):
+        (expected,) = detector.detect([read_photo(path)])
+        assert image.image_id == image_id
+        np.testing.assert_allclose(image.boxes, expected.boxes, atol=2e-3)
+        np.testing.assert_array_equal(image.category_ids, expected.category_ids)
+    with pytest.raises(
+        InputError, match=r"cannot hold names of categories, and 'pear' is none of COCO's; write a \.par"
+    ):
+        detect_to_file(photos, tmp_path / "fruit.json", spec=spec)
+    assert not (tmp_path / "fruit.json").exists()
+
+
+def test_a_bad_photo_is_reported_and_the_others_are_written(tmp_path, spec):
+    save_photos(tmp_path / "photos", 2)
+    (tmp_path / "photos" / "00a.jpg").write_bytes(b"no photo")
+    failures: list[InputError] = []
+    out = tmp_path / "found.parquet"
+    summary = detect_to_file(find_photos([tmp_path / "photos"]), out, spec=spec, on_failure=failures.append)
+    assert summary.photos == 2
+    assert [image.image_id for image in read_detections(out)] == ["00.png", "01.png"]
+    assert [str(failure).partition(" must be")[0] for failure in failures] == [str(tmp_path / "photos" / "00a.jpg")]
+    with pytest.raises(InputError, match="no photo of 1 could be read, so that nothing was written"):
+        detect_to_file(find_photos([tmp_path / "photos" / "00a.jpg"]), tmp_path / "none.parquet", spec=spec)
+    assert not (tmp_path / "none.parquet").exists()
+
+
+def test_what_cannot_be_written_is_said_before_the_detector_is_loaded(tmp_path):
+    photos = find_photos(save_photos(tmp_path / "photos", 1))
+    (tmp_path / "file").touch()
+    for out, said in (
+        (tmp_path / "found.csv", r"written to a \.parquet, \.json or \.json\.gz file, but got"),
+        (tmp_path / "file" / "found.parquet", "must be a file that can be written, but"),
+        (tmp_path / "photos", "written to a"),
+    ):
+        with pytest.raises(InputError, match=said):
+            detect_to_file(photos, out, spec="no such detector")
+
+
+class Fragile:
+    """Fails on photos that are taller than wide."""
+
+    categories = {0: "apple"}  # noqa: RUF012  # as the protocol has it
+
+    def detect(self, photos):
+        if any(photo.size_wh[0] < photo.size_wh[1] for photo in photos):
+            raise InputError("too tall")
+        return [Detections.empty(photo.name, photo.size_wh) for photo in photos]
+
+
+def test_a_photo_that_a_detector_fails_on_leaves_the_others_alone(tmp_path):
+    batch = list(detect_each(save_photos(tmp_path), Fragile()))
+    assert [photo.detections is not None for photo in batch] == [True, False, True]
+    assert str(batch[1].error) == "too tall"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (lambda photos: photos[1:], "one for each of 3 photos, but gave a list of 2"),
+        (lambda photos: None, "but gave a NoneType"),
+        (lambda photos: photos, "tallybox.Detections, but gave Photo"),
+    ],
+)
+def test_a_detector_that_breaks_the_protocol_is_one_line(tmp_path, found, said):
+    detector = type("Mine", (), {"detect": lambda self, photos: found(photos)})()
+    with pytest.raises(TallyboxError, match=rf"Mine\.detect must return .*{said}"):
+        list(detect_each(save_photos(tmp_path), detector))
+
+
+def test_photos_that_ray_detects_are_written_likewise_without_a_detector_here(tmp_path, spec, monkeypatch):
+    def with_ray(spec, texts, paths):
+        assert texts == ()
+        detector = detector_of(spec)
+        return detector.categories, detect_each(paths, detector)
+
+    monkeypatch.setattr(ray_engine, "detect_each_with_ray", with_ray, raising=False)
+    photos = find_photos(save_photos(tmp_path / "photos"))
+    detect_to_file(photos, tmp_path / "local.parquet", spec=spec)
+    monkeypatch.setattr(detecting, "detector_of", lambda *_, **__: pytest.fail("a detector was made here"))
+    detect_to_file(photos, tmp_path / "ray.parquet", spec=spec, engine="ray")
+    assert (tmp_path / "ray.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()

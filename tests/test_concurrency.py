@@ -1,0 +1,70 @@
+import threading
+import time
+
+import pytest
+import torch
+
+from tallybox.concurrency import kernel_threads, map_in_order, single_threaded_torch
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_order_and_few_items_are_taken_ahead(threads):
+    taken = []
+
+    def items():
+        for item in range(20):
+            taken.append(item)
+            yield item
+
+    def work(item):
+        time.sleep(0.002 * (item % 3))
+        return item * item
+
+    for place, result in enumerate(map_in_order(work, items())):
+        assert result == place * place
+        assert len(taken) <= place + 1 + threads
+    assert place == 19
+
+
+def test_each_item_has_one_thread_of_torch_and_the_caller_all_as_before(threads):
+    inside = list(map_in_order(lambda _: (torch.get_num_threads(), kernel_threads()), range(4)))
+    assert inside == [(1, 1)] * 4
+    assert torch.get_num_threads() == kernel_threads() == threads
+    later = []
+    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert later == [threads]
+
+
+def test_what_goes_wrong_in_an_item_or_between_them_is_raised(threads):
+    def broken():
+        yield 1
+        raise ValueError("no more")
+
+    with pytest.raises(ZeroDivisionError):
+        list(map_in_order(lambda item: 1 // item, [1, 0]))
+    with pytest.raises(ValueError, match="no more"):
+        list(map_in_order(abs, broken()))
+    assert torch.get_num_threads() == threads
+
+
+def test_a_caller_may_stop_early(threads):
+    results = map_in_order(abs, range(1000))
+    assert next(results) == 0
+    results.close()
+    assert torch.get_num_threads() == threads
+
+
+def test_small_operations_leave_kernels_their_threads_also_one_in_the_other(threads):
+    with single_threaded_torch(), single_threaded_torch():
+        assert torch.get_num_threads() == 1
+        assert kernel_threads() == threads
+    assert torch.get_num_threads() == kernel_threads() == threads
