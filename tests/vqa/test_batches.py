@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-
 from tallybox.distributed import Processes
+
 from tallybox.vqa import batches
 from tallybox.vqa.batches import (
     ResidentExamples,

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from tallybox.distributed import SharedBatchNorm, SharedDropout
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from tallybox.distributed import SharedBatchNorm, SharedDropout
 from tallybox.vqa.config import ModelConfig
 from tallybox.vqa.model import Batch, DataSizes, VqaModel, WordPacking, half_precision_states, scale_features
 from tests.support.tolerances import BFLOAT16_GRADIENTS, BFLOAT16_STATES, ROUNDING
