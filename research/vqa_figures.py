@@ -9,7 +9,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from tallybox.figures import vqa
+from tallybox.vqa import figures as vqa
 
 from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, picture
 from tallybox.toy.figures import draw_presence, label_presence
