@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from tallybox.distributed import SharedBatchNorm, SharedDropout
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
