@@ -3,8 +3,8 @@
 LLVM does not vectorise table look-ups next to stores, because a store may alias the table. Plain loops over images took
 four times as long (forward and backward on one AMD EPYC core: 35 ms for 8 ms at 256 × 36, 45 ms for 10 ms at 16 × 100).
 
-`load` makes a vector and `store` writes it back. Between them, operators, `abs`, `min`, `max` and `choose` work number by
-number; scalars of the same precision are repeated in every lane. Arrays must be contiguous.
+`load` makes a vector and `store` writes it back. Between them, operators, `abs`, `min`, `max` and `choose` work number
+by number; scalars of the same precision are repeated in every lane. Arrays must be contiguous.
 """
 
 import operator
@@ -24,7 +24,8 @@ LANES = 8
 REGISTER_ENTRIES = 16
 
 # An LLVM intrinsic of AVX2 permutes eight numbers. Numba compiles for the host unless told otherwise.
-HAS_PERMUTATION = not numba.config.CPU_NAME and binding.get_host_cpu_features().get("avx2", False)
+config: Any = numba.config  # typed without its settings
+HAS_PERMUTATION = not config.CPU_NAME and binding.get_host_cpu_features().get("avx2", False)
 
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
 LLVM_ELEMENT = {
@@ -128,7 +129,7 @@ _define(abs, _absolute)
 @instruction
 def choose(_: Any, truth: Any, x: Any, y: Any) -> Any:
     """Take x if true, else y; ``truth`` is a vector of truths or a single one."""
-    result = y if truth == types.boolean else _common(x, y)
+    result: Any = y if truth == types.boolean else _common(x, y)
 
     def generate(context: Any, builder: Any, _: Any, arguments: list[Any]) -> Any:
         if isinstance(result, Vector):
