@@ -123,7 +123,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
 
     def get(self, category: Any, default: Any = None) -> Any:
         """Return the prediction of a category that is listed, else the default."""
-        return self[category] if category in self else default
+        return self[category] if category in self else default  # noqa: SIM401 - it is what get does
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._by_id)
