@@ -13,7 +13,7 @@ from importlib import import_module
 from io import BytesIO
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 import torch
@@ -51,7 +51,7 @@ _one_large_photo = threading.Lock()
 _opening = threading.Lock()
 
 
-PhotoSource = str | Path | bytes | BinaryIO | "Image" | NDArray[np.uint8] | Tensor
+PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor"
 
 
 class PhotoTooLargeError(InputError):
@@ -70,10 +70,10 @@ class Photo:
 def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels: int = MAX_PIXELS) -> Photo:
     """Read a photo upright and as RGB, from a path, bytes, a binary file, a PIL image, an array or a tensor.
 
-    Arrays are ``[H, W, 3]``, tensors ``[3, H, W]``, both uint8 and RGB. EXIF orientation is applied. Greyscale, palettes,
-    CMYK and 16 bits become RGB, and transparent parts white. Of several frames the first is read. The decoded
-    ``image`` may be smaller than ``size_wh``: above 64 megapixels, and with ``reduced_to`` as long as its longer side
-    stays at least that long.
+    Arrays are ``[H, W, 3]``, tensors ``[3, H, W]``, both uint8 and RGB. EXIF orientation is applied. Greyscale,
+    palettes, CMYK and 16 bits become RGB, and transparent parts white. Of several frames the first is read. The
+    decoded ``image`` may be smaller than ``size_wh``: above 64 megapixels, and with ``reduced_to`` as long as its
+    longer side stays at least that long.
 
     >>> read_photo(np.zeros((48, 64, 3), np.uint8)).size_wh
     (64, 48)
@@ -82,9 +82,12 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     try:
         with _opened(source) as image:
             size_wh = image.size
+            if 0 in size_wh:
+                raise InputError(f"{label} has no pixels")
             if image.width * image.height > max_pixels:
+                limit = max_pixels // 1_000_000
                 raise PhotoTooLargeError(
-                    f"{label} has {image.width}×{image.height} pixels; the limit is {max_pixels // 1_000_000} megapixels"
+                    f"{label} has {image.width}×{image.height} pixels; the limit is {limit} million"
                 )
             factor = max(
                 max(size_wh) // (reduced_to or max(size_wh)), ceil((image.width * image.height / KEPT_PIXELS) ** 0.5), 1
@@ -114,7 +117,9 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
 
 def _label(source: object) -> str:
     """Return what messages call a photo."""
-    name = source if isinstance(source, str | Path) else getattr(source, "name", None) or getattr(source, "filename", None)
+    name = (
+        source if isinstance(source, str | Path) else getattr(source, "name", None) or getattr(source, "filename", None)
+    )
     return str(name) if name else f"the photo given as {type(source).__name__}"
 
 
@@ -140,8 +145,8 @@ def _opened(source: PhotoSource) -> Iterator[Image]:
         content = source.read() if hasattr(source, "read") else source
         if not isinstance(content, bytes | bytearray | memoryview):
             raise InputTypeError(
-                "A photo is a path, bytes, a binary file object, a PIL image, a numpy array [H, W, 3] or a torch tensor "
-                f"[3, H, W], both uint8; got {type(source).__name__}"
+                "A photo is a path, bytes, a binary file object, a PIL image, a numpy array [H, W, 3] or a torch "
+                f"tensor [3, H, W], both uint8; got {type(source).__name__}"
             )
         with _open(BytesIO(content)) as image:
             yield image

@@ -1,5 +1,7 @@
 """Run a detector on many photos, in batches and in order; a bad photo is an item with its error."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -7,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from tallybox.concurrency import in_batches, map_in_order
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.photos.detector import Detector, Result, wrap_errors
@@ -35,6 +37,13 @@ class PhotoResult:
     def path(self) -> Path | None:
         """The photo's path, if it was given by one."""
         return Path(self.source) if isinstance(self.source, str | Path) else None
+
+    @property
+    def name(self) -> ImageId | None:
+        """The photo's path, or the id of an image of a file."""
+        if self.path is not None:
+            return str(self.source)
+        return None if self.detections is None else self.detections.image_id
 
     @property
     def counts(self) -> dict[str, CountPrediction]:
