@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -35,6 +36,18 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, lazy_commands: Mapping[str, tuple[str, str]], **options: Any) -> None:
         super().__init__(*args, **options)
         self.lazy_commands = lazy_commands
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest a command if the name is unknown."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            similar = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if similar:
+                error.message += f" Did you mean {similar[0]!r}?"
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -73,9 +86,9 @@ class Tallybox(LazyGroup):
 
 def _line(error: Exception) -> str:
     if isinstance(error, MemoryError):
-        return f"there must be more memory for this, but: {error or 'it is used up'}"
+        return f"Out of memory. {error}".strip()
     if isinstance(error, OSError) and not isinstance(error, TallyboxError):
-        return f"{error.filename or 'a file'} must be there and usable, but: {error.strerror or error}"
+        return f"Cannot open {error.filename or 'a file'}: {error.strerror or error}"
     return str(error)
 
 
