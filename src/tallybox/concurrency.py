@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import islice, pairwise
+from threading import Barrier
 from typing import Any, TypeVar
 
 import torch
@@ -26,13 +27,40 @@ def _threads(number: int) -> ThreadPoolExecutor:
 
 
 @cache
+def _single_threads(number: int) -> ThreadPoolExecutor:
+    """Return a pool of threads in which torch and kernels use one thread each."""
+    pool = ThreadPoolExecutor(number, thread_name_prefix="tallybox-single")
+    started = Barrier(number + 1)
+    for _ in range(number):
+        pool.submit(_use_one_thread, started)
+    started.wait()
+    _set_threads_of_new_threads(kernel_threads())
+    return pool
+
+
+@cache
 def _helper() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="tallybox-helper")
 
 
+def _forget_threads() -> None:
+    for pool in (_threads, _single_threads, _helper):
+        pool.cache_clear()
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    # A forked child has none of its parent's threads.
-    os.register_at_fork(after_in_child=lambda: (_threads.cache_clear(), _helper.cache_clear()))
+    os.register_at_fork(after_in_child=_forget_threads)  # a forked child has none of its parent's threads
+
+
+def _use_one_thread(started: Barrier) -> None:
+    torch.get_num_threads()  # a new thread takes over the number for new threads now, and not later
+    torch.set_num_threads(1)
+    started.wait()
+
+
+def _set_threads_of_new_threads(number: int) -> None:
+    """Reset torch's number for new threads, which `torch.set_num_threads` sets along with the caller's own."""
+    _helper().submit(torch.set_num_threads, number).result()
 
 
 _threads_of_kernels: ContextVar[int | None] = ContextVar("threads of kernels", default=None)
@@ -41,16 +69,6 @@ _threads_of_kernels: ContextVar[int | None] = ContextVar("threads of kernels", d
 def kernel_threads() -> int:
     """Return the number of threads of kernels: as many as torch uses, or used before `single_threaded_torch`."""
     return _threads_of_kernels.get() or torch.get_num_threads()
-
-
-def _use_one_thread(default: int) -> None:
-    """Let torch use one thread in this thread, and ``default`` in threads that start from now on.
-
-    `torch.set_num_threads` sets both numbers. A second thread resets the one for new threads.
-    """
-    torch.get_num_threads()  # a new thread takes over the number for new threads now, and not later
-    torch.set_num_threads(1)
-    _helper().submit(torch.set_num_threads, default).result()
 
 
 @contextmanager
@@ -63,24 +81,14 @@ def single_threaded_torch() -> Iterator[None]:
     threads = torch.get_num_threads()
     token = _threads_of_kernels.set(kernel_threads())
     if threads > 1:
-        _use_one_thread(threads)
+        torch.set_num_threads(1)
+        _set_threads_of_new_threads(threads)
     try:
         yield
     finally:
         if threads > 1:
             torch.set_num_threads(threads)
         _threads_of_kernels.reset(token)
-
-
-@contextmanager
-def _single_threads(number: int) -> Iterator[ThreadPoolExecutor]:
-    """Give a pool of threads in which torch and kernels use one thread each."""
-    initial = (torch.get_num_threads(),)
-    with ThreadPoolExecutor(number, initializer=_use_one_thread, initargs=initial) as pool:
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -93,8 +101,8 @@ def run_concurrently(at_once: int) -> Iterator[Callable[[list[Callable[[], Any]]
         if at_once == 1:
             yield lambda functions: [function() for function in functions]
             return
-        with _single_threads(at_once) as pool:
-            yield lambda functions: [done.result() for done in [pool.submit(function) for function in functions]]
+        pool = _single_threads(at_once)
+        yield lambda functions: [done.result() for done in [pool.submit(function) for function in functions]]
 
 
 def map_in_order(
@@ -112,14 +120,17 @@ def map_in_order(
     if number == 1 and threads is None:
         yield from map(function, items)
         return
-    waiting: deque[Future[Result]] = deque()
-    with _single_threads(number) as pool:
+    pool, waiting = _single_threads(number), deque[Future[Result]]()
+    try:
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) > number + ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
