@@ -1,6 +1,7 @@
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -162,9 +163,10 @@ def test_mistakes_in_arguments_are_one_line(counter):
 
 def test_a_batch_mixes_files_and_images_in_memory_in_order(counter):
     path = sample_photos()[1]
-    array = np.asarray(Image.open(path))
+    image = Image.open(BytesIO(path.read_bytes()))
+    array = np.asarray(image)
     tensor = torch.from_numpy(array.copy()).permute(2, 0, 1)
-    batch = [path, path.read_bytes(), 7, array, tensor, np.zeros((3, 3)), Image.open(path), path.open("rb")]
+    batch = [path, path.read_bytes(), 7, array, tensor, np.zeros((3, 3)), image, BytesIO(path.read_bytes())]
     counted = counter.count_many(batch)
     assert [item.error is None for item in counted] == [True, True, False, True, True, False, True, True]
     expected = {name: p.to_dict() for name, p in counter.count(path).items()}
