@@ -8,7 +8,14 @@ from pathlib import Path
 import click
 
 from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
-from tallybox.cli.options import detector_options, estimator_option, file_to_write, json_option, reported_failures
+from tallybox.cli.options import (
+    detector_options,
+    estimator_option,
+    file_to_write,
+    json_option,
+    reported_failures,
+    tiles_option,
+)
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.detections import Detections
@@ -21,6 +28,7 @@ from tallybox.photos.pipeline import PhotoResult
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
 from tallybox.photos.specs import DEFAULT_SPEC
+from tallybox.photos.tiles import Tiles
 
 
 @click.command()
@@ -28,6 +36,7 @@ from tallybox.photos.specs import DEFAULT_SPEC
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
 @estimator_option
 @detector_options
+@tiles_option
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=file_to_write, help='Write a CSV; "-" prints it.')
 @click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
@@ -40,6 +49,7 @@ def count(
     detector: str | None,
     texts: tuple[str, ...],
     engine: str | None,
+    tiles: Tiles,
     folder: Path | None,
     table: Path | None,
     wide: bool,
@@ -78,7 +88,7 @@ def count(
         raise click.UsageError("--total adds up photos or files of detections, not both, and not with --engine ray")
     with reported_failures() as report, ExitStack() as stack:
         estimator = None if file is None else CountEstimator.load(file)
-        counter = _photo_counter(detector or DEFAULT_SPEC, estimator, texts) if has_photos else None
+        counter = _photo_counter(detector or DEFAULT_SPEC, estimator, texts, tiles) if has_photos else None
         file_estimator = _file_estimator(first_file, estimator) if first_file is not None else None
         chosen = categories or None
         outputs: list[Write] = []
@@ -124,8 +134,8 @@ def count(
                     show_progress(done, len(sources))
 
 
-def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str]) -> PhotoCounter:
-    counter = PhotoCounter(spec, estimator, texts=texts)
+def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str], tiles: Tiles) -> PhotoCounter:
+    counter = PhotoCounter(spec, estimator, tiles=tiles, texts=texts)
     if not counter.estimator.is_calibrated:
         echo_line(
             f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they are. To "

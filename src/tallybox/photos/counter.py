@@ -18,9 +18,10 @@ from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.detector import Detector, categories_of
 from tallybox.photos.images import PhotoSource, read_photo
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
-from tallybox.photos.pipeline import PhotoResult, detect_each
+from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import check_same_detector, detector_of
+from tallybox.photos.tiles import MIN_CROWD, MIN_WINDOW, Tiles, check_tiles, count_windows, split_windows
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,6 +38,9 @@ class PhotoCounter:
     presence counter, and its predictions are marked ``calibrated=False``. ``texts`` are the phrases that a zero-shot
     detector looks for. Threads may share a counter.
 
+    ``tiles`` is about large photos and crowds, which are counted in overlapping windows: ``"auto"`` from 1,280 px on
+    and if a limit is reached, ``"off"``, or the side of a window in pixels of the photo.
+
     >>> from tallybox.photos import sample_photos
     >>> counts = PhotoCounter().count(sample_photos()[1])
     >>> counts["horse"].count, counts["person"].count
@@ -48,9 +52,11 @@ class PhotoCounter:
         detector: str | Detector = "picodet",
         estimator: CountEstimator | str | Path | None = None,
         device: str | torch.device | None = None,
+        tiles: Tiles = "auto",
         *,
         texts: Sequence[str] = (),
     ) -> None:
+        self.tiles = check_tiles(tiles)
         self.spec = detector if isinstance(detector, str) else None
         self.texts = tuple(texts)
         if isinstance(detector, str):
@@ -100,28 +106,50 @@ class PhotoCounter:
         """
         if isinstance(photos, str | bytes | Path):
             raise InputTypeError("count_many takes several photos; call count for one")
-        for batch in in_batches(detect_each(photos, self.detector, keep_photos=keep_photos), BATCH):
-            yield from count_detected(self.estimator, batch, categories)
+        detected = detect_each(photos, self.detector, keep_photos=keep_photos, tiles=self.tiles)
+        for batch in in_batches(detected, BATCH):
+            for counted in count_detected(self.estimator, batch, categories):
+                is_crowded = any(p.saturated and p.count >= MIN_CROWD for p in counted.counts.values())
+                if is_crowded and self.tiles == "auto" and not counted.window:
+                    yield self._count_crowd(counted, categories)
+                else:
+                    yield counted
+
+    def _count_crowd(self, counted: PhotoResult, categories: Categories) -> PhotoResult:
+        """Count again in windows of half the photo's side, because a limit was reached."""
+        assert counted.source is not None
+        photo = read_photo(counted.source)
+        side = max(MIN_WINDOW, max(photo.size_wh) // 2)
+        again = replace(counted, detections=detect_in_windows(photo, side, self.detector), window=side)
+        return next(count_detected(self.estimator, [again], categories))
 
     def explain(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountExplanation]:
-        """Return which boxes of a photo were counted and why, by the category's name."""
+        """Return which boxes of a photo were counted and why, by the category's name; always of the whole photo."""
         (detected,) = detect_each([photo], self.detector)
         if detected.error is not None:
             raise detected.error
         assert detected.detections is not None
         return self._by_name(self.estimator.explain(detected.detections, categories))
 
-    def draw(self, counted: PhotoResult) -> Image:
+    def draw(self, counted: PhotoResult, *, max_side: int | None = None) -> Image:
         """Return a counted photo with its objects outlined and, below it, the counts in words."""
-        from tallybox.photos.outlines import MAX_SIDE, draw_counts
+        from tallybox.photos.outlines import MAX_SIDE, Outline, draw_outlines, outlines_of
 
         assert counted.detections is not None
         assert counted.source is not None
+        side = max_side or MAX_SIDE
         photo = counted.photo
-        if photo is None or photo.image.size != photo.size_wh:  # detection decodes large photos at a reduced size
-            photo = read_photo(counted.source, reduced_to=MAX_SIDE)
-        explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
-        return draw_counts(photo, counted.detections, self._by_name(explanations))
+        if photo is None or max(photo.image.size) < min(side, max(photo.size_wh)):  # decoded at a reduced size
+            photo = read_photo(counted.source, reduced_to=side)
+        outlines: list[Outline] = []
+        if counted.window:
+            for part in split_windows(counted.detections, counted.window):
+                explained = self.estimator.explain(part, list(counted.predictions or ()))
+                outlines += outlines_of(part, self._by_name(explained), outlines)
+        else:
+            explained = self.estimator.explain(counted.detections, predictions=counted.predictions)
+            outlines = outlines_of(counted.detections, self._by_name(explained))
+        return draw_outlines(photo, outlines, counted.counts, max_side=side)
 
     def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:
         return {self.estimator.category_name(category_id): e for category_id, e in explanations.items()}
@@ -131,7 +159,12 @@ def count_detected(
     estimator: CountEstimator, batch: Sequence[PhotoResult], categories: Categories
 ) -> Iterator[PhotoResult]:
     """Yield detected photos with their counts; those that could not be read keep their errors."""
-    images = [photo.detections for photo in batch if photo.detections is not None]
-    predictions = iter(estimator.predict_many(images, categories))
+    whole = [photo.detections for photo in batch if photo.detections is not None and not photo.window]
+    predictions = iter(estimator.predict_many(whole, categories))
     for photo in batch:
-        yield photo if photo.detections is None else replace(photo, predictions=next(predictions))
+        if photo.detections is None:
+            yield photo
+        elif photo.window:
+            yield replace(photo, predictions=count_windows(estimator, photo.detections, photo.window, categories))
+        else:
+            yield replace(photo, predictions=next(predictions))
