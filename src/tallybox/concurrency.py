@@ -92,14 +92,30 @@ def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> I
     if threads == 1:
         yield from map(function, items)
         return
-    waiting: deque[Future[Result]] = deque()
     with _single_threads(threads) as pool:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > threads:
-                yield waiting.popleft().result()
-        while waiting:
+        yield from _submit_ahead(pool, function, items, threads)
+
+
+def map_ahead(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """Yield ``function(item)`` for each item, in order; threads are a few items ahead. For reading and copying.
+
+    >>> list(map_ahead(abs, [-3, 1, -2], threads=2))
+    [3, 1, 2]
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        yield from _submit_ahead(pool, function, items, threads + 2)
+
+
+def _submit_ahead(
+    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    waiting: deque[Future[Result]] = deque()
+    for item in items:
+        waiting.append(pool.submit(function, item))
+        if len(waiting) > ahead:
             yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:

@@ -59,11 +59,11 @@ def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Callab
         arrays = {name: np.array(values, DTYPES[name][1]) for name, values in lists.items()}
         arrays["boxes_xyxy"] = boxes.astype("<f4")
         shapes = {name: array.shape for name, array in arrays.items()} | {"features": (len(boxes), width)}
-        for part in (json.dumps(ids).encode(), *arrays.values()):
-            digest.update(part)
+        small = b"".join(array.tobytes() for array in arrays.values())
+        digest.update(json.dumps(ids).encode() + small)
         header = _header(shapes, {"image_ids": json.dumps(ids), "sha256": digest.hexdigest(), **metadata()})
         with atomic_writing(path) as file:
-            file.write(header + b"".join(array.tobytes() for array in arrays.values()))
+            file.write(header + small)
             spooled.seek(0)
             shutil.copyfileobj(spooled, file, 1 << 24)
 
