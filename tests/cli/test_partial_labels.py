@@ -14,7 +14,7 @@ from tallybox.cli import cli
 from tallybox.cli.count_output import CountedImage, text_output
 from tallybox.detections.parquet import write_parquet
 from tallybox.estimator import training
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.photos.counter import CountedPhoto
 from tests.support.detection_sets import coco_results, write_json
@@ -157,7 +157,7 @@ def test_fit_and_evaluate_take_categories(tmp_path, detections):
 def test_only_the_intervals_of_categories_without_labels_are_marked(capsys, tmp_path):
     image = PHOTOS[0]
     row = CountPrediction(2, 2, 2.1, 1, 3, 0, False, np.array([0.0, 0.1, 0.8, 0.1]))
-    predictions = {"person": row, "dog": replace(row, calibrated=False)}
+    predictions = ImagePredictions({1: row, 18: replace(row, calibrated=False)}, {1: "person", 18: "dog"})
     totals = {"person": TotalPrediction(7.0, 5, 9, 3), "dog": TotalPrediction(6.0, 4, 8, 3, calibrated=False)}
     with text_output(lambda: totals, every=True) as write:
         write(CountedImage("a.jpg", image, predictions, CountedPhoto(tmp_path / "a.jpg", image)))

@@ -80,7 +80,7 @@ def count(
         compute_totals = None
         if with_totals and (total_estimator := file_estimator if counter is None else counter.estimator):
             totals = total_estimator.totals(chosen)
-            outputs.append(lambda image: totals.add(image.detections))
+            outputs.append(lambda image: totals.add(image.image_predictions))
             compute_totals = totals.compute
         if as_json:
             outputs.append(stack.enter_context(json_output(compute_totals)))
@@ -103,15 +103,15 @@ def count(
                 for photo in _count_photos(counter, group_paths, chosen, engine, keep_photos=folder is not None):
                     if photo.error is not None:
                         report(photo.error)
-                    elif photo.detections is not None:
-                        write(CountedImage(str(photo.path), photo.detections, photo.counts, photo))
+                    elif photo.detections is not None and photo.predictions is not None:
+                        write(CountedImage(str(photo.path), photo.detections, photo.predictions, photo))
                     done += 1
                     show_progress(done, len(sources))
             elif file_estimator is not None:
                 for path in group_paths:
                     try:
                         for image, predictions in _count_file(file_estimator, path, chosen, engine):
-                            write(CountedImage(image.image_id, image, predictions.by_name()))
+                            write(CountedImage(image.image_id, image, predictions))
                     except InputError as error:
                         report(error)
                     done += 1

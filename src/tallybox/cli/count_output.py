@@ -19,7 +19,7 @@ from rich.text import Text
 from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.detections import Detections, ImageId
 from tallybox.errors import InputError, TallyboxError
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import atomic_writing
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
@@ -33,8 +33,13 @@ class CountedImage(NamedTuple):
 
     name: ImageId | None
     detections: Detections
-    predictions: dict[str, CountPrediction]  # by the names of categories
+    image_predictions: ImagePredictions
     photo: CountedPhoto | None = None  # None for an image of a file of detections
+
+    @property
+    def predictions(self) -> dict[str, CountPrediction]:
+        """The predictions by the names of categories."""
+        return self.image_predictions.by_name()
 
 
 Write = Callable[[CountedImage], None]

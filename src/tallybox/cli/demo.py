@@ -130,7 +130,8 @@ def show_photos(console: Console, folder: Path) -> None:
     with text_output(every=False) as print_counts:
         for counted in photos:
             assert counted.detections is not None
-            print_counts(CountedImage(counted.path.name, counted.detections, counted.counts, counted))
+            assert counted.predictions is not None
+            print_counts(CountedImage(counted.path.name, counted.detections, counted.predictions, counted))
             picture = folder / f"{counted.path.stem}_counted.jpg"
             try:
                 save_picture(counter.draw(counted), picture)

@@ -113,7 +113,7 @@ class PhotoCounter:
             raise InputTypeError(f"several paths are expected, but got one, {str(paths)!r}; call count")
         detected = detect_each((Path(path) for path in paths), self.detector, keep_photos=keep_photos)
         for batch in in_batches(detected, BATCH):
-            yield from count_detected(self.estimator, batch, categories)
+            yield from count_detected(self.estimator, batch, categories, keep_inputs=keep_photos)
 
     def explain(self, path: str | Path, categories: Categories = None) -> dict[str, CountExplanation]:
         """Return which boxes of a photo were counted and why, by the category's name."""
@@ -138,11 +138,14 @@ class PhotoCounter:
 
 
 def count_detected(
-    estimator: CountEstimator, batch: Sequence[DetectedPhoto], categories: Categories
+    estimator: CountEstimator, batch: Sequence[DetectedPhoto], categories: Categories, *, keep_inputs: bool = False
 ) -> Iterator[CountedPhoto]:
-    """Yield detected photos with their counts; those that could not be read keep their errors."""
+    """Yield detected photos with their counts; those that could not be read keep their errors.
+
+    With ``keep_inputs``, `PhotoCounter.draw` uses them again.
+    """
     images = [photo.detections for photo in batch if photo.detections is not None]
-    predictions = iter(estimator.predict_many(images, categories))
+    predictions = estimator.predict_each(images, categories, keep_inputs=keep_inputs)
     for photo in batch:
-        counts = None if photo.detections is None else next(predictions)
+        counts = None if photo.detections is None else next(predictions)[1]
         yield CountedPhoto(photo.path, photo.detections, photo.error, photo.photo, counts)
