@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tallybox.concurrency import map_ahead
+from tallybox.concurrency import map_in_order
 from tallybox.errors import InputError
 from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE, EncodedQuestions, open_questions
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
@@ -137,7 +137,9 @@ class StreamedExamples(Examples):
 
     def batches(self, order: Iterable[Rows]) -> Iterator[LabelledBatch]:
         """Yield each batch, padded to its largest photo and longest question."""
-        for host in map_ahead(lambda rows: self.read(rows, **self.padded_sizes(rows)), order, READERS):
+        for host in map_in_order(
+            lambda rows: self.read(rows, **self.padded_sizes(rows)), order, threads=READERS, ahead=2
+        ):
             yield self.labelled([value.to(self.device, non_blocking=True) for value in host])
 
     def read(self, rows: Rows, *, proposals: int, words: int) -> list[Tensor]:
