@@ -11,7 +11,6 @@ from tallybox.cli.count_output import Write, csv_output, json_output, picture_ou
 from tallybox.cli.options import detector_options, estimator_option, file_to_write, json_option, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_for_estimator
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
@@ -85,7 +84,7 @@ def count(
         compute_totals = None
         if with_totals and (total_estimator := file_estimator if counter is None else counter.estimator):
             totals = total_estimator.totals(chosen)
-            outputs.append(lambda image: totals.add(image.detections or Detections.empty(None)))
+            outputs.append(lambda image: totals.add(image.predictions) if image.predictions is not None else None)
             compute_totals = totals.compute
         if as_json:
             outputs.append(stack.enter_context(json_output(compute_totals)))

@@ -101,7 +101,7 @@ class PhotoCounter:
         if isinstance(photos, str | bytes | Path):
             raise InputTypeError("count_many takes several photos; call count for one")
         for batch in in_batches(detect_each(photos, self.detector, keep_photos=keep_photos), BATCH):
-            yield from count_detected(self.estimator, batch, categories)
+            yield from count_detected(self.estimator, batch, categories, keep_inputs=keep_photos)
 
     def explain(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountExplanation]:
         """Return which boxes of a photo were counted and why, by the category's name."""
@@ -128,10 +128,13 @@ class PhotoCounter:
 
 
 def count_detected(
-    estimator: CountEstimator, batch: Sequence[PhotoResult], categories: Categories
+    estimator: CountEstimator, batch: Sequence[PhotoResult], categories: Categories, *, keep_inputs: bool = False
 ) -> Iterator[PhotoResult]:
-    """Yield detected photos with their counts; those that could not be read keep their errors."""
+    """Yield detected photos with their counts; those that could not be read keep their errors.
+
+    With ``keep_inputs``, `PhotoCounter.draw` uses them again.
+    """
     images = [photo.detections for photo in batch if photo.detections is not None]
-    predictions = iter(estimator.predict_many(images, categories))
+    predictions = estimator.predict_each(images, categories, keep_inputs=keep_inputs)
     for photo in batch:
-        yield photo if photo.detections is None else replace(photo, predictions=next(predictions))
+        yield photo if photo.detections is None else replace(photo, predictions=next(predictions)[1])
