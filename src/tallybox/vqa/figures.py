@@ -42,7 +42,7 @@ SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # the scores that have 
 def draw_run_figures(
     run: Path, out: Path, device: torch.device, split: str, prepared: Path | None, toy: Path | None, photos: Path | None
 ) -> list[Path]:
-    """Draw a run's figures into a folder, each as SVG and PNG; return the files."""
+    """Draw a run's figures into a folder; return the files."""
     model, _ = load_run(run)
     predictions = predict_run(run, split=split, device=device, prepared=prepared)[1]
     records = open_records(prepared_folder(run, prepared), split)
