@@ -1,6 +1,6 @@
 """Damaged and hostile input of every kind: the only outcomes are a right result, or one line and exit status 1.
 
-The cases are seeded, so that a failure can be repeated. Each test stops after `SECONDS`. A longer run with another seed:
+The cases are seeded, so that a failure can be repeated. Each test stops after `SECONDS`. For a longer run:
 ``TALLYBOX_FUZZ_SEED=7 TALLYBOX_FUZZ_SECONDS=60 pytest -m slow tests/robustness``.
 """
 
