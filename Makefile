@@ -31,8 +31,7 @@ test-lowest: constraints-lowest.txt
 	  pytest hypothesis httpx onnx onnxscript pycocotools
 	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --quiet -m "not slow" -o filterwarnings=default \
 	  tests/layers tests/counter tests/presence tests/detections tests/estimator tests/cli \
-	  --ignore tests/detections/test_adapters.py --ignore tests/detections/test_baselines.py \
-	  --deselect tests/cli/test_commands.py::test_the_committed_picture_is_what_the_command_draws
+	  --ignore tests/detections/test_adapters.py --ignore tests/detections/test_baselines.py
 
 # Pages are tested in Debian's Chromium, installed here where that is possible; else those tests are skipped and say so.
 browser:

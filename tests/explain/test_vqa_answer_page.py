@@ -4,7 +4,7 @@ import torch
 from tallybox import Counter, PresenceCounter
 from tallybox.explain.page import report_page
 from tallybox.explain.vqa_answer import answer_counting, answer_page, region_labels
-from tests.report.test_page import HOSTILE
+from tests.explain.test_page import HOSTILE
 from tests.support.ask import buses, riders, shipped_answerer
 
 

@@ -14,7 +14,7 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_category_names, read_detections, read_for_estimator
 from tallybox.errors import InputError
 from tallybox.explain.page import report_page
-from tallybox.files import write_text
+from tallybox.files import check_writable, write_text
 
 WITH_SHIPPED = "counted with the estimator that ships with tallybox"
 
@@ -57,6 +57,7 @@ def explain(
 
     if component is not None and file is not None:
         raise InputError("--component explains an untrained component and --estimator a fitted one; give one of them")
+    check_writable(out, [path])
     sources = find_sources([path])
     if len(sources) != 1:
         raise InputError(f"{path} must be one photo or one file of detections, but it is a folder; a page explains one")

@@ -4,15 +4,14 @@ from typing import Any
 
 from tallybox.counter.module import Counter
 from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.estimator.estimator import CountEstimator
 from tallybox.explain.counting import Counting, count_with_component
-from tallybox.explain.page_data import PageCounting, estimator_countings, page_counting, page_data
+from tallybox.explain.page_data import PageCounting, page_counting, page_data
 from tallybox.explain.steps import Step, number
 from tallybox.explain.summaries import Summary, percent
 from tallybox.photos.features import RegionFeatures
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
-from tallybox.vqa.answer import PhotoAnswer, SeenPhoto
+from tallybox.vqa.answer import PhotoAnswer
 from tallybox.vqa.question import quoted
 
 
@@ -20,17 +19,6 @@ def answer_page(answer: PhotoAnswer, photo: Photo, counter: Counter | PresenceCo
     """Return the data of the report on an answer; ``counter`` is the model's layer on its first attention map."""
     source = "asked about a photo, answered by a trained model of visual question answering"
     return page_data(answer.question, source, photo.size_wh, [answer_counting(answer, counter)], photo)
-
-
-def counted_page(answer: PhotoAnswer, photo: Photo, estimator: CountEstimator) -> dict[str, Any]:
-    """Return the data of the report on an answer that comes from the counts of a category."""
-    assert answer.counted is not None
-    assert isinstance(answer.regions, SeenPhoto)
-    sure = f"{answer.answer}, {percent(answer.probability)} sure"
-    source = f"answered {sure}: from the counts below, and because people ask about what they see"
-    ids = sorted(answer.counted.question.category_ids)
-    countings = estimator_countings(estimator, answer.regions.detections, ids)
-    return page_data(answer.question, source, photo.size_wh, countings, photo)
 
 
 def answer_counting(answer: PhotoAnswer, counter: Counter | PresenceCounter) -> PageCounting:
