@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.files import open_text

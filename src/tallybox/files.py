@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar, cast
 
 from tallybox.errors import InputError, TallyboxError
 
@@ -198,6 +199,17 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
                 yield file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: truncated or damaged gzip file ({error})") from None
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
+    """Open a text file, gzipped or not, in UTF-8 with or without a byte order mark; keep line ends, as csv needs."""
+    with open_binary(path) as file:
+        text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        try:
+            yield text
+        finally:
+            text.detach()  # `open_binary` closes the file
 
 
 def read_json(path: Path, kind: type[T], what: str, *, max_bytes: int = MAX_JSON_BYTES) -> T:

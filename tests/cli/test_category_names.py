@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from tallybox import CountEstimator, Detections
 from tallybox.cli import cli
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError
 from tallybox.estimator import training
 from tests.support.detection_sets import coco_results, write_json

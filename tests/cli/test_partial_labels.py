@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tallybox import CountEstimator
 from tallybox.cli import cli
 from tallybox.cli.count_output import CountedImage, text_output
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.writers import write_parquet
 from tallybox.estimator import training
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.estimator.totals import TotalPrediction

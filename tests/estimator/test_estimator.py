@@ -6,7 +6,7 @@ import torch
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator, Detections, TallyboxError
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator import training

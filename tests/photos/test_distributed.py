@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.photos import made_from_samples
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.errors import InputError
 from tallybox.estimator import ray_tasks
 from tallybox.photos.counter import CountedPhoto, PhotoCounter

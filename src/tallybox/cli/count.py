@@ -8,14 +8,20 @@ from pathlib import Path
 import click
 
 from tallybox.cli.count_output import CountedImage, Write, csv_output, json_output, picture_output, text_output
-from tallybox.cli.options import detector_options, estimator_option, file_to_write, json_option, reported_failures
+from tallybox.cli.options import (
+    detections_options,
+    detector_options,
+    estimator_option,
+    file_to_write,
+    json_option,
+    reported_failures,
+)
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.detections import Detections
-from tallybox.detections.readers import read_for_estimator
+from tallybox.detections.detections import BoxFormat
+from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
-from tallybox.estimator.prediction import ImagePredictions
 from tallybox.files import check_writable
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
 from tallybox.photos.shipped import shipped_estimator
@@ -28,6 +34,7 @@ from tallybox.photos.specs import DEFAULT_SPEC
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
 @estimator_option
 @detector_options
+@detections_options
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=file_to_write, help='Write a CSV; "-" prints it.')
 @click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
@@ -40,6 +47,8 @@ def count(
     detector: str | None,
     texts: tuple[str, ...],
     engine: str | None,
+    box_format: BoxFormat | None,
+    names: Path | None,
     folder: Path | None,
     table: Path | None,
     wide: bool,
@@ -99,6 +108,7 @@ def count(
             for output in outputs:
                 output(image)
 
+        class_names = None if names is None else read_category_names(names)
         done = 0
         for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
             group_paths = [source.path for source in group]
@@ -113,7 +123,8 @@ def count(
             elif file_estimator is not None:
                 for path in group_paths:
                     try:
-                        for image, predictions in _count_file(file_estimator, path, chosen, engine):
+                        images = read_detections(path, box_format=box_format, category_names=class_names)
+                        for image, predictions in file_estimator.predict_each(images, chosen):
                             write(CountedImage(image.image_id, image, predictions.by_name()))
                     except InputError as error:
                         report(error)
@@ -154,14 +165,3 @@ def _count_photos(
 
         return count_each_with_ray(counter, paths, categories)
     return counter.count_each(paths, categories, keep_photos=keep_photos)
-
-
-def _count_file(
-    estimator: CountEstimator, path: Path, categories: Categories, engine: str | None
-) -> Iterator[tuple[Detections, ImagePredictions]]:
-    _, images = read_for_estimator(path, estimator.fitted.categories)
-    if engine == "ray":
-        from tallybox.estimator.ray_engine import predict_each_with_ray
-
-        return predict_each_with_ray(estimator, path, categories)
-    return estimator.predict_each(images, categories)

@@ -117,7 +117,7 @@ def match_categories(source: Mapping[int, str], target: Mapping[int, str]) -> di
     >>> match_categories({0: "nut", 1: "bolt", 2: "gear"}, {0: "bolt", 1: "nut"})
     {0: 1, 1: 0, 2: 2}
     """
-    target = {category_id: name for category_id, name in target.items() if name != str(category_id)}
+    target = _named(target)
     if not target:
         return {category_id: category_id for category_id in source}
     ids = {key: found for key, name in source.items() if (found := find_category(name, target)) is not None}
@@ -135,6 +135,7 @@ def match_categories(source: Mapping[int, str], target: Mapping[int, str]) -> di
 
 def check_common_names(source: Mapping[int, str], target: Mapping[int, str], owner: str) -> None:
     """Raise if both sides have names and share none: then the estimator is for other categories."""
+    target = _named(target)
     if source and target and not any(find_category(name, target) is not None for name in source.values()):
         raise InputError(
             f"None of the categories of {owner} ({listed_names(source, source)}) is one of the estimator's "
@@ -168,6 +169,11 @@ def plural(name: str) -> str:
     if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
         return f"{name[:-1]}ies"
     return f"{name}s"
+
+
+def _named(categories: Mapping[int, str]) -> dict[int, str]:
+    """Return the categories that have a name; an id as text is none."""
+    return {category_id: name for category_id, name in categories.items() if name != str(category_id)}
 
 
 def _plain(name: str) -> str:

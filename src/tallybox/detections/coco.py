@@ -19,33 +19,37 @@ INSTANCES = "COCO instances (an object with images, annotations, categories)"
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
-class _Result(msgspec.Struct, gc=False):
+class JsonRecord(msgspec.Struct, gc=False):
+    """Base of the records that are read; keys that a record does not declare are ignored."""
+
+
+class _Result(JsonRecord):
     image_id: Int64 | str
     category_id: Int64
     bbox: tuple[float, float, float, float]
     score: float
 
 
-class _Image(msgspec.Struct, gc=False):
+class _Image(JsonRecord):
     id: Int64 | str
     width: int | None = None
     height: int | None = None
     file_name: str | None = None
 
 
-class _Category(msgspec.Struct, gc=False):
+class _Category(JsonRecord):
     id: Int64
     name: str
 
 
-class _Instance(msgspec.Struct, gc=False):
+class _Instance(JsonRecord):
     image_id: Int64 | str
     category_id: Int64
     id: int | str | None = None
     iscrowd: int = 0
 
 
-class _Instances(msgspec.Struct, gc=False):
+class _Instances(JsonRecord):
     images: list[_Image]
     annotations: list[_Instance]
     categories: list[_Category]

@@ -50,7 +50,7 @@ class TrueCounts:
     ids_are_arbitrary: bool = False  # names were numbered here, so that ids mean nothing to a detector without names
 
     @classmethod
-    def of_pairs(cls, counts: Mapping[tuple[ImageId, int | str], int]) -> "TrueCounts":
+    def of_pairs(cls, counts: Mapping[Any, int]) -> "TrueCounts":
         """Take counts by (image_id, category), a category being an id or a name.
 
         >>> TrueCounts.of_pairs({(7, "dog"): 3, (8, "dog"): 0}).counts
@@ -133,7 +133,7 @@ class TrueCounts:
         photos: dict[ImageId, str] = {}
         for photo_id in photo_ids:
             label = find(photo_id)
-            if label in self.counts and photos.setdefault(label, photo_id) != photo_id:
+            if label is not None and photos.setdefault(label, photo_id) != photo_id:
                 raise InputError(f"Label {label!r} fits two photos, {photos[label]!r} and {photo_id!r}; add the folder")
         unlabelled = [photo_id for photo_id in photo_ids if find(photo_id) not in self.counts]
         unmatched = [label for label in self.counts if label not in photos]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
@@ -28,7 +27,7 @@ from tallybox.detections.tables import (
     whole_numbers,
 )
 from tallybox.errors import InputError
-from tallybox.files import error_summary, import_optional, open_binary, open_regular, suffix_without_gz
+from tallybox.files import error_summary, import_optional, open_regular, open_text, suffix_without_gz
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +68,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 def _read_csv(path: Path, pandas: Any) -> pd.DataFrame:
     try:
-        with open_binary(path) as file, TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        with open_text(path) as text:
             lines = text.readline(MAX_LINE), text.readline(MAX_LINE)
             separator = max(",;\t", key=lines[0].count)  # Excel writes semicolons where numbers have a decimal comma
             header, *first = list(csv.reader(lines, delimiter=separator)) or [[]]
@@ -94,7 +93,7 @@ def _read_csv(path: Path, pandas: Any) -> pd.DataFrame:
 
 
 def _read_excel(path: Path, pandas: Any) -> pd.DataFrame:
-    """Read the first sheet; a cell far away in a sheet must cost neither time nor memory, as `pandas.read_excel` does."""
+    """Read the first sheet; a cell far away in a sheet costs neither time nor memory, unlike in pandas."""
     openpyxl = _import("openpyxl", path)
     rows: list[Sequence[Any]] = []
     with open_regular(path) as file:
@@ -258,7 +257,7 @@ def _images_of_batches(part: Path, file: Any, layout: TableLayout) -> Iterator[D
 def read_counts(
     path: str | Path, *, category_names: Mapping[int, str] | None = None, blank_is_zero: bool = False
 ) -> TrueCounts:
-    r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``).
+    r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.xlsx`` …).
 
     A table has the columns ``image_id,category,count``, or one row for each image and one column for each category,
     whose empty cells are unknown unless ``blank_is_zero``. Categories may be your own: `CountEstimator.fit` matches

@@ -291,7 +291,7 @@ def numbers(column: pd.Series[Any], source: str, name: str) -> NDArray[np.float6
     """Return a column of numbers; the error for anything else names the line."""
     import pandas as pd
 
-    values = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    values: NDArray[np.float64] = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
     if np.isnan(values).any():
         index = int(np.argmax(np.isnan(values)))
         text = repr(column.iloc[index])[:50]

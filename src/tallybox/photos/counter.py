@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tallybox.concurrency import in_batches
-from tallybox.detections.category_names import check_same_names
+from tallybox.detections.categories import check_common_names
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
@@ -85,7 +85,7 @@ class PhotoCounter:
             self.estimator = CountEstimator.untrained(categories_of(self.detector))
         if self.spec is not None:
             check_same_detector(self.estimator.fitted.detector, (self.spec, *self.texts))
-        check_same_names(self.estimator.fitted.categories, categories_of(self.detector), self.spec or "the detector")
+        check_common_names(categories_of(self.detector), self.estimator.fitted.categories, self.spec or "the detector")
 
     def count(self, path: str | Path, categories: Categories = None) -> dict[str, CountPrediction]:
         """Return how many objects of each category a photo shows, by the category's name.
@@ -142,7 +142,7 @@ def count_detected(
 ) -> Iterator[CountedPhoto]:
     """Yield detected photos with their counts; those that could not be read keep their errors."""
     images = [photo.detections for photo in batch if photo.detections is not None]
-    predictions = iter(estimator.predict_many(images, categories))
+    predicted = estimator.predict_each(images, categories)
     for photo in batch:
-        counts = None if photo.detections is None else next(predictions)
-        yield CountedPhoto(photo.path, photo.detections, photo.error, photo.photo, counts)
+        detections, counts = (None, None) if photo.detections is None else next(predicted)
+        yield CountedPhoto(photo.path, detections, photo.error, photo.photo, counts)

@@ -103,4 +103,5 @@ def _detect(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
     for detections in detected:
         if not isinstance(detections, Detections):
             raise TallyboxError(f"{name} must return tallybox.Detections, but gave {type(detections).__name__}")
-    return list(detected)
+    names = getattr(detector, "categories", None)
+    return [image if image.category_names or not names else image.renumbered({}, names) for image in detected]

@@ -1,7 +1,7 @@
 import pytest
 
-from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.category_words import SYNONYMS
+from tallybox.detections.categories import COCO_CATEGORIES
+from tallybox.vqa.data.category_words import SYNONYMS
 from tallybox.vqa.data.category_words import KINDS, UNIONS, CategoryWords
 
 WORDS = CategoryWords.of(COCO_CATEGORIES)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
+from tallybox.detections.coco import Int64, JsonRecord
 from tallybox.errors import InputError
-from tallybox.files import open_binary
-from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.files import open_binary, read_json
 from tallybox.vqa.data.answers import NUMBERS_TO_TWENTY
 from tallybox.vqa.data.photo_ids import VISUAL_GENOME, photo_id
 from tallybox.vqa.data.questions import QuestionRecord, check_unique, read_records

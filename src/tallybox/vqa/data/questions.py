@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.detections.coco import Int64, JsonRecord
 from tallybox.errors import InputError
-from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.files import read_json
 from tallybox.vqa.data.photo_ids import photo_id
 
 QUESTIONS = "a file of VQA questions"

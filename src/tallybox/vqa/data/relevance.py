@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import numpy_box_iou
-from tallybox.detections.coco import INSTANCES, read_coco_instances
+from tallybox.detections.coco import INSTANCES, Int64, JsonRecord, read_coco_instances
 from tallybox.errors import InputError
-from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.files import read_json
 from tallybox.vqa.data.category_words import CategoryWords
 from tallybox.vqa.data.photo_ids import photo_id
 from tallybox.vqa.data.questions import QuestionRecord

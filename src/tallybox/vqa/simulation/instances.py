@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallybox.detections.category_words import OTHER_PLURALS, SYNONYMS, plural
-from tallybox.detections.coco import INSTANCES, read_coco_instances
+from tallybox.detections.categories import plural
+from tallybox.detections.coco import INSTANCES, Int64, JsonRecord, read_coco_instances
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
-from tallybox.json_files import Int64, JsonRecord, read_json
-from tallybox.vqa.data.category_words import KINDS, UNIONS
+from tallybox.files import read_json
+from tallybox.vqa.data.category_words import KINDS, OTHER_PLURALS, SYNONYMS, UNIONS
 from tallybox.vqa.simulation.questions import Query, Words, write_split
 
 WORDINGS = {
