@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tallybox.cli.count_output import CountedImage, Write, csv_output, json_output, picture_output, text_output
+from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
 from tallybox.cli.options import (
     detections_options,
     detector_options,
@@ -23,7 +23,8 @@ from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.files import check_writable
-from tallybox.photos.counter import CountedPhoto, PhotoCounter
+from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.pipeline import PhotoResult
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
 from tallybox.photos.specs import DEFAULT_SPEC
@@ -81,6 +82,8 @@ def count(
         raise click.UsageError("--save draws on photos, but there is none among the paths")
     if (detector or texts) and not has_photos:
         raise click.UsageError("--detector and --text are for photos, but there is none among the paths")
+    if engine == "ray" and first_file is not None:
+        raise click.UsageError("--engine ray is for photos")
     if with_totals and (engine == "ray" or (has_photos and first_file is not None)):
         raise click.UsageError("--total adds up photos or files of detections, not both, and not with --engine ray")
     with reported_failures() as report, ExitStack() as stack:
@@ -92,7 +95,7 @@ def count(
         compute_totals = None
         if with_totals and (total_estimator := file_estimator if counter is None else counter.estimator):
             totals = total_estimator.totals(chosen)
-            outputs.append(lambda image: totals.add(image.detections))
+            outputs.append(lambda image: totals.add(image.predictions) if image.predictions is not None else None)
             compute_totals = totals.compute
         if as_json:
             outputs.append(stack.enter_context(json_output(compute_totals)))
@@ -104,7 +107,7 @@ def count(
             outputs.append(stack.enter_context(text_output(compute_totals, every=bool(categories))))
         show_progress = stack.enter_context(progress_bar("counting"))
 
-        def write(image: CountedImage) -> None:
+        def write(image: PhotoResult) -> None:
             for output in outputs:
                 output(image)
 
@@ -117,7 +120,7 @@ def count(
                     if photo.error is not None:
                         report(photo.error)
                     elif photo.detections is not None:
-                        write(CountedImage(str(photo.path), photo.detections, photo.counts, photo))
+                        write(photo)
                     done += 1
                     show_progress(done, len(sources))
             elif file_estimator is not None:
@@ -125,7 +128,7 @@ def count(
                     try:
                         images = read_detections(path, box_format=box_format, category_names=class_names)
                         for image, predictions in file_estimator.predict_each(images, chosen):
-                            write(CountedImage(image.image_id, image, predictions.by_name()))
+                            write(PhotoResult(None, image, predictions=predictions))
                     except InputError as error:
                         report(error)
                     done += 1
@@ -159,7 +162,7 @@ def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstima
 
 def _count_photos(
     counter: PhotoCounter, paths: list[Path], categories: Categories, engine: str | None, *, keep_photos: bool
-) -> Iterator[CountedPhoto]:
+) -> Iterator[PhotoResult]:
     if engine == "ray":
         from tallybox.photos.distributed import count_each_with_ray
 

@@ -12,7 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from torch import Tensor
 
-from tallybox.cli.count_output import CountedImage, text_output
+from tallybox.cli.count_output import text_output
 from tallybox.cli.explain import WITH_SHIPPED
 from tallybox.cli.options import any_path
 from tallybox.counter.module import Counter
@@ -129,18 +129,19 @@ def show_photos(console: Console, folder: Path) -> None:
     photos = list(counter.count_each(sample_photos(), keep_photos=True))
     with text_output(every=False) as print_counts:
         for counted in photos:
-            assert counted.detections is not None
-            print_counts(CountedImage(counted.path.name, counted.detections, counted.counts, counted))
+            assert counted.path is not None
+            print_counts(counted)
             picture = folder / f"{counted.path.stem}_counted.jpg"
             try:
                 save_picture(counter.draw(counted), picture)
                 written.append((picture, "what was counted, outlined"))
             except InputError:  # it was there before; pictures of version 0.1 do not say that tallybox drew them
                 written.append((picture, "another picture, which was there before and is kept"))
-    first, page = photos[0], folder / f"{photos[0].path.stem}.html"
+    first, path = photos[0], sample_photos()[0]
+    page = folder / f"{path.stem}.html"
     assert first.detections is not None
     countings = estimator_countings(counter.estimator, first.detections, None)
-    size_wh, title = canvas_size(first.detections), f"How many in {first.path.name}?"
+    size_wh, title = canvas_size(first.detections), f"How many in {path.name}?"
     write_text(page, report_page(page_data(title, WITH_SHIPPED, size_wh, countings, first.photo)))
     written.append((page, "how they came about: open it in a browser"))
     console.print("[bold]Look at them:[/bold]")

@@ -1,13 +1,16 @@
-"""`tallybox fit`: learn to count from a detector's boxes and true counts."""
+"""`tallybox fit`: fit an estimator to a detector's boxes and true counts."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.table import Table
 
-from tallybox.cli.evaluate import trust_lines
+from tallybox.cli.evaluate import accuracy_by_width_text
 from tallybox.cli.options import (
     detections_options,
     existing,
@@ -23,7 +26,7 @@ from tallybox.cli.terminal import echo_json, echo_line
 from tallybox.detections.categories import COCO_CATEGORIES, listed_names
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.evaluation import right_by_width, train_metrics
+from tallybox.estimator.evaluation import accuracy_by_width, train_metrics
 from tallybox.files import check_writable
 
 
@@ -63,7 +66,7 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
         images, counts, detector = read_labelled(source, labels, out, report_failure, **options)
         if photos is not None:
             counts = counts.first_images(photos)
-        with progress_bar("learning") as show:
+        with progress_bar("fitting") as show:
             estimator.fit(images, counts, detector=detector, on_progress=show)
         _save(estimator, out)
         report = estimator.report
@@ -73,21 +76,35 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
         seconds = round(time.perf_counter() - start, 2)
         held_out = report.held_out.sums(report.true_counts).compute()
         figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out}
-        right = right_by_width(report.held_out, report.true_counts)
+        right = accuracy_by_width(report.held_out, report.true_counts)
+        cross_validation = estimator.fitted.cross_validation
         if as_json:
             result = {"pairs": report.pairs, "seconds": seconds, **figures}
-            echo_json({**result, "right_by_width": right})
+            echo_json({**result, "right_by_width": right, "cross_validation": cross_validation})
             return
-        echo_line(f"learned from {report.pairs} pairs of image and category in {report.photos} images, {seconds} s")
-        for name, title in (("train", "on the images learned from"), ("held_out", "on images left out while learning")):
-            exact, mae, rmse = (figures[name][metric] for metric in ("exact", "mae", "rmse"))
-            echo_line(f"{title}: exact {exact:.3f}, MAE {mae:.3f}, RMSE {rmse:.3f}")
-        click.echo(trust_lines(right, " there"))
-        echo_line(f"wrote {out}")
+        echo_line(f"Fitted to {report.pairs} pairs of image and category in {report.photos} images in {seconds} s.")
+        _show_cross_validation(cross_validation)
+        click.echo(accuracy_by_width_text(right))
+        echo_line(f"Wrote {out}")
+
+
+def _show_cross_validation(figures: Mapping[str, Any]) -> None:
+    """Print how well the estimator, tuned NMS and the trained ensemble count in images that they were not fitted to."""
+    answers = list(figures["estimator"]["coverage90_by_predicted_count"])
+    table = Table("cross-validated", "exact", "MAE", "coverage", *(f"answer {answer}" for answer in answers))
+    titles = {"estimator": "estimator", "nms": "tuned NMS", "ensemble": "trained ensemble"}
+    for name, title in titles.items():
+        scores = figures[name]
+        by_answer = scores["coverage90_by_predicted_count"]
+        cells = (scores["exact"], scores["mae"], scores["coverage90"], *(by_answer.get(answer) for answer in answers))
+        table.add_row(title, *("" if cell is None else f"{cell:.3f}" for cell in cells))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"The estimator mixes {100 * figures['nms_share']:.0f} % tuned NMS with the trained ensemble.")
 
 
 def _save(estimator: CountEstimator, out: Path) -> None:
-    """Write the estimator; where that fails after all, keep what was learned in the folder for temporary files."""
+    """Write the estimator; if that fails, keep it in the folder for temporary files."""
     try:
         estimator.save(out)
     except InputError as error:

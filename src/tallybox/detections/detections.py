@@ -358,8 +358,7 @@ def outside_image(boxes_xyxy: NDArray[np.floating], sizes_wh: NDArray[np.integer
     """Return which boxes ``[N, 4]`` extend too far beyond images of these sizes, ``[2]`` or ``[N, 2]``."""
     too_low = boxes_xyxy[:, :2] < -MAX_OVERHANG * sizes_wh
     too_high = boxes_xyxy[:, 2:] > (1 + MAX_OVERHANG) * sizes_wh
-    is_outside: NDArray[np.bool_] = (too_low | too_high).any(1)
-    return is_outside
+    return np.asarray((too_low | too_high).any(1))
 
 
 def far_outside(box: str, size_wh: Sequence[int]) -> str:

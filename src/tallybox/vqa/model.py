@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from tallybox.boxes import batched_nms
-from tallybox.compat import published_quantities
 from tallybox.counter.module import Counter
+from tallybox.counter.published import published_features, published_quantities
 from tallybox.counter.reference import Quantities
 from tallybox.kernels.proposals import Proposals
 from tallybox.presence.module import PresenceCounter
@@ -224,7 +224,8 @@ class PublishedFirstGlimpse(GlimpseCounter):
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
         """Count proposals and padding."""
-        return self.quantities(glimpses, boxes)[-1].features
+        weight, objects = self.counter.weight[0], self.counter.max_objects
+        return published_features(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
 
 
 class SuppressedCount(nn.Module):

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tallybox.concurrency import in_batches
 from tallybox.errors import InputError
-from tallybox.photos.features import describe_regions
+from tallybox.photos.features import RegionFeatures, region_features
 from tallybox.photos.images import Photo
+from tallybox.photos.picodet import PicoDet
 from tallybox.photos.pipeline import OnFailure, OnProgress, map_photos
-from tallybox.photos.specs import DEFAULT_SPEC, detector_of
 from tallybox.runs import open_run
 from tallybox.vqa.data.feature_files import find_feature_files, write_features
 from tallybox.vqa.data.features import PhotoFeatures
@@ -30,17 +33,15 @@ def write_photo_features(
     photos: Mapping[str, Path],
     out: Path,
     *,
-    spec: str = DEFAULT_SPEC,
-    texts: Sequence[str] = (),
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> FeatureSummary:
-    """Write regions of photos, by their ids, with a detector's features to files of 256 photos in a folder.
+    """Write regions of photos, by their ids, with PicoDet's scores as features to files of 256 photos in a folder.
 
     The same call goes on after an interruption, or with more photos. A photo that cannot be read is given to
     ``on_failure``, and the others are written.
     """
-    open_run(out, {"detector": spec, "texts": list(texts)})
+    open_run(out, {"detector": "picodet"})
     names: dict[str, Path] = {}
     for name, path in photos.items():
         if (earlier := names.setdefault(photo_id(name), path)) is not path:
@@ -53,12 +54,13 @@ def write_photo_features(
     regions, width = 0, None
 
     def described() -> Iterator[PhotoFeatures]:
-        detector = detector_of(spec, texts=texts)
+        detector = PicoDet()
 
         def describe(batch: Sequence[Photo]) -> list[PhotoFeatures]:
+            regions = region_features(detector, batch)
             return [
-                PhotoFeatures(str(photo.name), photo.size_wh, regions.boxes_xyxy, regions.features)
-                for photo, regions in zip(batch, describe_regions(detector, batch), strict=True)
+                PhotoFeatures(str(photo.name), photo.size_wh, *_regions_or_whole(found))
+                for photo, found in zip(batch, regions, strict=True)
             ]
 
         results = map_photos(describe, (names[name] for name in remaining), detector)
@@ -77,3 +79,10 @@ def write_photo_features(
     if not done:
         raise InputError(f"no photo of {len(names)} could be read, so that nothing was written to {out}")
     return FeatureSummary(len(done), regions, width)
+
+
+def _regions_or_whole(found: RegionFeatures) -> tuple[NDArray[np.float32], NDArray[np.float16]]:
+    """Return boxes and features; a photo without regions has one, the whole photo, with features of 0."""
+    if len(found.scores):
+        return found.boxes_xyxy, found.scores
+    return np.array([[0, 0, *found.size_wh]], np.float32), np.zeros((1, found.scores.shape[1]), np.float16)
