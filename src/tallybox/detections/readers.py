@@ -303,6 +303,8 @@ def counts_in_frame(
             wide = wide.dropna(axis=1, how="all")
         if numeric := [name for name in names if name.isdecimal()]:
             raise InputError(f"{source}: column {numeric[0]!r} is a number; name the category")
+        for name in names:
+            whole_numbers(frame[name].dropna(), source, f"column {name}:", maximum=MAX_COUNT)
         index_name = frame.index.name
         frame = wide.melt(columns["image_id"], var_name="category", value_name="count", ignore_index=False)
         frame = frame.rename_axis(index_name)
