@@ -41,7 +41,7 @@ SYNONYMS = {
 OTHER_PLURALS = {"person": "persons", "skis": "ski"}
 
 # Words for a part of a category. A detector does not distinguish them, so all things of the category are counted.
-KINDS = {
+HYPONYMS = {
     "person": ("man", "woman", "child", "boy", "girl", "kid", "guy", "lady"),
     "car": ("taxi", "van"),
     "cat": ("kitten",),
@@ -82,7 +82,7 @@ class CategoryWords:
             if together:
                 categories |= dict.fromkeys(_spelled(general), together)
         for category_id, name in names.items():
-            for word in (*SYNONYMS.get(name, ()), *KINDS.get(name, ())):
+            for word in (*SYNONYMS.get(name, ()), *HYPONYMS.get(name, ())):
                 categories |= dict.fromkeys(_spelled(word), frozenset({category_id}))
         for category_id, name in names.items():  # last: a category's own name means nothing else
             categories |= dict.fromkeys(_spelled(name), frozenset({category_id}))
