@@ -1,4 +1,6 @@
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -221,3 +223,23 @@ def test_mistakes_are_said(unseen):
         CountEstimator("neural")
     with pytest.raises(InputError, match="members must be at least 2"):
         CountEstimator(members=1)
+
+
+def test_a_prediction_depends_on_no_other_import_and_changes_no_thread_setting(tmp_path):
+    small_estimator().save(tmp_path / "small.estimator")
+    script = """
+import sys, threading, torch
+from tallybox import CountEstimator, Detections
+estimator, photo = CountEstimator.load(sys.argv[1]), Detections([[0, 0, 9, 9], [1, 0, 9, 9]], [0.9, 0.4], [18, 18])
+torch.set_num_threads(2)
+seen = []
+def images():
+    yield photo
+    started = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    started.start(), started.join()
+before = [each[18].probabilities.tolist() for each in estimator.predict_many(images(), [18])]
+import numba
+after = [each[18].probabilities.tolist() for each in estimator.predict_many(images(), [18])]
+assert before == after and seen == [2, 2] and torch.get_num_threads() == 2, (before, after, seen)
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path / "small.estimator"], check=True)
