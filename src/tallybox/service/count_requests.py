@@ -38,7 +38,7 @@ def checked_categories(
     categories: Sequence[int | str] | None, estimator: CountEstimator
 ) -> tuple[int | str, ...] | None:
     """Return the named categories, each once."""
-    return estimator.category_ids(categories)
+    return None if categories is None else tuple(estimator.category_ids(categories) or ())
 
 
 def count_answer(job: CountJob, predictions: JobPredictions, *, with_detections: bool = False) -> CountAnswer:
