@@ -1,6 +1,6 @@
-"""The layers with `save_pretrained`, `from_pretrained` and `push_to_hub` of Hugging Face: ``pip install 'tallybox[hub]'``.
+"""The layers with `save_pretrained`, `from_pretrained` and `push_to_hub` of Hugging Face.
 
-A folder holds ``config.json`` and ``model.safetensors``. Local folders need no network.
+Install ``tallybox[hub]``. A folder holds ``config.json`` and ``model.safetensors``. Local folders need no network.
 
 >>> from tempfile import mkdtemp
 >>> folder = mkdtemp()
