@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallybox.counter.module import Counter
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.explain.counting import Counting, count_with_component
 from tallybox.explain.page_data import PageCounting, page_counting, page_data
 from tallybox.explain.steps import Step, number
