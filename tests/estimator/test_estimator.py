@@ -1,4 +1,6 @@
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -6,11 +8,10 @@ import torch
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator, Detections, TallyboxError
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError, InputTypeError
-from tallybox.estimator import training
-from tallybox.estimator.fitted import predict_arrays
+from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import indexed_pairs
 from tests.support.estimators import small_estimator
 
@@ -18,11 +19,6 @@ from tests.support.estimators import small_estimator
 @pytest.fixture(scope="module")
 def estimator() -> CountEstimator:
     return small_estimator()
-
-
-@pytest.fixture
-def few_steps(monkeypatch):
-    monkeypatch.setattr(training, "MIN_STEPS", 40)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +30,7 @@ def test_it_counts_unseen_photos_better_than_the_nms_it_stores(estimator, unseen
     photos, labels = unseen
     pairs = list(counting_pairs(photos, labels))
     truth = np.array([pair.true_count for pair in pairs])
-    arrays = predict_arrays(estimator.fitted, photos, indexed_pairs(photos, pairs), prior="scored")
+    arrays = infer_pairs(estimator.fitted, photos, indexed_pairs(photos, pairs)).predictions("evaluation_pairs")
     nms = estimator.fitted.baselines["nms"]["exact"].counts(pairs)
     assert (arrays.most_probable == truth).mean() > (nms == truth).mean() - 0.02
     assert np.abs(arrays.counts - truth).mean() < 1
@@ -87,7 +83,7 @@ def test_an_untrained_estimator_takes_scores_for_probabilities_and_marks_its_cou
     assert apples.expected == pytest.approx(2, abs=0.1)
     assert not untrained.is_calibrated
     assert untrained.predict(Detections.empty()) == {}
-    with pytest.raises(TallyboxError, match="must learn before it is saved"):
+    with pytest.raises(TallyboxError, match="fit"):
         untrained.save("nowhere")
 
 
@@ -139,24 +135,25 @@ def test_a_prediction_says_that_a_limit_was_reached(estimator):
     config = estimator.fitted.config
     places = np.arange(config.proposals + 1) * 30.0
     boxes = np.column_stack((places, places * 0, places + 20, places * 0 + 20))
-    faint = Detections(boxes, np.full(len(boxes), 0.01), [18] * len(boxes))
-    said = estimator.predict(faint, ["dog"])["dog"]
+    faint, clear = (Detections(boxes, np.full(len(boxes), score), [18] * len(boxes)) for score in (0.05, 0.3))
+    assert not estimator.predict(faint, ["dog"])["dog"].saturated
+    said = estimator.predict(clear, ["dog"])["dog"]
     assert said.saturated
     assert said.to_dict()["saturated"] is True
     fewer = estimator.predict(Detections(boxes[:2], [0.9, 0.9], [18] * 2), ["dog"])["dog"]
     assert not fewer.saturated
     assert "saturated" not in fewer.to_dict()
-    assert estimator.predict(Detections(boxes[:40], [0.99] * 40, [18] * 40), ["dog"])["dog"].saturated
 
 
 def test_a_category_without_labels_is_counted_by_what_all_share(estimator, unseen):
     photo = unseen[0][0]
-    strange = Detections(photo.boxes, photo.scores, photo.category_ids + 1000)
+    names = {category_id: f"thing {category_id}" for category_id in (photo.category_ids + 1000).tolist()}
+    strange = Detections(photo.boxes, photo.scores, photo.category_ids + 1000, category_names={**names, 1: "person"})
     assert estimator.predict(strange)
     assert all(said.count >= 0 for said in estimator.predict(strange).values())
 
 
-def test_the_same_seed_learns_the_same_and_touches_no_other_random_numbers(few_steps):
+def test_the_same_seed_learns_the_same_and_touches_no_other_random_numbers():
     photos, labels = made_up_photos(16, seed=4)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -165,12 +162,12 @@ def test_the_same_seed_learns_the_same_and_touches_no_other_random_numbers(few_s
     assert torch.equal(torch.rand(3), expected)
     second = CountEstimator(members=2, seed=1).fit(photos, labels)
     other = CountEstimator(members=2, seed=2).fit(photos, labels)
-    weights = [torch.cat([p.flatten() for p in e.fitted.members[0].parameters()]) for e in (first, second, other)]
+    weights = [torch.cat([p.flatten() for p in e.fitted.ensemble.parameters()]) for e in (first, second, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_counts_come_as_labels_or_by_image_and_category(few_steps):
+def test_counts_come_as_labels_or_by_image_and_category():
     photos, labels = made_up_photos(12, seed=5)
     plain = {(image, category): n for image, named in labels.counts.items() for category, n in named.items()}
     done = []
@@ -195,7 +192,7 @@ def test_an_explanation_names_the_boxes_that_count(estimator):
     assert explained.traces[0].presence.shape[-1] == 4
 
 
-def test_the_papers_component_learns_counts_and_explains_too(few_steps, unseen):
+def test_the_papers_component_learns_counts_and_explains_too(unseen):
     photos, labels = made_up_photos(16, seed=6)
     estimator = CountEstimator("counter", members=2).fit(photos, labels)
     assert estimator.predict(unseen[0][0])
@@ -212,17 +209,38 @@ def test_counts_beyond_the_largest_say_so():
     estimator = CountEstimator(members=2, max_objects=5).fit(photos, counts)
     said = estimator.predict(photos[6])[18]
     assert said.at_least
+    assert said.saturated
     assert said.count > 8
     assert not estimator.predict(photos[0])[18].at_least
 
 
 def test_mistakes_are_said(unseen):
     photos, labels = unseen
-    with pytest.raises(TallyboxError, match="must learn before it counts"):
+    with pytest.raises(TallyboxError, match="fit"):
         CountEstimator().predict(photos[0])
-    with pytest.raises(InputError, match="at least 4 labelled images"):
+    with pytest.raises(InputError, match="4 labelled images"):
         CountEstimator().fit(photos[:2], labels.first_images(2))
     with pytest.raises(InputError, match="component must be"):
         CountEstimator("neural")
     with pytest.raises(InputError, match="members must be at least 2"):
         CountEstimator(members=1)
+
+
+def test_a_prediction_depends_on_no_other_import_and_changes_no_thread_setting(tmp_path):
+    small_estimator().save(tmp_path / "small.estimator")
+    script = """
+import sys, threading, torch
+from tallybox import CountEstimator, Detections
+estimator, photo = CountEstimator.load(sys.argv[1]), Detections([[0, 0, 9, 9], [1, 0, 9, 9]], [0.9, 0.4], [18, 18])
+torch.set_num_threads(2)
+seen = []
+def images():
+    yield photo
+    started = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    started.start(), started.join()
+before = [each[18].probabilities.tolist() for each in estimator.predict_many(images(), [18])]
+import numba
+after = [each[18].probabilities.tolist() for each in estimator.predict_many(images(), [18])]
+assert before == after and seen == [2, 2] and torch.get_num_threads() == 2, (before, after, seen)
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path / "small.estimator"], check=True)

@@ -58,7 +58,7 @@ def test_an_estimate_is_shown_with_what_predict_and_explain_say(component, monke
         assert len(counting["boxes"]) == len(counting["scores"]) == len(explanation.indices)
         config = estimator.fitted.config
         heads = [counting, *counting["other_heads"]]
-        assert len(heads) == config.members * config.heads
+        assert len(heads) == config.members
         for head in heads:
             rows = len(head["indices"])
             assert all(len(head["trace"][name]) == rows for name in ("attention", "boxes", "mask"))

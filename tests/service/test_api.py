@@ -133,7 +133,7 @@ def test_bent_activations_are_used(client):
 def test_every_set_of_weights_counts(client):
     sets = client.get("/v1/weights").json()
     assert {"untrained", "toy-0.5-0.5"} <= {weight_set["name"] for weight_set in sets["counter"]}
-    assert {"untrained", "toy-0.5-0.5-3", "photo-1-1"} <= {weight_set["name"] for weight_set in sets["presence"]}
+    assert {"untrained", "toy-0.5-0.5-3", "photo-1"} <= {weight_set["name"] for weight_set in sets["presence"]}
     for component, listed in sets.items():
         for weight_set in listed[:4] + listed[-2:]:
             asked = {"component": component, "weights": weight_set["name"], "boxes": [[0, 0, 9, 9]], "attention": [0.7]}

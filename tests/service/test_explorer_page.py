@@ -217,7 +217,7 @@ def test_bending_keeps_activations_rising_from_0_to_1(explorer):
 
 @pytest.mark.parametrize(
     ("component", "weights"),
-    [("counter", "untrained"), ("counter", "toy-0.5-0"), ("presence", "untrained"), ("presence", "photo-2-1")],
+    [("counter", "untrained"), ("counter", "toy-0.5-0"), ("presence", "untrained"), ("presence", "photo-2")],
 )
 def test_the_python_code_prints_the_pages_numbers(explorer, tmp_path, capsys, component, weights):
     page = explorer().page

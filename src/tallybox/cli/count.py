@@ -9,6 +9,7 @@ import click
 
 from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
 from tallybox.cli.options import (
+    detections_options,
     detector_options,
     estimator_option,
     file_to_write,
@@ -18,8 +19,8 @@ from tallybox.cli.options import (
 )
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.detections import Detections
-from tallybox.detections.readers import read_for_estimator
+from tallybox.detections.detections import BoxFormat
+from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.files import check_writable
@@ -37,6 +38,7 @@ from tallybox.photos.tiles import Tiles
 @estimator_option
 @detector_options
 @tiles_option
+@detections_options
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=file_to_write, help='Write a CSV; "-" prints it.')
 @click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
@@ -50,6 +52,8 @@ def count(
     texts: tuple[str, ...],
     engine: str | None,
     tiles: Tiles,
+    box_format: BoxFormat | None,
+    names: Path | None,
     folder: Path | None,
     table: Path | None,
     wide: bool,
@@ -95,7 +99,7 @@ def count(
         compute_totals = None
         if with_totals and (total_estimator := file_estimator if counter is None else counter.estimator):
             totals = total_estimator.totals(chosen)
-            outputs.append(lambda image: totals.add(image.detections or Detections.empty(None)))
+            outputs.append(lambda image: totals.add(image.predictions) if image.predictions is not None else None)
             compute_totals = totals.compute
         if as_json:
             outputs.append(stack.enter_context(json_output(compute_totals)))
@@ -111,6 +115,7 @@ def count(
             for output in outputs:
                 output(image)
 
+        class_names = None if names is None else read_category_names(names)
         done = 0
         for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
             group_paths = [source.path for source in group]
@@ -125,7 +130,7 @@ def count(
             elif file_estimator is not None:
                 for path in group_paths:
                     try:
-                        _, images = read_for_estimator(path, file_estimator.fitted.categories)
+                        images = read_detections(path, box_format=box_format, category_names=class_names)
                         for image, predictions in file_estimator.predict_each(images, chosen):
                             write(PhotoResult(None, image, predictions=predictions))
                     except InputError as error:

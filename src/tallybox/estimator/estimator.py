@@ -3,24 +3,26 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
 import numpy as np
+import torch
 
-from tallybox.concurrency import in_batches, map_in_order
-from tallybox.detections.category_names import category_id_of, category_name_of, listed_names
-from tallybox.detections.detections import Detections, ImageId
+from tallybox.concurrency import in_batches
+from tallybox.detections.categories import category_id_of, category_name_of, listed_names
+from tallybox.detections.detections import Detections, ImageId, common_categories, match_images
 from tallybox.detections.labels import TrueCounts
-from tallybox.errors import InputError, InputTypeError, TallyboxError
+from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.config import Component, EstimatorConfig
+from tallybox.estimator.config import IMAGES_PER_BATCH, Component, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
-from tallybox.estimator.fitted import Fitted, Prior, predict_arrays, untrained
+from tallybox.estimator.fitted import Fitted, untrained
 from tallybox.estimator.fitting import FitReport, fit
-from tallybox.estimator.inputs import BATCH, IndexedPairs, pairs_of_images
-from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.inference import Prior, infer_pairs
+from tallybox.estimator.inputs import pairs_of_images
+from tallybox.estimator.prediction import ImagePredictions
 from tallybox.estimator.storage import load_fitted, save_fitted
 from tallybox.estimator.totals import TotalPrediction, Totals
 from tallybox.estimator.training import OnProgress
@@ -31,10 +33,10 @@ Categories = Sequence[int | str] | None  # by id or by name; None for all that m
 
 
 class CountEstimator:
-    """Count objects of each category from a detector's boxes, having learned from counts alone.
+    """Count objects of each category from a detector's boxes, trained on counts alone.
 
-    ``component`` is what counts: ``"presence"``, or ``"counter"`` for comparison. Counts below ``max_objects`` have a
-    probability of their own, larger ones share one; by default the labels decide.
+    ``component`` is the counting component: ``"presence"``, or ``"counter"`` for comparison. Counts below
+    ``max_objects`` have a probability of their own, larger ones share one; by default the labels decide.
 
     >>> def photo(number, dogs):  # each dog found twice
     ...     boxes = [[40 * dog, 0, 40 * dog + 30 + twice, 30] for dog in range(dogs) for twice in range(2)]
@@ -51,11 +53,10 @@ class CountEstimator:
         component: Component = "presence",
         *,
         max_objects: int | None = None,
-        heads: int | None = None,
         members: int | None = None,
         seed: int = 0,
     ) -> None:
-        sizes = {"max_objects": max_objects, "heads": heads, "members": members}
+        sizes = {"max_objects": max_objects, "members": members}
         chosen = {name: size for name, size in sizes.items() if size is not None}
         self._config = EstimatorConfig(component=component, **chosen)
         self._max_objects = max_objects
@@ -68,46 +69,51 @@ class CountEstimator:
     def fitted(self) -> Fitted:
         """Everything that was learned."""
         if self._fitted is None:
-            raise TallyboxError("an estimator must learn before it counts; call fit, or load one")
+            raise TallyboxError("This estimator is not fitted; call fit, or load one.")
         return self._fitted
 
     def fit(
         self,
         detections: Iterable[Detections],
-        counts: TrueCounts | Mapping[tuple[ImageId, int], int],
+        counts: TrueCounts | Mapping[tuple[ImageId, int], int] | Mapping[tuple[ImageId, str], int],
         *,
         category_names: Mapping[int, str] | None = None,
         detector: Sequence[str] = (),
         on_progress: OnProgress | None = None,
     ) -> Self:
-        """Learn from images and how many of each category they hold: labels, or counts by (image_id, category_id).
+        """Fit to images and their true counts: labels, or counts by (image_id, category).
 
-        ``category_names`` are the names of one's own category ids; without them, and without names in the labels, ids
-        are COCO's. ``detector`` is the SPEC of what detected, with its phrases, as `PhotoCounter` takes them: the file
-        keeps it, so that the estimator is not used with another.
+        Categories of detections and labels are matched by name if both have names, otherwise by id.
+        ``category_names`` are names for the ids of detections without names; ids without any names are COCO's.
+        ``detector`` is the SPEC of the detector with its phrases: the file keeps it, so that the estimator is not used
+        with another.
 
         In a labelled image, a category that is named only for other images counts 0; a category that is never named is
-        unknown, and is not learned from. ``on_progress(done, total)`` is called after each epoch.
+        unknown. ``on_progress(done, total)`` is called after each epoch.
         """
-        labels = counts if isinstance(counts, TrueCounts) else _as_labels(counts)
-        if category_names is not None:
-            labels = replace(labels, categories=dict(category_names), labelled=labels.labelled_ids())
+        labels = counts if isinstance(counts, TrueCounts) else TrueCounts.of_pairs(counts)
+        images, names = common_categories(detections, category_names)
         show = on_progress or (lambda done, total: None)
         fitted, self.report = fit(
-            detections, labels, self._config, max_objects=self._max_objects, seed=self._seed, on_progress=show
+            images,
+            labels.for_detections(names),
+            self._config,
+            max_objects=self._max_objects,
+            seed=self._seed,
+            on_progress=show,
         )
         self._fitted = replace(fitted, detector=tuple(detector))
         return self
 
     def predict(
-        self, detections: Detections, categories: Categories = None, *, prior: Prior = "every"
+        self, detections: Detections, categories: Categories = None, *, prior: Prior = "population"
     ) -> ImagePredictions:
         """Count the categories of an image: predictions by category id, or by name.
 
-        By default, the categories that are there with a probability of more than 0.1 are predicted; all others count 0.
-        If ``categories`` are given, by id or by name, all of them are predicted, also where nothing was detected.
-        Detections of supervision and ultralytics are converted. ``prior="scored"`` assumes that categories are there
-        as often as among the pairs that `fit` learns from.
+        By default, the categories that are there with a probability of more than 0.1 are listed; all others count 0.
+        If ``categories`` are given, by id or by name, all of them are listed, even if nothing was detected.
+        Detections of supervision and ultralytics are converted. ``prior="evaluation_pairs"`` assumes that categories
+        are there as often as among the pairs that `fit` is trained on.
         """
         if isinstance(detections, list | tuple):
             raise InputTypeError(
@@ -117,36 +123,34 @@ class CountEstimator:
         return next(self.predict_each([detections], categories, prior=prior))[1]
 
     def predict_many(
-        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
+        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "population"
     ) -> list[ImagePredictions]:
         """Count the categories of each of several images, as `predict` does for one."""
         return [predictions for _, predictions in self.predict_each(detections, categories, prior=prior)]
 
     def predict_each(
-        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
+        self,
+        detections: Iterable[Detections],
+        categories: Categories = None,
+        *,
+        prior: Prior = "population",
+        keep_inputs: bool = False,
     ) -> Iterator[tuple[Detections, ImagePredictions]]:
-        """Yield each image with its predictions, as `predict` returns them; only a few batches are held at a time."""
+        """Yield each image with its predictions, as `predict` returns them, a batch of images in memory at a time.
+
+        With ``keep_inputs``, `explain` reuses the predictions: nothing is computed twice.
+        """
         if isinstance(detections, Detections):
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
-        category_ids, words = self._ids_and_words(categories)
-        predict_batch = partial(self._predict_batch, category_ids=category_ids, words=words, prior=prior)
-        for images, predictions in map_in_order(predict_batch, in_batches(self._converted(detections), BATCH)):
+        category_ids = self.category_ids(categories)
+        for images in in_batches(self.matched(detections), IMAGES_PER_BATCH):
             if not self._reported_unlearned:
                 self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
-            yield from zip(images, predictions, strict=True)
+            yield from zip(images, self._predict_batch(images, category_ids, prior, keep_inputs), strict=True)
 
-    def _converted(self, detections: Iterable[Detections]) -> Iterator[Detections]:
-        """Yield detections, those of other libraries converted."""
-        return (Detections.of_any(image, self.fitted.categories) for image in detections)
-
-    def _ids_and_words(self, categories: Categories) -> tuple[list[int] | None, dict[int, str]]:
-        """Return the ids of categories, and the words by which some of them were named."""
-        if isinstance(categories, str):
-            raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
-        if categories is None:
-            return None, {}
-        by_id = self.by_category_id(categories)
-        return list(by_id), {category_id: word for category_id, word in by_id.items() if isinstance(word, str)}
+    def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
+        """Yield detections under the category ids of this estimator, matched by name if they have names."""
+        return match_images(detections, self.fitted.categories)
 
     def report_unlearned(self, category_ids: Iterable[int]) -> None:
         """Log once that some categories had no labels: their counts rest on what all categories share."""
@@ -154,33 +158,37 @@ class CountEstimator:
             return
         if unlearned := set(category_ids).difference(self.fitted.category_ids):
             self._reported_unlearned = True
+            names = listed_names(unlearned, self.fitted.categories)
             logger.warning(
-                "The estimator never learned from labels of %d of the categories (%s): their counts and intervals are "
-                "guesses by what it learned from others; leave them out, or fit with labels of them.",
+                "No training labels for %d categories (%s). Their counts are extrapolated and their intervals are not "
+                "calibrated.",
                 len(unlearned),
-                listed_names(unlearned, self.fitted.categories),
+                names,
             )
 
     def _predict_batch(
-        self, images: list[Detections], category_ids: list[int] | None, words: Mapping[int, str], prior: Prior
-    ) -> tuple[list[Detections], list[ImagePredictions]]:
+        self, images: list[Detections], category_ids: list[int] | None, prior: Prior, keep_inputs: bool
+    ) -> Iterator[ImagePredictions]:
         pairs = pairs_of_images(images, category_ids)
-        arrays = predict_arrays(self.fitted, images, pairs, prior=prior)
-        if category_ids is None:
-            listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
-            pairs, arrays = IndexedPairs(*(column[listed] for column in pairs)), arrays.at(listed)
-        by_id: list[dict[int, CountPrediction]] = [{} for _ in images]
-        learned = set(self.fitted.category_ids)
-        for image, category_id, prediction in zip(*(column.tolist() for column in pairs), arrays.each(), strict=True):
-            is_learned = category_id in learned
-            by_id[image][category_id] = prediction if is_learned else replace(prediction, calibrated=False)
-        asked = None if category_ids is None else words
-        return images, [ImagePredictions(predictions, self.fitted.categories, asked) for predictions in by_id]
+        inference = infer_pairs(self.fitted, images, pairs)
+        arrays, moments = inference.predictions(prior), inference.moments()
+        listed = (arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY) | (category_ids is not None)
+        predictions, learned = arrays.each(), set(self.fitted.category_ids)
+        ends = np.searchsorted(pairs.image_index, np.arange(len(images)), side="right")
+        for image, (start, end) in zip(images, pairwise((0, *ends.tolist())), strict=True):
+            ids = pairs.category_ids[start:end].tolist()
+            rows = np.flatnonzero(listed[start:end])
+            yield ImagePredictions(
+                {ids[row]: replace(predictions[start + row], calibrated=ids[row] in learned) for row in rows.tolist()},
+                image.category_names or self.fitted.categories,
+                complete=category_ids is None,
+                moments=dict(zip(ids, moments[start:end], strict=True)),
+                inputs=inference.inputs.at(torch.from_numpy(start + rows)) if keep_inputs else None,
+            )
 
     def totals(self, categories: Categories = None) -> Totals:
-        """Return totals to which images are added one by one, of ``categories``, or of all that some image lists."""
-        category_ids, words = self._ids_and_words(categories)
-        return Totals(self.fitted, {**self.fitted.categories, **words}, category_ids)
+        """Return totals to which predictions are added, of ``categories``, or of all that some image lists."""
+        return Totals(self.fitted, self.category_ids(categories))
 
     def total(self, detections: Iterable[Detections], categories: Categories = None) -> dict[str, TotalPrediction]:
         """Return how many objects of each category there are in all images together, by name, with an interval.
@@ -189,38 +197,27 @@ class CountEstimator:
         is not.
         """
         totals = self.totals(categories)
-        for image in self._converted(detections):
-            totals.add(image)
-        computed = totals.compute()
-        self.report_unlearned(totals.listed_ids)
-        return computed
+        for _, predictions in self.predict_each(detections, categories):
+            totals.add(predictions)
+        return totals.compute()
 
     def explain(
         self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None
     ) -> dict[int, CountExplanation]:
-        """Return which boxes of an image count and why, for the categories that `predict` would predict.
+        """Return which boxes of an image count and why, for the categories that `predict` would list.
 
-        ``predictions`` are those of this image, if `predict` was called before.
+        ``predictions`` are those of this image, if `predict_each` made them with ``keep_inputs``.
         """
-        (image,) = self._converted([detections])
-        predictions = self.predict(image, categories) if predictions is None else predictions
-        return explain_predictions(self.fitted, image, predictions)
+        if predictions is None or predictions.inputs is None:
+            wanted = categories if predictions is None else list(predictions)
+            predictions = next(self.predict_each([detections], wanted, keep_inputs=True))[1]
+        return explain_predictions(self.fitted, predictions.inputs, predictions)
 
-    def by_category_id(self, categories: Iterable[int | str]) -> dict[int, int | str]:
-        """Return categories that are given by id or by name, by their ids, and with their names where these are given.
-
-        Two words for one category are an error, because its prediction is answered under one of them.
-        """
-        by_id: dict[int, int | str] = {}
-        for category in categories:
-            category_id = self.category_id(category)
-            first = by_id.get(category_id)
-            if not isinstance(first, str):
-                by_id[category_id] = category
-            elif isinstance(category, str) and category != first:
-                name = self.category_name(category_id)
-                raise InputError(f"each category must be named once, but {first!r} and {category!r} are both {name!r}")
-        return by_id
+    def category_ids(self, categories: Categories) -> list[int] | None:
+        """Return the ids of categories that are given by id or by name; None for all."""
+        if isinstance(categories, str):
+            raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
+        return None if categories is None else list(dict.fromkeys(map(self.category_id, categories)))
 
     def category_id(self, category: int | str) -> int:
         """Return the id of a category that is given by id or by name."""
@@ -233,7 +230,7 @@ class CountEstimator:
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file: safetensors with a JSON header."""
         if not self.is_calibrated:
-            raise TallyboxError("an untrained estimator must learn before it is saved; call fit")
+            raise TallyboxError("This estimator is not fitted, so there is nothing to save; call fit.")
         save_fitted(self.fitted, Path(path))
 
     @property
@@ -253,7 +250,7 @@ class CountEstimator:
         >>> estimator.predict(two)["apple"].to_dict()
         {'count': 2, 'most_probable': 2, 'expected': 1.9686, 'low': 2, 'high': 2, 'calibrated': False}
         """
-        self = cls(heads=1)
+        self = cls()
         self._fitted = untrained(self._config, categories)
         return self
 
@@ -264,14 +261,3 @@ class CountEstimator:
         self = cls(fitted.config.component)
         self._config, self._max_objects, self._fitted = fitted.config, fitted.config.max_objects, fitted
         return self
-
-
-def _as_labels(counts: Mapping[tuple[ImageId, int], int]) -> TrueCounts:
-    by_image: dict[ImageId, dict[int, int]] = {}
-    for key, count in counts.items():
-        if not isinstance(key, tuple) or len(key) != 2:
-            raise InputTypeError(f"counts must be TrueCounts, or keyed by (image_id, category_id), but got key {key!r}")
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-            raise InputError(f"counts must be whole numbers of at least 0, but got {count!r} for {key!r}")
-        by_image.setdefault(key[0], {})[int(key[1])] = int(count)
-    return TrueCounts(by_image, labelled=frozenset(int(category_id) for _, category_id in counts))

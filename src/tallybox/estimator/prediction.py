@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.category_names import category_id_of
+from tallybox.detections.categories import category_id_of
 from tallybox.detections.metrics import CountSums, groups_of
 from tallybox.errors import InputError
 
@@ -52,7 +52,7 @@ class CountPrediction:
     low: int
     high: int
     at_least: int  # 0 if the count has a probability of its own
-    saturated: bool  # the category has more boxes than take part, or the count reaches ``max_objects``
+    saturated: bool  # the category has more likely boxes than take part, or the count reaches ``max_objects``
     probabilities: Floats  # [K + 1]; the last is "max_objects or more"
     calibrated: bool = True  # False without training labels for this detector or category
 
@@ -85,8 +85,8 @@ ABSENT = CountPrediction(0, 0, 0.0, 0, 0, 0, saturated=False, probabilities=np.o
 class ImagePredictions(Mapping[int, CountPrediction]):
     """The predictions of one image by category id; a category's name is a key as well.
 
-    ``names`` are those of all categories that the estimator knows. ``words`` are the names by which a caller asked for
-    some categories only; without them, a known category that is not listed counts 0.
+    ``names`` are those of all categories that the estimator knows. If the predictions are ``complete``, a known
+    category that is not listed counts 0; otherwise only some categories were counted.
 
     >>> dog = CountPrediction(2, 2, 2.1, 1, 3, 0, False, np.array([0.0, 0.1, 0.8, 0.1]))
     >>> predictions = ImagePredictions({18: dog}, {17: "cat", 18: "dog"})
@@ -97,29 +97,28 @@ class ImagePredictions(Mapping[int, CountPrediction]):
     """
 
     def __init__(
-        self, by_id: Mapping[int, CountPrediction], names: Mapping[int, str], words: Mapping[int, str] | None = None
+        self,
+        by_id: Mapping[int, CountPrediction],
+        names: Mapping[int, str],
+        *,
+        complete: bool = True,
+        moments: Mapping[int, Floats] | None = None,
+        inputs: Any = None,
     ) -> None:
-        self._by_id = by_id
-        self._names = names
-        self._words = words
+        self._by_id, self._names, self._complete = by_id, names, complete
+        self.moments = moments or {}  # by category id, of all detected categories: `Totals` adds them up
+        self.inputs = inputs  # `ModelInputs` of the categories, if they were kept for `CountEstimator.explain`
 
     def __getitem__(self, category: int | str) -> CountPrediction:
-        category_id = self._find(category) if isinstance(category, str) else category
+        category_id = category_id_of(category, self._names) if isinstance(category, str) else category
         if category_id in self._by_id:
             return self._by_id[category_id]
-        if self._words is not None or category_id not in self._names:
+        if not self._complete or category_id not in self._names:
             raise InputError(f"Category {category!r} was not counted, only {', '.join(self.by_name()) or 'nothing'}.")
         return ABSENT
 
-    def _find(self, name: str) -> int:
-        by_word = {self._name(category_id): category_id for category_id in self._by_id}
-        return by_word[name] if name in by_word else category_id_of(name, self._names)
-
-    def _name(self, category_id: int) -> str:
-        return (self._words or {}).get(category_id) or self._names.get(category_id) or str(category_id)
-
     def __contains__(self, category: object) -> bool:
-        return category in self._by_id or category in map(self._name, self._by_id)
+        return category in self._by_id or category in self.by_name()
 
     def get(self, category: Any, default: Any = None) -> Any:
         """Return the prediction of a category that is listed, else the default."""
@@ -137,7 +136,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
 
     def by_name(self) -> "NamedPredictions":
         """Return the predictions by the categories' names (an id as text if it has no name)."""
-        return NamedPredictions(self, {self._name(key): prediction for key, prediction in self._by_id.items()})
+        return NamedPredictions(self, {self._names.get(key, str(key)): p for key, p in self._by_id.items()})
 
 
 class NamedPredictions(dict[str, CountPrediction]):
@@ -180,8 +179,8 @@ class PredictionArrays(NamedTuple):
         return [CountPrediction(*row) for row in zip(*columns, self.probabilities, strict=True)]
 
 
-def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> PredictionArrays:
-    """Take counts and intervals from distributions ``[P, K + 1]``; ``beyond [P]`` is the mean count beyond K.
+def summarise(probabilities: Floats, tail_mean: Floats, levels: IntervalLevels) -> PredictionArrays:
+    """Take counts and intervals from distributions ``[P, K + 1]``; ``tail_mean [P]`` is the mean count beyond K.
 
     >>> levels = IntervalLevels(0.55, 0.55, 0.55, 0.55)
     >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), levels).each()[0].to_dict()
@@ -189,13 +188,13 @@ def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> 
     """
     last = probabilities.shape[1] - 1
     best = probabilities.argmax(1)
-    with_tail = write_out_tail(probabilities, beyond)
+    with_tail = write_out_tail(probabilities, tail_mean)
     medians = medians_of(with_tail)
     lows, highs = intervals(with_tail, medians, np.array(levels)[groups_of(medians)])
     return PredictionArrays(
         counts=medians,
-        most_probable=np.where(best == last, last + np.floor(beyond + 0.5).astype(np.int64), best),
-        expected=probabilities @ np.arange(last + 1) + probabilities[:, last] * beyond,
+        most_probable=np.where(best == last, last + np.floor(tail_mean + 0.5).astype(np.int64), best),
+        expected=mean_of(probabilities, tail_mean),
         lows=lows,
         highs=highs,
         at_least=np.where(medians >= last, last, 0),
@@ -204,11 +203,25 @@ def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> 
     )
 
 
-def write_out_tail(probabilities: Floats, beyond: Floats) -> Floats:
-    """Write "K or more" out as a geometric distribution with mean ``beyond``: ``[P, K + 1]`` to ``[P, K + TAIL]``."""
+def mean_of(probabilities: Floats, tail_mean: Floats) -> Floats:
+    """Return the mean counts ``[..., P]`` of distributions ``[..., P, K + 1]``."""
+    mean: Floats = probabilities @ np.arange(probabilities.shape[-1]) + probabilities[..., -1] * tail_mean
+    return mean
+
+
+def second_moment_of(probabilities: Floats, tail_mean: Floats) -> Floats:
+    """Return the mean squared counts ``[..., P]``; the tail is geometric as in `write_out_tail`."""
+    last = probabilities.shape[-1] - 1
+    of_tail = 2 * last * tail_mean + tail_mean + 2 * tail_mean**2
+    moment: Floats = probabilities @ np.arange(last + 1) ** 2 + probabilities[..., -1] * of_tail
+    return moment
+
+
+def write_out_tail(probabilities: Floats, tail_mean: Floats) -> Floats:
+    """Write "K or more" out as a geometric distribution with this mean: ``[P, K + 1]`` to ``[P, K + TAIL]``."""
     last = probabilities.shape[1] - 1
     steps = np.arange(TAIL)
-    ratio = (beyond / (1 + beyond))[:, None]
+    ratio = (tail_mean / (1 + tail_mean))[:, None]
     tail = probabilities[:, last:] * (1 - ratio) * ratio**steps
     tail[:, -1] += probabilities[:, last] - tail.sum(1)
     return np.concatenate((probabilities[:, :last], tail), axis=1)

@@ -74,9 +74,10 @@ def estimator_counting(
     fitted, predicted = estimator.fitted, explanation.prediction
     boxes, scores = image.boxes[explanation.indices], image.scores[explanation.indices]
     heads = {
-        f"model {number}, head {head + 1}": head_trace(trace, member.component, head)
-        for number, (trace, member) in enumerate(zip(explanation.traces, fitted.members, strict=True), start=1)
-        for head in range(fitted.config.heads)
+        f"model {number}": head_trace(trace, component, 0)
+        for number, (trace, component) in enumerate(
+            zip(explanation.traces, fitted.ensemble.components(), strict=True), start=1
+        )
     }
     (first_name, first), *other_heads = heads.items()
     merged = merged_into(explanation).tolist()

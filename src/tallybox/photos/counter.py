@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tallybox.concurrency import in_batches
-from tallybox.detections.category_names import check_same_names
+from tallybox.detections.categories import check_common_names
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
@@ -79,7 +79,7 @@ class PhotoCounter:
             self.estimator = CountEstimator.untrained(categories_of(self.detector))
         if self.spec is not None:
             check_same_detector(self.estimator.fitted.detector, (self.spec, *self.texts))
-        check_same_names(self.estimator.fitted.categories, categories_of(self.detector), self.spec or "the detector")
+        check_common_names(categories_of(self.detector), self.estimator.fitted.categories, self.spec or "the detector")
 
     def count(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountPrediction]:
         """Return how many objects of each category a photo shows, by the category's name.
@@ -108,7 +108,7 @@ class PhotoCounter:
             raise InputTypeError("count_many takes several photos; call count for one")
         detected = detect_each(photos, self.detector, keep_photos=keep_photos, tiles=self.tiles)
         for batch in in_batches(detected, BATCH):
-            for counted in count_detected(self.estimator, batch, categories):
+            for counted in count_detected(self.estimator, batch, categories, keep_inputs=keep_photos):
                 is_crowded = any(p.saturated and p.count >= MIN_CROWD for p in counted.counts.values())
                 if is_crowded and self.tiles == "auto" and not counted.window:
                     yield self._count_crowd(counted, categories)
@@ -156,15 +156,19 @@ class PhotoCounter:
 
 
 def count_detected(
-    estimator: CountEstimator, batch: Sequence[PhotoResult], categories: Categories
+    estimator: CountEstimator, batch: Sequence[PhotoResult], categories: Categories, *, keep_inputs: bool = False
 ) -> Iterator[PhotoResult]:
-    """Yield detected photos with their counts; those that could not be read keep their errors."""
+    """Yield detected photos with their counts; those that could not be read keep their errors.
+
+    With ``keep_inputs``, `PhotoCounter.draw` uses them again.
+    """
     whole = [photo.detections for photo in batch if photo.detections is not None and not photo.window]
-    predictions = iter(estimator.predict_many(whole, categories))
+    predictions = estimator.predict_each(whole, categories, keep_inputs=keep_inputs)
     for photo in batch:
         if photo.detections is None:
             yield photo
         elif photo.window:
             yield replace(photo, predictions=count_windows(estimator, photo.detections, photo.window, categories))
         else:
-            yield replace(photo, predictions=next(predictions))
+            matched, predicted = next(predictions)
+            yield replace(photo, detections=matched, predictions=predicted)

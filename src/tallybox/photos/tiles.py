@@ -17,7 +17,7 @@ from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.estimator import Categories, CountEstimator
-from tallybox.estimator.fitted import predict_arrays
+from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions, write_out_tail
 from tallybox.photos.images import Photo
@@ -147,16 +147,19 @@ def count_windows(
     estimator: CountEstimator, detections: Detections, side: int, categories: Categories = None
 ) -> ImagePredictions:
     """Return the counts of a photo as totals over its windows; windows are independent given the estimator."""
-    asked = None if categories is None else estimator.by_category_id(categories)
+    asked = estimator.category_ids(categories)
+    (detections,) = estimator.matched([detections])
     images = split_windows(detections, side)
     pairs = pairs_of_images(images, None)
-    arrays = predict_arrays(estimator.fitted, images, pairs, prior="every")
-    last = arrays.probabilities.shape[1] - 1
-    tail_mean = arrays.expected - arrays.probabilities @ np.arange(last + 1)
-    written_out = write_out_tail(arrays.probabilities, (tail_mean / arrays.probabilities[:, last].clip(1e-9)).clip(0))
+    inference = infer_pairs(estimator.fitted, images, pairs)
+    arrays, moments = inference.predictions("population"), inference.moments()
+    written_out = write_out_tail(arrays.probabilities, inference.tail_mean)
     by_id: dict[int, CountPrediction] = {}
+    sums: dict[int, NDArray[np.float64]] = {}
     for category_id in np.unique(pairs.category_ids).tolist() if asked is None else asked:
         rows = pairs.category_ids == category_id
+        sums[category_id] = moments[rows].sum(0)
+        sums[category_id][2] = 1  # one photo
         total = _sum_distribution(written_out[rows])
         if asked is None and 1 - total[0] <= LISTED_PROBABILITY:
             continue
@@ -173,8 +176,8 @@ def count_windows(
             probabilities=total,
             calibrated=category_id in estimator.fitted.category_ids,
         )
-    words = None if asked is None else {key: word for key, word in asked.items() if isinstance(word, str)}
-    return ImagePredictions(by_id, estimator.fitted.categories, words)
+    names = detections.category_names or estimator.fitted.categories
+    return ImagePredictions(by_id, names, complete=asked is None, moments=sums)
 
 
 def _sum_distribution(distributions: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -49,10 +49,9 @@ def weight_sets(estimator: CountEstimator) -> WeightSets:
         for head, weights in enumerate(setting["presence"], start=1):
             sets["presence"].append(WeightSet(f"{name}-{head}", f"{label}, head {head}", weights))
     fitted = estimator.fitted
-    for number, member in enumerate(fitted.members, start=1):
-        for head in range(fitted.config.heads):
-            name, label = f"photo-{number}-{head + 1}", f"photo estimator, model {number}, head {head + 1}"
-            sets[fitted.config.component].append(WeightSet(name, label, _head_weights(member.component, head)))
+    for number, component in enumerate(fitted.ensemble.components(), start=1):
+        name, label = f"photo-{number}", f"photo estimator, model {number}"
+        sets[fitted.config.component].append(WeightSet(name, label, _head_weights(component, 0)))
     return sets
 
 

@@ -57,6 +57,7 @@ class CategoryCount(BaseModel):
     low: int = Field(description="The interval's lower end; nine of ten such intervals hold the true count.")
     high: int
     at_least: int = Field(0, description="Counts from here on have no probabilities of their own; left out where 0.")
+    saturated: bool = Field(False, description="A limit was reached: there may be more. Left out if false.")
     calibrated: bool = Field(True, description="Left out where true.")
 
 

@@ -1,0 +1,97 @@
+import pytest
+
+from tallybox.errors import InputError
+from tallybox.vqa.data.official import check_pairs, read_annotations, read_pairs, read_questions, read_records
+from tests.support.shared_data import data_folder
+from tests.support.vqa_files import annotation, annotations_file, question, questions_file, write_json
+
+TWO = ["2"] * 9 + ["two"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_questions_come_with_their_ten_answers(tmp_path, suffix):
+    asked = questions_file(tmp_path / f"questions.json{suffix}", [question(5), question(3, text="Is it?")])
+    given = annotations_file(tmp_path / f"annotations.json{suffix}", [annotation(3, ["no"] * 10), annotation(5, TWO)])
+    first, second = read_records(asked, given)
+    assert (first.question_id, first.image_id, first.text, first.answers) == (
+        5,
+        "7",
+        "How many dogs are there?",
+        tuple(TWO),
+    )
+    assert (first.answer_type, first.counts, second.counts) == ("number", True, False)
+
+
+def test_test_split_has_no_answers(tmp_path):
+    (record,) = read_records(questions_file(tmp_path / "questions.json", [question(5)]))
+    assert record.answers is None
+    assert record.answer_type is None
+
+
+def test_real_files_are_read_whole():
+    folder = data_folder("vqa2-subset")
+    records = read_records(
+        folder / "v2_OpenEnded_mscoco_val2014_questions.json.gz", folder / "v2_mscoco_val2014_annotations.json.gz"
+    )
+    pairs_file = folder / "v2_mscoco_val2014_complementary_pairs.json"
+    pairs = read_pairs(pairs_file)
+    check_pairs(pairs_file, pairs, records)
+    assert (len(records), pairs.shape) == (8977, (822, 2))
+    assert records[0].text == "What insurance company is a sponsor?"
+    assert sum(record.counts for record in records) == 2470
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (
+            [question(5), {"question_id": "six", "image_id": 7, "question": "?"}],
+            r"record 1: Expected `int`.*question_id",
+        ),
+        ([question(5), {"question_id": 6, "question": "?"}], r"record 1: .*image_id"),
+        ([question(5), question(5)], r"record 1: question 5"),
+        ([question(5, text=" ")], r"record 0: the question"),
+    ],
+)
+def test_a_wrong_question_is_named(tmp_path, records, message):
+    path = questions_file(tmp_path / "questions.json", records)
+    with pytest.raises(InputError, match=f"questions.json, (questions, )?{message}"):
+        read_questions(path)
+
+
+def test_a_wrong_annotation_is_named(tmp_path):
+    path = annotations_file(tmp_path / "annotations.json", [annotation(1, TWO), annotation(2, [])])
+    with pytest.raises(InputError, match=r"annotations.json, record 1: .*answers"):
+        read_annotations(path)
+    path = annotations_file(tmp_path / "types.json", [annotation(1, TWO), annotation(2, TWO, answer_type="count")])
+    with pytest.raises(InputError, match=r"types.json, record 1: answer_type"):
+        read_annotations(path)
+
+
+def test_files_that_are_something_else(tmp_path):
+    with pytest.raises(InputError, match="questions"):
+        read_questions(annotations_file(tmp_path / "annotations.json", []))
+    (tmp_path / "cut.json").write_text('{"questions": [{"question_id": 1, "image_id": 2, "quest')
+    with pytest.raises(InputError, match=r"cut\.json"):
+        read_questions(tmp_path / "cut.json")
+    with pytest.raises(InputError, match=r"absent\.json"):
+        read_questions(tmp_path / "absent.json")
+    with pytest.raises(InputError, match=r"pairs\.json"):
+        read_pairs(write_json(tmp_path / "pairs.json", [[1, 2], [3]]))
+
+
+def test_questions_and_annotations_must_belong_together(tmp_path):
+    asked = questions_file(tmp_path / "questions.json", [question(5)])
+    with pytest.raises(InputError, match=r"record 0: question 5 .*annotations.json"):
+        read_records(asked, annotations_file(tmp_path / "annotations.json", []))
+    with pytest.raises(InputError, match=r"photo 7.* 8"):
+        read_records(asked, annotations_file(tmp_path / "annotations.json", [annotation(5, TWO, image_id=8)]))
+    with pytest.raises(InputError, match="among them 6"):
+        read_records(asked, annotations_file(tmp_path / "annotations.json", [annotation(5, TWO), annotation(6, TWO)]))
+
+
+def test_pairs_must_be_of_the_split(tmp_path):
+    records = read_records(questions_file(tmp_path / "questions.json", [question(5), question(6)]))
+    path = write_json(tmp_path / "pairs.json", [[5, 6], [6, 9]])
+    with pytest.raises(InputError, match=r"pairs.json, record 1: question 9"):
+        check_pairs(path, read_pairs(path), records)

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from tallybox.boxes import nms, numpy_box_iou
+from tallybox.photos import read_photo, sample_photos
+from tallybox.vqa.regions import RegionFeatures, choose_regions, regions_of
+from tests.support.ask import asking_detector
+from tests.support.shared_data import data_folder
+
+
+def regions_in(detector, photos) -> list[RegionFeatures]:
+    return [regions_of(raw, photo) for raw, photo in zip(detector.propose(photos), photos, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def regions():
+    return regions_in(asking_detector(), [read_photo(path) for path in sample_photos()])
+
+
+def test_regions_have_the_scores_of_80_categories_the_best_first(regions):
+    for one in regions:
+        assert one.scores.shape == (len(one.boxes_xyxy), 80)
+        assert (one.boxes_xyxy.dtype, one.scores.dtype) == (np.float32, np.float16)
+        best = one.scores.max(1)
+        assert (np.diff(best) <= 0).all()
+        assert not ((one.scores > 0) & (one.scores < 0.0099)).any()
+    assert regions[1].scores[:2].argmax(1).tolist() in ([17, 17], [0, 17], [17, 0], [0, 0])  # horses and riders
+
+
+def test_regions_are_at_most_36_and_apart(regions):
+    for one in regions:
+        assert 1 <= len(one.scores) <= 36
+        assert (one.scores.max(1) > 0.0499).all()
+        overlap = numpy_box_iou(one.boxes_xyxy, one.boxes_xyxy)
+        assert overlap[~np.eye(len(overlap), dtype=bool)].max() <= 0.7
+
+
+def test_regions_are_those_of_suppressing_everything():
+    random = np.random.default_rng(0)
+    for scale, size in ((0.08, 200), (0.3, 200), (1.0, 900)):
+        corner = random.uniform(0, 300, (700, 2))
+        boxes = np.concatenate((corner, corner + random.uniform(20, size, (700, 2))), 1).astype(np.float32)
+        scores = (random.beta(1, 4, 700) * scale).astype(np.float32)
+        kept = np.flatnonzero(nms(boxes, scores, [0.7])[0])
+        kept = kept[np.argsort(-scores[kept], kind="stable")]
+        assert choose_regions(boxes, scores).tolist() == [box for box in kept if scores[box] > 0.05][:36]
+
+
+def test_many_copies_of_one_box_leave_no_gap():
+    boxes = np.concatenate(
+        (np.tile([[0, 0, 50, 50]], (900, 1)), [[200 * i, 0, 200 * i + 90, 90] for i in range(1, 13)])
+    )
+    scores = np.concatenate((np.linspace(0.9, 0.8, 900), np.linspace(0.2, 0.1, 12)))
+    assert len(choose_regions(boxes.astype(np.float32), scores.astype(np.float32))) == 13
+
+
+def test_a_photo_of_nothing_has_no_regions():
+    assert choose_regions(np.empty((0, 4), np.float32), np.empty(0, np.float32)).tolist() == []
+    assert regions_in(asking_detector(), []) == []
+
+
+def test_photos_of_coco_have_the_regions_of_the_data():
+    data = np.load(data_folder("coco-vqa") / "features_picodet_val.npz")
+    ends, rows = data["num_boxes"].cumsum(), {image_id: row for row, image_id in enumerate(data["image_ids"].tolist())}
+    for path in sorted(data_folder("coco-photos").glob("*.jpg"))[:12]:
+        row = rows[int(path.stem)]
+        there = slice(ends[row] - data["num_boxes"][row], ends[row])
+        found = regions_in(asking_detector(), [read_photo(path)])[0]
+        np.testing.assert_allclose(found.boxes_xyxy, data["boxes_xyxy"][there], atol=0.06)  # there to a tenth
+        # A score at the lower limit may be on either side of it.
+        np.testing.assert_allclose(found.scores.astype(float), data["scores"][there].astype(float), atol=0.0101)
+        assert found.size_wh == tuple(data["sizes_wh"][row])
