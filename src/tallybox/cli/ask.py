@@ -45,15 +45,11 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         decoded = read_photo(photo)
         answer = answerer.ask(decoded, question)
     if page is not None and counter is not None:
-        from tallybox.explain.page import report_page
-        from tallybox.explain.vqa_answer import answer_page, counted_page
+        from tallybox.explain.page import explain_page
+        from tallybox.explain.vqa_answer import answer_page
         from tallybox.files import write_text
 
-        if answer.counted is not None and answer.counted.answers and answerer.estimator is not None:
-            data = counted_page(answer, decoded, answerer.estimator)
-        else:
-            data = answer_page(answer, decoded, counter)
-        write_text(page, report_page(data))
+        write_text(page, explain_page(answer_page(answer, decoded, counter)))
         echo_line(f"{page}: how it came to that", err=True)
     if answer.unknown_words:
         words = named_words(answer.unknown_words, answerer.vocabulary)

@@ -100,6 +100,15 @@ def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
     return Photo(rgb, size_wh, str(path))
 
 
+def photo_size(path: Path) -> tuple[int, int]:
+    """Return width and height of a photo from its header."""
+    try:
+        with _open(path) as image:
+            return image.size
+    except Exception as error:  # readers of damaged files raise anything
+        raise InputError(f"{path} must be a photo, but {_reason(error, path)}") from None
+
+
 def letterbox(
     image: Image, resized_wh: tuple[int, int], input_wh: tuple[int, int], resampling: int
 ) -> NDArray[np.uint8]:
