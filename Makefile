@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-slow test-lowest browser check dist docs format figures notebooks constraints clean
+.PHONY: demo test test-slow test-lowest browser check dist docs format figures constraints clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/tallybox demo
@@ -14,15 +14,15 @@ demo: $(VENV)/.demo
 WORKERS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --quiet
 
-test: $(VENV)/.develop browser
+test: $(VENV)/.develop
 	@$(PYTEST) -m "not slow"
 
-# What takes minutes: Triton's interpreter in place of a GPU, for every test of the component.
-test-slow: $(VENV)/.develop browser
+# Tests that take minutes: Triton's interpreter in place of a GPU, fresh environments, the site.
+test-slow: $(VENV)/.develop
 	@$(PYTEST) -m slow
 
 # The lowest versions that pyproject.toml allows, in an environment of its own: the wheel's smoke tests, layers, files and commands.
-# What old packages warn about is no error here. Packages that only some tests need are left out, and those tests with them.
+# Warnings of old packages are not errors here. Packages that few tests need are left out, with those tests.
 LOWEST := .venv-lowest
 test-lowest: constraints-lowest.txt
 	@$(PYTHON) -m venv $(LOWEST)
@@ -31,21 +31,18 @@ test-lowest: constraints-lowest.txt
 	  pytest hypothesis httpx onnx onnxscript pycocotools
 	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --quiet -m "not slow" -o filterwarnings=default \
 	  tests/layers tests/counter tests/presence tests/detections tests/estimator tests/cli \
-	  --ignore tests/detections/test_adapters.py --ignore tests/detections/test_baselines.py \
-	  --deselect tests/cli/test_commands.py::test_the_committed_picture_is_what_the_command_draws
+	  --ignore tests/detections/test_adapters.py --ignore tests/detections/test_baselines.py
 
-# Pages are tested in Debian's Chromium, installed here where that is possible; else those tests are skipped and say so.
+# Install Debian's Chromium, as root. Without it, the tests of pages are skipped and say so.
 browser:
-	@command -v chromium > /dev/null || { \
-	  echo "Installing Chromium for the tests of the pages ..."; \
-	  { test "$$(id -u)" = 0 && timeout 120 apt-get update -qq && \
-	    DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq chromium; } > /dev/null 2>&1 || \
-	  echo "Chromium could not be installed: the tests in a browser will be skipped."; }
+	@command -v chromium > /dev/null || { timeout 120 apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq chromium > /dev/null; } || \
+	  echo "Chromium could not be installed: the tests of pages will be skipped."
 
 check: $(VENV)/.develop
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/codespell
+	@$(BIN)/codespell -D- -D banned-words.txt  # its own words, and those that code and docs avoid
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
@@ -68,11 +65,6 @@ format: $(VENV)/.develop
 figures: $(VENV)/.develop
 	@$(BIN)/tallybox demo --figure docs/figures/cats.svg > /dev/null
 	@$(BIN)/python docs/pictures.py
-	@$(BIN)/python docs/architecture_pictures.py
-
-# Run the notebooks of the docs and store what they print.
-notebooks: $(VENV)/.develop
-	@$(BIN)/python docs/notebooks.py
 
 # Pin what is installed now; run it in a fresh environment after changing pyproject.toml.
 constraints: $(VENV)/.develop

@@ -1,10 +1,14 @@
-"""`tallybox bench counter`: both layers, fused against reference, on the sizes of the real tasks."""
+"""Time both layers, fused compared with the reference, on the sizes of the real tasks.
+
+python -m benchmarks.counter [--device cuda] [--json]
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from benchmarks.command import benchmark_command
 from benchmarks.measure import BenchRow, compare
 from torch import Tensor
 
@@ -129,9 +133,11 @@ def check_agreement(name: str, backend: Backend, device: torch.device, boxes: in
             )
 
 
-def bench_counter(device: torch.device, seconds: float = 2.0) -> Iterator[BenchRow]:
+def bench_counter(
+    device: torch.device, seconds: float = 2.0, cpu_sizes: tuple[tuple[int, int], ...] = CPU_SIZES
+) -> Iterator[BenchRow]:
     """Yield a row for each layer, size and pass: the backend that "auto" chooses beside the reference."""
-    sizes: dict[str, tuple[tuple[int, int], ...]] = {PAPER: CPU_SIZES, PRESENCE: CPU_SIZES}
+    sizes: dict[str, tuple[tuple[int, int], ...]] = {PAPER: cpu_sizes, PRESENCE: cpu_sizes}
     if device.type == "cuda":  # where a small call is bound by what PyTorch itself takes on the host
         sizes = {NOTHING: CUDA_SIZES[:1], PAPER: CUDA_SIZES, PRESENCE: CUDA_SIZES_OF_PRESENCE}
     for name, images, boxes in ((name, *size) for name, of_layer in sizes.items() for size in of_layer):
@@ -145,3 +151,7 @@ def bench_counter(device: torch.device, seconds: float = 2.0) -> Iterator[BenchR
         for label, run in PASSES.items():
             case = f"{name}{fused} {label} {images}x{boxes}"
             yield compare(case, partial(run, ours), partial(run, reference), device, seconds)
+
+
+if __name__ == "__main__":
+    benchmark_command(bench_counter)()

@@ -1,4 +1,7 @@
-"""`tallybox bench detections`: counting from detections, beside supervision's NMS on the same images."""
+"""Time counting from detections, compared with supervision's NMS on the same images.
+
+python -m benchmarks.detections [FILE] [--estimator FILE] [--json]
+"""
 
 import tempfile
 import warnings
@@ -7,16 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import torch
+from benchmarks.command import benchmark_command
 from benchmarks.measure import BenchRow, compare
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox.boxes import nms
+from tallybox.cli.options import any_path, existing
 from tallybox.detections.detections import Detections
 from tallybox.detections.parquet import write_parquet
 from tallybox.detections.readers import read_detections
-from tallybox.errors import TallyboxError
+from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.files import import_optional
 
@@ -29,13 +35,25 @@ Read = Callable[[], Iterable[Detections]]
 
 
 def bench_detections(
-    estimator: CountEstimator | None = None, images: Sequence[Detections] | None = None, seconds: float = 2.0
+    device: torch.device, seconds: float = 2.0, *, file: Path | None = None, estimator: Path | None = None
 ) -> Iterator[BenchRow]:
-    """Yield a row for images in memory and one for Parquet; without an estimator, one is fitted to made-up photos."""
-    supervision = _supervision()
+    """Time counting from detections on the CPU: the boxes of FILE, or synthetic ones.
+
+    Without an estimator, one is fitted to synthetic photos.
+    """
+    if device.type != "cpu":
+        raise InputError(f"this is measured on the CPU, not on device {device}")
+    photos = made_up_photos(IMAGES)[0] if file is None else list(read_detections(file))
     if estimator is None:
-        estimator = CountEstimator().fit(*made_up_photos(FITTING_IMAGES, seed=1))
-    photos = list(images) if images is not None else made_up_photos(IMAGES)[0]
+        fitted = CountEstimator().fit(*made_up_photos(FITTING_IMAGES, seed=1))
+    else:
+        fitted = CountEstimator.load(estimator)
+    yield from compare_with_nms(fitted, photos, seconds)
+
+
+def compare_with_nms(estimator: CountEstimator, photos: Sequence[Detections], seconds: float) -> Iterator[BenchRow]:
+    """Yield a row for images in memory and one for images in a Parquet file."""
+    supervision = _supervision()
     check_nms(supervision, photos[:50])
     check_answers(estimator, photos[:50])
     with tempfile.TemporaryDirectory() as folder:
@@ -62,12 +80,12 @@ def check_nms(supervision: Any, photos: Sequence[Detections]) -> None:
             )
 
 
-def check_answers(estimator: CountEstimator, photos: Sequence[Detections]) -> None:
+def check_answers(estimator: CountEstimator, photos: Sequence[Detections], tolerance: float = AGREEMENT) -> None:
     """Raise unless an image gets the same prediction alone and in a batch."""
     for photo, expected in zip(photos, estimator.predict_many(photos), strict=True):
         for category_id, prediction in estimator.predict(photo).items():
             error = np.abs(prediction.probabilities - expected[category_id].probabilities).max()
-            if not error < AGREEMENT:
+            if not error < tolerance:
                 raise TallyboxError(
                     f"an image must get the same prediction alone and in a batch before that is timed, but image "
                     f"{photo.image_id!r} differs by {error:.1e}"
@@ -95,3 +113,11 @@ def _supervision() -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="OpenCV")  # its NMS does not need it
         return import_optional("supervision", needed_for="this benchmark", install="supervision")
+
+
+if __name__ == "__main__":
+    benchmark_command(
+        bench_detections,
+        click.Argument(["file"], required=False, type=existing),
+        click.Option(["--estimator"], type=any_path, help="An estimator from `tallybox fit`."),
+    )()

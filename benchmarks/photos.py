@@ -1,4 +1,7 @@
-"""`tallybox bench photos`: from JPEG files to counts, stage by stage, beside one photo after another."""
+"""Time JPEG files to counts, stage by stage, compared with one photo at a time.
+
+python -m benchmarks.photos [--device cuda] [--json]
+"""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -6,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from benchmarks.command import benchmark_command
 from benchmarks.measure import BenchRow, Run, compare
 from PIL import Image
 
@@ -21,12 +25,12 @@ SIZE_WH = (640, 480)
 AGREEMENT = 1e-3  # of scores: a batch is summed in another order than a photo alone
 
 
-def bench_photos(device: torch.device, seconds: float = 2.0) -> Iterator[BenchRow]:
+def bench_photos(device: torch.device, seconds: float = 2.0, number: int = PHOTOS) -> Iterator[BenchRow]:
     """Yield milliseconds a photo for each stage and for all of them; the reference takes photos one at a time."""
     detector = PicoDet(device=device)
     counter = PhotoCounter(detector)
     with tempfile.TemporaryDirectory() as folder:
-        paths = made_from_samples(Path(folder), PHOTOS)
+        paths = made_from_samples(Path(folder), number)
         photos = [read_photo(path) for path in paths]
         check_batch(detector, photos[:BATCH])
         detections, estimator = detector.detect(photos), counter.estimator
@@ -68,3 +72,7 @@ def check_batch(detector: PicoDet, photos: Sequence[Photo]) -> None:
             raise TallyboxError(
                 f"a photo must get the same scores alone and in a batch before that is timed, but {photo.name} does not"
             )
+
+
+if __name__ == "__main__":
+    benchmark_command(bench_photos)()

@@ -1,4 +1,4 @@
-"""Made-up photos with known counts: detections as a detector might give them, with duplicates and false boxes."""
+"""Synthetic photos with known counts: detections as a detector might give them, with duplicates and false boxes."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,9 +1,11 @@
-"""`tallybox bench vqa`: a training step at the paper's size, and its parts, beside an eager float32 step.
+"""Time a training step at the paper's size, and its parts, compared with an eager float32 step.
+
+python -m benchmarks.vqa [--device cuda] [--json]
 
 Photos are random and in the device's memory. The lengths of questions are distributed roughly as in VQA v2.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from benchmarks.command import benchmark_command
 from benchmarks.measure import BenchRow, compare, make_row
 from torch import Tensor
 
@@ -157,11 +160,12 @@ def check_learning(size: Size, device: torch.device, mode: StepMode) -> None:
         raise TallyboxError(f"fast steps must learn as plain ones before they are timed, but losses are {curves}")
 
 
-def bench_vqa(device: torch.device, seconds: float = 2.0) -> Iterator[BenchRow]:
+def bench_vqa(device: torch.device, seconds: float = 2.0, sizes: Sequence[Size] = ()) -> Iterator[BenchRow]:
     """Yield rows for whole steps, for the parts of one, and on a GPU for the paper's whole training."""
     kind = "cuda" if device.type == "cuda" else "cpu"
-    check_learning(SIZES[kind][0], device, list(MODES[kind].values())[-1])
-    for size in SIZES[kind]:
+    sizes = sizes or SIZES[kind]
+    check_learning(sizes[0], device, list(MODES[kind].values())[-1])
+    for size in sizes:
         yield from bench_size(size, device, kind, seconds)
 
 
@@ -229,3 +233,7 @@ def parts(steps: BenchSteps) -> dict[str, Callable[[], object]]:
         "classifier": both(model.classifier, attended_features, question, count),
         "Adam": update,
     }
+
+
+if __name__ == "__main__":
+    benchmark_command(bench_vqa)()

@@ -3,7 +3,7 @@
     python benchmarks/vqa_epoch.py FOLDER --proposals 100 --device cuda     # JSON; 34 GB of zeros, in a sparse file
 
 An epoch includes loading, the log and the checkpoint, as `tallybox vqa train` writes them. Features are zeros: their
-values do not change the time. Lengths of questions are those of `tallybox bench vqa`.
+values do not change the time. Lengths of questions are those of `python -m benchmarks.vqa`.
 """
 
 import argparse

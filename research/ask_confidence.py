@@ -2,8 +2,7 @@
 
     python research/ask_confidence.py runs/vqa-photos/prepared       # what research/vqa_photos.py and vqa prepare wrote
 
-Prints the tables of docs/results/ask.md, from the questions about the 1,000 validation photos; half a minute. The
-probabilities are those of the questions that `ask` leaves to the model.
+Prints the tables of docs/results/ask.md, from the questions about the 1,000 validation photos; half a minute.
 """
 
 import argparse
@@ -13,18 +12,22 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from ask_calibration import is_left_to_model
-from ask_category_questions import AGREEING, Asker
 from calibration import calibration_error
 from numpy.typing import NDArray
 from written_questions import WRITTEN_FROM
 
 from tallybox.vqa.answer import SHIPPED_MODEL
+from tallybox.vqa.batches import load_examples
+from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import open_pairs, open_records
+from tallybox.vqa.data.vocabulary import Vocabulary
+from tallybox.vqa.model import VqaModel
+from tallybox.vqa.prediction import open_for_model
 from tallybox.vqa.scoring import all_scores
 
 EDGES = (0, 0.25, 0.5, 0.75, 1)
+AGREEING = 3  # people, for an answer to be right
 FIGURES = ("yes/no", "number", "other", "all", "count", "pair_count", "count_mae")
 
 
@@ -33,10 +36,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prepared", type=Path)
     prepared = parser.parse_args().prepared
-    asker, records = Asker(SHIPPED_MODEL, prepared), open_records(prepared, "val")
-    probabilities = asker.probabilities(records)
+    records = open_records(prepared, "val")
+    model, checkpoint = load_model(SHIPPED_MODEL)
+    vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
+    probabilities = answer_probabilities(model, checkpoint, prepared)
     probable = probabilities.max(1)
-    answers = [asker.vocabulary.answers[index] for index in probabilities.argmax(1)]
+    answers = [vocabulary.answers[index] for index in probabilities.argmax(1)]
     right = np.array(
         [(one.answers or ()).count(answer) >= AGREEING for one, answer in zip(records, answers, strict=True)]
     )
@@ -48,14 +53,24 @@ def main() -> None:
     }
     predictions = {one.question_id: answer for one, answer in zip(records, answers, strict=True)}
     print_scores(groups, records, predictions, open_pairs(prepared, "val"))
-    left = np.array([is_left_to_model(record.text) for record in records])
     which = np.digitize(probable, EDGES[1:-1])
     print("\n| probability | answers | mean probability | right | calibration error |\n|---|---:|---:|---:|---:|")
     for index, (low, high) in enumerate(pairwise(EDGES)):
-        print(f"| {low:.0%} to {high:.0%} | {_row(left & (which == index), probable, right)} |".replace("%", " %"))
-    unknown = np.array([not all(asker.vocabulary.encode_question(record.text)) for record in records])
+        print(f"| {low:.0%} to {high:.0%} | {_row(which == index, probable, right)} |".replace("%", " %"))
+    unknown = np.array([not all(vocabulary.encode_question(record.text)) for record in records])
     for name, chosen in (*groups.items(), ("with a word that it does not know", unknown)):
-        print(f"| {name} | {_row(left & chosen, probable, right)} |")
+        print(f"| {name} | {_row(chosen, probable, right)} |")
+
+
+def answer_probabilities(model: VqaModel, checkpoint: Checkpoint, prepared: Path) -> NDArray[np.float32]:
+    """Return the probabilities of all answers to the validation questions, ``[Q, A]``."""
+    questions, store = open_for_model(checkpoint, prepared, "val")
+    length = checkpoint.config.model.feature_length
+    examples = load_examples(questions, store, torch.device("cpu"), torch.float32, length)
+    order = np.array_split(np.arange(len(questions)), -(-len(questions) // 512))
+    with torch.inference_mode():
+        logits = torch.cat([model(labelled.batch)[0] for labelled in examples.batches(order)])
+    return (logits / checkpoint.temperature).softmax(-1).numpy()
 
 
 def print_scores(

@@ -9,7 +9,7 @@
 Each run is a line of results.jsonl when it ends; the same command again makes the runs that are missing. `photos` also
 writes the checkpoint that `tallybox ask` answers with (presence, seed 0). With `--on held-out` a fifth of the training
 photos takes the place of the validation photos, to choose by; then the logits are written too, for
-research/ask_calibration.py, and a checkpoint for research/ask_category_questions.py. research/vqa_evidence_page.py
+research/ask_calibration.py. research/vqa_evidence_page.py
 writes the page.
 """
 

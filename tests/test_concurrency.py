@@ -1,10 +1,13 @@
+import importlib
+import os
 import threading
 import time
 
 import pytest
 import torch
 
-from tallybox.concurrency import kernel_threads, map_in_order, single_threaded_torch
+from tallybox import concurrency
+from tallybox.concurrency import in_batches, kernel_threads, map_in_order, single_threaded_torch
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -63,8 +66,36 @@ def test_a_caller_may_stop_early(threads):
     assert torch.get_num_threads() == threads
 
 
-def test_small_operations_leave_kernels_their_threads_also_one_in_the_other(threads):
+def test_kernels_keep_their_threads_also_in_nested_blocks(threads):
     with single_threaded_torch(), single_threaded_torch():
         assert torch.get_num_threads() == 1
         assert kernel_threads() == threads
     assert torch.get_num_threads() == kernel_threads() == threads
+
+
+def threads_of_a_new_thread() -> int:
+    found = []
+    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_threads_that_start_meanwhile_keep_the_usual_number(threads):
+    with single_threaded_torch():
+        assert threads_of_a_new_thread() == threads
+    results = map_in_order(lambda _: torch.get_num_threads(), range(9))
+    assert next(results) == 1
+    assert threads_of_a_new_thread() == threads
+    results.close()
+    assert threads_of_a_new_thread() == threads
+
+
+def test_import_without_fork(monkeypatch):
+    monkeypatch.delattr(os, "register_at_fork")
+    importlib.reload(concurrency)
+
+
+def test_batches():
+    assert list(in_batches(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(in_batches([], 2)) == []

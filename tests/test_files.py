@@ -1,4 +1,5 @@
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -43,9 +44,47 @@ def test_what_cannot_be_written_is_found_before_the_work(tmp_path):
     check_writable(tmp_path / "new" / "a.txt")
     assert list((tmp_path / "new").iterdir()) == []
     (tmp_path / "file").touch()
-    for path, reason in ((tmp_path / "file" / "a.txt", "can be written, but: "), (tmp_path / "new", "it is a folder")):
-        with pytest.raises(InputError, match=reason):
+    for path in (tmp_path / "file" / "a.txt", tmp_path / "new"):
+        with pytest.raises(InputError, match=path.name):
             check_writable(path)
+
+
+def test_an_output_that_is_an_input_is_refused_also_by_another_name(tmp_path):
+    labels, link = tmp_path / "labels.csv", tmp_path / "link.csv"
+    labels.write_text("image_id,category,count")
+    link.symlink_to(labels)
+    for path in (labels, link):
+        with pytest.raises(InputError, match="input"):
+            check_writable(path, [tmp_path / "photos", labels])
+    check_writable(tmp_path / "other.csv", [labels])
+    check_writable(Path(os.devnull), [Path(os.devnull)])
+
+
+def test_a_pipe_is_written_and_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check_writable(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        write_text(pipe, "whole")
+        assert reader.stdout.read() == "whole"
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mknod") or os.geteuid() != 0, reason="only the superuser can make a device")
+def test_a_device_is_written_and_stays_a_device(tmp_path):
+    null = tmp_path / "null"
+    os.mknod(null, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    write_text(null, "gone")
+    assert null.is_char_device()
+
+
+def test_a_symbolic_link_keeps_pointing_to_its_file(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "file")
+    write_text(link, "whole")
+    assert link.is_symlink()
+    assert (tmp_path / "file").read_text() == "whole"
 
 
 def test_a_closed_pipe_is_not_the_fault_of_the_file(tmp_path):
@@ -102,9 +141,9 @@ def test_long_names_can_be_written(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"a\.txt must be a file that can be written, but: File exists"):
+    with pytest.raises(InputError, match=r"a\.txt"):
         write_text(tmp_path / "file" / "a.txt", "text")
-    with pytest.raises(InputError, match=r"must be a file that can be written, but: Is a directory"):
+    with pytest.raises(InputError, match=tmp_path.name):
         write_text(tmp_path, "text")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
 
@@ -134,9 +173,10 @@ def test_a_damaged_file_of_tensors_is_refused(tmp_path, place):
 def test_a_pipe_is_refused_before_anything_waits_for_it(tmp_path):
     os.mkfifo(tmp_path / "pipe.json")
     for path, message in (
-        (tmp_path / "pipe.json", r"pipe\.json must be a regular file, but it is a pipe or a device"),
-        (tmp_path, "must be a file, but it is a folder"),
-        (tmp_path / ("a" * 300), "must be a file that can be read, but: File name too long"),
+        (tmp_path / "pipe.json", "pipe"),
+        (tmp_path, "folder"),
+        (tmp_path / "none", "No such file"),
+        (tmp_path / ("a" * 300), "too long"),
     ):
         with pytest.raises(InputError, match=message), open_binary(path):
             pass
@@ -147,7 +187,7 @@ def test_a_file_that_may_not_be_read_is_one_line(tmp_path):
     (tmp_path / "secret.json").write_text("[]")
     (tmp_path / "secret.json").chmod(0)
     with (
-        pytest.raises(InputError, match="must be a file that can be read, but: Permission denied"),
+        pytest.raises(InputError, match="Permission denied"),
         open_binary(tmp_path / "secret.json"),
     ):
         pass
@@ -156,9 +196,8 @@ def test_a_file_that_may_not_be_read_is_one_line(tmp_path):
 def test_a_missing_package_is_named_with_what_to_install():
     with pytest.raises(TallyboxError) as caught:
         import_optional("no_such_module", needed_for="flying", install="'tallybox[wings]'")
-    assert str(caught.value) == (
-        "flying needs the package no_such_module, which is not installed; pip install 'tallybox[wings]'"
-    )
+    assert "no_such_module" in str(caught.value)
+    assert "pip install 'tallybox[wings]'" in str(caught.value)
 
 
 def test_an_error_in_one_line():

@@ -1,4 +1,4 @@
-"""A tiny data set as files: what a detector might find in made-up photos, and how many objects they hold."""
+"""A tiny data set as files: what a detector might find in synthetic photos, and how many objects they hold."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Share images out among threads; kernels release the interpreter's lock."""
+"""Threads: an ordered map, batches, and chunks of images for kernels, which release the interpreter's lock."""
 
 import os
 from collections import deque
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from itertools import islice, pairwise
+from threading import Barrier
 from typing import Any, TypeVar
 
 import torch
@@ -15,8 +16,8 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Fewer steps of a kernel than this are not worth waking another thread for (measured on two AMD EPYC cores: waking
-# one took 0.1 ms, and 256 images of 10 boxes, 700,000 steps, as long on one thread as on two).
+# Kernels with fewer steps than this run on one thread. Measured on two AMD EPYC cores: waking a thread took 0.1 ms, and
+# 256 images of 10 boxes (700,000 steps) took as long on one thread as on two.
 STEPS_PER_THREAD = 400_000
 
 
@@ -25,92 +26,126 @@ def _threads(number: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(number, thread_name_prefix="tallybox")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a forked child has none of its parent's threads
+@cache
+def _single_threads(number: int) -> ThreadPoolExecutor:
+    """Return a pool of threads in which torch and kernels use one thread each."""
+    pool = ThreadPoolExecutor(number, thread_name_prefix="tallybox-single")
+    started = Barrier(number + 1)
+    for _ in range(number):
+        pool.submit(_use_one_thread, started)
+    started.wait()
+    _set_threads_of_new_threads(kernel_threads())
+    return pool
+
+
+@cache
+def _helper() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="tallybox-helper")
+
+
+def _forget_threads() -> None:
+    for pool in (_threads, _single_threads, _helper):
+        pool.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+    os.register_at_fork(after_in_child=_forget_threads)  # a forked child has none of its parent's threads
+
+
+def _use_one_thread(started: Barrier) -> None:
+    torch.get_num_threads()  # a new thread takes over the number for new threads now, and not later
+    torch.set_num_threads(1)
+    started.wait()
+
+
+def _set_threads_of_new_threads(number: int) -> None:
+    """Reset torch's number for new threads, which `torch.set_num_threads` sets along with the caller's own."""
+    _helper().submit(torch.set_num_threads, number).result()
 
 
 _threads_of_kernels: ContextVar[int | None] = ContextVar("threads of kernels", default=None)
 
 
 def kernel_threads() -> int:
-    """Return on how many threads kernels run: as many as torch's operations, or had before `single_threaded_torch`."""
+    """Return the number of threads of kernels: as many as torch uses, or used before `single_threaded_torch`."""
     return _threads_of_kernels.get() or torch.get_num_threads()
 
 
 @contextmanager
 def single_threaded_torch() -> Iterator[None]:
-    """Run torch's own operations on one thread within the block, and kernels on all as before.
+    """Run torch's own operations on one thread within the block; kernels and other Python threads keep theirs.
 
-    Many small operations in a row gain nothing from a second thread, and where another program has its core they
-    wait for it at every step (measured on two busy cores: a point of the toy task took 287 s instead of 70).
+    Small operations gain nothing from a second thread. If another program occupies a core, they wait for it at every
+    step (measured on two busy cores: a point of the toy task took 287 s instead of 70).
     """
     threads = torch.get_num_threads()
     token = _threads_of_kernels.set(kernel_threads())
-    torch.set_num_threads(1)
+    if threads > 1:
+        torch.set_num_threads(1)
+        _set_threads_of_new_threads(threads)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        if threads > 1:
+            torch.set_num_threads(threads)
         _threads_of_kernels.reset(token)
 
 
 @contextmanager
-def _single_threads(number: int) -> Iterator[ThreadPoolExecutor]:
-    """Give threads of which each runs torch's operations, and kernels, by itself."""
-    before = torch.get_num_threads()
-    with ThreadPoolExecutor(number, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            yield pool
-        finally:
-            pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(before)  # for threads that start later: they take what was set last, anywhere
-
-
-@contextmanager
 def run_concurrently(at_once: int) -> Iterator[Callable[[list[Callable[[], Any]]], list[Any]]]:
-    """Give a function that calls functions of many small operations and returns their results, so many at once.
+    """Give a function that calls functions, ``at_once`` at a time, and returns their results.
 
-    Each has a thread to itself. That leaves no core idle while small operations run; kernels that share one batch out
-    among cores do.
+    Each function has one thread. This suits functions of many small operations.
     """
     with single_threaded_torch():
         if at_once == 1:
             yield lambda functions: [function() for function in functions]
             return
-        with _single_threads(at_once) as pool:
-            yield lambda functions: [done.result() for done in [pool.submit(function) for function in functions]]
+        pool = _single_threads(at_once)
+        yield lambda functions: [done.result() for done in [pool.submit(function) for function in functions]]
 
 
-def map_in_order(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield ``function(item)`` for each item, in order, as many at once as kernels have threads.
+def map_in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], *, threads: int | None = None, ahead: int = 0
+) -> Iterator[Result]:
+    """Yield ``function(item)`` for each item, in order, computed by several threads.
 
-    For functions of many small operations, each on one thread. No more items are taken ahead than that.
+    ``threads`` is by default the number that kernels use. Each runs torch's operations by itself. No more than
+    ``threads + ahead`` items are taken before their results are asked for.
 
     >>> list(map_in_order(abs, [-3, 1, -2]))
     [3, 1, 2]
     """
-    threads = kernel_threads()
-    if threads == 1:
+    number = threads or kernel_threads()
+    if number == 1 and threads is None:
         yield from map(function, items)
         return
-    waiting: deque[Future[Result]] = deque()
-    with _single_threads(threads) as pool:
+    pool, waiting = _single_threads(number), deque[Future[Result]]()
+    try:
         for item in items:
             waiting.append(pool.submit(function, item))
-            if len(waiting) > threads:
+            if len(waiting) > number + ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
-    """Yield items in lists of so many, the last with what is left."""
+    """Yield items in lists of ``number``; the last may be shorter.
+
+    >>> list(in_batches("abcde", 2))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
     remaining = iter(items)
     while batch := list(islice(remaining, number)):
         yield batch
 
 
 def chunks_of(items: int, steps_per_item: int) -> list[tuple[int, int]]:
-    """Return where chunks of the items begin and end, one for each thread that is worth waking."""
+    """Return the bounds of one chunk of the items for each thread worth waking."""
     chunks = max(1, min(items, items * steps_per_item // STEPS_PER_THREAD, kernel_threads()))
     return list(pairwise(items * chunk // chunks for chunk in range(chunks + 1)))
 

@@ -1,4 +1,4 @@
-"""Reading files, writing them atomically, and importing optional packages; every failure is an error of one line."""
+"""Read files, write them atomically, and import optional packages; every failure is a one-line error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
@@ -33,17 +33,22 @@ MIN_LEFTOVER_SECONDS = 60.0
 
 @contextmanager
 def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
-    """Open a file for writing that takes its name only when the block ends without an error.
+    """Write to a temporary file and rename it on success.
 
-    After a crash, the file is complete, as it was before, or absent. Of two writers, the last to finish wins. The next
-    process that writes into the folder deletes what killed writers left behind. ``mode`` and ``options`` are those of
-    `open`; missing folders are made.
+    After a crash, the file is complete, unchanged or absent. If two processes write the same file, the last to finish
+    wins. Temporary files of killed processes are deleted by the next one that writes into the folder. Devices and pipes
+    are written directly. ``mode`` and ``options`` are those of `open`; missing folders are created.
     """
-    name = os.fsencode(path.name)[:200].decode(errors="ignore")
-    unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
+        if is_special(path):
+            with path.open(mode, **options) as file:
+                yield file
+            return
+        path = path.resolve()  # a symbolic link stays one
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(path.parent.resolve())
+        _remove_leftovers(path.parent)
+        name = os.fsencode(path.name)[:200].decode(errors="ignore")
+        unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}{UNFINISHED}")
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, USUAL_PERMISSIONS)
         try:
             with open(descriptor, mode, **options) as file:  # noqa: PTH123 - the file is open already
@@ -59,12 +64,17 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
     except BrokenPipeError:  # of standard output, to which the block writes as well
         raise
     except OSError as error:
-        raise InputError(f"{path} must be a file that can be written, but: {error.strerror or error}") from error
+        raise InputError(f"Cannot write {path}: {error.strerror or error}") from error
+
+
+def is_special(path: Path) -> bool:
+    """Tell whether a path is a device, a pipe or a socket."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @cache
 def _remove_leftovers(folder: Path) -> None:
-    """Delete what killed writers left in a folder, once in a process; a writer that still runs holds a lock."""
+    """Delete temporary files of killed processes, once per process and folder; running writers hold a lock."""
     for path in folder.glob(f".*{UNFINISHED}"):
         with suppress(OSError), path.open("rb") as file:
             is_old = time.time() - path.stat().st_mtime > MIN_LEFTOVER_SECONDS  # a new one may not be locked yet
@@ -73,7 +83,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a file until it is closed; return whether that worked, which it never does without locks in the system."""
+    """Lock a file until it is closed; return False if the platform has no `flock` or another process holds the lock."""
     try:
         import fcntl
 
@@ -83,16 +93,21 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def check_writable(path: Path) -> None:
-    """Raise, before hours of work, if a file cannot be written; make missing folders."""
+def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raise, before any work, if a file cannot be written or is one of the inputs; create missing folders."""
+    for other in inputs:
+        if path.exists() and other.exists() and path.samefile(other) and not is_special(path):
+            raise InputError(f"{path} is an input; choose another name for the output.")
     try:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; name a file.")
+        if is_special(path):
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=path.parent):
             pass
-        if path.is_dir():
-            raise InputError(f"{path} must be a file, but it is a folder")
     except OSError as error:
-        raise InputError(f"{path} must be a file that can be written, but: {error.strerror}") from error
+        raise InputError(f"Cannot write {path}: {error.strerror or error}") from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -115,7 +130,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the header and the tensors of what `write_tensors` wrote; raise ValueError where it is damaged."""
+    """Return the header and tensors of a file from `write_tensors`; raise ValueError if it is damaged."""
     _safetensors()
     from safetensors import SafetensorError, safe_open
 
@@ -125,14 +140,14 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             text, digest = str(stored["header"]), str(stored["sha256"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is a file, not a dict
     except (KeyError, TypeError):
-        raise ValueError("its header is not tallybox's") from None
+        raise ValueError("not a file of tallybox") from None
     except (SafetensorError, OSError) as error:
         raise ValueError(error_summary(error)) from None
     if digest != _digest(text, tensors):
-        raise ValueError("its content was changed after it was written")
+        raise ValueError("the checksum does not match; the file is damaged")
     header = json.loads(text)
     if not isinstance(header, dict):
-        raise ValueError("its header is not a JSON object")
+        raise ValueError("the header is not a JSON object")
     return header, tensors
 
 
@@ -148,28 +163,28 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _safetensors() -> Any:
-    return import_optional("safetensors.torch", needed_for="a file of weights", install="'tallybox[detections]'")
+    return import_optional("safetensors.torch", needed_for="this file", install="'tallybox[detections]'")
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file that must be regular and hold data; reading a pipe could wait forever."""
+    """Open a regular file that is not empty; reading a pipe could wait forever."""
     try:
         if path.is_dir():
-            raise InputError(f"{path} must be a file, but it is a folder")
+            raise InputError(f"{path} is a folder; name a file.")
         if not path.exists():
-            raise InputError(f"{path} must be a file, but there is none; check the path")
+            raise InputError(f"No such file: {path}")
         if not path.is_file():
-            raise InputError(f"{path} must be a regular file, but it is a pipe or a device")
+            raise InputError(f"{path} is a pipe or a device, not a regular file.")
         if path.stat().st_size == 0:
-            raise InputError(f"{path} must hold data, but it is empty")
+            raise InputError(f"{path} is empty.")
         return path.open("rb")
     except OSError as error:
-        raise InputError(f"{path} must be a file that can be read, but: {error.strerror or error}") from None
+        raise InputError(f"Cannot open {path}: {error.strerror or error}") from None
 
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading, unpacking it where it is gzipped, whatever its name says."""
+    """Open a file for reading, decompressed if it is gzipped, whatever its name."""
     try:
         with open_regular(path) as file:
             is_packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
@@ -180,7 +195,7 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
             else:
                 yield file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path} must be a whole gzip file, but it is cut short or damaged: {error}") from None
+        raise InputError(f"{path}: truncated or damaged gzip file ({error})") from None
 
 
 @contextmanager
@@ -195,16 +210,16 @@ def open_text(path: Path) -> Iterator[TextIO]:
 
 
 def suffix_without_gz(path: Path) -> str:
-    """Return what kind of file the name stands for: ``.json`` of ``results.JSON.gz``."""
+    """Return a file's suffix in lower case, without ``.gz``: ``.json`` for ``results.JSON.gz``."""
     plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     return plain.suffix.lower()
 
 
 def import_optional(module: str, *, needed_for: str, install: str, package: str | None = None) -> Any:
-    """Import a module of an optional package, or raise what is wrong with it and what to install."""
+    """Import a module of an optional package; raise an error that names what to install."""
     try:
         return import_module(module)
-    except Exception as error:  # a library built for another torch raises whatever it stumbles on
+    except Exception as error:  # a library built for another torch may raise anything
         top = module.partition(".")[0]
         is_missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == top
         reason = "is not installed" if is_missing else f"cannot be imported here: {error_summary(error)}"
@@ -214,6 +229,6 @@ def import_optional(module: str, *, needed_for: str, install: str, package: str 
 
 
 def error_summary(error: Exception) -> str:
-    """Return the first line of an error's message, its type where it has none."""
+    """Return the first line of an error's message, or its type if it has none."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip() if lines else type(error).__name__

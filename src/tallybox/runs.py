@@ -11,7 +11,7 @@ import torch
 
 from tallybox import __version__
 from tallybox.errors import InputError
-from tallybox.files import write_text
+from tallybox.files import open_text, write_text
 
 CONFIG = "config.json"
 
@@ -83,11 +83,15 @@ def append_results(path: Path, results: list[dict[str, Any]]) -> None:
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:
-    """Read a file of JSON lines, without a last one that was cut short."""
+    """Read a file of JSON lines, or its compressed copy (``.gz``), without a last line that was cut short."""
     if not path.exists():
+        path = path.with_name(f"{path.name}.gz")
+    if not path.exists() or path.stat().st_size == 0:
         return []
+    with open_text(path) as file:
+        text = file.read()
     results = []
-    for number, line in enumerate(path.read_text().split("\n")[:-1], start=1):
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
         try:
             results.append(json.loads(line))
         except json.JSONDecodeError as error:

@@ -156,7 +156,7 @@ def test_fit_and_evaluate_take_categories(tmp_path, detections):
 
 def test_only_the_intervals_of_categories_without_labels_are_marked(capsys, tmp_path):
     image = PHOTOS[0]
-    row = CountPrediction(2, 2, 2.1, 1, 3, 0, np.array([0.0, 0.1, 0.8, 0.1]))
+    row = CountPrediction(2, 2, 2.1, 1, 3, 0, False, np.array([0.0, 0.1, 0.8, 0.1]))
     predictions = {"person": row, "dog": replace(row, calibrated=False)}
     totals = {"person": TotalPrediction(7.0, 5, 9, 3), "dog": TotalPrediction(6.0, 4, 8, 3, calibrated=False)}
     with text_output(lambda: totals, every=True) as write:

@@ -113,16 +113,40 @@ def test_a_category_is_named_by_name_or_id(estimator, unseen):
     assert list(by_name) == list(by_id) == [18]
     assert by_name["dog"] is by_name[18]
     assert list(by_name.by_name()) == ["dog"]
-    with pytest.raises(KeyError, match="'cat' was not predicted; there are dog"):
-        by_name["cat"]
+    with pytest.raises(InputError, match="cat"):
+        by_name["cat"]  # it was not asked for, so nothing is known about it
     assert "cat" not in by_name
     assert by_name.get("unicorn") is None
     with pytest.raises(InputTypeError, match="must be a list of names or ids, but got the text 'dog'"):
         estimator.predict(photo, "dog")
-    with pytest.raises(
-        InputError, match=r"category must be one of the 6 known names, but got 'dogg'; did you mean 'dog'\?"
-    ):
+    with pytest.raises(InputError, match="'dog'"):
         estimator.predict(photo, ["dogg"])
+
+
+def test_a_known_category_that_is_not_listed_counts_0_and_an_unknown_one_is_an_error(estimator):
+    predictions = estimator.predict(
+        Detections([[0, 0, 90, 90], [2, 1, 91, 90], [300, 300, 400, 400]], [0.9, 0.7, 0.9], [18] * 3)
+    )
+    for counts in (predictions, predictions.by_name(), pickle.loads(pickle.dumps(predictions.by_name()))):
+        assert (counts["cat"].count, counts["cat"].high, "cat" in counts) == (0, 0, False)
+        assert counts["dog"].count >= 1
+        assert counts.get("cat") is None
+        with pytest.raises(InputError, match="'dog'"):
+            counts["dogg"]
+
+
+def test_a_prediction_says_that_a_limit_was_reached(estimator):
+    config = estimator.fitted.config
+    places = np.arange(config.proposals + 1) * 30.0
+    boxes = np.column_stack((places, places * 0, places + 20, places * 0 + 20))
+    faint = Detections(boxes, np.full(len(boxes), 0.01), [18] * len(boxes))
+    said = estimator.predict(faint, ["dog"])["dog"]
+    assert said.saturated
+    assert said.to_dict()["saturated"] is True
+    fewer = estimator.predict(Detections(boxes[:2], [0.9, 0.9], [18] * 2), ["dog"])["dog"]
+    assert not fewer.saturated
+    assert "saturated" not in fewer.to_dict()
+    assert estimator.predict(Detections(boxes[:40], [0.99] * 40, [18] * 40), ["dog"])["dog"].saturated
 
 
 def test_a_category_without_labels_is_counted_by_what_all_share(estimator, unseen):

@@ -37,11 +37,6 @@ def serve_options(command: list[str]) -> list[str]:
     return [part for option in options.items() for part in option]
 
 
-def test_container_and_unit_start_the_same_service():
-    container = eval(re.search(r"^CMD (\[.*\])$", BLOCKS["dockerfile"], re.MULTILINE)[1])
-    assert serve_options(container) == serve_options(shlex.split(unit()["Service"]["ExecStart"]))
-
-
 @pytest.mark.slow
 def test_the_service_answers_as_the_proxy_asks():
     started = start_service(*serve_options(shlex.split(unit()["Service"]["ExecStart"])), TALLYBOX_TOKEN="secret")

@@ -1,6 +1,4 @@
-"""A tiny set of questions and photos in memory, and processes that learn from it.
-
-In a module of its own, because a spawned process imports what it runs by name. As a program it trains into a folder:
+"""A tiny set of questions and photos in memory. As a program it trains into a folder:
 ``python -m tests.support.vqa_tiny FOLDER MODEL EPOCHS [SECONDS OF SLEEP A STEP]``.
 """
 
@@ -16,7 +14,6 @@ from tallybox.vqa.config import ModelConfig, TrainingConfig, VqaConfig
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.training import train
-from tests.support.process_group import process_group
 
 PHOTOS, FEATURES, WORDS, ANSWERS = 12, 6, 9, 5
 CPU = torch.device("cpu")
@@ -71,12 +68,6 @@ def tiny_config(
             precision=precision,
         ),
     )
-
-
-def train_with_another(rank: int, folder: str, number: int) -> None:
-    """What each of several processes does: train together with the others."""
-    with process_group(rank, folder, number):
-        train(tiny_data(), Path(folder) / "together", tiny_config(precision="float64"), device=CPU)
 
 
 if __name__ == "__main__":

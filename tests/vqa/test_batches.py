@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from tallybox.distributed import Processes
 from tallybox.vqa import batches
 from tallybox.vqa.batches import (
     ResidentExamples,
@@ -41,19 +40,6 @@ def test_batches_hold_what_the_store_and_the_questions_hold(examples):
         assert relevance.shape == batch.mask.shape
         assert relevance.tolist() == data.questions.relevance[rows, : relevance.shape[1]].tolist()
         assert (relevance[~batch.mask] == -1).all()
-
-
-def test_two_processes_get_the_halves_of_a_batch_padded_alike(examples):
-    whole = list(examples.batches(ORDER))
-    for rank in range(2):
-        for (batch, answers, relevance), half in zip(whole, examples.batches(ORDER, Processes(rank, 2)), strict=True):
-            mine = slice(rank * 2, rank * 2 + 2)
-            assert torch.equal(half.answers, answers[mine])
-            assert torch.equal(half.relevance, relevance[mine])
-            for value, expected in zip(half.batch, batch, strict=True):
-                assert value.shape == expected[mine].shape
-                real = batch.mask[mine] if value.dim() > 1 and value.shape[:2] == batch.mask[mine].shape else ...
-                assert torch.equal(value[real], expected[mine][real])
 
 
 def test_only_photos_that_are_asked_about_take_memory():
@@ -95,10 +81,8 @@ def test_an_epoch_shows_each_question_once_and_another_epoch_in_another_order():
     assert np.concatenate(epoch_order(23, 5, seed=2, epoch=0)).tolist() != in_order[0]
 
 
-def test_a_last_step_divides_among_processes_and_has_two_questions():
-    for questions, processes, expected in ((23, 1, [5, 5, 5, 5, 3]), (23, 2, [5, 5, 5, 5, 2]), (21, 1, [5] * 4)):
-        assert [len(rows) for rows in epoch_order(questions, 5, 0, 0, processes)] == expected
-    assert [len(rows) for rows in epoch_order(22, 10, 0, 0, 5)] == [10, 10]
+def test_a_single_question_that_is_left_over_is_dropped():
+    assert [len(rows) for rows in epoch_order(21, 5, 0, 0)] == [5] * 4
 
 
 def test_reading_ahead_keeps_the_order_and_passes_on_an_error():

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from tallybox.distributed import SharedBatchNorm, SharedDropout
 from tallybox.vqa.config import ModelConfig
 from tallybox.vqa.model import Batch, DataSizes, VqaModel, WordPacking, half_precision_states, scale_features
 from tests.support.tolerances import BFLOAT16_GRADIENTS, BFLOAT16_STATES, ROUNDING
@@ -161,11 +160,11 @@ def test_sizes_of_the_paper():
 def test_dropout_of_one_half_stands_before_the_gru_and_every_linear_layer_but_the_one_after_the_count():
     """Marks what dropout gave; then looks at what each layer takes."""
     model, batch = VqaModel(ModelConfig(question=7), SIZES).double(), random_batch()
-    assert {m.p for m in model.modules() if isinstance(m, SharedDropout)} == {0.5}
+    assert {m.p for m in model.modules() if isinstance(m, nn.Dropout)} == {0.5}
     dropped: list[torch.Tensor] = []
     taken: dict[str, bool] = {}
     for name, layer in model.named_modules():
-        if isinstance(layer, SharedDropout):
+        if isinstance(layer, nn.Dropout):
             layer.register_forward_hook(lambda layer, args, out: dropped.append(out))
         if isinstance(layer, nn.Linear | nn.GRU):
 
@@ -194,7 +193,7 @@ def test_initial_weights_follow_glorot_and_an_unknown_word_says_nothing():
             assert not parameter.any(), name
     gate = model.question.gru.weight_hh_l0[:1024]
     assert gate.abs().max().item() == pytest.approx(math.sqrt(6 / 2048), rel=1e-3)
-    assert isinstance(model.classifier.norm, SharedBatchNorm)
+    assert isinstance(model.classifier.norm, nn.BatchNorm1d)
 
 
 @pytest.mark.parametrize(("chosen", "expected"), [(None, 0.3), (0.1, 0.1), (0.0, 0.0)])

@@ -10,7 +10,7 @@ from tallybox.errors import InputError
 from tallybox.photos import read_photo, sample_photos
 from tallybox.photos.features import region_features
 from tallybox.photos.sources import find_photos
-from tallybox.vqa.answer import features as features_module
+from tallybox.vqa import photo_features as features_module
 from tallybox.vqa.data.feature_files import find_feature_files
 from tallybox.vqa.photo_features import write_photo_features
 from tests.support.ask import asking_detector

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import multiprocessing
 
 from tallybox.errors import InputError, TallyboxError
 from tallybox.runs import read_results
@@ -17,7 +16,6 @@ from tallybox.vqa.batches import answerable
 from tallybox.vqa.checkpoints import FILE, read_checkpoint
 from tallybox.vqa.config import VqaConfig
 from tallybox.vqa.training import VqaRun, train
-from tests.support import vqa_tiny
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
 
 ROOT = Path(__file__).parent.parent.parent
@@ -137,19 +135,6 @@ def test_killed_and_started_again_it_gives_the_same_run(tmp_path, uninterrupted,
     assert (tmp_path / "run" / FILE).exists() == (kill_at > 5)
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env=environment)
     assert_same_run(tmp_path / "run", uninterrupted)
-
-
-def test_two_processes_train_as_one_dropout_and_batch_normalisation_included(tmp_path):
-    multiprocessing.spawn(vqa_tiny.train_with_another, args=(str(tmp_path), 2), nprocs=2)
-    train(tiny_data(), tmp_path / "alone", tiny_config(precision="float64"), device=CPU)
-    # Not in float32: where the true gradient is 0 (a softmax does not see a shift, batch normalisation takes away
-    # what is added before it), Adam makes steps of full size of what is left by rounding.
-    together, alone = losses(tmp_path / "together"), losses(tmp_path / "alone")
-    assert [step for step, _ in together] == [step for step, _ in alone]
-    assert [loss for _, loss in together] == pytest.approx([loss for _, loss in alone], rel=1e-6)  # logged in float32
-    tensors, expected = (read_checkpoint(tmp_path / name, prefix="model.")[1] for name in ("together", "alone"))
-    close = [torch.isclose(tensors[name], value, rtol=1e-6, atol=1e-6).flatten() for name, value in expected.items()]
-    assert torch.cat(close).float().mean() == 1
 
 
 def test_the_questions_after_the_last_full_batch_are_learned_from_together(tmp_path):

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -12,17 +13,17 @@ from tallybox.cli.terminal import echo_line, printable
 from tallybox.errors import TallyboxError
 
 COMMANDS = {
-    "demo": ("tallybox.cli.demo", "Show how the component counts, then count in three real photos; no files needed."),
-    "toy": ("tallybox.cli.toy", "Train and draw the paper's toy task."),
-    "detect": ("tallybox.cli.detect", "Write what a detector finds in photos to a file."),
-    "fit": ("tallybox.cli.fit", "Learn to count from a detector's boxes and true counts."),
-    "evaluate": ("tallybox.cli.evaluate", "Score an estimator beside tuned NMS."),
-    "count": ("tallybox.cli.count", "Count the objects in photos and files of detections."),
-    "categories": ("tallybox.cli.categories", "List the categories that an estimator counts."),
-    "explain": ("tallybox.cli.explain", "Write a page that shows how a count came about."),
+    "count": ("tallybox.cli.count", "Count objects in photos or files of detections."),
+    "demo": ("tallybox.cli.demo", "Count in three sample photos and show how it works; needs no files."),
     "serve": ("tallybox.cli.serve", "Serve the explorer page and the HTTP service."),
-    "ask": ("tallybox.cli.ask", "Answer a question about a photo."),
-    "vqa": ("tallybox.cli.vqa", "Answer questions about photos: VQA v2."),
+    "explain": ("tallybox.cli.explain", "Write a page that explains a count."),
+    "categories": ("tallybox.cli.categories", "List the categories of an estimator."),
+    "detect": ("tallybox.cli.detect", "Write a detector's boxes for photos to a file."),
+    "fit": ("tallybox.cli.fit", "Fit an estimator to your detector's boxes and true counts."),
+    "evaluate": ("tallybox.cli.evaluate", "Score an estimator against tuned NMS."),
+    "toy": ("tallybox.cli.toy", "Train and draw the paper's toy task."),
+    "vqa": ("tallybox.cli.vqa", "Train and score models on VQA v2."),
+    "ask": ("tallybox.cli.ask", "Answer a question about a photo (experimental)."),
 }
 
 
@@ -35,6 +36,18 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, lazy_commands: Mapping[str, tuple[str, str]], **options: Any) -> None:
         super().__init__(*args, **options)
         self.lazy_commands = lazy_commands
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest a command if the name is unknown."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            similar = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not similar or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {similar[0]!r}?", ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -73,9 +86,9 @@ class Tallybox(LazyGroup):
 
 def _line(error: Exception) -> str:
     if isinstance(error, MemoryError):
-        return f"there must be more memory for this, but: {error or 'it is used up'}"
+        return f"Out of memory. {error}".strip()
     if isinstance(error, OSError) and not isinstance(error, TallyboxError):
-        return f"{error.filename or 'a file'} must be there and usable, but: {error.strerror or error}"
+        return f"Cannot open {error.filename or 'a file'}: {error.strerror or error}"
     return str(error)
 
 

@@ -36,30 +36,32 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     """
     with Console(stderr=True).status("Looking at the photo"):
         from tallybox.photos.images import read_photo
-        from tallybox.vqa.answer import Answerer
+        from tallybox.vqa.answer import Answerer, count_named
         from tallybox.vqa.question import named_words
 
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
         answerer = Answerer(model)
         counter = None if page is None else answerer.counter  # a model without one is refused at once
         decoded = read_photo(photo)
-        answer = answerer.ask(decoded, question)
+        seen = answerer.look(decoded)
+        answer, counts = answerer.ask(seen, question), count_named(seen, question)
     if page is not None and counter is not None:
         from tallybox.explain.page import explain_page
         from tallybox.explain.vqa_answer import answer_page
         from tallybox.files import write_text
 
         write_text(page, explain_page(answer_page(answer, decoded, counter)))
-        echo_line(f"{page}: how it came to that", err=True)
+        echo_line(f"Wrote explanation to {page}", err=True)
     if answer.unknown_words:
         words = named_words(answer.unknown_words, answerer.vocabulary)
-        echo_line(f"It does not know: {words}. It answers from the others: take that as a guess.", err=True)
-    for sentence in answer.remarks:
-        echo_line(sentence, err=True)
+        echo_line(f"Unknown words were ignored: {words}. The answer is unreliable.", err=True)
     if as_json:
-        sys.stdout.write(json.dumps(answer.to_dict()) + "\n")
-    else:
-        _print(answer)
+        counted = {name: count.to_dict() for name, count in counts.items()}
+        sys.stdout.write(json.dumps({**answer.to_dict(), **({"counts": counted} if counted else {})}) + "\n")
+        return
+    _print(answer)
+    for name, count in counts.items():
+        echo_line(f"tallybox count says: {name} {count.count} (90 %: {count.low}–{count.high})")
 
 
 def _print(answer: PhotoAnswer) -> None:

@@ -16,6 +16,7 @@ from tallybox.detections.readers import read_for_estimator
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
+from tallybox.files import check_writable
 from tallybox.photos.counter import CountedPhoto, PhotoCounter
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
@@ -63,6 +64,8 @@ def count(
         sources = find_sources(paths)
     except InputError as error:
         raise click.UsageError(str(error)) from error
+    if table not in (None, Path("-")):
+        check_writable(table, [source.path for source in sources])
     first_file = next((source.path for source in sources if not source.is_photo), None)
     has_photos = any(source.is_photo for source in sources)
     if folder is not None and not has_photos:

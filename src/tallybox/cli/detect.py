@@ -9,6 +9,7 @@ from tallybox.cli.options import detector_options, file_to_write, reported_failu
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.errors import InputError
+from tallybox.files import check_writable
 
 
 @click.command()
@@ -29,6 +30,7 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
         photos = find_photos(paths)
     except InputError as error:
         raise click.UsageError(str(error)) from error
+    check_writable(out, photos)
     settings = {name: value for name, value in {"spec": detector, **options}.items() if value}
     with reported_failures() as report:
         with progress_bar("detecting") as show:

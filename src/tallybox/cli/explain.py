@@ -14,7 +14,7 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_category_names, read_detections, read_for_estimator
 from tallybox.errors import InputError
 from tallybox.explain.page import explain_page
-from tallybox.files import write_text
+from tallybox.files import check_writable, write_text
 
 
 @click.command()
@@ -56,8 +56,7 @@ def explain(
     out = out or path.with_suffix(".html")
     if component is not None and file is not None:
         raise InputError("--component explains an untrained component and --estimator a fitted one; give one of them.")
-    if out.exists() and any(out.samefile(given) for given in (path, file) if given is not None and given.exists()):
-        raise InputError(f"--out {out} would overwrite an input.")
+    check_writable(out, [given for given in (path, file) if given is not None])
     sources = find_sources([path])
     if len(sources) != 1:
         raise InputError(f"{path} is a folder; a page explains one photo or one image of a file of detections.")

@@ -53,7 +53,7 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
     In COCO instances, every category of the file was counted in each of its photos.
     """
     start = time.perf_counter()
-    check_writable(out)  # before minutes of learning
+    check_writable(out, [Path(source), labels])
     settings = {name: options.pop(name) for name in ("component", "max_objects", "seed")}
     estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:

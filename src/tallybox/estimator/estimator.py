@@ -174,7 +174,8 @@ class CountEstimator:
         for image, category_id, prediction in zip(*(column.tolist() for column in pairs), arrays.each(), strict=True):
             is_learned = category_id in learned
             by_id[image][category_id] = prediction if is_learned else replace(prediction, calibrated=False)
-        return images, [ImagePredictions(predictions, self.fitted.categories, words) for predictions in by_id]
+        asked = None if category_ids is None else words
+        return images, [ImagePredictions(predictions, self.fitted.categories, asked) for predictions in by_id]
 
     def totals(self, categories: Categories = None) -> Totals:
         """Return totals to which images are added one by one, of ``categories``, or of all that some image lists."""

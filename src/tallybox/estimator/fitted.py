@@ -97,9 +97,11 @@ def predict_arrays(
         raise InputError(f'prior must be "every" or "scored", but got {prior!r}')
     inputs = model_inputs(images, pairs, fitted.config, fitted.category_ids)
     probabilities, beyond = distributions([infer(member, inputs) for member in fitted.members], fitted.excess)
-    if prior == "scored":
-        return summarise(probabilities, beyond, fitted.levels)
-    return summarise(fitted.prevalence.apply(probabilities, *inputs.evidence()), beyond, fitted.levels_listed)
+    levels = fitted.levels
+    if prior == "every":
+        probabilities, levels = fitted.prevalence.apply(probabilities, *inputs.evidence()), fitted.levels_listed
+    predictions = summarise(probabilities, beyond, levels)
+    return predictions._replace(saturated=predictions.saturated | inputs.truncated.numpy())
 
 
 def predict_moments(fitted: Fitted, images: Sequence[Detections], pairs: IndexedPairs) -> tuple[Floats, Floats]:

@@ -45,6 +45,9 @@ class IndexedPairs(NamedTuple):
     category_ids: Integers  # [P]
 
 
+OF_PROPOSALS = 5  # how many fields of `ModelInputs` have a dimension of proposals
+
+
 class ModelInputs(NamedTuple):
     """Inputs of a model. Padding is masked; proposals stand in order of their scores."""
 
@@ -55,6 +58,7 @@ class ModelInputs(NamedTuple):
     sources: Tensor  # [P, N] int64: which box of its image each proposal is
     summary: Tensor  # [P, S]
     category_rows: Tensor  # [P] int64: rows of a model's tables of categories
+    truncated: Tensor  # [P] bool: the image has more boxes of the category than take part
 
     @property
     def sizes(self) -> Tensor:
@@ -64,8 +68,8 @@ class ModelInputs(NamedTuple):
     def at(self, index: Tensor) -> "ModelInputs":
         """Return some pairs, padded no further than they need."""
         longest = max(int(self.mask[index].sum(1).max()) if len(index) else 0, 1)
-        of_proposals = (tensor[index, :longest] for tensor in self[:-2])
-        return ModelInputs._make((*of_proposals, self.summary[index], self.category_rows[index]))
+        of_proposals = (tensor[index, :longest] for tensor in self[:OF_PROPOSALS])
+        return ModelInputs._make((*of_proposals, *(tensor[index] for tensor in self[OF_PROPOSALS:])))
 
     def evidence(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the best score of each pair ``[P]``, 0 where there is no box, and its summary ``[P, S]``."""
@@ -131,7 +135,9 @@ def model_inputs(
     summary = _summary(pair_scores, pair_boxes, mask, context, surroundings)
     sources = np.where(mask, index - first[image_index][:, None], -1)
     rows = category_rows(labelled_ids, category_ids)
-    return ModelInputs(*map(torch.from_numpy, (pair_scores, pair_boxes, mask, context, sources, summary, rows)))
+    truncated = (mask.sum(1) >= config.proposals) & (end - start > config.proposals)
+    arrays = (pair_scores, pair_boxes, mask, context, sources, summary, rows, truncated)
+    return ModelInputs(*map(torch.from_numpy, arrays))
 
 
 def inputs_of_many(
@@ -148,9 +154,9 @@ def inputs_of_many(
     def padded(tensor: Tensor) -> Tensor:
         return pad(tensor, (0, 0) * (tensor.ndim - 2) + (0, longest - tensor.shape[1]))
 
-    *of_proposals, summaries, category_rows = zip(*parts, strict=True)
-    joined = (torch.cat([padded(tensor) for tensor in tensors]) for tensors in of_proposals)
-    return ModelInputs._make((*joined, torch.cat(summaries), torch.cat(category_rows)))
+    fields = list(zip(*parts, strict=True))
+    of_proposals = (torch.cat([padded(tensor) for tensor in tensors]) for tensors in fields[:OF_PROPOSALS])
+    return ModelInputs._make((*of_proposals, *(torch.cat(tensors) for tensors in fields[OF_PROPOSALS:])))
 
 
 def rival_scores(image: Detections) -> Floats:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.category_names import find_category
+from tallybox.detections.category_names import category_id_of
 from tallybox.detections.metrics import CountSums, groups_of
+from tallybox.errors import InputError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -40,9 +41,9 @@ class CountPrediction:
     """How many objects of one category there are in one image.
 
     ``count`` is the median of the distribution, which has the smallest expected absolute error. ``low`` and ``high``
-    are the ends of a 90 % interval: of all predictions with such a count, nine of ten intervals hold the true count.
-    Counts from ``max_objects`` on have no probabilities of their own: where the median is that large, ``at_least`` is
-    ``max_objects``, and ``count`` goes by the boxes beyond it.
+    are the ends of a 90 % interval: among all predictions with such a count, nine of ten intervals cover the true
+    count. Counts from ``max_objects`` on share one probability: if the median is that large, ``at_least`` is
+    ``max_objects``, and ``count`` uses the boxes beyond it.
     """
 
     count: int
@@ -50,9 +51,10 @@ class CountPrediction:
     expected: float
     low: int
     high: int
-    at_least: int  # 0 where the count has a probability of its own
+    at_least: int  # 0 if the count has a probability of its own
+    saturated: bool  # the category has more boxes than take part, or the count reaches ``max_objects``
     probabilities: Floats  # [K + 1]; the last is "max_objects or more"
-    calibrated: bool = True  # False where nothing was learned for this detector or category
+    calibrated: bool = True  # False without training labels for this detector or category
 
     @property
     def probability_of_any(self) -> float:
@@ -60,7 +62,7 @@ class CountPrediction:
         return 1 - float(self.probabilities[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; ``at_least`` only where it is not 0, ``calibrated`` only where it is false."""
+        """Return plain values for JSON; ``at_least``, ``saturated`` and ``calibrated`` only if they are unusual."""
         return {
             "count": self.count,
             "most_probable": self.most_probable,
@@ -68,23 +70,30 @@ class CountPrediction:
             "low": self.low,
             "high": self.high,
             **({"at_least": self.at_least} if self.at_least else {}),
+            **({"saturated": True} if self.saturated else {}),
             **({} if self.calibrated else {"calibrated": False}),
         }
 
     def __str__(self) -> str:
-        """Return the count as text: ``3``, or ``about 17`` where counts have no probabilities of their own."""
+        """Return the count as text: ``3``, or ``about 17`` from ``max_objects`` on."""
         return f"about {self.count}" if self.at_least else str(self.count)
 
 
+ABSENT = CountPrediction(0, 0, 0.0, 0, 0, 0, saturated=False, probabilities=np.ones(1))
+
+
 class ImagePredictions(Mapping[int, CountPrediction]):
-    """The predictions of one image by category id; a category's name, or another word for it, is a key as well.
+    """The predictions of one image by category id; a category's name is a key as well.
 
-    ``words`` are the words by which a caller named categories; they replace the names.
+    ``names`` are those of all categories that the estimator knows. ``words`` are the names by which a caller asked for
+    some categories only; without them, a known category that is not listed counts 0.
 
-    >>> dog = CountPrediction(2, 2, 2.1, 1, 3, 0, np.array([0.0, 0.1, 0.8, 0.1]))
-    >>> predictions = ImagePredictions({18: dog}, {18: "dog"})
+    >>> dog = CountPrediction(2, 2, 2.1, 1, 3, 0, False, np.array([0.0, 0.1, 0.8, 0.1]))
+    >>> predictions = ImagePredictions({18: dog}, {17: "cat", 18: "dog"})
     >>> predictions["dog"] is predictions[18], [*predictions], [*predictions.by_name()]
     (True, [18], ['dog'])
+    >>> predictions["cat"].count, "cat" in predictions
+    (0, False)
     """
 
     def __init__(
@@ -92,18 +101,29 @@ class ImagePredictions(Mapping[int, CountPrediction]):
     ) -> None:
         self._by_id = by_id
         self._names = names
-        self._words = {**names, **(words or {})}
+        self._words = words
 
     def __getitem__(self, category: int | str) -> CountPrediction:
-        if isinstance(category, str):
-            by_name = self.by_name()
-            if category in by_name:
-                return by_name[category]
-            category_id = find_category(category, self._names)
-            if category_id is None or category_id not in self._by_id:
-                raise KeyError(f"{category!r} was not predicted; there are {', '.join(by_name) or 'no predictions'}")
+        category_id = self._find(category) if isinstance(category, str) else category
+        if category_id in self._by_id:
             return self._by_id[category_id]
-        return self._by_id[category]
+        if self._words is not None or category_id not in self._names:
+            raise InputError(f"Category {category!r} was not counted, only {', '.join(self.by_name()) or 'nothing'}.")
+        return ABSENT
+
+    def _find(self, name: str) -> int:
+        by_word = {self._name(category_id): category_id for category_id in self._by_id}
+        return by_word[name] if name in by_word else category_id_of(name, self._names)
+
+    def _name(self, category_id: int) -> str:
+        return (self._words or {}).get(category_id) or self._names.get(category_id) or str(category_id)
+
+    def __contains__(self, category: object) -> bool:
+        return category in self._by_id or category in map(self._name, self._by_id)
+
+    def get(self, category: Any, default: Any = None) -> Any:
+        """Return the prediction of a category that is listed, else the default."""
+        return self[category] if category in self else default  # noqa: SIM401 - it is what get does
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._by_id)
@@ -115,9 +135,23 @@ class ImagePredictions(Mapping[int, CountPrediction]):
         counts = ", ".join(f"{name}: {p} ({p.low} to {p.high})" for name, p in self.by_name().items())
         return f"ImagePredictions({counts})"
 
-    def by_name(self) -> dict[str, CountPrediction]:
-        """Return the predictions by the categories' names (by the id as text where it has none)."""
-        return {self._words.get(key, str(key)): prediction for key, prediction in self._by_id.items()}
+    def by_name(self) -> "NamedPredictions":
+        """Return the predictions by the categories' names (an id as text if it has no name)."""
+        return NamedPredictions(self, {self._name(key): prediction for key, prediction in self._by_id.items()})
+
+
+class NamedPredictions(dict[str, CountPrediction]):
+    """The predictions of one image by name; ``counts["dog"]`` is a zero prediction if no dog is listed."""
+
+    def __init__(self, image: ImagePredictions, by_name: Mapping[str, CountPrediction]) -> None:
+        super().__init__(by_name)
+        self._image = image
+
+    def __missing__(self, name: str) -> CountPrediction:
+        return self._image[name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NamedPredictions, (self._image, dict(self))
 
 
 class PredictionArrays(NamedTuple):
@@ -129,6 +163,7 @@ class PredictionArrays(NamedTuple):
     lows: Integers
     highs: Integers
     at_least: Integers
+    saturated: Booleans
     probabilities: Floats  # [P, K + 1]
 
     def sums(self, true_counts: Integers) -> CountSums:
@@ -164,6 +199,7 @@ def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> 
         lows=lows,
         highs=highs,
         at_least=np.where(medians >= last, last, 0),
+        saturated=medians >= last,
         probabilities=probabilities,
     )
 

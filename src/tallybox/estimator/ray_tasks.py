@@ -133,7 +133,7 @@ def _connected() -> Any:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as error:
             raise TallyboxError(
-                f"Ray must reach the cluster that RAY_ADDRESS names, but it does not: {error_summary(error)}; check that "
-                "it runs, and that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same on all machines"
+                f"Ray must reach the cluster that RAY_ADDRESS names, but it does not: {error_summary(error)}; check "
+                "that it runs, and that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same on all machines"
             ) from None
     return ray

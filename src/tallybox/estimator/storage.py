@@ -53,7 +53,8 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         _fitted(json.loads(json.dumps(header)), tensors)
     except (ValueError, RuntimeError) as error:
         raise TallyboxError(
-            f"an estimator must hold numbers that can be loaded again, but: {error_summary(error)}; check boxes and labels"
+            f"an estimator must hold numbers that can be loaded again, but: {error_summary(error)}; check boxes and "
+            "labels"
         ) from None
     write_tensors(path, tensors, header)
 

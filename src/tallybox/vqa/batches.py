@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tallybox.distributed import Processes
 from tallybox.errors import InputError
 from tallybox.vqa.data.prepare import VOCABULARY
 from tallybox.vqa.data.splits import (
@@ -35,7 +34,6 @@ from tallybox.vqa.model import Batch, DataSizes, scale_features
 Rows = NDArray[np.int64]
 Item = TypeVar("Item")
 
-SINGLE_PROCESS = Processes()
 # A thread copies a batch of the paper's size in about 5 ms, a GPU's step takes 2: several read side by side.
 READERS = min(8, os.cpu_count() or 1)
 READ_AHEAD = 2  # batches that wait for the device
@@ -161,18 +159,18 @@ class ResidentExamples(Examples):
         batch = Batch(features, boxes, mask, self.words[rows, :words], lengths)
         return LabelledBatch(batch, self.answers_on_device[rows], relevance)
 
-    def batches(self, order: Iterable[Rows], processes: Processes = SINGLE_PROCESS) -> Iterator[LabelledBatch]:
-        """Yield this process's part of each batch, padded to the longest of the whole batch."""
-        for whole in order:
-            yield self.at(torch.from_numpy(processes.share(whole)).to(self.device), **self.padded_sizes(whole))
+    def batches(self, order: Iterable[Rows]) -> Iterator[LabelledBatch]:
+        """Yield each batch, padded to its largest photo and longest question."""
+        for rows in order:
+            yield self.at(torch.from_numpy(rows).to(self.device), **self.padded_sizes(rows))
 
 
 class StreamedExamples(Examples):
     """Questions about photos that are read from the store a few batches ahead."""
 
-    def batches(self, order: Iterable[Rows], processes: Processes = SINGLE_PROCESS) -> Iterator[LabelledBatch]:
-        """Yield this process's part of each batch, padded to the longest of the whole batch."""
-        for host in read_ahead(order, lambda whole: self.read(processes.share(whole), **self.padded_sizes(whole))):
+    def batches(self, order: Iterable[Rows]) -> Iterator[LabelledBatch]:
+        """Yield each batch, padded to its largest photo and longest question."""
+        for host in read_ahead(order, lambda rows: self.read(rows, **self.padded_sizes(rows))):
             yield self.labelled([value.to(self.device, non_blocking=True) for value in host])
 
     def read(self, rows: Rows, *, proposals: int, words: int) -> list[Tensor]:
@@ -247,16 +245,14 @@ def read_ahead(order: Iterable[Rows], read: Callable[[Rows], Item]) -> Iterator[
             yield waiting.popleft().result()
 
 
-def epoch_order(questions: int, batch: int, seed: int, epoch: int, processes: int = 1) -> list[Rows]:
+def epoch_order(questions: int, batch: int, seed: int, epoch: int) -> list[Rows]:
     """Return the questions of each of an epoch's steps: a shuffle that seed and epoch determine.
 
-    The last step has what is left over, as many as divide evenly among processes; a single question is left out, as
-    batch normalisation needs two.
+    The last step has what is left over; a single question is left out, as batch normalisation needs two.
 
     >>> [len(rows) for rows in epoch_order(8, 3, seed=0, epoch=1)]
     [3, 3, 2]
     """
     shuffled = np.random.default_rng((seed, epoch)).permutation(questions)
     steps = [shuffled[first : first + batch] for first in range(0, questions, batch)]
-    steps[-1] = steps[-1][: len(steps[-1]) // processes * processes]
     return steps if len(steps[-1]) > 1 else steps[:-1]

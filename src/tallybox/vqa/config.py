@@ -68,7 +68,7 @@ class ModelConfig(_Checked):
 class TrainingConfig(_Checked):
     """The paper's training, and what the paper leaves open: precision, speed, logging."""
 
-    batch: int = 256  # questions per step, over all processes
+    batch: int = 256  # questions per step
     epochs: int = 100
     learning_rate: float = 0.0015  # of Adam
     half_life: int = 50_000  # steps after which the learning rate is half as high

@@ -14,7 +14,6 @@ from tallybox.boxes import batched_nms
 from tallybox.compat import published_quantities
 from tallybox.counter.module import Counter
 from tallybox.counter.reference import Quantities
-from tallybox.distributed import SharedBatchNorm, SharedDropout
 from tallybox.kernels.proposals import Proposals
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.config import ModelConfig
@@ -137,7 +136,7 @@ class QuestionEncoder(nn.Module):
     def __init__(self, config: ModelConfig, words: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words + 1, config.embedding, padding_idx=0)
-        self.dropout = SharedDropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.gru = nn.GRU(config.embedding, config.question, batch_first=True)
 
     def forward(self, words: Tensor, lengths: Tensor, packing: WordPacking | None = None) -> Tensor:
@@ -187,7 +186,7 @@ class Attention(nn.Module):
         self.from_features = nn.Linear(features, config.attention, bias=False)  # from_question has the bias
         self.from_question = nn.Linear(config.question, config.attention)
         self.to_glimpses = nn.Linear(config.attention, config.glimpses)
-        self.dropout = SharedDropout(config.dropout if config.attention_dropout is None else config.attention_dropout)
+        self.dropout = nn.Dropout(config.dropout if config.attention_dropout is None else config.attention_dropout)
 
     def forward(self, features: Tensor, question: Tensor) -> Tensor:
         """Attend to ``features [B, N, F]`` given ``question [B, question]``."""
@@ -270,10 +269,10 @@ class Classifier(nn.Module):
         self.from_question = nn.Linear(config.question, hidden)
         self.from_count = None
         if count_features is not None:
-            self.from_count = nn.Sequential(nn.Linear(count_features, hidden), nn.ReLU(), SharedBatchNorm(hidden))
-        self.norm = SharedBatchNorm(hidden)
+            self.from_count = nn.Sequential(nn.Linear(count_features, hidden), nn.ReLU(), nn.BatchNorm1d(hidden))
+        self.norm = nn.BatchNorm1d(hidden)
         self.to_answers = nn.Linear(hidden, sizes.answers)
-        self.dropout = SharedDropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, seen: Tensor, question: Tensor, count: Tensor | None) -> Tensor:
         """Answer from ``seen [B, G * F]``, ``question [B, question]`` and ``count [B, features]``."""

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tallybox.distributed import current_processes, mean_over_processes
 from tallybox.errors import InputError
 from tallybox.vqa.batches import LabelledBatch
 from tallybox.vqa.config import Precision, TrainingConfig
@@ -82,9 +81,6 @@ class VqaTrainer:
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
         self.totals = torch.zeros(2, device=device)  # loss and accuracy, summed since the last `pop_totals`
-        self.forward: nn.Module = self.model
-        if current_processes().number > 1:
-            self.forward = nn.parallel.DistributedDataParallel(self.forward, device_ids=[device] if on_gpu else None)
 
     def compile(self) -> None:
         """Compile attention and classifier."""
@@ -111,7 +107,7 @@ class VqaTrainer:
         self.model.train()
         self.optimiser.zero_grad(set_to_none=True)
         with autocast(self.dtype, self.device):
-            logits, glimpses = self.forward(labelled.batch, packing)
+            logits, glimpses = self.model(labelled.batch, packing)
         loss = soft_cross_entropy(logits, labelled.answers)
         if self.config.attention_supervision and labelled.relevance is not None:
             loss = loss + self.config.attention_supervision * attention_loss(glimpses[..., 0], labelled.relevance)
@@ -121,8 +117,8 @@ class VqaTrainer:
             self.totals += torch.stack((loss.detach(), mean_accuracy(logits, labelled.answers)))
 
     def pop_totals(self) -> tuple[float, float]:
-        """Return the sums of loss and accuracy since the last call, averaged over processes; waits for the device."""
-        loss, accuracy = mean_over_processes(self.totals).tolist()
+        """Return the sums of loss and accuracy since the last call; waits for the device."""
+        loss, accuracy = self.totals.tolist()
         self.totals.zero_()
         return loss, accuracy
 

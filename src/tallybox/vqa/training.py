@@ -16,7 +16,6 @@ import torch
 
 from tallybox.checks import check_count
 from tallybox.concurrency import single_threaded_torch
-from tallybox.distributed import current_processes
 from tallybox.errors import InputError
 from tallybox.files import import_optional, write_text
 from tallybox.runs import CONFIG, check_unchanged, open_run, read_config, read_results
@@ -77,21 +76,18 @@ class VqaRun:
         validation: ValidationData | None = None,
     ) -> None:
         self.data, self.folder, self.config, self.split = data, folder, config, str(described.get("split", ""))
-        self.processes = current_processes()
         questions, training = answerable(data.questions), config.training
-        batch, number, supervision = training.batch, self.processes.number, training.attention_supervision
+        batch, supervision = training.batch, training.attention_supervision
         if len(questions) < batch:
             raise InputError(
                 f"batch must be at most the {len(questions)} questions to learn from, but got {batch}; lower it"
             )
-        if batch % number:
-            raise InputError(f"batch must divide evenly among {number} processes, but got {batch}")
         if supervision and questions.relevance is None:
             raise InputError(
                 "attention_supervision must be 0 where true boxes are not known, "
                 f"but got {supervision}; prepare the questions with --instances"
             )
-        settings = open_folder(folder, config, described) if self.processes.is_first else None
+        settings = open_folder(folder, config, described)
         torch.manual_seed(training.seed)
         self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), training, device)
         self.examples = load_examples(questions, data.store, device, self.trainer.dtype, config.model.feature_length)
@@ -99,7 +95,7 @@ class VqaRun:
         if training.fast and device.type == "cuda":
             self.trainer.compile()
             # The gradient of the reference's product waits for the device, which a graph cannot.
-            if number == 1 and not isinstance(self.trainer.model.count, PublishedFirstGlimpse):
+            if not isinstance(self.trainer.model.count, PublishedFirstGlimpse):
                 self.graphed = GraphedSteps(self.trainer, self.examples)
         self.epoch = 0
         if (folder / FILE).exists():
@@ -113,7 +109,7 @@ class VqaRun:
         if settings is not None:
             write_text(folder / CONFIG, json.dumps(settings, indent=1) + "\n")
         self.validator: Validator | None = None
-        if validation is not None and self.processes.is_first:
+        if validation is not None:
             self.validator = Validator(validation, folder, self.checkpoint(), device)
         self.steps_in_epoch = len(self._order(0))
 
@@ -126,7 +122,7 @@ class VqaRun:
     def run(self, on_progress: OnProgress, on_epoch: OnEpoch, *, curves: bool, checkpoint_epochs: int) -> Checkpoint:
         """Train the remaining epochs."""
         epochs = self.config.training.epochs
-        log = TrainingLog(self.folder, self.trainer.steps, writes=self.processes.is_first, curves=curves)
+        log = TrainingLog(self.folder, self.trainer.steps, curves=curves)
         # A checkpoint is written while the next epoch is trained, which takes 3.7 s on an H200: waiting would add 0.8.
         with closing(log), ThreadPoolExecutor(1) as writer:
             written: Future[None] = writer.submit(lambda: None)  # nothing to wait for yet
@@ -136,7 +132,7 @@ class VqaRun:
                 if self.validator is not None and (self.epoch % self.validator.data.every == 0 or self.epoch == epochs):
                     scores = self.validator.validate(self.trainer.model, self.checkpoint())
                     log.add_curves("validation", scores, self.trainer.steps)
-                if self.processes.is_first and (self.epoch % checkpoint_epochs == 0 or self.epoch == epochs):
+                if self.epoch % checkpoint_epochs == 0 or self.epoch == epochs:
                     written.result()
                     tensors = [(name, value.to("cpu", copy=True)) for name, value in self.trainer.tensors()]
                     written = writer.submit(write_checkpoint, self.folder, self.checkpoint(), tensors)
@@ -153,7 +149,7 @@ class VqaRun:
 
     def _order(self, epoch: int) -> list[Rows]:
         settings = self.config.training
-        return epoch_order(len(self.examples.questions), settings.batch, settings.seed, epoch, self.processes.number)
+        return epoch_order(len(self.examples.questions), settings.batch, settings.seed, epoch)
 
     def _train_epoch(self, log: "TrainingLog", on_step: Callable[[int], None]) -> None:
         settings, trainer = self.config.training, self.trainer
@@ -162,7 +158,7 @@ class VqaRun:
         torch.manual_seed(int(np.random.SeedSequence((settings.seed, self.epoch)).generate_state(1)[0]))
         # A graph replays whole batches only; the last batch may be smaller.
         whole = [rows for rows in order if self.graphed is not None and len(rows) == settings.batch]
-        rest = self.examples.batches(order[len(whole) :], self.processes)
+        rest = self.examples.batches(order[len(whole) :])
         replayed = iter(()) if self.graphed is None else self.graphed.run(whole)
         log.since = time.perf_counter()
         for number, _ in enumerate(chain(replayed, map(trainer.step, rest)), start=1):
@@ -191,22 +187,20 @@ def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> d
 
 
 class TrainingLog:
-    """Lines of JSON (results.jsonl) and TensorBoard's curves; only the first process writes."""
+    """Lines of JSON (results.jsonl) and TensorBoard's curves."""
 
-    def __init__(self, folder: Path, steps: int, *, writes: bool, curves: bool) -> None:
+    def __init__(self, folder: Path, steps: int, *, curves: bool) -> None:
         self.path = folder / "results.jsonl"
-        self.writes = writes
         self.curves: Any = None
         self.steps, self.since = steps, time.perf_counter()  # of the last line
-        if writes:
-            # Steps after the checkpoint are repeated.
-            kept = [line for line in read_results(self.path) if line["step"] <= steps]
-            write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
-            if curves:
-                import_optional("tensorboard", needed_for="the log of training curves", install="'tallybox[vqa]'")
-                from torch.utils.tensorboard import SummaryWriter
+        # Steps after the checkpoint are repeated.
+        kept = [line for line in read_results(self.path) if line["step"] <= steps]
+        write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+        if curves:
+            import_optional("tensorboard", needed_for="the log of training curves", install="'tallybox[vqa]'")
+            from torch.utils.tensorboard import SummaryWriter
 
-                self.curves = SummaryWriter(folder / "tensorboard", purge_step=steps + 1)
+            self.curves = SummaryWriter(folder / "tensorboard", purge_step=steps + 1)
 
     def write(self, trainer: VqaTrainer, epoch: int) -> None:
         """Add a line about the steps since the last one."""
@@ -224,9 +218,8 @@ class TrainingLog:
             "questions_per_second": round(steps * trainer.config.batch / (now - self.since), 1),
         }
         self.steps, self.since = trainer.steps, now
-        if self.writes:
-            with self.path.open("a") as file:
-                file.write(json.dumps({"step": trainer.steps, "epoch": epoch + 1, **values}) + "\n")
+        with self.path.open("a") as file:
+            file.write(json.dumps({"step": trainer.steps, "epoch": epoch + 1, **values}) + "\n")
         self.add_curves("train", values, trainer.steps)
 
     def add_curves(self, part: str, values: Mapping[str, float], step: int) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.filesize import decimal
 
-from tallybox.cli.bench import format_bytes
 from tallybox.cli.options import existing, json_option
 from tallybox.cli.progress import progress_steps
 from tallybox.cli.terminal import echo_line
@@ -115,7 +115,7 @@ def prepare(
         echo_line(f"{split}: left out, since none of its {number} questions is about a photo in the files of features")
     echo_line(f"{done['words']} words, {done['answers']} answers")
     repeated = f"; {done['repeated_photos']} came again and were passed over" if done["repeated_photos"] else ""
-    size = format_bytes(done["store_bytes"])
+    size = decimal(done["store_bytes"])
     proposals = f"{done['proposals']} proposals of {done['features']} features"
     echo_line(f"{done['photos']} photos with {proposals}, {size}{repeated}")
     _show_skipped(done, out / SKIPPED)

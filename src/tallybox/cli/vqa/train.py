@@ -11,7 +11,6 @@ from tallybox.cli.options import json_option
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.devices import device_or_default
-from tallybox.distributed import device_of_process, joined_processes
 from tallybox.errors import InputError
 from tallybox.vqa.config import ModelName, Precision, read_configuration
 
@@ -29,7 +28,7 @@ from tallybox.vqa.config import ModelName, Precision, read_configuration
     help="[default: counter]",
 )
 @click.option("--epochs", type=int, help="[default: 100]")
-@click.option("--batch", type=int, help="Questions per step, over all processes.  [default: 256]")
+@click.option("--batch", type=int, help="Questions per step.  [default: 256]")
 @click.option(
     "--validate-every",
     type=click.IntRange(min=0),
@@ -50,10 +49,7 @@ def train(
     as_json: bool,
     **training: Any,
 ) -> None:
-    """Train a model on the PREPARED folder; the same command resumes an interrupted or a shorter run.
-
-    On several GPUs or machines: torchrun --nproc-per-node GPUS -m tallybox vqa train ...
-    """
+    """Train a model on the PREPARED folder; the same command resumes an interrupted or a shorter run."""
     from tallybox.runs import read_config
     from tallybox.vqa.batches import DATA_CHECKSUM, data_checksum, open_training_data
     from tallybox.vqa.data.splits import has_split
@@ -76,15 +72,14 @@ def train(
     elif validate_every:
         raise InputError("--validate-every needs questions that are not learned from, but val is among them")
     described = {"prepared": str(prepared.resolve()), "split": split, DATA_CHECKSUM: data_checksum(prepared)}
-    where = device_of_process(device_or_default(device))
+    where = device_or_default(device)
     start = time.perf_counter()
-    with joined_processes(where) as processes, progress_bar(f"training {values.model.name}") as show:
-        on_progress = show if processes.is_first else lambda done, total: None
+    with progress_bar(f"training {values.model.name}") as show:
         done = train_model(
-            data, out, values, device=where, described=described, validation=validation, on_progress=on_progress
+            data, out, values, device=where, described=described, validation=validation, on_progress=show
         )
     name, seconds = values.model.name, round(time.perf_counter() - start, 2)
-    if as_json and processes.is_first:
+    if as_json:
         click.echo(json.dumps({"model": name, "epochs": done.epoch, "steps": done.steps, "seconds": seconds}))
-    elif processes.is_first:
+    else:
         echo_line(f"{out}: {name}, {done.epoch} epochs, {done.steps} steps; {seconds} s this time")
