@@ -4,10 +4,10 @@ import runpy
 import numpy as np
 import pytest
 import torch
+from tallybox.service.explaining import counter_with_knots, presence_with_weights, weight_sets
 
 from tallybox import Counter, PresenceCounter
 from tallybox.photos.shipped import shipped_estimator
-from tallybox.service.explaining import counter_with_knots, presence_with_weights, weight_sets
 from tests.support.pages import scene_of, settled, start_service, stop_service
 
 

@@ -1,9 +1,11 @@
 """`tallybox explain`: one static page that explains the counts of an image."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +17,9 @@ from tallybox.detections.readers import read_category_names, read_detections, re
 from tallybox.errors import InputError
 from tallybox.explain.page import explain_page
 from tallybox.files import check_writable, write_text
+
+if TYPE_CHECKING:
+    from tallybox.estimator.estimator import CountEstimator
 
 
 @click.command()
@@ -68,14 +73,14 @@ def explain(
     else:
         if detector or texts:
             raise InputError(f"--detector and --text are for photos, but {path} is a file of detections.")
-        estimator, uncalibrated = _estimator_of_detections(file), "Not calibrated"
-        if component is None:
+        estimator, uncalibrated = None if component else _estimator_of_detections(file), "Not calibrated"
+        if estimator is not None:
             names, images = read_for_estimator(path, estimator.fitted.categories)
         else:
             names, images = read_category_names(path), read_detections(path)
         image = _stored_image(path, images, image_id)
         title = f"image {image.image_id} of {path.name}"
-    if component is not None:
+    if estimator is None or component is not None:
         ids = [int(name) if name.isdigit() else category_id_of(name, names) for name in categories]
         counts, source = untrained_counts(component, image, ids or None, names), "Untrained component"
     else:
@@ -86,7 +91,7 @@ def explain(
     echo_line(f"{out}: {', '.join(count['label'] for count in counts)}", err=True)
 
 
-def _estimator_of_detections(file: Path | None) -> Any:
+def _estimator_of_detections(file: Path | None) -> CountEstimator:
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.photos.shipped import shipped_estimator
 

@@ -63,7 +63,9 @@ def serve(
     if host not in LOCAL and token is None:
         echo_line(f"Warning: no token set; anyone who can reach {host} can use the service.", err=True)
     estimator, found, reason = _estimator_and_detector(file, detector, texts)
-    settings = ServiceSettings(estimator, found, reason, token=token, hosts=hosts, images_at_once=images_at_once)
+    settings = ServiceSettings(
+        estimator, found, token=token, hosts=hosts, images_at_once=images_at_once, no_detector=reason
+    )
     run(settings, host, port, on_start=lambda at: echo_line(f"tallybox is at {at} (Ctrl-C stops)", err=True))
 
 

@@ -32,7 +32,7 @@ def headline(name: str, predicted: CountPrediction) -> str:
     """Return what is probable: the shortest range of counts that has at least half of the probability.
 
     >>> probabilities = np.array([0, 0, 0.06, 0.06, 0.2, 0.23, 0.2, 0.1, 0.15])
-    >>> headline("car", CountPrediction(6, 5, 5.9, 3, 9, 0, probabilities))
+    >>> headline("car", CountPrediction(6, 5, 5.9, 3, 9, 0, False, probabilities))
     'Probably 4 to 6 cars'
     """
     low, high = likely_range(predicted.probabilities)
@@ -57,7 +57,7 @@ def likely_range(probabilities: Floats) -> tuple[int, int]:
 def interval(predicted: CountPrediction) -> str:
     """Return the 90 % interval.
 
-    >>> interval(CountPrediction(1, 1, 1.0, 1, 1, 0, np.array([0.0, 1.0])))
+    >>> interval(CountPrediction(1, 1, 1.0, 1, 1, 0, False, np.array([0.0, 1.0])))
     '90 %: 1'
     """
     low, high = predicted.low, predicted.high

@@ -46,11 +46,11 @@ class ServiceSettings:
 
     estimator: CountEstimator
     detector: Detector | None = None
-    no_detector: str = "Photos need the extra: pip install 'tallybox[photos]'"  # the reason, without a detector
     limits: Limits = field(default_factory=Limits)
     token: str | None = None
     hosts: tuple[str, ...] = ()  # names of the service, besides IP addresses and localhost
     images_at_once: int = 256  # counted together under load; 1: each on its own
+    no_detector: str = "Photos need the extra: pip install 'tallybox[photos]'"  # the reason, without a detector
 
 
 def create_app(settings: ServiceSettings) -> Guard:

@@ -59,6 +59,7 @@ class CategoryCount(BaseModel):
     low: int = Field(description="The lower end of the 90 % interval.")
     high: int
     at_least: int = Field(0, description="From this count on the model does not distinguish counts; left out if 0.")
+    saturated: bool = Field(False, description="Whether a limit of boxes or counts was reached; left out if not.")
     calibrated: bool = Field(True, description="Left out if true.")
 
 

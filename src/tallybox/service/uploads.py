@@ -65,4 +65,5 @@ def decode_photo(name: str | None, content: bytes, max_pixels: int) -> Photo:
                 raise HTTPException(413, f"A photo must have at most {max_pixels // 1_000_000} megapixels.")
             return replace(read_photo(Path(file.name)), name=name)
         except InputError as error:
-            raise HTTPException(422, str(error).replace(file.name, name or "the photo")) from None
+            status = 413 if "exceeds limit" in str(error) else 422
+            raise HTTPException(status, str(error).replace(file.name, name or "the photo")) from None
