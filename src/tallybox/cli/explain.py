@@ -69,7 +69,8 @@ def explain(
     if photo is not None:
         counter = PhotoCounter(detector or DEFAULT_SPEC, file, texts=texts)
         (image,), title, names = counter.detector.detect([photo]), path.name, categories_of(counter.detector)
-        estimator, uncalibrated = counter.estimator, f"Scores of {detector}, not calibrated"
+        estimator: CountEstimator | None = counter.estimator
+        uncalibrated = f"Scores of {detector}, not calibrated"
     else:
         if detector or texts:
             raise InputError(f"--detector and --text are for photos, but {path} is a file of detections.")

@@ -1,6 +1,5 @@
 """Explained counts: every quantity behind a count, as pages draw it and as the service sends it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -145,7 +144,7 @@ def clear_and_doubtful(explained: ExplainedCount) -> tuple[int, int]:
     return clear, len(counted) - clear
 
 
-def _box_shares(head: HeadTrace, boxes: int) -> Sequence[float]:
+def _box_shares(head: HeadTrace, boxes: int) -> list[float]:
     """Return each box's share of an object in the paper's counter: its self-edge, divided among its duplicates."""
     shares = [0.0] * boxes
     for row, box in enumerate(head.indices):

@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from tallybox import __version__
 from tallybox.detections.detections import Detections
@@ -201,4 +202,4 @@ def add_files(api: FastAPI) -> None:
         files[f"/photos/{photo.name}"] = (photo.read_bytes(), "image/jpeg")
     for path, (content, media_type) in files.items():
         answer = Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
-        api.add_route(path, lambda _, answer=answer: answer, methods=["GET"], include_in_schema=False)
+        api.router.routes.append(Route(path, answer, methods=["GET"]))

@@ -9,7 +9,7 @@ from tallybox.detections.category_names import check_known_ids
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.explain.explained_count import explain_estimate
 from tallybox.explain.words import quantity
 from tallybox.service.batching import CountJob
@@ -44,7 +44,7 @@ def checked_categories(
 def image_counts(image: Detections, predictions: Mapping[str, CountPrediction]) -> ImageCounts:
     """Return the answer about one image, with its counts by name."""
     counts = {name: CategoryCount(**prediction.to_dict()) for name, prediction in predictions.items()}
-    return ImageCounts(image=image.image_id, counts=counts)
+    return ImageCounts(image=image.image_id, counts=counts, size=None, boxes=None, detections=None)
 
 
 def image_detections(image: Detections) -> ImageDetections:
@@ -54,7 +54,7 @@ def image_detections(image: Detections) -> ImageDetections:
 
 
 def category_boxes(
-    estimator: CountEstimator, image: Detections, predictions: Mapping[int, CountPrediction]
+    estimator: CountEstimator, image: Detections, predictions: ImagePredictions
 ) -> dict[str, CategoryBoxes]:
     """Return the boxes of each predicted category by name, as a page draws them."""
     answers = {}

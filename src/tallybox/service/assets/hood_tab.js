@@ -11,8 +11,9 @@ const KNOTS = 17;
 const straight = () => Array.from({ length: KNOTS }, (_, knot) => knot / (KNOTS - 1));
 const PRESETS = [
   { label: "f1: only high scores", number: 0, height: (x) => Math.max(0, (x - 0.75) / 0.25) },
-  { label: "f2: ignore overlap", number: 1, height: (x) => (x > 0 ? 1 : 0) },
-  { label: "f2: distant boxes only", number: 1, height: (x) => (x < 0.9 ? 0 : (x - 0.9) / 0.1) },
+  { label: "f1: trust low scores", number: 0, height: (x) => Math.min(1, x / 0.25) },
+  { label: "f3: nothing is a duplicate", number: 2, height: (x) => (x < 1 ? 0 : 1) },
+  { label: "f3: everything is a duplicate", number: 2, height: (x) => (x > 0 ? 1 : 0) },
 ];
 
 export function createHoodTab({ pointing, state, change }) {
