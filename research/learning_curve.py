@@ -33,9 +33,9 @@ from tallybox.detections.labels import (
 from tallybox.detections.metrics import CountSums, CoverageSums
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.evaluation import evaluate, predict_pairs
-from tallybox.estimator.fitted import Prior
-from tallybox.estimator.inputs import BATCH
+from tallybox.estimator.config import IMAGES_PER_BATCH
+from tallybox.estimator.evaluation import evaluate, infer_labelled
+from tallybox.estimator.inference import Prior
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
 from tallybox.runs import append_results, open_run, read_results
@@ -63,11 +63,12 @@ def reliability(
     sums, by_predicted, by_true = CountSums(), CoverageSums(), CoverageSums()
     number, probability, right = np.zeros(BINS), np.zeros(BINS), np.zeros(BINS)
     widths = 0
-    for batch in in_batches(labelled_detections(images, labels), BATCH):
+    for batch in in_batches(labelled_detections(images, labels), IMAGES_PER_BATCH):
         pairs = list(pairs_of(batch, labels))
         if not pairs:
             continue
-        found, truth = predict_pairs(estimator, batch, pairs, prior)
+        inference, truth = infer_labelled(estimator, batch, pairs)
+        found = inference.predictions(prior)
         if listed:
             shown = found.probabilities[:, 0] < 1 - LISTED_PROBABILITY
             found, truth = found.at(shown), truth[shown]
@@ -100,9 +101,9 @@ def measure(learn: list[Detections], known: TrueCounts, unseen: list[Detections]
     return {
         "seconds": seconds,
         **evaluate(estimator, unseen, truth).compute(),
-        "scored": reliability(estimator, unseen, truth, counting_pairs, "scored"),
-        "scored_every": reliability(estimator, unseen, truth, counting_pairs, "every"),
-        "listed": reliability(estimator, unseen, truth, every_pair, "every", listed=True),
+        "scored": reliability(estimator, unseen, truth, counting_pairs, "evaluation_pairs"),
+        "scored_every": reliability(estimator, unseen, truth, counting_pairs, "population"),
+        "listed": reliability(estimator, unseen, truth, every_pair, "population", listed=True),
     }
 
 

@@ -17,6 +17,8 @@ Floats = NDArray[Any]  # float32 or float64; computed as given
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
+FIRST_OF_CATEGORY = 192  # boxes of a category that go through NMS at first: enough for nearly all photos
+
 
 def box_area(boxes_xyxy: Tensor) -> Tensor:
     """Return the area of each box: ``[..., 4]`` to ``[...]``."""
@@ -151,6 +153,19 @@ def suppress(overlaps: Booleans, candidates: Booleans | None = None) -> Booleans
     for best in range(overlaps.shape[-1] - 1):
         removed[..., best + 1 :] |= overlaps[..., best, best + 1 :] & ~removed[..., best, None]
     return ~removed
+
+
+def nms_by_category(boxes_xyxy: Floats, categories: Integers, iou_threshold: float, *, enough: int) -> Integers:
+    """Return which boxes ``[N, 4]``, in order of their scores, NMS keeps: up to ``enough`` of each category ``[N]``."""
+
+    def keep(indices: Integers) -> Booleans:
+        return suppress(overlap_by_more(boxes_xyxy[indices], iou_threshold))
+
+    kept = [
+        first_kept(np.flatnonzero(categories == category), keep, enough=enough, candidates=FIRST_OF_CATEGORY)
+        for category in np.unique(categories)
+    ]
+    return np.sort(np.concatenate([np.zeros(0, np.int64), *kept]))
 
 
 def first_kept(order: Integers, keep: Callable[[Integers], NDArray[Any]], *, enough: int, candidates: int) -> Integers:

@@ -1,4 +1,4 @@
-"""What the components require of their inputs, and the errors that say so.
+"""Checks of the inputs of both components.
 
 Shapes and dtypes are always checked; this does not read the data. Values (finite, in range, corners in order) take a
 pass over the data, which on a GPU also makes the host wait. By default values are therefore checked for tensors in CPU
@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from tallybox.errors import InputError, InputTypeError
 
@@ -17,6 +18,8 @@ ValueCheckMode = Literal["auto", "always", "never"]
 
 # A weight computed as an interpolation may miss 1 by a rounding error; that is not a user's mistake.
 ROUNDING_SLACK = 1e-6
+# Longer sides are refused: the square of a union must fit into float32.
+MAX_SIDE = 1e9
 MASK_REMEDY = "use mask to leave proposals out"
 
 _mode: ContextVar[ValueCheckMode] = ContextVar("tallybox.check_values", default="auto")
@@ -46,26 +49,36 @@ class check_values:  # noqa: N801 - read as a verb, like torch.no_grad
         _mode.set(self._previous)
 
 
-def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, weight_leading: torch.Size) -> None:
+def is_transformed(*tensors: Tensor | None) -> bool:
+    """Tell whether a `torch.func` transform or a forward-mode derivative is under way for one of the tensors."""
+    if torch.compiler.is_compiling():
+        return False
+    return any(
+        torch.func.debug_unwrap(view := tensor.detach()) is not view
+        or forward_ad.unpack_dual(tensor).tangent is not None
+        for tensor in tensors
+        if tensor is not None
+    )
+
+
+def check_proposal_shapes(
+    attention: Tensor,
+    boxes: Tensor | None,
+    mask: Tensor | None,
+    distance: Tensor | None = None,
+    *,
+    weight_leading: torch.Size,
+) -> None:
     """Raise unless ``attention [..., N]``, ``boxes [..., N, 4]``, ``mask [..., N]`` and the weights fit together.
 
-    ``weight_leading`` are the leading dimensions of the weights, which must broadcast with the others.
+    Instead of boxes there may be a ``distance [..., N, N]``. ``weight_leading`` are the leading dimensions of the
+    weights, which must broadcast with the others.
     """
     check_floating("attention", attention)
-    check_floating("boxes", boxes)
     if attention.dim() < 1:
         raise InputError("attention must have shape [..., N], but got a single number; add a dimension")
-    if boxes.dim() < 2 or boxes.shape[-1] != 4:
-        hint = "; transpose it (tallybox.compat takes [B, 4, N])" if boxes.shape[-2:-1] == (4,) else ""
-        raise InputError(f"boxes must have shape [..., N, 4], but got {list(boxes.shape)}{hint}")
-    if boxes.shape[-2] != attention.shape[-1]:
-        raise InputError(
-            f"boxes must have one box for each of the {attention.shape[-1]} weights of attention "
-            f"{list(attention.shape)}, but got {list(boxes.shape)}"
-        )
-    if boxes.device != attention.device:
-        raise InputError(f"boxes must be on {attention.device} like attention, but got {boxes.device}")
-    shapes = [attention.shape[:-1], boxes.shape[:-2], weight_leading]
+    pairwise = _check_boxes(boxes, attention) if distance is None else _check_distance(distance, boxes, attention)
+    shapes = [attention.shape[:-1], pairwise.shape[:-2], weight_leading]
     if mask is not None:
         _check_mask(mask, attention)
         shapes.append(mask.shape[:-1])
@@ -80,17 +93,51 @@ def check_proposal_shapes(attention: Tensor, boxes: Tensor, mask: Tensor | None,
         ) from None
 
 
-def check_proposal_values(attention: Tensor, boxes: Tensor, mask: Tensor | None, *, logits: bool) -> None:
-    """Raise if a real proposal has a weight out of range, or corners that are not finite or out of order."""
+def _check_boxes(boxes: Tensor | None, attention: Tensor) -> Tensor:
+    if boxes is None:
+        raise InputError("boxes or distance must be given")
+    check_floating("boxes", boxes)
+    if boxes.dim() < 2 or boxes.shape[-1] != 4:
+        hint = "; transpose it (tallybox.compat takes [B, 4, N])" if boxes.shape[-2:-1] == (4,) else ""
+        raise InputError(f"boxes must have shape [..., N, 4], but got {list(boxes.shape)}{hint}")
+    if boxes.shape[-2] != attention.shape[-1]:
+        raise InputError(
+            f"boxes must have one box for each of the {attention.shape[-1]} weights of attention "
+            f"{list(attention.shape)}, but got {list(boxes.shape)}"
+        )
+    if boxes.device != attention.device:
+        raise InputError(f"boxes must be on {attention.device} like attention, but got {boxes.device}")
+    return boxes
+
+
+def _check_distance(distance: Tensor, boxes: Tensor | None, attention: Tensor) -> Tensor:
+    if boxes is not None:
+        raise InputError("boxes and distance exclude each other; pass one of them")
+    check_floating("distance", distance)
+    number = attention.shape[-1]
+    if distance.shape[-2:] != (number, number):
+        raise InputError(f"distance must have shape [..., {number}, {number}], but got {list(distance.shape)}")
+    if distance.device != attention.device:
+        raise InputError(f"distance must be on {attention.device} like attention, but got {distance.device}")
+    return distance
+
+
+def check_proposal_values(
+    attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None = None, *, logits: bool
+) -> None:
+    """Raise if a real proposal has a weight or a distance out of range, or corners not finite or out of order."""
     # While a graph is being made, a look at a value would fix it.
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
         return
     mode = _mode.get()
-    if mode == "always" or (mode == "auto" and attention.is_cpu and boxes.is_cpu):
-        if attention.numel():
-            _check_attention_values(attention, mask, logits=logits)
-        if boxes.numel():
-            _check_box_values(boxes, mask)
+    if mode == "never" or (mode == "auto" and not attention.is_cpu) or is_transformed(attention, boxes, mask, distance):
+        return
+    if attention.numel():
+        _check_attention_values(attention, mask, logits=logits)
+    if boxes is not None and boxes.numel():
+        _check_box_values(boxes, mask)
+    if distance is not None and distance.numel():
+        _check_distance_values(distance, mask)
 
 
 def check_weight(weight: Tensor, attention: Tensor) -> None:
@@ -152,12 +199,25 @@ def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
     size = corners[..., 2:] - corners[..., :2]
     if mask is None:  # a NaN or infinite corner makes a NaN or infinite size
         smallest, largest = (extreme.item() for extreme in torch.aminmax(size))
-        if smallest >= 0 and largest < torch.inf:
+        if smallest >= 0 and largest <= MAX_SIDE:
             return
     _require("boxes", corners, corners.isfinite().all(-1), mask, "finite", MASK_REMEDY)
     expected = "corners x1 y1 x2 y2 with x1 <= x2 and y1 <= y2"
     remedy = "if they are left, top, width, height, convert them with tallybox.box_xywh_to_xyxy"
     _require("boxes", corners, (size >= 0).all(-1), mask, expected, remedy)
+    expected = f"at most {MAX_SIDE:g} wide and high"
+    _require("boxes", corners, (size <= MAX_SIDE).all(-1), mask, expected, "use a larger unit")
+
+
+def _check_distance_values(distance: Tensor, mask: Tensor | None) -> None:
+    values = distance.detach()
+    good = (values >= -ROUNDING_SLACK) & (values <= 1 + ROUNDING_SLACK)
+    if mask is not None:
+        good = good | ~(mask.unsqueeze(-1) & mask.unsqueeze(-2))
+    if not bool(good.all()):
+        index = tuple(int(i) for i in (~good).nonzero()[0])
+        value = values.expand(good.shape)[index].item()
+        raise InputError(f"distance must be in [0, 1], but got {value} at index {list(index)}; divide by the largest")
 
 
 def _require(name: str, values: Tensor, good: Tensor, mask: Tensor | None, expected: str, remedy: str) -> None:

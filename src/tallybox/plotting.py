@@ -1,4 +1,4 @@
-"""How every picture looks and is written: one font size, a colour-blind safe palette, SVG or PNG."""
+"""The style of every figure: one font size, a colour-blind safe palette, PNG, SVG or PDF."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,23 +36,23 @@ STYLE: dict[Any, Any] = {
 @contextmanager
 def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
     """Yield a figure of a size in inches to draw on, and write it to ``path`` at the end."""
-    if path.suffix not in (".svg", ".png"):
-        raise InputError(f"a picture's name must end in .svg or .png, but got {path.name!r}")
+    if path.suffix not in (".svg", ".png", ".pdf"):
+        raise InputError(f"Cannot draw {path.name}: the name must end in .png, .svg or .pdf.")
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         yield figure
         # A date in the file would make it differ on every run.
-        metadata = {"Date": None} if path.suffix == ".svg" else None
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
         with atomic_writing(path, "wb") as file:
             figure.savefig(file, format=path.suffix[1:], metadata=metadata)
 
 
 def draw_all(folder: Path, drawings: Mapping[str, Callable[[Path], None]]) -> list[Path]:
-    """Draw pictures by name into a folder, each as SVG and PNG; return the files."""
+    """Draw pictures by name into a folder, as PNG; return the files."""
+    paths = {name: folder / f"{name}.png" for name in drawings}
     for name, draw in drawings.items():
-        draw(folder / f"{name}.svg")
-        draw(folder / f"{name}.png")
-    return [folder / f"{name}{suffix}" for name in drawings for suffix in (".svg", ".png")]
+        draw(paths[name])
+    return list(paths.values())
 
 
 def add_scale(figure: Figure, axes: Iterable[Axes], label: str, colours: Colormap = SEQUENTIAL) -> None:

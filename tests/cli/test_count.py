@@ -60,7 +60,7 @@ def test_photos_give_the_json_of_the_contract_and_the_counts_of_their_detections
         assert image.keys() == {"image", "counts"}
         assert image["counts"].keys() == other["counts"].keys()
         for name, number in image["counts"].items():
-            assert number.keys() - {"at_least"} == {"count", "most_probable", "expected", "low", "high"}
+            assert number.keys() - {"at_least", "saturated"} == {"count", "most_probable", "expected", "low", "high"}
             assert number == pytest.approx(other["counts"][name], abs=0.02)  # counts are whole: equal
 
 

@@ -159,12 +159,12 @@ def test_more_than_can_be_told_apart_is_said_to_be_at_least_so_many(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("count", "{detections}", "--estimator", "{labels}"), "must be an estimator that tallybox fit wrote"),
+        (("count", "{detections}", "--estimator", "{labels}"), "not an estimator"),
         (("count", "{labels}", "--estimator", "{estimator}"), "counts.csv"),
         (("count", "{photo}", "--estimator", "{estimator}"), "photo.jpg must be a photo"),
         (("count", "{detections}", "--estimator", "{estimator}", "--category", "dgo"), "did you mean 'dog'"),
         (("fit", "{labels}", "{labels}", "--out", "{out}"), "counts.csv"),
-        (("evaluate", "{labels}", "{detections}", "{labels}"), "must be an estimator"),
+        (("evaluate", "{labels}", "{detections}", "{labels}"), "not an estimator"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_1(tmp_path, detections, labels, estimator, arguments, said):
@@ -194,7 +194,7 @@ def changed(index: int, **values):
         ("cut.json", changed(5)[:900], "the file is cut short"),
         ("cut.json.gz", gzip.compress(changed(5).encode())[:500], "must be a whole gzip file, but it is cut short"),
         ("other.json", changed(5, category_id=12), "category ids must be among the 80 known ones, but got 12"),
-        ("nothing.json", "[]", "must learn from boxes, but none of the 16 labelled images has any"),
+        ("nothing.json", "[]", "None of the 16 labelled images has a box"),
     ],
 )
 def test_bad_detections_are_one_clear_line(tmp_path, estimator, command, name, content, said):

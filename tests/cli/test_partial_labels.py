@@ -11,12 +11,12 @@ from click.testing import CliRunner
 
 from tallybox import CountEstimator
 from tallybox.cli import cli
-from tallybox.cli.count_output import CountedImage, text_output
+from tallybox.cli.count_output import text_output
 from tallybox.detections.parquet import write_parquet
 from tallybox.estimator import training
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.totals import TotalPrediction
-from tallybox.photos.counter import CountedPhoto
+from tallybox.photos.pipeline import PhotoResult
 from tests.support.detection_sets import coco_results, write_json
 
 PHOTOS, LABELS = made_up_photos(24, seed=11)
@@ -157,11 +157,11 @@ def test_fit_and_evaluate_take_categories(tmp_path, detections):
 def test_only_the_intervals_of_categories_without_labels_are_marked(capsys, tmp_path):
     image = PHOTOS[0]
     row = CountPrediction(2, 2, 2.1, 1, 3, 0, False, np.array([0.0, 0.1, 0.8, 0.1]))
-    predictions = {"person": row, "dog": replace(row, calibrated=False)}
+    predictions = ImagePredictions({1: row, 18: replace(row, calibrated=False)}, {1: "person", 18: "dog"})
     totals = {"person": TotalPrediction(7.0, 5, 9, 3), "dog": TotalPrediction(6.0, 4, 8, 3, calibrated=False)}
     with text_output(lambda: totals, every=True) as write:
-        write(CountedImage("a.jpg", image, predictions, CountedPhoto(tmp_path / "a.jpg", image)))
-        write(CountedImage(7, image, predictions))
+        write(PhotoResult(tmp_path / "a.jpg", image, predictions=predictions))
+        write(PhotoResult(None, replace(image, image_id=7), predictions=predictions))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert [line.split(maxsplit=2)[2] for line in lines[2:4]] == ["1 to 3", "1 to 3, uncalibrated"]
     assert "7: 2 person (1 to 3), 2 dog (1 to 3, uncalibrated)" in lines

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tallybox.counter.functional import checked_proposals, count_features, count_result
+from tallybox.counter.functional import count_features, count_result
 from tallybox.errors import BackendError
+from tallybox.kernels.proposals import checked_proposals
 from tests.support.backends import FUSED, device_of
 from tests.support.problems import assert_same_in_scale, grid, square_boxes
 from tests.support.tolerances import tolerance

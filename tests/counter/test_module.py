@@ -188,10 +188,32 @@ def test_features_and_counts_have_the_shapes_of_the_contract(backend):
     assert several.count(attention, boxes).shape == (2, 3, 4)
 
 
-def test_a_new_counter_has_one_weight_of_ones():
-    counter = Counter(heads=3, segments=7)
-    assert {name: list(value.shape) for name, value in counter.state_dict().items()} == {"weight": [3, 8, 7]}
+def test_a_new_counter_starts_as_the_identity():
+    counter = Counter(segments=7)
+    assert {name: list(value.shape) for name, value in counter.state_dict().items()} == {"weight": [1, 8, 7]}
     assert (counter.weight == 1).all()
+
+
+def test_heads_diverge_under_a_readout_that_treats_them_alike():
+    torch.manual_seed(0)
+    counter, boxes = Counter(5, heads=3), random_boxes(8, 5, seed=1).float()
+    start = counter.weight.detach().clone()
+    optimizer = torch.optim.SGD(counter.parameters(), lr=0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        (counter.count(torch.rand(8, 5), boxes).mean(-1) - 2).square().sum().backward()
+        optimizer.step()
+    steps = counter.weight.detach() - start
+    assert (steps[0] - steps[1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_parameters_can_be_reset_after_initialisation_without_memory(layer, heads):
+    expected = layer(5, heads=heads).state_dict()
+    with torch.device("meta"):
+        counter = layer(5, heads=heads)
+    counter.to_empty(device="cpu").reset_parameters()
+    torch.testing.assert_close(dict(counter.state_dict()), dict(expected))
 
 
 def test_repr_states_every_setting():

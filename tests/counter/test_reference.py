@@ -38,7 +38,7 @@ def test_edges_within_an_object_are_removed():
 def test_identical_proposals_are_fully_alike_and_distinct_ones_not_at_all():
     attention = column(1, 1, 1)
     distance = matrix((0, 0, 1), (0, 0, 1), (1, 1, 0))
-    got = reference.proposal_similarity(attention, attention @ attention.mT, distance, UNTRAINED)
+    got = reference.proposal_similarity(attention, attention @ attention.mT * distance, UNTRAINED)
     assert_equal(got, matrix((1, 1, 0), (1, 1, 0), (0, 0, 1)))
 
 
@@ -46,7 +46,7 @@ def test_likeness_is_of_weights_times_that_of_rows():
     attention = column(1, 0.5)
     distance = matrix((0, 0.5), (0.5, 0))
     # Rows of X are (0, 1/4) and (1/4, 0), so each factor is 3/4; the weights differ by 1/2.
-    got = reference.proposal_similarity(attention, attention @ attention.mT, distance, UNTRAINED)
+    got = reference.proposal_similarity(attention, attention @ attention.mT * distance, UNTRAINED)
     assert_equal(got, matrix((1, 0.5 * 0.75**2), (0.5 * 0.75**2, 1)))
 
 
@@ -165,4 +165,4 @@ def test_self_loops_use_the_first_activation():
     f = reference.Activations.from_weight(weight)
     attention = torch.tensor([0.7], dtype=torch.float64)
     got = reference.count_quantities(attention, torch.zeros(1, 1).double(), weight, None, 3)
-    assert got.count.item() == pytest.approx(math.sqrt(f.edge_of_relevance(matrix((0.49,))).item()))
+    assert got.count.item() == pytest.approx(math.sqrt(f.relevance_edge(matrix((0.49,))).item()))

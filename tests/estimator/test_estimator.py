@@ -9,8 +9,7 @@ from tallybox import CountEstimator, Detections, TallyboxError
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError, InputTypeError
-from tallybox.estimator import training
-from tallybox.estimator.fitted import predict_arrays
+from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import indexed_pairs
 from tests.support.estimators import small_estimator
 
@@ -18,11 +17,6 @@ from tests.support.estimators import small_estimator
 @pytest.fixture(scope="module")
 def estimator() -> CountEstimator:
     return small_estimator()
-
-
-@pytest.fixture
-def few_steps(monkeypatch):
-    monkeypatch.setattr(training, "MIN_STEPS", 40)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +28,7 @@ def test_it_counts_unseen_photos_better_than_the_nms_it_stores(estimator, unseen
     photos, labels = unseen
     pairs = list(counting_pairs(photos, labels))
     truth = np.array([pair.true_count for pair in pairs])
-    arrays = predict_arrays(estimator.fitted, photos, indexed_pairs(photos, pairs), prior="scored")
+    arrays = infer_pairs(estimator.fitted, photos, indexed_pairs(photos, pairs)).predictions("evaluation_pairs")
     nms = estimator.fitted.baselines["nms"]["exact"].counts(pairs)
     assert (arrays.most_probable == truth).mean() > (nms == truth).mean() - 0.02
     assert np.abs(arrays.counts - truth).mean() < 1
@@ -139,14 +133,14 @@ def test_a_prediction_says_that_a_limit_was_reached(estimator):
     config = estimator.fitted.config
     places = np.arange(config.proposals + 1) * 30.0
     boxes = np.column_stack((places, places * 0, places + 20, places * 0 + 20))
-    faint = Detections(boxes, np.full(len(boxes), 0.01), [18] * len(boxes))
-    said = estimator.predict(faint, ["dog"])["dog"]
+    faint, clear = (Detections(boxes, np.full(len(boxes), score), [18] * len(boxes)) for score in (0.05, 0.3))
+    assert not estimator.predict(faint, ["dog"])["dog"].saturated
+    said = estimator.predict(clear, ["dog"])["dog"]
     assert said.saturated
     assert said.to_dict()["saturated"] is True
     fewer = estimator.predict(Detections(boxes[:2], [0.9, 0.9], [18] * 2), ["dog"])["dog"]
     assert not fewer.saturated
     assert "saturated" not in fewer.to_dict()
-    assert estimator.predict(Detections(boxes[:40], [0.99] * 40, [18] * 40), ["dog"])["dog"].saturated
 
 
 def test_a_category_without_labels_is_counted_by_what_all_share(estimator, unseen):
@@ -156,7 +150,7 @@ def test_a_category_without_labels_is_counted_by_what_all_share(estimator, unsee
     assert all(said.count >= 0 for said in estimator.predict(strange).values())
 
 
-def test_the_same_seed_learns_the_same_and_touches_no_other_random_numbers(few_steps):
+def test_the_same_seed_learns_the_same_and_touches_no_other_random_numbers():
     photos, labels = made_up_photos(16, seed=4)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -165,12 +159,12 @@ def test_the_same_seed_learns_the_same_and_touches_no_other_random_numbers(few_s
     assert torch.equal(torch.rand(3), expected)
     second = CountEstimator(members=2, seed=1).fit(photos, labels)
     other = CountEstimator(members=2, seed=2).fit(photos, labels)
-    weights = [torch.cat([p.flatten() for p in e.fitted.members[0].parameters()]) for e in (first, second, other)]
+    weights = [torch.cat([p.flatten() for p in e.fitted.ensemble.parameters()]) for e in (first, second, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_counts_come_as_labels_or_by_image_and_category(few_steps):
+def test_counts_come_as_labels_or_by_image_and_category():
     photos, labels = made_up_photos(12, seed=5)
     plain = {(image, category): n for image, named in labels.counts.items() for category, n in named.items()}
     done = []
@@ -195,7 +189,7 @@ def test_an_explanation_names_the_boxes_that_count(estimator):
     assert explained.traces[0].presence.shape[-1] == 4
 
 
-def test_the_papers_component_learns_counts_and_explains_too(few_steps, unseen):
+def test_the_papers_component_learns_counts_and_explains_too(unseen):
     photos, labels = made_up_photos(16, seed=6)
     estimator = CountEstimator("counter", members=2).fit(photos, labels)
     assert estimator.predict(unseen[0][0])
@@ -212,6 +206,7 @@ def test_counts_beyond_the_largest_say_so():
     estimator = CountEstimator(members=2, max_objects=5).fit(photos, counts)
     said = estimator.predict(photos[6])[18]
     assert said.at_least
+    assert said.saturated
     assert said.count > 8
     assert not estimator.predict(photos[0])[18].at_least
 

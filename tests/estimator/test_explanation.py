@@ -2,7 +2,6 @@ import numpy as np
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator, Detections
-from tallybox.estimator import training
 from tallybox.estimator.explanation import mean_suppression, merge_boxes, merged_into
 from tests.support.estimators import small_estimator
 
@@ -44,8 +43,7 @@ def test_a_count_beyond_what_the_boxes_show_points_at_no_faint_box():
     assert merged.tolist() == [0, -1, 2]
 
 
-def test_the_papers_component_is_grouped_by_overlap(monkeypatch):
-    monkeypatch.setattr(training, "MIN_STEPS", 20)
+def test_the_papers_component_is_grouped_by_overlap():
     estimator = CountEstimator("counter", members=2).fit(*made_up_photos(12, seed=3))
     explanation = estimator.explain(three_objects_found_twice())[18]
     assert mean_suppression(explanation).shape == (7, 7)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,15 +8,11 @@ from benchmarks.synthetic_photos import made_up_photos
 from tallybox import CountEstimator, Detections
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError
-from tallybox.estimator import training
-from tallybox.estimator.config import NO_THINNING, EstimatorConfig
-from tallybox.estimator.fitting import THINNINGS, fit
+from tallybox.estimator.config import KEEP_ALL, EstimatorConfig
+from tallybox.estimator.fitting import NMS_IOUS, fit
+from tallybox.estimator.inference import infer
 from tallybox.estimator.inputs import category_rows, indexed_pairs, model_inputs
-
-
-@pytest.fixture(autouse=True)
-def few_steps(monkeypatch):
-    monkeypatch.setattr(training, "MIN_STEPS", 10)
+from tallybox.estimator.training import PADDING, LabelledInputs, train
 
 
 def fitted(proposals: int, max_objects: int | None = None):
@@ -23,11 +21,9 @@ def fitted(proposals: int, max_objects: int | None = None):
     return fit(photos, labels, config, max_objects=max_objects, seed=0, on_progress=lambda done, total: None)
 
 
-def test_thinning_is_tried_only_where_boxes_do_not_all_fit(monkeypatch):
-    assert fitted(48)[0].config.thinning == NO_THINNING
-    monkeypatch.setattr("tallybox.estimator.fitting.THINNINGS", (0.7,))
-    assert fitted(6, max_objects=3)[0].config.thinning == 0.7
-    assert 0.7 in THINNINGS
+def test_nms_of_the_inputs_is_tried_only_if_boxes_do_not_all_fit():
+    assert fitted(48)[0].config.nms_iou == KEEP_ALL
+    assert fitted(6, max_objects=3)[0].config.nms_iou in NMS_IOUS
 
 
 def test_labels_decide_the_largest_count_within_bounds():
@@ -46,47 +42,45 @@ def test_categories_without_labels_share_one_row():
     assert category_rows((2, 5, 9), np.array([5, 1, 9, 10, 2])).tolist() == [2, 0, 3, 0, 1]
 
 
-def test_what_could_not_be_loaded_again_is_refused_before_learning(monkeypatch):
-    monkeypatch.setattr("tallybox.estimator.fitting.tabulate", lambda pairs: pytest.fail("it began"))
+def test_an_estimator_that_could_not_be_loaded_again_is_refused():
     photos = [Detections([[0, 0, 9, 9]], [0.9], [number], image_id=number) for number in range(4500)]
-    with pytest.raises(InputError, match="the number of labelled categories must be at most 4096, but got 4500"):
+    with pytest.raises(InputError, match="4096"):
         CountEstimator().fit(photos, {(number, number): 1 for number in range(4500)})
 
 
-def test_boxes_of_no_labelled_category_are_refused_before_learning():
+@pytest.mark.parametrize("count", [0, 1])
+def test_boxes_of_no_labelled_category_are_refused(count):
     photos = [Detections([[0, 0, 9, 9]], [0.9], [16], image_id=number) for number in range(8)]
-    expected = r"the labels name \(car, dog\), but got only others \(bird\); class numbers of a YOLO model\?"
-    for count in (0, 1):
-        with pytest.raises(InputError, match=expected):
-            CountEstimator().fit(photos, {(number, category): count for number in range(8) for category in (3, 18)})
+    with pytest.raises(InputError, match=r"car, dog.*bird"):
+        CountEstimator().fit(photos, {(number, category): count for number in range(8) for category in (3, 18)})
 
 
-def trained(monkeypatch, too_few_below: int):
-    losses = iter([3.0, 1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0])
-    seen = []
-
-    def loss(model, labelled, rows):
-        seen.append(model.from_component.weight.clone())
-        return next(losses)
-
-    monkeypatch.setattr(training, "held_out_loss", loss)
-    monkeypatch.setattr(training, "MIN_PAIRS_TO_STOP_EARLY", too_few_below)
+def labelled_inputs() -> LabelledInputs:
     photos, labels = made_up_photos(8, seed=2)
     pairs = list(counting_pairs(photos, labels))
     config, indexed = EstimatorConfig(members=2, proposals=16), indexed_pairs(photos, pairs)
     inputs, truth = model_inputs(photos, indexed, config, ()), torch.tensor([pair.true_count for pair in pairs])
-    labelled = training.LabelledInputs(config, 1, indexed, inputs, truth, torch.arange(len(truth)) % 2)
-    model = training.train_member(labelled, 0, seed=0, epochs=8)
-    return model, seen
+    return LabelledInputs(config, 1, indexed, inputs, truth, torch.arange(len(truth)) % 2)
 
 
-def test_learning_stops_by_itself_and_keeps_the_best(monkeypatch):
-    model, seen = trained(monkeypatch, too_few_below=0)
-    assert len(seen) == 6  # in the second half, a quarter of the epochs without a better one is enough
-    assert torch.equal(model.from_component.weight, seen[1])
+def test_a_member_does_not_learn_from_the_part_that_it_leaves_out():
+    labelled = labelled_inputs()
+    other_counts = torch.where(labelled.parts == 0, labelled.true_counts + 3, labelled.true_counts)
+    members = [
+        train(given, members=2, seed=0, epochs=3).from_component.weight
+        for given in (labelled, replace(labelled, true_counts=other_counts))
+    ]
+    torch.testing.assert_close(members[0][0], members[1][0], rtol=0, atol=1e-6)
+    assert not torch.allclose(members[0][1], members[1][1], atol=1e-3)
 
 
-def test_too_few_pairs_do_not_stop_the_learning(monkeypatch):
-    model, seen = trained(monkeypatch, too_few_below=1000)
-    assert len(seen) == 8
-    assert torch.equal(model.from_component.weight, seen[-1])
+def test_members_of_a_batch_are_those_computed_alone():
+    labelled = labelled_inputs()
+    ensemble = train(labelled, members=2, seed=0, epochs=3)
+    together = infer(ensemble, labelled.inputs)
+    rows = labelled.by_part(2)
+    own = infer(ensemble, labelled.inputs, rows.clamp(min=0))
+    for member in range(2):
+        real = rows[member] != PADDING
+        expected = together.logits[member, rows[member, real]]
+        torch.testing.assert_close(own.logits[member, real], expected, rtol=1e-4, atol=1e-4)

@@ -9,9 +9,9 @@ from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, IndexedPairs, model_inputs, rival_scores
 
 
-def inputs_of(images, pairs, proposals=48, thinning=1.0):
+def inputs_of(images, pairs, proposals=48, nms_iou=1.0):
     indexed = IndexedPairs(*(np.array(column, np.int64) for column in zip(*pairs, strict=True)))
-    return model_inputs(images, indexed, EstimatorConfig(proposals=proposals, thinning=thinning), ())
+    return model_inputs(images, indexed, EstimatorConfig(proposals=proposals, nms_iou=nms_iou), ())
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +87,11 @@ def test_only_the_best_take_part():
     assert inputs.sources[0].tolist() == [19, 18, 17, 16, 15]
 
 
-def test_thinning_lets_other_objects_take_part():
+def test_nms_lets_other_objects_take_part():
     crowd, apart = [[0, 0, 100, 100]] * 30, [[200, 0, 300, 100]]
     image = Detections(crowd + apart, [0.9] * 30 + [0.2], [18] * 31)
     crowded = inputs_of([image], [(0, 18)], proposals=4)
-    thinned = inputs_of([image], [(0, 18)], proposals=4, thinning=0.9)
+    thinned = inputs_of([image], [(0, 18)], proposals=4, nms_iou=0.9)
     assert 30 not in crowded.sources[0].tolist()
     assert thinned.sources[0][thinned.mask[0]].tolist() == [0, 30]
 

@@ -11,8 +11,8 @@ from tallybox.cli import cli
 from tallybox.concurrency import in_batches
 from tallybox.detections.labels import every_pair, labelled_detections
 from tallybox.detections.readers import read_detections, with_counts
-from tallybox.estimator.fitted import predict_moments
-from tallybox.estimator.inputs import BATCH, IndexedPairs, indexed_pairs
+from tallybox.estimator.inference import infer_pairs
+from tallybox.estimator.inputs import IndexedPairs, indexed_pairs
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
 from tallybox.photos.shipped import shipped_estimator
 from tests.support.detection_sets import coco_results, write_json
@@ -51,10 +51,21 @@ def test_held_out_totals_widen_intervals_that_are_too_narrow():
     pairs = IndexedPairs(np.arange(images), np.ones(images, np.int64))
     calibration = learn_totals(moments, pairs, truth, images, undetected=0.0)
     needed = np.sqrt(truth.var() / variance)
-    assert calibration.scale == pytest.approx(1 + (needed - 1) * 400 / 900, rel=0.15)  # 400 photos are few
+    assert calibration.scale == pytest.approx(needed, rel=0.15)
     assert calibration.photos == images
     assert calibration.scale_for(400) == pytest.approx(calibration.scale * np.sqrt(2))
     assert learn_totals(moments * 0.01, pairs, truth // 99, images, undetected=0.0).scale == 1  # too few
+
+
+def test_totals_that_no_scale_covers_are_not_called_calibrated():
+    random = np.random.default_rng(0)
+    images = 300
+    truth = np.where(random.uniform(size=images) < 0.5, 0, 20)
+    mean, none = np.full(images, 10.0), np.full(images, 1e-9)
+    moments = np.column_stack([mean, none, np.ones(images), mean, mean])
+    calibration = learn_totals(moments, IndexedPairs(np.arange(images), np.ones(images, np.int64)), truth, images, 0.0)
+    assert not calibration.calibrated
+    assert calibration.scale > 3
 
 
 def test_totals_that_are_too_low_on_held_out_photos_are_raised_by_category():
@@ -124,10 +135,10 @@ def test_count_writes_totals_as_json_csv_and_a_table(tmp_path):
 def coverage(fitted, images, labels, seed):
     """Return which totals over 200 draws of 50 photos lie in their intervals, their means, and which are of people."""
     moments, photos, categories, truth, number = [], [], [], [], 0
-    for batch in in_batches(labelled_detections(images, labels), BATCH):
+    for batch in in_batches(labelled_detections(images, labels), 256):
         pairs = [pair for pair in every_pair(batch, labels) if pair.category_id in fitted.category_ids]
         indexed = indexed_pairs(batch, pairs)
-        moments.append(predict_moments(fitted, batch, indexed)[0])
+        moments.append(infer_pairs(fitted, batch, indexed).moments())
         photos.append(indexed.image_index + number)
         categories.append(indexed.category_ids)
         truth += [pair.true_count for pair in pairs]

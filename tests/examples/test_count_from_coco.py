@@ -20,6 +20,6 @@ def test_the_example_runs_on_its_own_files_and_on_given_ones(tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("right counts: ")
     assert len(result.stdout.splitlines()) == 4
-    assert CountEstimator.load(tmp_path / "counter.safetensors").fitted.members
+    assert CountEstimator.load(tmp_path / "counter.safetensors").fitted.ensemble
     again = run(tmp_path, tmp_path / "made_up" / "detections.json", tmp_path / "made_up" / "counts.csv")
     assert again.stdout == result.stdout

@@ -53,7 +53,7 @@ def test_an_estimate_has_the_numbers_of_predict_and_explain():
         assert (explained.count, explained.low, explained.high) == (said.count, said.low, said.high)
         assert explained.distribution == said.probabilities.tolist()
         assert sorted(explained.presence) == pytest.approx(sorted(explanation.presence.tolist()))
-        assert len(heads) == estimator.fitted.config.members * estimator.fitted.config.heads
+        assert len(heads) == estimator.fitted.config.members
         for head in heads:
             assert sorted(head.indices) == list(range(len(explained.boxes)))
 

@@ -6,7 +6,6 @@ import pytest
 from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.photos import detecting, ray_engine
 from tallybox.photos.cache import detect_to_file
 from tallybox.photos.images import read_photo
 from tallybox.photos.pipeline import detect_each
@@ -31,7 +30,7 @@ def test_the_file_holds_what_the_detector_finds_and_its_categories(tmp_path, spe
     detector = detector_of(spec)
     stored = list(read_detections(out))
     assert summary == (3, sum(len(image) for image in stored))
-    assert shown == [(1, 3), (2, 3), (3, 3)]
+    assert shown[-1] == (3, 3)
     assert read_category_names(out) == detector.categories
     for image, path in zip(stored, paths, strict=True):
         (expected,) = detector.detect([read_photo(path)])
@@ -68,8 +67,8 @@ def test_a_bad_photo_is_reported_and_the_others_are_written(tmp_path, spec):
     summary = detect_to_file(find_photos([tmp_path / "photos"]), out, spec=spec, on_failure=failures.append)
     assert summary.photos == 2
     assert [image.image_id for image in read_detections(out)] == ["00.png", "01.png"]
-    assert [str(failure).partition(" must be")[0] for failure in failures] == [str(tmp_path / "photos" / "00a.jpg")]
-    with pytest.raises(InputError, match="no photo of 1 could be read, so that nothing was written"):
+    assert [str(tmp_path / "photos" / "00a.jpg") in str(failure) for failure in failures] == [True]
+    with pytest.raises(InputError, match="None of 1 photos"):
         detect_to_file(find_photos([tmp_path / "photos" / "00a.jpg"]), tmp_path / "none.parquet", spec=spec)
     assert not (tmp_path / "none.parquet").exists()
 
@@ -106,26 +105,12 @@ def test_a_photo_that_a_detector_fails_on_leaves_the_others_alone(tmp_path):
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (lambda photos: photos[1:], "one for each of 3 photos, but gave a list of 2"),
-        (lambda photos: None, "but gave a NoneType"),
-        (lambda photos: photos, "tallybox.Detections, but gave Photo"),
+        (lambda photos: photos[1:], "got a list of 2"),
+        (lambda photos: None, "got NoneType"),
+        (lambda photos: photos, "tallybox.Detections; got Photo"),
     ],
 )
 def test_a_detector_that_breaks_the_protocol_is_one_line(tmp_path, found, said):
     detector = type("Mine", (), {"detect": lambda self, photos: found(photos)})()
     with pytest.raises(TallyboxError, match=rf"Mine\.detect must return .*{said}"):
         list(detect_each(save_photos(tmp_path), detector))
-
-
-def test_photos_that_ray_detects_are_written_likewise_without_a_detector_here(tmp_path, spec, monkeypatch):
-    def with_ray(spec, texts, paths):
-        assert texts == ()
-        detector = detector_of(spec)
-        return detector.categories, detect_each(paths, detector)
-
-    monkeypatch.setattr(ray_engine, "detect_each_with_ray", with_ray, raising=False)
-    photos = find_photos(save_photos(tmp_path / "photos"))
-    detect_to_file(photos, tmp_path / "local.parquet", spec=spec)
-    monkeypatch.setattr(detecting, "detector_of", lambda *_, **__: pytest.fail("a detector was made here"))
-    detect_to_file(photos, tmp_path / "ray.parquet", spec=spec, engine="ray")
-    assert (tmp_path / "ray.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()

@@ -11,13 +11,10 @@ from pathlib import Path
 import pytest
 from benchmarks.photos import made_from_samples
 
-from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.errors import InputError
-from tallybox.estimator import ray_tasks
-from tallybox.photos.counter import CountedPhoto, PhotoCounter
+from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.distributed import count_each_with_ray, detect_each_with_ray
 from tallybox.photos.picodet import PicoDet
-from tallybox.photos.pipeline import detect_each
+from tallybox.photos.pipeline import PhotoResult, detect_each
 from tallybox.photos.shipped import sample_photos, shipped_estimator
 from tests.support.predictions import assert_same_counts
 from tests.support.ray_cluster import ray_to_ourselves, two_workers
@@ -26,8 +23,6 @@ pytestmark = [
     pytest.mark.slow,  # a cluster takes twenty seconds to come up
     pytest.mark.filterwarnings("ignore"),  # Ray's own
 ]
-
-NO_SUCH_FILE = "must be a photo, but there is no such file; all machines must see it under this path"
 
 
 class SmallPicoDet(PicoDet):
@@ -53,15 +48,6 @@ class RecordingPicoDet(SmallPicoDet):
         return super().detect(photos)
 
 
-class CrashingPicoDet(SmallPicoDet):
-    """Ends its process at a photo called crash.jpg."""
-
-    def detect(self, photos):
-        if any(Path(photo.name).name == "crash.jpg" for photo in photos):
-            os._exit(1)
-        return super().detect(photos)
-
-
 @pytest.fixture(scope="module")
 def cluster():
     """A head without work and two workers, which this process is connected to."""
@@ -82,7 +68,7 @@ def folder(tmp_path):
     return photos
 
 
-def assert_same(found: list[CountedPhoto], expected: list[CountedPhoto]) -> None:
+def assert_same(found: list[PhotoResult], expected: list[PhotoResult]) -> None:
     assert [photo.path for photo in found] == [photo.path for photo in expected]
     for one, other in zip(found, expected, strict=True):
         assert str(one.error) == str(other.error)
@@ -105,24 +91,20 @@ def test_photos_are_counted_as_without_ray(cluster, folder, monkeypatch):
     assert list(asked[0].counts) == ["bus", "dog"]
     (gone,) = count_each_with_ray(counter, [Path("gone.jpg")])
     assert gone.path == Path("gone.jpg")
-    assert str(gone.error) == f"{Path('gone.jpg').absolute()} {NO_SUCH_FILE}"
+    assert "gone.jpg" in str(gone.error)
     assert list(count_each_with_ray(counter, [])) == []
 
 
 def test_photos_are_detected_as_without_ray(cluster, folder):
     paths = sorted(folder.iterdir())
-    categories, detected = detect_each_with_ray("picodet", (), paths)
-    found = list(detected)
+    found = list(detect_each_with_ray("picodet", (), paths))
     expected = list(detect_each(paths, PicoDet(device="cpu")))
-    assert categories == COCO_CATEGORIES
     assert [photo.path for photo in found] == paths
     for one, other in zip(found, expected, strict=True):
         assert str(one.error) == str(other.error)
         if other.detections is not None:
             assert one.detections.category_ids.tolist() == other.detections.category_ids.tolist()
             assert one.detections.scores == pytest.approx(other.detections.scores, abs=1e-5)
-    with pytest.raises(InputError, match=r"^detector must be .*, but got"):
-        detect_each_with_ray("no such detector", (), paths)
 
 
 def test_the_command_prints_what_it_prints_without_ray(cluster, folder):
@@ -150,22 +132,6 @@ def test_the_command_prints_what_it_prints_without_ray(cluster, folder):
     for one, other in zip(said, expected, strict=True):
         assert one["image"] == other["image"]
         assert_same_counts(one["counts"], other["counts"])
-
-
-def test_a_photo_that_crashes_its_worker_is_an_item_with_its_error(cluster, folder, monkeypatch):
-    monkeypatch.setattr(ray_tasks, "RETRIES", 0)
-    paths = sorted(folder.glob("*[a-z].jpg"))[:2]
-    crashing = folder / "crash.jpg"
-    shutil.copy(sample_photos()[0], crashing)
-    counter = PhotoCounter(CrashingPicoDet(), shipped_estimator())
-    in_one_task = (path for path in (paths[0], crashing, paths[1]))  # how many there will be is not known
-    found = list(count_each_with_ray(counter, in_one_task))
-    assert [photo.path for photo in found] == [paths[0], crashing, paths[1]]
-    assert str(found[1].error).startswith(
-        f"{crashing} must be a photo that can be processed, but a task lost its worker"
-    )
-    assert found[0].counts
-    assert found[2].error is None
 
 
 def test_nothing_is_lost_or_counted_twice_when_a_worker_is_killed(cluster, tmp_path):

@@ -1,12 +1,14 @@
 import os
 import subprocess
 import sys
+from io import BytesIO, StringIO
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from tallybox.errors import InputError
+from tallybox.errors import InputError, TallyboxError
 from tallybox.photos import images, read_photo, sample_photos
 from tallybox.photos.images import MAX_PIXELS
 from tests.support.photos import encoded, gradient
@@ -106,11 +108,11 @@ def test_large_photos_are_reduced_by_whole_numbers_and_keep_their_size(tmp_path,
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "no image of a kind"),
-        (b"hello", "no image of a kind"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no image of a kind"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no image of a kind"),
-        (encoded(gradient(300, 300), "JPEG")[:900], "cannot be read"),
+        (b"", "unsupported image format"),
+        (b"hello", "unsupported image format"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "unsupported image format"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "unsupported image format"),
+        (encoded(gradient(300, 300), "JPEG")[:900], "Cannot read"),
     ],
 )
 def test_what_is_no_photo_is_one_line_that_names_the_file(tmp_path, content, said):
@@ -125,11 +127,11 @@ def test_what_is_no_photo_is_one_line_that_names_the_file(tmp_path, content, sai
 def test_folders_and_missing_files_are_one_line(tmp_path):
     with pytest.raises(InputError, match="is a folder"):
         read_photo(tmp_path)
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match=r"none\.jpg"):
         read_photo(tmp_path / "none.jpg")
 
 
-@pytest.mark.parametrize("side", [10_001, 14_000, 65_000])
+@pytest.mark.parametrize("side", [20_001, 65_000])
 def test_a_decompression_bomb_is_refused_before_it_is_unpacked(tmp_path, side):
     path = tmp_path / "bomb.png"
     path.write_bytes(claiming(side, side))
@@ -197,10 +199,9 @@ def test_heic_without_its_reader_names_the_cure(tmp_path, monkeypatch):
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
     path = tmp_path / "IMG_0001.HEIC"
     path.write_bytes(b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic" + bytes(200))
-    with pytest.raises(
-        InputError, match=r"IMG_0001\.HEIC must be a photo, but it is HEIC.*pip install 'tallybox\[heic\]'"
-    ):
-        read_photo(path)
+    for source in (path, path.read_bytes()):
+        with pytest.raises(InputError, match=r"pip install 'tallybox\[heic\]'"):
+            read_photo(source)
 
 
 def test_heic_is_read_where_its_reader_is_installed(tmp_path):
@@ -208,10 +209,46 @@ def test_heic_is_read_where_its_reader_is_installed(tmp_path):
     original = gradient(64, 48)
     path = tmp_path / "photo.heic"
     heif.from_pillow(original).save(path, quality=95)
+    assert read_photo(path.read_bytes()).size_wh == (64, 48)
     assert np.abs(pixels(path) - np.asarray(original).astype(int)).mean() < 6
 
 
 def test_a_pipe_is_refused_before_anything_waits_for_it(tmp_path):
     os.mkfifo(tmp_path / "photo.jpg")
-    with pytest.raises(InputError, match=r"photo\.jpg must be a photo, but it is a pipe or a device"):
+    with pytest.raises(InputError, match=r"photo\.jpg is a pipe"):
         read_photo(tmp_path / "photo.jpg")
+
+
+def test_photos_in_memory_are_read_like_files(tmp_path):
+    path = tmp_path / "photo.png"
+    gradient(64, 48).save(path)
+    whole = read_photo(path)
+    array = np.asarray(whole.image)
+    tensor = torch.from_numpy(array.copy()).permute(2, 0, 1)
+    with path.open("rb") as file, Image.open(path) as image:
+        for source in (str(path), path.read_bytes(), file, BytesIO(path.read_bytes()), image, array, array[:], tensor):
+            photo = read_photo(source)
+            assert photo.size_wh == (64, 48)
+            assert photo.image.tobytes() == whole.image.tobytes()
+    turned = gradient(64, 48)
+    turned.getexif()[0x0112] = 6
+    assert read_photo(encoded(turned, "JPEG", exif=turned.getexif())).size_wh == (48, 64)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(None, 7, ["a.jpg"], StringIO("text"), b"", b"no photo", ""),
+        *(
+            np.zeros((4, 4), np.uint8),
+            np.zeros((4, 4, 3)),
+            np.zeros((3, 4, 4), np.uint8),
+            np.zeros((0, 4, 3), np.uint8),
+        ),
+        *(torch.zeros(3, 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8), Image.new("RGB", (0, 4))),
+    ],
+)
+def test_anything_else_in_memory_is_one_line(source):
+    with pytest.raises(TallyboxError) as raised:
+        read_photo(source)
+    assert "\n" not in str(raised.value)

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.photos import detecting, sample_photos
+from tallybox.photos import sample_photos
 from tallybox.photos.cache import cached_detections
 from tallybox.photos.sources import find_photos
 
@@ -25,10 +25,11 @@ def progress():
     return calls, lambda done, total: calls.append((done, total))
 
 
-def test_a_second_call_detects_nothing_and_gives_the_same(tmp_path, photos, monkeypatch):
+def test_a_second_call_detects_nothing_and_gives_the_same(tmp_path, photos):
     names, first = cached_detections(find_photos([photos]), tmp_path / "kept")
-    monkeypatch.setattr(detecting, "detector_of", lambda *_, **__: pytest.fail("the detector was loaded"))
-    again, second = cached_detections(find_photos([photos]), tmp_path / "kept")
+    calls, show = progress()
+    again, second = cached_detections(find_photos([photos]), tmp_path / "kept", on_progress=show)
+    assert calls == [(3, 3)]
     assert again == names
     for a, b in zip(first, second, strict=True):
         assert (a.image_id, a.image_size) == (b.image_id, b.image_size)
@@ -36,15 +37,14 @@ def test_a_second_call_detects_nothing_and_gives_the_same(tmp_path, photos, monk
         assert (a.scores == b.scores).all()
 
 
-def test_an_interrupted_run_goes_on_where_it_was(tmp_path, photos, monkeypatch):
-    monkeypatch.setattr(detecting, "PHOTOS_PER_FILE", 1)
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, photos):
 
     def interrupt(done, total):
         if done == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cached_detections(find_photos([photos]), tmp_path / "kept", on_progress=interrupt)
+        cached_detections(find_photos([photos]), tmp_path / "kept", on_progress=interrupt, photos_per_file=1)
     calls, show = progress()
     assert len(cached_detections(find_photos([photos]), tmp_path / "kept", on_progress=show)[1]) == 3
     assert calls == [(2, 3), (3, 3)]
@@ -82,12 +82,12 @@ def test_a_photo_that_cannot_be_read_is_reported_each_time_and_left_out(tmp_path
 
 def test_where_no_photo_can_be_read_that_is_an_error(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"no photo")
-    with pytest.raises(InputError, match="there must be a photo that can be read, but none of 1 can"):
+    with pytest.raises(InputError, match="None of 1 photos"):
         cached_detections(find_photos([tmp_path / "broken.jpg"]), tmp_path / "kept")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, photos):
     tmp_path.chmod(0o500)
-    with pytest.raises(InputError, match="must be a folder for detections"):
+    with pytest.raises(InputError, match="Cannot create"):
         cached_detections(find_photos([photos]), tmp_path / "kept")

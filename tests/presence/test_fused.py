@@ -9,7 +9,8 @@ from torch import Tensor
 
 from tallybox import PresenceCounter, PresenceWeights
 from tallybox.errors import BackendError
-from tallybox.presence.functional import checked_boxes, presence_results
+from tallybox.kernels.proposals import checked_proposals
+from tallybox.presence.functional import presence_results
 from tests.support.backends import FUSED, device_of
 from tests.support.problems import (
     assert_same_in_scale,
@@ -142,7 +143,7 @@ def results(
     inputs = [value.to(device, dtype, copy=True).contiguous() for value in (attention, boxes, *weights)]
     inputs = [value.requires_grad_() for value in inputs]
     mask = None if mask is None else mask.to(device)
-    proposals = checked_boxes(inputs[0], inputs[1], mask, *weights.leading, logits=False)
+    proposals = checked_proposals(inputs[0], inputs[1], mask, weight_leading=weights.leading, logits=False)
     every = presence_results(
         proposals, PresenceWeights(*inputs[2:]), max_objects=max_objects, logits=False, backend=backend
     )._asdict()

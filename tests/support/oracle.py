@@ -69,13 +69,13 @@ def answer(
 
     scale = []
     for i in range(n):
-        proposals_alike = 0.0
+        similarity_sum = 0.0
         for j in range(n):
-            likeness = f[3](1 - abs(a[i] - a[j]))
+            similarity = f[3](1 - abs(a[i] - a[j]))
             for k in range(n):
-                likeness *= f[3](1 - abs(rows[i][k] - rows[j][k]))
-            proposals_alike += likeness
-        scale.append(1 / proposals_alike)
+                similarity *= f[3](1 - abs(rows[i][k] - rows[j][k]))
+            similarity_sum += similarity
+        scale.append(1 / similarity_sum)
 
     number_of_edges = 0.0
     for i in range(n):
@@ -87,9 +87,9 @@ def answer(
     one_hot = [max(0.0, 1 - abs(count - i)) for i in range(max_objects + 1)]
 
     # An image without proposals is as certain as can be: there is nothing to be unsure of.
-    certainty_of_attention = certainty_of_distance = 0.5
+    attention_confidence = distance_confidence = 0.5
     if n > 0:
-        certainty_of_attention = sum(abs(f[6](x) - 0.5) for x in a) / n
-        certainty_of_distance = sum(abs(f[7](x) - 0.5) for row in distance for x in row) / n**2
-    confidence = f[8](certainty_of_attention + certainty_of_distance)
+        attention_confidence = sum(abs(f[6](x) - 0.5) for x in a) / n
+        distance_confidence = sum(abs(f[7](x) - 0.5) for row in distance for x in row) / n**2
+    confidence = f[8](attention_confidence + distance_confidence)
     return Answer(count, confidence, [confidence * o for o in one_hot])

@@ -102,7 +102,7 @@ def overlap_function(rises: list[list[float]], headroom: float) -> Callable[[flo
     return two_numbers(table)
 
 
-def comes_before(j: int, i: int, logit: list[float], boxes: list[Box]) -> bool:
+def precedes(j: int, i: int, logit: list[float], boxes: list[Box]) -> bool:
     """The higher score first, then the smaller x1, y1, x2, y2, then as they stand."""
     return (-logit[j], *boxes[j], j) < (-logit[i], *boxes[i], i)
 
@@ -151,7 +151,7 @@ def answer(
 
     def stands_for(j: int, i: int) -> float:
         ahead = tau(logistic(weights["sharpness"] * (logit[j] - logit[i])))
-        ahead += step if comes_before(j, i, logit, b) else 0.0
+        ahead += step if precedes(j, i, logit, b) else 0.0
         return eta(iou(b[i], b[j]), 1 - coordinate(logit[i])) * ahead
 
     presence = calibrated

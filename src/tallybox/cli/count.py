@@ -7,17 +7,16 @@ from pathlib import Path
 
 import click
 
-from tallybox.cli.count_output import CountedImage, Write, csv_output, json_output, picture_output, text_output
+from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
 from tallybox.cli.options import detector_options, estimator_option, file_to_write, json_option, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_for_estimator
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
-from tallybox.estimator.prediction import ImagePredictions
 from tallybox.files import check_writable
-from tallybox.photos.counter import CountedPhoto, PhotoCounter
+from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.pipeline import PhotoResult
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
 from tallybox.photos.specs import DEFAULT_SPEC
@@ -72,6 +71,8 @@ def count(
         raise click.UsageError("--save draws on photos, but there is none among the paths")
     if (detector or texts) and not has_photos:
         raise click.UsageError("--detector and --text are for photos, but there is none among the paths")
+    if engine == "ray" and first_file is not None:
+        raise click.UsageError("--engine ray is for photos")
     if with_totals and (engine == "ray" or (has_photos and first_file is not None)):
         raise click.UsageError("--total adds up photos or files of detections, not both, and not with --engine ray")
     with reported_failures() as report, ExitStack() as stack:
@@ -83,7 +84,7 @@ def count(
         compute_totals = None
         if with_totals and (total_estimator := file_estimator if counter is None else counter.estimator):
             totals = total_estimator.totals(chosen)
-            outputs.append(lambda image: totals.add(image.detections))
+            outputs.append(lambda image: totals.add(image.predictions) if image.predictions is not None else None)
             compute_totals = totals.compute
         if as_json:
             outputs.append(stack.enter_context(json_output(compute_totals)))
@@ -95,7 +96,7 @@ def count(
             outputs.append(stack.enter_context(text_output(compute_totals, every=bool(categories))))
         show_progress = stack.enter_context(progress_bar("counting"))
 
-        def write(image: CountedImage) -> None:
+        def write(image: PhotoResult) -> None:
             for output in outputs:
                 output(image)
 
@@ -107,14 +108,15 @@ def count(
                     if photo.error is not None:
                         report(photo.error)
                     elif photo.detections is not None:
-                        write(CountedImage(str(photo.path), photo.detections, photo.counts, photo))
+                        write(photo)
                     done += 1
                     show_progress(done, len(sources))
             elif file_estimator is not None:
                 for path in group_paths:
                     try:
-                        for image, predictions in _count_file(file_estimator, path, chosen, engine):
-                            write(CountedImage(image.image_id, image, predictions.by_name()))
+                        _, images = read_for_estimator(path, file_estimator.fitted.categories)
+                        for image, predictions in file_estimator.predict_each(images, chosen):
+                            write(PhotoResult(None, image, predictions=predictions))
                     except InputError as error:
                         report(error)
                     done += 1
@@ -148,20 +150,9 @@ def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstima
 
 def _count_photos(
     counter: PhotoCounter, paths: list[Path], categories: Categories, engine: str | None, *, keep_photos: bool
-) -> Iterator[CountedPhoto]:
+) -> Iterator[PhotoResult]:
     if engine == "ray":
         from tallybox.photos.distributed import count_each_with_ray
 
         return count_each_with_ray(counter, paths, categories)
     return counter.count_each(paths, categories, keep_photos=keep_photos)
-
-
-def _count_file(
-    estimator: CountEstimator, path: Path, categories: Categories, engine: str | None
-) -> Iterator[tuple[Detections, ImagePredictions]]:
-    _, images = read_for_estimator(path, estimator.fitted.categories)
-    if engine == "ray":
-        from tallybox.estimator.ray_engine import predict_each_with_ray
-
-        return predict_each_with_ray(estimator, path, categories)
-    return estimator.predict_each(images, categories)

@@ -10,34 +10,26 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tallybox.cli.terminal import echo_line, printable
-from tallybox.detections.detections import Detections, ImageId
+from tallybox.detections.detections import ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import atomic_writing
-from tallybox.photos.counter import CountedPhoto, PhotoCounter
+from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.pipeline import PhotoResult
 
 CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least", "calibrated")
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
 
-class CountedImage(NamedTuple):
-    """One image as the outputs take it."""
-
-    name: ImageId | None
-    detections: Detections
-    predictions: dict[str, CountPrediction]  # by the names of categories
-    photo: CountedPhoto | None = None  # None for an image of a file of detections
-
-
-Write = Callable[[CountedImage], None]
+Write = Callable[[PhotoResult], None]
 NamedTotals = Callable[[], dict[str, TotalPrediction]]  # called after the last image
 
 
@@ -49,9 +41,9 @@ def json_output(totals: NamedTotals | None) -> Iterator[Write]:
     """
     start = '{"images": [\n'
 
-    def write(image: CountedImage) -> None:
+    def write(image: PhotoResult) -> None:
         nonlocal start
-        counts = {name: prediction.to_dict() for name, prediction in image.predictions.items()}
+        counts = {name: prediction.to_dict() for name, prediction in image.counts.items()}
         sys.stdout.write(start + json.dumps({"image": image.name, "counts": counts}))
         start = ",\n"
 
@@ -79,13 +71,13 @@ def csv_output(
     images: list[tuple[ImageId | None, dict[str, int]]] = []  # of a wide table: its columns are known at the end
     with _csv_rows(path, report) as write_row:
 
-        def write(image: CountedImage) -> None:
+        def write(image: PhotoResult) -> None:
             if wide:
-                images.append((image.name, {category: p.count for category, p in image.predictions.items()}))
+                images.append((image.name, {category: p.count for category, p in image.counts.items()}))
                 return
-            if not image.predictions:
+            if not image.counts:
                 write_row(image.name, "", 0, *[""] * (len(CSV_COLUMNS) - 3))
-            for category, p in image.predictions.items():
+            for category, p in image.counts.items():
                 numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
                 write_row(image.name, category, *numbers, str(p.calibrated).lower())
 
@@ -147,11 +139,11 @@ def text_output(totals: NamedTotals | None = None, *, every: bool) -> Iterator[W
     """
     console = Console(highlight=False)
 
-    def write(image: CountedImage) -> None:
-        if image.photo is not None:
+    def write(image: PhotoResult) -> None:
+        if image.path is not None:
             _print_table(console, image, every)
             return
-        parts = [f"{p} {category} ({_interval(p)})" for category, p in image.predictions.items() if p.high > 0]
+        parts = [f"{p} {category} ({_interval(p)})" for category, p in image.counts.items() if p.high > 0]
         sys.stdout.write(printable(f"{image.name}: {', '.join(parts) or 'nothing'}") + "\n")
 
     yield write
@@ -173,15 +165,15 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
         raise InputError(f"{folder} must be a folder that can be written to, but: {error.strerror}") from error
     written: set[str] = set()
 
-    def write(image: CountedImage) -> None:
-        if image.photo is None:
+    def write(image: PhotoResult) -> None:
+        if image.path is None:
             return
-        stem = os.fsencode(image.photo.path.stem)[:MAX_STEM].decode(errors="ignore")
+        stem = os.fsencode(image.path.stem)[:MAX_STEM].decode(errors="ignore")
         name, number = f"{stem}_counted.jpg", 2
         while name in written:  # photos of several folders may share their names
             name, number = f"{stem}_counted-{number}.jpg", number + 1
         try:
-            save_picture(counter.draw(image.photo), folder / name)
+            save_picture(counter.draw(image), folder / name)
             written.add(name)
         except InputError as error:
             report(error)
@@ -193,12 +185,12 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
         echo_line(f"Wrote {number} {'picture' if number == 1 else 'pictures'} to {folder}", err=True)
 
 
-def _print_table(console: Console, image: CountedImage, every: bool) -> None:
-    size_wh = image.detections.image_size
+def _print_table(console: Console, image: PhotoResult, every: bool) -> None:
+    size_wh = None if image.detections is None else image.detections.image_size
     size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"
     console.print(Text.assemble((printable(image.name), "bold"), (size, "dim")), soft_wrap=True)
-    counted = {category: p for category, p in image.predictions.items() if every or p.count > 0}
-    perhaps = {category: p for category, p in image.predictions.items() if category not in counted}
+    counted = {category: p for category, p in image.counts.items() if every or p.count > 0}
+    perhaps = {category: p for category, p in image.counts.items() if category not in counted}
     if counted:
         rows = [(category, p, p) for category, p in sorted(counted.items(), key=lambda pair: -pair[1].count)]
         console.print(counts_table(("category", "count", "90 % interval"), rows))

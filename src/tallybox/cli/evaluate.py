@@ -1,4 +1,4 @@
-"""`tallybox evaluate`: score an estimator beside tuned NMS."""
+"""`tallybox evaluate`: score an estimator, compared with tuned NMS."""
 
 import json
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from tallybox.photos.labelled import open_labelled_images
 @source_options
 @json_option
 def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: Any) -> None:
-    """Score the estimator in FILE on labelled images, beside NMS tuned on what the estimator learned from.
+    """Score the estimator in FILE on labelled images, compared with NMS tuned on the images that it was fitted to.
 
-    Images and labels are as `tallybox fit` takes them. A category that a table of counts never names is not scored, nor
-    is a photo without a row or an empty cell, unless --missing-is-zero.
+    Images and labels are as for `tallybox fit`. Anything that a table leaves out is not scored: categories without a
+    column, photos without a row, empty cells (unless --missing-is-zero).
     """
     from tallybox.estimator.evaluation import evaluate as score
 
@@ -47,20 +47,19 @@ def show(result: dict[str, Any]) -> None:
     for key, name in rows.items():
         table.add_row(name, *(f"{result[key][metric]:.3f}" for metric in ("exact", "mae", "rmse")))
     console.print(table)
-    console.print(f"90 % intervals hold {result['coverage90']:.3f} of the true counts")
+    console.print(f"90 % intervals cover {result['coverage90']:.3f} of the true counts")
     coverage, width = result["coverage90_by_predicted_count"], result["width90_by_predicted_count"]
-    by_count = Table("predicted count", "held", "mean width")
+    by_count = Table("predicted count", "coverage", "mean width")
     for group in coverage:
         by_count.add_row(group, f"{coverage[group]:.3f}", f"{width[group]:.2f}")
     console.print(by_count)
-    console.print(trust_lines(result["right_by_width"]))
-    over_nonzero = f"where there are any {result['mrmse_nz']:.3f}"
-    console.print(f"over every category of every image: mRMSE {result['mrmse']:.3f}, {over_nonzero}")
-    console.print("Thresholds of NMS: those best for each figure, on the images learned from.")
+    console.print(accuracy_by_width_text(result["right_by_width"]))
+    over_nonzero = "" if result["mrmse_nz"] is None else f"; if there are any, {result['mrmse_nz']:.3f}"
+    console.print(f"Over every category of every image: mRMSE {result['mrmse']:.3f}{over_nonzero}")
+    console.print("NMS has the best thresholds for each figure, on the images that the estimator was fitted to.")
 
 
-def trust_lines(right_by_width: Mapping[str, float], where: str = "") -> str:
-    """Return how often a count is right by the width of its interval, in two lines of 80 columns for people."""
-    looks = {"0": "one number", "1-2": "1 or 2 wide", "3-4": "3 or 4 wide", "5+": "wider"}
-    shares = ", ".join(f"{looks[width]} {100 * share:.0f} %" for width, share in right_by_width.items())
-    return f"how often the count is right{where}, by its interval:\n  {shares}"
+def accuracy_by_width_text(right_by_width: Mapping[str, float]) -> str:
+    """Return the accuracy by interval width in one line."""
+    shares = ", ".join(f"{width.replace('-', '–')}: {100 * share:.0f} %" for width, share in right_by_width.items())
+    return f"Accuracy by interval width: {shares}"

@@ -1,4 +1,4 @@
-"""`tallybox fit`: learn to count from a detector's boxes and true counts."""
+"""`tallybox fit`: fit an estimator to a detector's boxes and true counts."""
 
 import json
 import time
@@ -9,8 +9,10 @@ from tempfile import mkdtemp
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.table import Table
 
-from tallybox.cli.evaluate import trust_lines
+from tallybox.cli.evaluate import accuracy_by_width_text
 from tallybox.cli.options import existing, file_to_write, json_option, label_options, reported_failures, source_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
@@ -18,7 +20,7 @@ from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of
 from tallybox.detections.labels import LabelSummary
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.evaluation import right_by_width, train_metrics
+from tallybox.estimator.evaluation import accuracy_by_width, train_metrics
 from tallybox.files import check_writable, suffix_without_gz
 from tallybox.photos.labelled import open_labelled_images
 
@@ -61,7 +63,7 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
         images = list(read)
         if photos is not None:
             counts = counts.first_images(photos)
-        with progress_bar("learning") as show:
+        with progress_bar("fitting") as show:
             estimator.fit(images, counts, detector=detector, on_progress=show)
         _save(estimator, out)
         taken, report = LabelSummary.of(images, counts), estimator.report
@@ -71,21 +73,36 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
         seconds = round(time.perf_counter() - start, 2)
         held_out = report.held_out.sums(report.true_counts).compute()
         figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out}
-        right = right_by_width(report.held_out, report.true_counts)
+        right = accuracy_by_width(report.held_out, report.true_counts)
+        cross_validation = estimator.fitted.cross_validation
         if as_json:
             result = {"pairs": report.pairs, "seconds": seconds, **figures}
-            click.echo(json.dumps({**result, "labels": asdict(taken), "right_by_width": right}))
+            result |= {"labels": asdict(taken), "right_by_width": right, "cross_validation": cross_validation}
+            click.echo(json.dumps(result))
             return
-        echo_line(f"learned from {report.pairs} pairs of image and category in {report.photos} images, {seconds} s")
-        for name, title in (("train", "on the images learned from"), ("held_out", "on images left out while learning")):
-            exact, mae, rmse = (figures[name][metric] for metric in ("exact", "mae", "rmse"))
-            echo_line(f"{title}: exact {exact:.3f}, MAE {mae:.3f}, RMSE {rmse:.3f}")
-        click.echo(trust_lines(right, " there"))
-        echo_line(f"wrote {out}")
+        echo_line(f"Fitted to {report.pairs} pairs of image and category in {report.photos} images in {seconds} s.")
+        _show_cross_validation(cross_validation)
+        click.echo(accuracy_by_width_text(right))
+        echo_line(f"Wrote {out}")
+
+
+def _show_cross_validation(figures: Mapping[str, Any]) -> None:
+    """Print how well the estimator, tuned NMS and the trained ensemble count in images that they were not fitted to."""
+    answers = list(figures["estimator"]["coverage90_by_predicted_count"])
+    table = Table("cross-validated", "exact", "MAE", "coverage", *(f"answer {answer}" for answer in answers))
+    titles = {"estimator": "estimator", "nms": "tuned NMS", "ensemble": "trained ensemble"}
+    for name, title in titles.items():
+        scores = figures[name]
+        by_answer = scores["coverage90_by_predicted_count"]
+        cells = (scores["exact"], scores["mae"], scores["coverage90"], *(by_answer.get(answer) for answer in answers))
+        table.add_row(title, *("" if cell is None else f"{cell:.3f}" for cell in cells))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"The estimator mixes {100 * figures['nms_share']:.0f} % tuned NMS with the trained ensemble.")
 
 
 def _save(estimator: CountEstimator, out: Path) -> None:
-    """Write the estimator; where that fails after all, keep what was learned in the folder for temporary files."""
+    """Write the estimator; if that fails, keep it in the folder for temporary files."""
     try:
         estimator.save(out)
     except InputError as error:
@@ -95,7 +112,7 @@ def _save(estimator: CountEstimator, out: Path) -> None:
 
 
 def _describe(labels: LabelSummary, labelled: Iterable[int], names: Mapping[int, str], is_table: bool) -> None:
-    """Print what was taken from the labels and what was left out, and warn where there are only zeros or none."""
+    """Print a summary of the labels, and warn if a category has only zeros or none."""
     noun = "category" if labels.categories == 1 else "categories"
     if labels.categories <= MAX_LABELLED:
         noun += f" ({', '.join(category_name_of(category_id, names) for category_id in sorted(labelled))})"

@@ -7,16 +7,47 @@ from typing import Any
 
 import click
 
-from tallybox.cli.options import json_option, settings_options
+from tallybox.cli.options import file_to_write, joined, json_option, settings_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.devices import device_or_default
-from tallybox.toy.sweep import FIXED_AT, run_sweep
-from tallybox.toy.training import Setting, ToyConfig, train_settings
+from tallybox.files import check_writable
+from tallybox.toy import Setting, ToyConfig, ToyTraining, grid_settings, run_sweep, save_layers, sweep_settings
+from tallybox.toy.sweep import FIXED_AT
+from tallybox.toy.training import MODELS
 
 # Many settings at once fill a GPU. On a CPU they gain nothing, and a group is saved only when it is complete.
 SETTINGS_AT_ONCE = {"cuda": 404, "cpu": 1}
 folder_type = click.Path(path_type=Path, file_okay=False)
+
+
+class Values(click.ParamType):  # type: ignore[type-arg]  # generic for type checkers alone
+    """Numbers separated by commas, or FIRST:LAST:STEP."""
+
+    name = "values"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a list of floats."""
+        try:
+            if ":" not in str(value):
+                return [float(part) for part in value.split(",")]
+            first, last, step = map(float, value.split(":"))
+            return [round(first + step * number, 6) for number in range(round((last - first) / step) + 1)]
+        except (ValueError, ZeroDivisionError):
+            self.fail(f"{value!r} is neither numbers with commas nor FIRST:LAST:STEP", param, ctx)
+
+
+training_options = joined(
+    click.option(
+        "--model",
+        "models",
+        multiple=True,
+        metavar="NAME",
+        help=f"{', '.join(MODELS)} or package.module:Class; may be repeated.  [default: the three]",
+    ),
+    click.option("--device", help='"cpu" or "cuda".  [default: the GPU, if any]'),
+    settings_options(ToyConfig),
+)
 
 
 def config_of(options: dict[str, Any]) -> ToyConfig:
@@ -31,49 +62,90 @@ def toy() -> None:
 
 @toy.command()
 @click.option("--side-length", type=float, required=True, help="Side l of the boxes, 0 to 1.")
-@click.option("--noise", type=float, required=True, help="Noise q of the weights, 0 to 1.")
+@click.option("--noise", type=float, required=True, help="Noise q of the scores, 0 to 1.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--out", type=file_to_write, help="Save the trained layers here (safetensors).")
 @json_option
-@settings_options(ToyConfig)
-def train(side_length: float, noise: float, seed: int, device: str | None, as_json: bool, **constants: Any) -> None:
-    """Train all models at one point of the paper's figures."""
-    settings, config, where = [Setting(side_length, noise)], config_of(constants), device_or_default(device)
-    start = time.perf_counter()
+@training_options
+def train(
+    side_length: float,
+    noise: float,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+    models: tuple[str, ...],
+    device: str | None,
+    **constants: Any,
+) -> None:
+    """Train models at one point of the paper's figures."""
+    if out is not None:
+        check_writable(out)
+    setting, where, start = Setting(side_length, noise), device_or_default(device), time.perf_counter()
+    training = ToyTraining([setting], seed, config_of(constants), device=where, models=models or MODELS)
     with progress_bar("training") as show:
-        (result,) = train_settings(settings, seed, config, device=where, on_progress=show)
+        (result,) = training.run(show)
     seconds = round(time.perf_counter() - start, 2)
+    if out is not None:
+        save_layers(out, training)
     if as_json:
         accuracies = {f"{model}_accuracy": accuracy for model, accuracy in result.accuracy.items()}
-        click.echo(json.dumps({"side_length": side_length, "noise": noise, **accuracies, "seconds": seconds}))
+        printed = {"side_length": side_length, "noise": noise, "seed": seed, **accuracies, "seconds": seconds}
+        click.echo(json.dumps(printed))
         return
     for model, accuracy in result.accuracy.items():
-        echo_line(f"{model:>10}  {accuracy:.4f} of counts right")
+        echo_line(f"{model:>10}  accuracy {accuracy:.4f}")
     echo_line(f"side length {side_length:g}, noise {noise:g}, seed {seed}, {seconds:.1f} s")
 
 
 @toy.command()
-@click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), help="One of the two; without it, both.")
-@click.option(
-    "--out", type=folder_type, required=True, help="The folder of results; of both settings, OUT/easy and OUT/hard."
-)
+@click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), help="One of the paper's two, not both.")
+@click.option("--out", type=folder_type, required=True, help="Folder of results; of both settings, OUT/easy, OUT/hard.")
 @click.option("--step", type=float, default=0.01, show_default=True, help="Distance of neighbouring points.")
-@click.option("--seeds", type=int, default=2, show_default=True)
-@click.option("--device", help='"cpu" or "cuda"; the GPU where there is one.')
+@click.option("--side-length", "side_lengths", type=Values(), help="Your own grid: 0.2, 0.2,0.5 or 0:1:0.1.")
+@click.option("--noise", "noises", type=Values(), help="Your own grid, likewise.")
+@click.option("--seeds", type=int, default=2, show_default=True, help="Number of seeds, from 0.")
+@click.option("--seed", "own_seeds", type=int, multiple=True, help="Use this seed instead; may be repeated.")
 @click.option("--settings-at-once", "at_once", type=int, help="How many points train together, and are saved together.")
-@settings_options(ToyConfig)
+@training_options
 def sweep(
-    difficulty: Any, out: Path, step: float, seeds: int, device: str | None, at_once: int | None, **constants: Any
+    difficulty: Any,
+    out: Path,
+    step: float,
+    side_lengths: list[float] | None,
+    noises: list[float] | None,
+    seeds: int,
+    own_seeds: tuple[int, ...],
+    at_once: int | None,
+    models: tuple[str, ...],
+    device: str | None,
+    **constants: Any,
 ) -> None:
-    """Train all points of the paper's figures; the same command resumes after an interruption."""
-    where, config = device_or_default(device), config_of(constants)
-    at_once = at_once or SETTINGS_AT_ONCE.get(where.type, 1)
-    start = time.perf_counter()
-    folders = {name: out / name for name in FIXED_AT} if difficulty is None else {difficulty: out}
-    for name, folder in folders.items():
-        with progress_bar(f"{name} sweep") as show:
+    """Train all points of the paper's figures, or of your own grid; the same command resumes after an interruption."""
+    if (side_lengths is None) != (noises is None):
+        raise click.UsageError("your own grid needs both --side-length and --noise")
+    if difficulty and side_lengths:
+        raise click.UsageError("--setting is for the paper's points, --side-length and --noise for your own")
+    where, start = device_or_default(device), time.perf_counter()
+    if side_lengths is not None and noises is not None:
+        grid: dict[str, Any] = {"side_lengths": side_lengths, "noises": noises}
+        sweeps = [(out, grid_settings(side_lengths, noises), grid)]
+    else:
+        folders = {name: out / name for name in FIXED_AT} if difficulty is None else {difficulty: out}
+        sweeps = [
+            (folder, sweep_settings(name, step), {"difficulty": name, "step": step}) for name, folder in folders.items()
+        ]
+    for folder, settings, described in sweeps:
+        with progress_bar(f"{described.get('difficulty', 'own')} sweep") as show:
             run_sweep(
-                folder, name, config, step=step, seeds=seeds, device=where, settings_at_once=at_once, on_progress=show
+                folder,
+                settings,
+                config_of(constants),
+                seeds=own_seeds or range(seeds),
+                device=where,
+                settings_at_once=at_once or SETTINGS_AT_ONCE.get(where.type, 1),
+                models=models or MODELS,
+                described_as=described,
+                on_progress=show,
             )
     echo_line(f"{out}: done in {time.perf_counter() - start:.1f} s")
 
@@ -81,7 +153,7 @@ def sweep(
 @toy.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
 def figures(folder: Path) -> None:
-    """Draw every figure from the results of a sweep, into its folder "figures"."""
+    """Draw every figure from the results of a sweep, and write its accuracies as CSV, into its folder "figures"."""
     from tallybox.toy.figures import draw_toy_figures
 
     sweeps = [folder / name for name in FIXED_AT if (folder / name / "config.json").exists()]

@@ -5,25 +5,26 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tallybox.checks import check_count, check_proposal_shapes, check_proposal_values, check_weight
+from tallybox.checks import check_count, check_weight
 from tallybox.counter.operator import count_operator
 from tallybox.counter.reference import Quantities, count_quantities, proposal_distance
 from tallybox.counter.trace import CountTrace
-from tallybox.kernels.dispatch import Backend, choose_backend
+from tallybox.kernels.dispatch import Backend, choose_backend, fused_limit
 from tallybox.kernels.layout import Layout
 from tallybox.kernels.operators import needs_gradient
-from tallybox.kernels.proposals import Proposals, for_every_head, prepare_proposals
+from tallybox.kernels.proposals import Proposals, checked_proposals
 
 Result = Literal["features", "count"]
 
 
 def count_features(
     attention: Tensor,
-    boxes: Tensor,
+    boxes: Tensor | None,
     weight: Tensor,
     *,
     max_objects: int = 10,
     mask: Tensor | None = None,
+    distance: Tensor | None = None,
     logits: bool = False,
     backend: Backend = "auto",
 ) -> Tensor:
@@ -34,30 +35,29 @@ def count_features(
     leading dimensions broadcast, so one call can evaluate many differently trained counters: ``weight [M, 1, 8, 16]``
     with ``attention [M, B, N]``.
 
+    With ``boxes=None``, ``distance [..., N, N]`` in [0, 1] says how dissimilar two proposals are: one minus the IoU of
+    masks or of spans of time, for example. A proposal's distance to itself is 0. It is computed by the reference.
+
     >>> boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]])
     >>> count_features(torch.ones(3), boxes, torch.ones(8, 16), max_objects=3)  # two objects, one seen twice
     tensor([0., 0., 1., 0.])
     """
     check_count("max_objects", max_objects)
     check_weight(weight, attention)
-    proposals = checked_proposals(attention, boxes, mask, *weight.shape[:-2], max_objects=max_objects, logits=logits)
+    leading = weight.shape[:-2]
+    proposals = checked_proposals(
+        attention, boxes, mask, distance, weight_leading=leading, max_objects=max_objects, logits=logits
+    )
     return count_result(proposals, weight, max_objects, backend, "features")
-
-
-def checked_proposals(
-    attention: Tensor, boxes: Tensor, mask: Tensor | None, *leading: int, max_objects: int, logits: bool
-) -> Proposals:
-    """Check the inputs of a call, whose weight has these ``leading`` dimensions, and prepare their proposals."""
-    check_proposal_shapes(attention, boxes, mask, weight_leading=torch.Size(leading))
-    check_proposal_values(attention, boxes, mask, logits=logits)
-    return prepare_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
 
 
 def count_result(proposals: Proposals, weight: Tensor, max_objects: int, backend: Backend, result: Result) -> Tensor:
     """Return the count c ``[...]`` or the features ``[..., max_objects + 1]`` of prepared proposals."""
-    attention, boxes, mask, _ = proposals
-    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=attention.shape[-1])
-    if choice.backend == "reference":
+    attention, boxes, mask, _, distance = proposals
+    limit = fused_limit(attention, boxes, mask, weight, distance=distance)
+    number = attention.shape[-1]
+    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=number, limit=limit)
+    if choice.backend == "reference" or boxes is None:
         quantities = reference_quantities(proposals, weight, max_objects)
         return quantities.features if result == "features" else quantities.count.squeeze((-2, -1))
     weight = weight.to(attention.dtype)
@@ -77,33 +77,39 @@ def count_result(proposals: Proposals, weight: Tensor, max_objects: int, backend
 
 def reference_quantities(proposals: Proposals, weight: Tensor, max_objects: int) -> Quantities:
     """Follow the equations of the paper for prepared proposals."""
-    attention, boxes, mask, _ = proposals
-    return count_quantities(attention, proposal_distance(boxes, mask), weight.to(attention.dtype), mask, max_objects)
+    attention, mask = proposals.attention, proposals.mask
+    return count_quantities(attention, distance_of(proposals), weight.to(attention.dtype), mask, max_objects)
 
 
-def count_trace(
-    attention: Tensor, boxes: Tensor, mask: Tensor | None, weight: Tensor, *, max_objects: int, logits: bool
-) -> CountTrace:
+def distance_of(proposals: Proposals) -> Tensor:
+    """Return D ``[..., n, n]``, as given or from the boxes."""
+    if proposals.boxes is not None:
+        return proposal_distance(proposals.boxes, proposals.mask)
+    assert proposals.distance is not None
+    return proposals.distance
+
+
+def count_trace(shared: Proposals, weight: Tensor, max_objects: int) -> CountTrace:
     """Return every intermediate quantity of `count_features` for ``weight [heads, 8, segments]``.
 
     Always computed by the reference, equation by equation.
     """
-    shared = checked_proposals(attention, boxes, mask, max_objects=max_objects, logits=logits)
-    q = reference_quantities(for_every_head(shared), weight, max_objects)
+    q = reference_quantities(shared.for_every_head(), weight, max_objects)
     leading = q.features.shape[:-2]
     number = shared.attention.shape[-1]
 
     def of_heads(quantity: Tensor) -> Tensor:
-        """Drop the dimension of heads where there is one head only."""
+        """Drop the dimension of heads if there is one head only."""
         quantity = quantity.expand(*leading, len(weight), *quantity.shape[len(leading) + 1 :])
         return quantity.squeeze(len(leading)) if len(weight) == 1 else quantity
 
-    indices = torch.arange(number, device=attention.device) if shared.indices is None else shared.indices
-    real = torch.ones(number, dtype=torch.bool, device=attention.device) if shared.mask is None else shared.mask
-    distance = proposal_distance(shared.boxes, shared.mask)
+    device = shared.attention.device
+    indices = torch.arange(number, device=device) if shared.indices is None else shared.indices
+    real = torch.ones(number, dtype=torch.bool, device=device) if shared.mask is None else shared.mask
+    distance = distance_of(shared)
     return CountTrace(
         attention=shared.attention.expand(*leading, number),
-        boxes=shared.boxes.expand(*leading, number, 4),
+        boxes=None if shared.boxes is None else shared.boxes.expand(*leading, number, 4),
         mask=real.expand(*leading, number),
         indices=indices.expand(*leading, number),
         relevance=q.relevance.squeeze(-3).expand(*leading, number, number),

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from tallybox.checks import check_count
-from tallybox.counter.functional import Result, checked_proposals, count_result, count_trace
+from tallybox.counter.functional import Result, count_result, count_trace
 from tallybox.counter.published import read_published_weight
 from tallybox.counter.trace import CountTrace
 from tallybox.kernels.dispatch import Backend, check_backend
-from tallybox.kernels.proposals import for_every_head
+from tallybox.kernels.proposals import Proposals, checked_proposals
 
 
 class Counter(nn.Module):
@@ -42,33 +42,66 @@ class Counter(nn.Module):
         self.max_objects = max_objects
         self.logits = logits
         self.backend: Backend = backend
-        self.weight = nn.Parameter(torch.ones(heads, 8, segments))
+        self.weight = nn.Parameter(torch.empty(heads, 8, segments))
+        self.reset_parameters()
 
-    def forward(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+    def reset_parameters(self) -> None:
+        """Start every activation as the identity; several heads start slightly bent, so that they can differ."""
+        heads, _, segments = self.weight.shape
+        bend = torch.linspace(-0.1, 0.1, heads) if heads > 1 else torch.zeros(1)
+        with torch.no_grad():
+            self.weight.copy_(1 + bend[:, None, None] * torch.linspace(-1, 1, segments))
+
+    def forward(
+        self,
+        attention: Tensor,
+        boxes: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+    ) -> Tensor:
         """Return features ``[..., heads * (max_objects + 1)]``.
 
-        ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
+        ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal. Instead of
+        boxes, ``distance [..., N, N]`` in [0, 1] may say how dissimilar two proposals are.
         """
-        features = self._result(attention, boxes, mask, "features")
+        features = self._result(self._proposals(attention, boxes, mask, distance), "features")
         return features if len(self.weight) == 1 else features.flatten(-2)
 
-    def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+    def count(
+        self,
+        attention: Tensor,
+        boxes: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+    ) -> Tensor:
         """Return the scalar c of the paper: ``[...]``, or ``[..., heads]`` with several heads."""
-        return self._result(attention, boxes, mask, "count")
+        return self._result(self._proposals(attention, boxes, mask, distance), "count")
 
-    def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> CountTrace:
+    def explain(
+        self,
+        attention: Tensor,
+        boxes: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+    ) -> CountTrace:
         """Return every intermediate quantity of one call."""
-        return count_trace(attention, boxes, mask, self.weight, max_objects=self.max_objects, logits=self.logits)
+        return count_trace(self._proposals(attention, boxes, mask, distance), self.weight, self.max_objects)
 
-    def _result(self, attention: Tensor, boxes: Tensor, mask: Tensor | None, result: Result) -> Tensor:
-        """Return count or features, with a dimension for the heads where there are several."""
-        proposals = checked_proposals(attention, boxes, mask, max_objects=self.max_objects, logits=self.logits)
+    def _proposals(
+        self, attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None
+    ) -> Proposals:
+        return checked_proposals(attention, boxes, mask, distance, max_objects=self.max_objects, logits=self.logits)
+
+    def _result(self, proposals: Proposals, result: Result) -> Tensor:
+        """Return count or features, with a dimension for the heads if there are several."""
         if len(self.weight) > 1:
-            return count_result(for_every_head(proposals), self.weight, self.max_objects, self.backend, result)
+            return count_result(proposals.for_every_head(), self.weight, self.max_objects, self.backend, result)
         results = count_result(proposals, self.weight, self.max_objects, self.backend, result)
-        # A single head broadcasts along the leading dimensions; where there are none, it adds one.
-        alone = attention.dim() == 1 and boxes.dim() == 2 and (mask is None or mask.dim() == 1)
-        return results.squeeze(0) if alone else results
+        # A single head broadcasts along the leading dimensions; if there are none, it adds one.
+        return results.squeeze(0) if proposals.is_one_image else results
 
     @classmethod
     def from_published(

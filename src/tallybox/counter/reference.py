@@ -1,7 +1,7 @@
 """The paper's counting component, one small function an equation, in plain PyTorch.
 
 Any floating dtype, any device. Inside this file every quantity of an image is a matrix, so that a
-row of `knots` (the eight activations, see `Activations`) applies to all of them alike:
+row of `knots` (the eight activations, see `Activations`) applies to each of them:
 
     a attention [..., n, 1]     A relevance, D distance, Sim, C [..., n, n]     c count [..., 1, 1]
 
@@ -23,16 +23,29 @@ from tallybox.boxes import box_iou
 EDGE_FLOOR = 1e-20
 
 
-class Activations(NamedTuple):
-    """The paper's f1 ... f8, named by what they are for."""
+# f1 ... f8: the rows of a weight [8, segments], in the order of `Activations`.
+(
+    RELEVANCE_EDGE,
+    DISTANCE_EDGE,
+    SIMILARITY,
+    RELEVANCE_ROW,
+    DISTANCE_ROW,
+    ATTENTION_CONFIDENCE,
+    DISTANCE_CONFIDENCE,
+    CONFIDENCE,
+) = range(8)
 
-    edge_of_relevance: Callable[[Tensor], Tensor]  # f1
-    edge_of_distance: Callable[[Tensor], Tensor]  # f2
-    likeness: Callable[[Tensor], Tensor]  # f3
-    row_of_relevance: Callable[[Tensor], Tensor]  # f4
-    row_of_distance: Callable[[Tensor], Tensor]  # f5
-    certainty_of_attention: Callable[[Tensor], Tensor]  # f6
-    certainty_of_distance: Callable[[Tensor], Tensor]  # f7
+
+class Activations(NamedTuple):
+    """The paper's f1 ... f8 by role: factors of an edge, of a row to compare, and of the confidence."""
+
+    relevance_edge: Callable[[Tensor], Tensor]  # f1
+    distance_edge: Callable[[Tensor], Tensor]  # f2
+    similarity: Callable[[Tensor], Tensor]  # f3
+    relevance_row: Callable[[Tensor], Tensor]  # f4
+    distance_row: Callable[[Tensor], Tensor]  # f5
+    attention_confidence: Callable[[Tensor], Tensor]  # f6
+    distance_confidence: Callable[[Tensor], Tensor]  # f7
     confidence: Callable[[Tensor], Tensor]  # f8
 
     @classmethod
@@ -69,16 +82,20 @@ def proposal_distance(boxes: Tensor, mask: Tensor | None) -> Tensor:
 
 def deduplicated_edges(relevance: Tensor, distance: Tensor, f: Activations) -> Tensor:
     """Ã = f1(A) ⊙ f2(D): no edges within an object (eq. 3)."""
-    return f.edge_of_relevance(relevance) * f.edge_of_distance(distance)
+    return f.relevance_edge(relevance) * f.distance_edge(distance)
 
 
-def proposal_similarity(attention: Tensor, relevance: Tensor, distance: Tensor, f: Activations) -> Tensor:
-    """Sim_ij = f3(1 - |a_i - a_j|) ∏_k f3(1 - |X_ik - X_jk|), X = f4(A) ⊙ f5(D) (eq. 4)."""
-    rows = f.row_of_relevance(relevance) * f.row_of_distance(distance)
+def compared_rows(relevance: Tensor, distance: Tensor, f: Activations) -> Tensor:
+    """X = f4(A) ⊙ f5(D): proposals of one object have equal rows."""
+    return f.relevance_row(relevance) * f.distance_row(distance)
+
+
+def proposal_similarity(attention: Tensor, rows: Tensor, f: Activations) -> Tensor:
+    """Sim_ij = f3(1 - |a_i - a_j|) ∏_k f3(1 - |X_ik - X_jk|) (eq. 4)."""
     difference = (rows.unsqueeze(-2) - rows.unsqueeze(-3)).abs()  # [..., i, j, k]
     # One dimension more than everywhere else: flatten (j, k), so that the activations still apply.
-    row_likeness: Tensor = f.likeness(1 - difference.flatten(-2)).unflatten(-1, difference.shape[-2:])
-    return f.likeness(1 - (attention - attention.mT).abs()) * row_likeness.prod(-1)
+    row_similarity: Tensor = f.similarity(1 - difference.flatten(-2)).unflatten(-1, difference.shape[-2:])
+    return f.similarity(1 - (attention - attention.mT).abs()) * row_similarity.prod(-1)
 
 
 def proposal_scale(similarity: Tensor, real: Tensor | None) -> Tensor:
@@ -86,13 +103,13 @@ def proposal_scale(similarity: Tensor, real: Tensor | None) -> Tensor:
     if real is None:
         return 1 / similarity.sum(-1, keepdim=True)
     pair_is_real = real & real.mT
-    proposals_alike = torch.where(pair_is_real, similarity, 0).sum(-1, keepdim=True)
-    return torch.where(real, 1 / torch.where(real, proposals_alike, 1), 0)
+    similarity_sum = torch.where(pair_is_real, similarity, 0).sum(-1, keepdim=True)
+    return torch.where(real, 1 / torch.where(real, similarity_sum, 1), 0)
 
 
 def count_matrix(deduplicated: Tensor, attention: Tensor, scale: Tensor, f: Activations) -> Tensor:
     """C = Ã ⊙ s sᵀ + diag(s ⊙ f1(a ⊙ a)): scaled edges with self-loops put back (eq. 6)."""
-    self_loops = scale * f.edge_of_relevance(attention * attention)
+    self_loops = scale * f.relevance_edge(attention * attention)
     return deduplicated * (scale * scale.mT) + torch.diag_embed(self_loops.squeeze(-1))
 
 
@@ -121,9 +138,9 @@ def count_confidence(attention: Tensor, distance: Tensor, real: Tensor | None, f
 
     Means are over real proposals. An image without any is as certain as one whose every weight is 0.
     """
-    from_attention = _mean_over((f.certainty_of_attention(attention) - 0.5).abs(), real)
+    from_attention = _mean_over((f.attention_confidence(attention) - 0.5).abs(), real)
     pair_is_real = None if real is None else real & real.mT
-    from_distance = _mean_over((f.certainty_of_distance(distance) - 0.5).abs(), pair_is_real)
+    from_distance = _mean_over((f.distance_confidence(distance) - 0.5).abs(), pair_is_real)
     return f.confidence(from_attention + from_distance)
 
 
@@ -149,7 +166,7 @@ def count_quantities(
     real = None if mask is None else mask.unsqueeze(-1)
     relevance = relevance_matrix(attention)
     deduplicated = deduplicated_edges(relevance, distance, f)
-    similarity = proposal_similarity(attention, relevance, distance, f)
+    similarity = proposal_similarity(attention, compared_rows(relevance, distance, f), f)
     scale = proposal_scale(similarity, real)
     matrix = count_matrix(deduplicated, attention, scale, f)
     count = count_of_edges(matrix, max_objects)

@@ -15,7 +15,7 @@ class CountTrace:
     """
 
     attention: Tensor  # a        [..., n] in [0, 1], after the logistic; 0 where masked
-    boxes: Tensor  # b            [..., n, 4] corners
+    boxes: Tensor | None  # b     [..., n, 4] corners; None if distances were given
     mask: Tensor  # [..., n] bool, True for a real proposal
     indices: Tensor  # [..., n] which of the N proposals was kept
     relevance: Tensor  # A        [..., n, n] = a aᵀ
@@ -30,4 +30,5 @@ class CountTrace:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the quantities by name as nested lists, ready for JSON."""
-        return {field.name: getattr(self, field.name).detach().cpu().tolist() for field in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: None if value is None else value.detach().cpu().tolist() for name, value in values.items()}

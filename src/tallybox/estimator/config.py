@@ -8,8 +8,12 @@ from tallybox.errors import InputError
 
 Component = Literal["presence", "counter"]
 
-NO_THINNING = 1.0  # keeps every box
+KEEP_ALL = 1.0  # as ``nms_iou``: no box is removed
 MAX_SIZE = 4096  # of anything in an estimator: a file must not decide how much memory is allocated
+
+# Batches only limit memory: larger ones were not faster.
+IMAGES_PER_BATCH = 256
+PAIRS_PER_BATCH = 512
 
 
 @dataclass(frozen=True)
@@ -18,28 +22,27 @@ class EstimatorConfig:
 
     component: Component = "presence"
     max_objects: int = 20  # counts from here on share one probability
-    heads: int = 1  # two heads gave the same MAE and a larger RMSE
     proposals: int = 48  # the best boxes of a category that take part
-    thinning: float = NO_THINNING  # of boxes that overlap by more than this, only the best takes part
+    nms_iou: float = KEEP_ALL  # of boxes that overlap by more than this, only the best takes part
     members: int = 8  # models whose distributions are averaged; each leaves another part of the photos out
     hidden: int = 64  # units of the readout
-    dropout: float = 0.3  # of these, while learning
+    dropout: float = 0.3  # of these, during training
 
     def __post_init__(self) -> None:
         if self.component not in get_args(Component):
             raise InputError(f'component must be "presence" or "counter", but got {self.component!r}')
-        for name in ("max_objects", "heads", "proposals", "members", "hidden"):
+        for name in ("max_objects", "proposals", "members", "hidden"):
             check_count(name, getattr(self, name))
             check_size(name, getattr(self, name))
         if self.members < 2:
             raise InputError(f"members must be at least 2, each leaves photos out, but got {self.members!r}")
-        for name in ("thinning", "dropout"):
+        for name in ("nms_iou", "dropout"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise InputError(f"{name} must be in [0, 1], but got {value!r}")
 
 
 def check_size(name: str, size: int) -> None:
-    """Raise where an estimator of this size could be learned but not loaded."""
+    """Raise if an estimator of this size could be fitted but not loaded."""
     if size > MAX_SIZE:
         raise InputError(f"{name} must be at most {MAX_SIZE}, but got {size}")

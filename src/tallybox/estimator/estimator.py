@@ -3,24 +3,26 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
 import numpy as np
+import torch
 
-from tallybox.concurrency import in_batches, map_in_order
+from tallybox.concurrency import in_batches
 from tallybox.detections.category_names import category_id_of, category_name_of, listed_names
 from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.config import Component, EstimatorConfig
+from tallybox.estimator.config import IMAGES_PER_BATCH, Component, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
-from tallybox.estimator.fitted import Fitted, Prior, predict_arrays, untrained
+from tallybox.estimator.fitted import Fitted, untrained
 from tallybox.estimator.fitting import FitReport, fit
-from tallybox.estimator.inputs import BATCH, IndexedPairs, pairs_of_images
-from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.inference import Prior, infer_pairs
+from tallybox.estimator.inputs import pairs_of_images
+from tallybox.estimator.prediction import ImagePredictions
 from tallybox.estimator.storage import load_fitted, save_fitted
 from tallybox.estimator.totals import TotalPrediction, Totals
 from tallybox.estimator.training import OnProgress
@@ -51,11 +53,10 @@ class CountEstimator:
         component: Component = "presence",
         *,
         max_objects: int | None = None,
-        heads: int | None = None,
         members: int | None = None,
         seed: int = 0,
     ) -> None:
-        sizes = {"max_objects": max_objects, "heads": heads, "members": members}
+        sizes = {"max_objects": max_objects, "members": members}
         chosen = {name: size for name, size in sizes.items() if size is not None}
         self._config = EstimatorConfig(component=component, **chosen)
         self._max_objects = max_objects
@@ -100,14 +101,14 @@ class CountEstimator:
         return self
 
     def predict(
-        self, detections: Detections, categories: Categories = None, *, prior: Prior = "every"
+        self, detections: Detections, categories: Categories = None, *, prior: Prior = "population"
     ) -> ImagePredictions:
         """Count the categories of an image: predictions by category id, or by name.
 
-        By default, the categories that are there with a probability of more than 0.1 are predicted; all others count 0.
-        If ``categories`` are given, by id or by name, all of them are predicted, also where nothing was detected.
-        Detections of supervision and ultralytics are converted. ``prior="scored"`` assumes that categories are there
-        as often as among the pairs that `fit` learns from.
+        By default, the categories that are there with a probability of more than 0.1 are listed; all others count 0.
+        If ``categories`` are given, by id or by name, all of them are listed, even if nothing was detected.
+        Detections of supervision and ultralytics are converted. ``prior="evaluation_pairs"`` assumes that categories
+        are there as often as among the pairs that `fit` is trained on.
         """
         if isinstance(detections, list | tuple):
             raise InputTypeError(
@@ -117,23 +118,30 @@ class CountEstimator:
         return next(self.predict_each([detections], categories, prior=prior))[1]
 
     def predict_many(
-        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
+        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "population"
     ) -> list[ImagePredictions]:
         """Count the categories of each of several images, as `predict` does for one."""
         return [predictions for _, predictions in self.predict_each(detections, categories, prior=prior)]
 
     def predict_each(
-        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "every"
+        self,
+        detections: Iterable[Detections],
+        categories: Categories = None,
+        *,
+        prior: Prior = "population",
+        keep_inputs: bool = False,
     ) -> Iterator[tuple[Detections, ImagePredictions]]:
-        """Yield each image with its predictions, as `predict` returns them; only a few batches are held at a time."""
+        """Yield each image with its predictions, as `predict` returns them, a batch of images in memory at a time.
+
+        With ``keep_inputs``, `explain` reuses the predictions: nothing is computed twice.
+        """
         if isinstance(detections, Detections):
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
         category_ids, words = self._ids_and_words(categories)
-        predict_batch = partial(self._predict_batch, category_ids=category_ids, words=words, prior=prior)
-        for images, predictions in map_in_order(predict_batch, in_batches(self._converted(detections), BATCH)):
+        for images in in_batches(self._converted(detections), IMAGES_PER_BATCH):
             if not self._reported_unlearned:
                 self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
-            yield from zip(images, predictions, strict=True)
+            yield from zip(images, self._predict_batch(images, category_ids, words, prior, keep_inputs), strict=True)
 
     def _converted(self, detections: Iterable[Detections]) -> Iterator[Detections]:
         """Yield detections, those of other libraries converted."""
@@ -162,23 +170,37 @@ class CountEstimator:
             )
 
     def _predict_batch(
-        self, images: list[Detections], category_ids: list[int] | None, words: Mapping[int, str], prior: Prior
-    ) -> tuple[list[Detections], list[ImagePredictions]]:
+        self,
+        images: list[Detections],
+        category_ids: list[int] | None,
+        words: Mapping[int, str],
+        prior: Prior,
+        keep_inputs: bool,
+    ) -> Iterator[ImagePredictions]:
         pairs = pairs_of_images(images, category_ids)
-        arrays = predict_arrays(self.fitted, images, pairs, prior=prior)
-        if category_ids is None:
-            listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
-            pairs, arrays = IndexedPairs(*(column[listed] for column in pairs)), arrays.at(listed)
-        by_id: list[dict[int, CountPrediction]] = [{} for _ in images]
-        learned = set(self.fitted.category_ids)
-        for image, category_id, prediction in zip(*(column.tolist() for column in pairs), arrays.each(), strict=True):
-            is_learned = category_id in learned
-            by_id[image][category_id] = prediction if is_learned else replace(prediction, calibrated=False)
-        asked = None if category_ids is None else words
-        return images, [ImagePredictions(predictions, self.fitted.categories, asked) for predictions in by_id]
+        inference = infer_pairs(self.fitted, images, pairs)
+        arrays, moments = inference.predictions(prior), inference.moments()
+        listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
+        if category_ids is not None:
+            listed[:] = True
+        predictions, learned = arrays.each(), set(self.fitted.category_ids)
+        ends = np.searchsorted(pairs.image_index, np.arange(len(images)), side="right")
+        for start, end in pairwise((0, *ends.tolist())):
+            ids = pairs.category_ids[start:end].tolist()
+            rows = (start + np.flatnonzero(listed[start:end])).tolist()
+            by_id = {
+                ids[row - start]: replace(predictions[row], calibrated=ids[row - start] in learned) for row in rows
+            }
+            yield ImagePredictions(
+                by_id,
+                self.fitted.categories,
+                None if category_ids is None else words,
+                dict(zip(ids, moments[start:end], strict=True)),
+                inference.inputs.at(torch.tensor(rows, dtype=torch.int64)) if keep_inputs else None,
+            )
 
     def totals(self, categories: Categories = None) -> Totals:
-        """Return totals to which images are added one by one, of ``categories``, or of all that some image lists."""
+        """Return totals to which predictions are added, of ``categories``, or of all that some image lists."""
         category_ids, words = self._ids_and_words(categories)
         return Totals(self.fitted, {**self.fitted.categories, **words}, category_ids)
 
@@ -189,22 +211,21 @@ class CountEstimator:
         is not.
         """
         totals = self.totals(categories)
-        for image in self._converted(detections):
-            totals.add(image)
-        computed = totals.compute()
-        self.report_unlearned(totals.listed_ids)
-        return computed
+        for _, predictions in self.predict_each(detections, categories):
+            totals.add(predictions)
+        return totals.compute()
 
     def explain(
         self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None
     ) -> dict[int, CountExplanation]:
-        """Return which boxes of an image count and why, for the categories that `predict` would predict.
+        """Return which boxes of an image count and why, for the categories that `predict` would list.
 
-        ``predictions`` are those of this image, if `predict` was called before.
+        ``predictions`` are those of this image, if `predict_each` made them with ``keep_inputs``.
         """
-        (image,) = self._converted([detections])
-        predictions = self.predict(image, categories) if predictions is None else predictions
-        return explain_predictions(self.fitted, image, predictions)
+        if predictions is None or predictions.inputs is None:
+            wanted = categories if predictions is None else list(predictions)
+            predictions = next(self.predict_each([detections], wanted, keep_inputs=True))[1]
+        return explain_predictions(self.fitted, predictions.inputs, predictions)
 
     def by_category_id(self, categories: Iterable[int | str]) -> dict[int, int | str]:
         """Return categories that are given by id or by name, by their ids, and with their names where these are given.
@@ -253,7 +274,7 @@ class CountEstimator:
         >>> estimator.predict(two)["apple"].to_dict()
         {'count': 2, 'most_probable': 2, 'expected': 1.9686, 'low': 2, 'high': 2, 'calibrated': False}
         """
-        self = cls(heads=1)
+        self = cls()
         self._fitted = untrained(self._config, categories)
         return self
 

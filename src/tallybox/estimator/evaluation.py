@@ -1,4 +1,4 @@
-"""Scores of an estimator on labelled images, beside the baselines that were tuned on what it learned from."""
+"""Scores of an estimator on labelled images, compared with baselines tuned on the images that it was fitted to."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,9 +12,10 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
+from tallybox.estimator.config import IMAGES_PER_BATCH
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.fitted import Prior, predict_arrays
-from tallybox.estimator.inputs import BATCH, indexed_pairs
+from tallybox.estimator.inference import Inference, infer_pairs
+from tallybox.estimator.inputs import indexed_pairs
 from tallybox.estimator.prediction import Integers, PredictionArrays
 
 WIDTH_GROUPS = {0: "0", 1: "1-2", 3: "3-4", 5: "5+"}  # of intervals, high - low
@@ -39,6 +40,7 @@ class Evaluation:
             name: {metric: sums.compute()[metric] for metric, sums in tuned.items()}
             for name, tuned in self.baselines.items()
         }
+        over_categories = self.categories.compute(self.images, self.category_ids)
         return {
             "pairs": self.estimator.pairs,
             "estimator": self.estimator.compute(),
@@ -48,20 +50,30 @@ class Evaluation:
             "width90_by_predicted_count": self.by_predicted_count.width_by_group(),
             "coverage90_by_true_count": self.by_true_count.coverage_by_group(),
             "right_by_width": self.by_width.coverage_by_group(WIDTH_GROUPS),
-            **self.categories.compute(self.images, self.category_ids),
+            "mrmse": over_categories["mrmse"],
+            # JSON has no NaN, which is the figure if no labelled image has an object.
+            "mrmse_nz": over_categories["mrmse_nz"] if over_categories["mrmse_nz"] >= 0 else None,
         }
 
 
 def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels: TrueCounts) -> Evaluation:
-    """Score an estimator on images that it did not learn from."""
+    """Score an estimator on images that it was not fitted to."""
     tuned = estimator.fitted.baselines
     empty = {name: {metric: CountSums() for metric in get_args(Metric)} for name in tuned}
     result, scored = Evaluation(empty, set(labels.labelled_ids())), set[int]()
-    for batch in in_batches(labelled_detections(detections, labels), BATCH):
+    for batch in in_batches(labelled_detections(detections, labels), IMAGES_PER_BATCH):
         result.images += len(batch)
-        pairs = list(counting_pairs(batch, labels))
+        every = list(every_pair(batch, labels))
+        inference, truth = infer_labelled(estimator, batch, every)
+        means, category_ids = inference.predictions("population").expected, [pair.category_id for pair in every]
+        result.category_ids.update(category_ids)
+        result.categories += CategorySums.of(category_ids, means, truth)
+        # The pairs that are scored are some of these.
+        chosen = {(pair.detections.image_id, pair.category_id) for pair in counting_pairs(batch, labels)}
+        rows = np.array([(pair.detections.image_id, pair.category_id) in chosen for pair in every], np.bool_)
+        pairs, truth = [pair for pair, is_chosen in zip(every, rows, strict=True) if is_chosen], truth[rows]
+        predictions = inference.predictions("evaluation_pairs").at(rows)
         scored.update(pair.category_id for pair in pairs)
-        predictions, truth = predict_pairs(estimator, batch, pairs, "scored")
         lows, highs = predictions.lows, predictions.highs
         result.estimator += predictions.sums(truth)
         result.by_true_count += CoverageSums.of(lows, highs, truth, grouped_by=truth)
@@ -70,28 +82,23 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
         for name, sums in result.baselines.items():
             for metric in sums:
                 sums[metric] += CountSums.of(tuned[name][metric].counts(pairs), truth)
-        pairs = list(every_pair(batch, labels))
-        predictions, truth = predict_pairs(estimator, batch, pairs, "every")
-        category_ids = [pair.category_id for pair in pairs]
-        result.category_ids.update(category_ids)
-        result.categories += CategorySums.of(category_ids, predictions.expected, truth)
     if not result.estimator.pairs:
-        raise InputError("there must be a pair to score, but no labelled image has an object or a box above 0.05")
+        raise InputError("Nothing to score: no labelled image has an object or a box above 0.05.")
     estimator.report_unlearned(scored)
     return result
 
 
 def train_metrics(estimator: CountEstimator, images: list[Detections], labels: TrueCounts) -> dict[str, float]:
-    """Return the figures on the pairs that an estimator learned from."""
+    """Return the figures on the pairs that an estimator was fitted to."""
     sums = CountSums()
-    for batch in in_batches(labelled_detections(images, labels), BATCH):
-        predictions, truth = predict_pairs(estimator, batch, list(counting_pairs(batch, labels)), "scored")
-        sums += predictions.sums(truth)
+    for batch in in_batches(labelled_detections(images, labels), IMAGES_PER_BATCH):
+        inference, truth = infer_labelled(estimator, batch, list(counting_pairs(batch, labels)))
+        sums += inference.predictions("evaluation_pairs").sums(truth)
     return sums.compute()
 
 
-def right_by_width(predictions: PredictionArrays, true_counts: Integers) -> dict[str, float]:
-    """Return which share of predictions have the right count, by the width of their intervals."""
+def accuracy_by_width(predictions: PredictionArrays, true_counts: Integers) -> dict[str, float]:
+    """Return the share of exact counts by the width of their intervals."""
     return _sums_by_width(predictions, true_counts).coverage_by_group(WIDTH_GROUPS)
 
 
@@ -100,9 +107,9 @@ def _sums_by_width(predictions: PredictionArrays, true_counts: Integers) -> Cove
     return CoverageSums.of(counts, counts, true_counts, grouped_by=widths, groups=WIDTH_GROUPS)
 
 
-def predict_pairs(
-    estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair], prior: Prior
-) -> tuple[PredictionArrays, Integers]:
-    """Predict pairs of a batch of images; return their true counts ``[P]`` as well."""
-    predictions = predict_arrays(estimator.fitted, batch, indexed_pairs(batch, pairs), prior=prior)
-    return predictions, np.array([pair.true_count for pair in pairs], np.int64)
+def infer_labelled(
+    estimator: CountEstimator, batch: list[Detections], pairs: list[CountingPair]
+) -> tuple[Inference, Integers]:
+    """Run an estimator on pairs of a batch of images; return their true counts ``[P]`` as well."""
+    inference = infer_pairs(estimator.fitted, batch, indexed_pairs(batch, pairs))
+    return inference, np.array([pair.true_count for pair in pairs], np.int64)

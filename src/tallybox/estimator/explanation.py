@@ -1,17 +1,17 @@
 """Explanations: which boxes were counted, and which boxes are their duplicates."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tallybox.boxes import suppress
 from tallybox.counter.trace import CountTrace
-from tallybox.detections.detections import Detections
 from tallybox.estimator.fitted import Fitted
-from tallybox.estimator.inputs import model_inputs, pairs_of_images
+from tallybox.estimator.inputs import ModelInputs
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.presence.trace import PresenceTrace
 
@@ -34,22 +34,25 @@ class CountExplanation:
 
 
 def explain_predictions(
-    fitted: Fitted, image: Detections, predictions: Mapping[int, CountPrediction]
+    fitted: Fitted, inputs: ModelInputs, predictions: Mapping[int, CountPrediction]
 ) -> dict[int, CountExplanation]:
-    """Return which boxes of an image count and why, for each category that was predicted."""
-    pairs = pairs_of_images([image], list(predictions))
-    all_inputs = model_inputs([image], pairs, fitted.config, fitted.category_ids)
+    """Return which boxes of an image count and why, for the categories of its inputs, which are those predicted."""
+    with torch.no_grad():
+        logits = fitted.ensemble.score_logit(inputs)  # [M, P, N]
+        # One call for each member; a trace has every pair.
+        traces = [
+            component.explain(logit, inputs.boxes, inputs.mask)
+            for component, logit in zip(fitted.ensemble.components(), logits, strict=True)
+        ]
     explanations = {}
-    for index, (category_id, prediction) in enumerate(predictions.items()):
-        inputs = all_inputs.at(torch.tensor([index]))
-        real = inputs.mask[0].numpy()
-        with torch.no_grad():
-            traces = tuple(
-                member.component.explain(member.score_logit(inputs)[0], inputs.boxes[0], inputs.mask[0])
-                for member in fitted.members
-            )
-        presence = np.mean([_presence(trace, len(real)) for trace in traces], axis=0)[real]
-        explanations[category_id] = CountExplanation(prediction, inputs.sources[0].numpy()[real], presence, traces)
+    for row, (category_id, prediction) in enumerate(predictions.items()):
+        real = inputs.mask[row].numpy()
+        of_pair = tuple(
+            type(trace)(**{quantity.name: getattr(trace, quantity.name)[row] for quantity in fields(trace)})
+            for trace in traces
+        )
+        presence = np.mean([_presence(trace, len(real)) for trace in of_pair], axis=0)[real]
+        explanations[category_id] = CountExplanation(prediction, inputs.sources[row].numpy()[real], presence, of_pair)
     return explanations
 
 
@@ -98,21 +101,11 @@ def suppression_of(trace: PresenceTrace | CountTrace, number: int) -> Floats:
 
 
 def _counted(presence: Floats, suppression: Floats, count: int) -> NDArray[np.int64]:
-    """Choose boxes one by one, the most present first, each time given that those chosen are there.
-
-    A presence holds a factor 1 - s p for every other box; once that is known to be there, it is 1 - s.
-    """
-    left = presence.copy()
-    chosen: list[int] = []
-    while len(chosen) < min(count, len(presence)):
-        best = int(left.argmax())
-        if left[best] < MIN_PRESENCE:
-            break
-        chosen.append(best)
-        before = 1 - suppression[:, best] * presence[best]
-        left *= np.divide(1 - suppression[:, best], before, out=np.zeros_like(before), where=before > 0)
-        left[chosen] = -1
-    return np.array(chosen, np.int64)
+    """Choose the boxes that count: the most present that NMS keeps, then the most present of the others."""
+    order = np.argsort(-presence, kind="stable")
+    kept = suppress(suppression[np.ix_(order, order)].T >= MIN_SUPPRESSION)
+    chosen = np.concatenate((order[kept], order[~kept]))
+    return chosen[presence[chosen] >= MIN_PRESENCE][:count]
 
 
 def _presence(trace: PresenceTrace | CountTrace, number: int) -> NDArray[np.float32]:

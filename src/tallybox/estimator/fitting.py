@@ -1,9 +1,9 @@
-"""Fitting: baselines, inputs, thinning, members, and calibration on the photos that members left out."""
+"""Fitting: baselines, inputs, the ensemble, NMS, and calibration on the photos that members left out."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -13,42 +13,65 @@ from tallybox.detections.baselines import Metric, tabulate, tune
 from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of, listed_names
 from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
-from tallybox.detections.metrics import CountSums
+from tallybox.detections.metrics import CoverageSums
 from tallybox.errors import InputError
-from tallybox.estimator.calibration import LISTED_PROBABILITY, Prevalence, interval_levels, learn_prevalence
-from tallybox.estimator.config import NO_THINNING, EstimatorConfig, check_size
-from tallybox.estimator.fitted import CurvePoint, Fitted, distributions, infer, moments_of
+from tallybox.estimator.calibration import LISTED_PROBABILITY, interval_levels, learn_prevalence
+from tallybox.estimator.config import KEEP_ALL, EstimatorConfig, check_size
+from tallybox.estimator.fitted import Fitted
+from tallybox.estimator.inference import Inference, infer
 from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
-from tallybox.estimator.model import CountModel, ModelOutput
-from tallybox.estimator.prediction import IntervalLevels, PredictionArrays, summarise
+from tallybox.estimator.model import CountEnsemble
+from tallybox.estimator.nms_counts import NmsCounts, learn_nms_counts, preferred_share
+from tallybox.estimator.prediction import Floats, Integers, PredictionArrays, summarise
 from tallybox.estimator.totals import learn_totals
-from tallybox.estimator.training import LabelledInputs, OnProgress, epochs_for, epochs_of, held_out_loss, train_member
+from tallybox.estimator.training import (
+    PADDING,
+    LabelledInputs,
+    OnProgress,
+    epochs_for,
+    epochs_of,
+    held_out_losses,
+    train,
+)
 
 Label = Callable[[EstimatorConfig, Sequence[CountingPair]], LabelledInputs]
 
 MIN_IMAGES = 4
 # Bounds of `max_objects`, which by default only one in a thousand labels exceeds.
 MAX_OBJECTS = (10, 60)
-# Thinning is tried where this share of pairs has more boxes than can take part.
+# NMS of the inputs is tried if this share of pairs has more boxes than can take part.
 CROWDED_SHARE = 0.05
-THINNINGS = (0.85, 0.7, NO_THINNING)
-# The first thinning is taken unless the loss of another on held-out photos is smaller by this: on 150 photos, with each
-# box of COCO repeated ten times, trials preferred different ones by 0.03.
+NMS_IOUS = (0.85, 0.7, KEEP_ALL)
+# The first is taken unless the loss of another on held-out photos is smaller by this: on 150 photos, with each box of
+# COCO repeated ten times, trials preferred different ones by 0.03.
 CLEARLY_BETTER = 0.03
-THINNING_PAIRS, THINNING_STEPS = 4000, 150
-# The learning curve's first point: the share of the photos that its members learn from, the number of these members,
-# and the minimum of photos. A further point at half of the photos took twice the time and gave the same slope.
-CURVE_SHARE, CURVE_MEMBERS, MIN_CURVE_PHOTOS = 0.25, 2, 40
+TRIAL_PAIRS, TRIAL_STEPS = 4000, 150
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """How many pairs and photos a fit learned from, and its predictions of held-out photos."""
+    """How many pairs and photos a fit used, and its predictions of held-out photos."""
 
     pairs: int
     photos: int
     true_counts: NDArray[np.int64]  # [P]
     held_out: PredictionArrays  # of each pair, by the member that did not learn from its photo
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Distributions of pairs, each without its own photo: of the ensemble, of NMS, and of their mixture."""
+
+    ensemble: Floats  # [P, K + 1]
+    nms: Floats  # [P, K + 1]
+    expected: Floats  # [P]: of the ensemble
+    nms_expected: Floats  # [P]
+
+    def mixed(self, share: float, tail_mean: float) -> tuple[Floats, Floats]:
+        """Return the distributions with a share of NMS ``[P, K + 1]``, and the mean counts beyond K ``[P]``."""
+        expected = share * self.nms_expected + (1 - share) * self.expected
+        beyond = np.maximum(expected - (self.nms.shape[1] - 1), 0)
+        return share * self.nms + (1 - share) * self.ensemble, tail_mean + beyond
 
 
 def fit(
@@ -60,23 +83,12 @@ def fit(
     seed: int,
     on_progress: OnProgress,
 ) -> tuple[Fitted, FitReport]:
-    """Learn from labelled images; the same seed gives the same numbers."""
+    """Fit to labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
     _check_categories(images, labels)
     pairs = list(counting_pairs(images, labels))
-    needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(pairs))
-    if labelled_parts < needed:
-        raise InputError(
-            f"an estimator must learn from at least {needed} labelled images and pairs, but got {len(images)} images "
-            f"with {len(pairs)} pairs"
-        )
-    config = replace(config, members=min(config.members, labelled_parts))  # each leaves out another part
-    if not any(len(image) for image in images):
-        raise InputError(f"an estimator must learn from boxes, but none of the {len(images)} labelled images has any")
+    config = _sized(config, images, pairs, max_objects)
     truth = np.array([pair.true_count for pair in pairs], np.int64)
-    if max_objects is None:
-        max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
-    config = replace(config, max_objects=max_objects, proposals=max(config.proposals, 2 * max_objects))
     category_ids = tuple(sorted({pair.category_id for pair in pairs}))
     check_size("the number of labelled categories", len(category_ids))
     table = tabulate(pairs)
@@ -86,40 +98,74 @@ def fit(
     }
     places = np.random.default_rng(seed).permutation(len(images)).argsort()
     label = partial(_label, images, category_ids, places % config.members)  # parts of equal size
-    config = _with_thinning(config, pairs, label, seed)
+    config = replace(config, nms_iou=_chosen_nms_iou(config, pairs, label, seed))
     labelled, epochs = label(config, pairs), epochs_for(len(pairs))
-    members = tuple(
-        train_member(labelled, part, seed=seed * 1000 + part, epochs=epochs, on_progress=on_progress)
-        for part in range(config.members)
-    )
+    ensemble = train(labelled, members=config.members, seed=seed, epochs=epochs, on_progress=on_progress)
+    nms, nms_of_parts = _learn_nms(labelled)
     above = truth[truth >= config.max_objects] - config.max_objects
-    excess = float((above.sum() + 0.5) / (len(above) + 1))
-    probabilities, beyond = distributions([_held_out(members, labelled)], excess)
-    levels = interval_levels(probabilities, beyond, truth)
-    held_out = summarise(probabilities, beyond, levels)
+    tail_mean = float((above.sum() + 0.5) / (len(above) + 1))
+    held_out = _held_out(ensemble, nms_of_parts, labelled)
+    rows, clipped = np.arange(len(truth)), truth.clip(max=config.max_objects)
+    share = preferred_share(held_out.nms[rows, clipped], held_out.ensemble[rows, clipped])
+    mixed = held_out.mixed(share, tail_mean)
+    levels = interval_levels(*mixed, truth)
+    parts = labelled.parts.numpy()
+    cross_validation = {
+        "nms_share": share,
+        "estimator": _scores(*mixed, truth, parts),
+        "nms": _scores(*held_out.mixed(1.0, tail_mean), truth, parts),
+        "ensemble": _scores(*held_out.mixed(0.0, tail_mean), truth, parts),
+    }
+    fitted = Fitted(
+        config=config,
+        category_ids=category_ids,
+        categories=dict(labels.categories) or {key: category_name_of(key) for key in category_ids},
+        ensemble=ensemble,
+        tail_mean=tail_mean,
+        nms=nms,
+        nms_share=share,
+        baselines=baselines,
+        levels=levels,
+        cross_validation=cross_validation,
+    )
     every = label(config, list(every_pair(images, labels)))
-    every_held_out = _held_out(members, every)
     looked_for = len(images) * len(labels.labelled_ids().union(category_ids))
-    prevalence, levels_listed = _over_every_category(every, every_held_out, looked_for, excess)
-    names = dict(labels.categories) or {key: category_name_of(key) for key in category_ids}
-    fitted = Fitted(config, category_ids, names, members, baselines, levels, levels_listed, prevalence, excess)
-    outputs = [infer(member, every.inputs) for member in members]
-    moments, _ = moments_of(fitted, every.inputs, [every_held_out], outputs)
-    totals = learn_totals(moments, every.pairs, every.true_counts.numpy(), len(images), prevalence.undetected)
-    curve = _learning_curve(labelled, held_out, excess=excess, levels=levels, seed=seed)
-    fitted = replace(fitted, totals=totals, learning_curve=curve)
-    return fitted, FitReport(len(pairs), len(images), truth, held_out)
+    fitted = _over_every_category(fitted, every, _held_out(ensemble, nms_of_parts, every), looked_for, len(images))
+    return fitted, FitReport(len(pairs), len(images), truth, summarise(*mixed, levels))
+
+
+def _sized(
+    config: EstimatorConfig, images: Sequence[Detections], pairs: Sequence[CountingPair], max_objects: int | None
+) -> EstimatorConfig:
+    """Choose sizes by the labels; raise if these are too few."""
+    needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(pairs))
+    if labelled_parts < needed:
+        raise InputError(
+            f"Fitting needs at least {needed} labelled images and pairs, but there are {len(images)} images with "
+            f"{len(pairs)} pairs."
+        )
+    if not any(len(image) for image in images):
+        raise InputError(f"None of the {len(images)} labelled images has a box to learn from.")
+    if max_objects is None:
+        truth = [pair.true_count for pair in pairs]
+        max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
+    return replace(
+        config,
+        members=min(config.members, labelled_parts),  # each leaves out another part
+        max_objects=max_objects,
+        proposals=max(config.proposals, 2 * max_objects),
+    )
 
 
 def _check_categories(images: Sequence[Detections], labels: TrueCounts) -> None:
-    """Raise where there are boxes, but none is of a labelled category: the numbers of classes are not category ids."""
+    """Raise if there are boxes, but none of a labelled category: class numbers are not category ids."""
     detected = {category_id for image in images for category_id in np.unique(image.category_ids).tolist()}
     if detected and not any(map(labels.is_labelled, detected)):
         names = labels.categories or COCO_CATEGORIES
         raise InputError(
-            f"boxes must be of categories that the labels name ({listed_names(labels.labelled_ids(), names)}), but got "
-            f"only others ({listed_names(detected, names)}); class numbers of a YOLO model? translate them to category "
-            "ids, or give the boxes in a CSV with the names of their categories"
+            f"No box is of a labelled category: the labels name {listed_names(labels.labelled_ids(), names)}, the "
+            f"boxes are {listed_names(detected, names)}. If these are class numbers of a YOLO model, translate them to "
+            "category ids, or give category names in a CSV."
         )
 
 
@@ -141,39 +187,72 @@ def _label(
     )
 
 
-def _held_out(members: Sequence[CountModel], labelled: LabelledInputs) -> ModelOutput:
-    """Predict each photo by the member that left it out."""
-    logits = torch.zeros(len(labelled.parts), labelled.config.max_objects + 1)
-    expected = torch.zeros(len(labelled.parts))
-    for part, member in enumerate(members):
-        rows = labelled.of_part(part)
-        logits[rows], expected[rows] = infer(member, labelled.inputs, rows)
-    return ModelOutput(logits, expected)
+def _learn_nms(labelled: LabelledInputs) -> tuple[NmsCounts, list[NmsCounts]]:
+    """Learn the counts of NMS from all photos, and without each part of them."""
+    config, counts, truth = labelled.config, labelled.inputs.nms_counts.numpy(), labelled.true_counts.numpy()
+    parts = labelled.parts.numpy()
+
+    def learn(rows: NDArray[np.bool_]) -> NmsCounts:
+        return learn_nms_counts(counts[rows], truth[rows], config.max_objects, config.proposals)
+
+    return learn(parts >= 0), [learn(parts != part) for part in range(config.members)]
 
 
-def _with_thinning(config: EstimatorConfig, pairs: Sequence[CountingPair], label: Label, seed: int) -> EstimatorConfig:
-    """Choose, where boxes are many, how near-identical ones are thinned, by short trials on held-out photos."""
+def _held_out(ensemble: CountEnsemble, nms_of_parts: Sequence[NmsCounts], labelled: LabelledInputs) -> HeldOut:
+    """Predict each photo by the member, and by the NMS, that left it out."""
+    rows = labelled.by_part(ensemble.members)
+    logits, expected = infer(ensemble, labelled.inputs, rows.clamp(min=0))
+    real = rows != PADDING
+    order = rows[real].argsort()  # each pair is in one part
+    counts, parts = labelled.inputs.nms_counts.numpy(), labelled.parts.numpy()
+    nms, nms_expected = np.zeros((len(counts), logits.shape[-1])), np.zeros(len(counts))
+    for part, learned in enumerate(nms_of_parts):
+        of_part = parts == part
+        nms[of_part], nms_expected[of_part] = learned.probabilities(counts[of_part]), learned.expected(counts[of_part])
+    return HeldOut(
+        logits[real][order].double().softmax(-1).numpy(), nms, expected[real][order].double().numpy(), nms_expected
+    )
+
+
+def _scores(probabilities: Floats, tail_mean: Floats, truth: Integers, parts: Integers) -> dict[str, Any]:
+    """Return cross-validated figures; intervals of each part are calibrated on the other parts."""
+    sums, coverage = None, CoverageSums()
+    for part in np.unique(parts).tolist():
+        inside, outside = parts == part, parts != part
+        levels = interval_levels(probabilities[outside], tail_mean[outside], truth[outside])
+        found = summarise(probabilities[inside], tail_mean[inside], levels)
+        of_part = found.sums(truth[inside])
+        sums = of_part if sums is None else sums + of_part
+        coverage += CoverageSums.of(found.lows, found.highs, truth[inside], grouped_by=found.counts)
+    assert sums is not None
+    figures = {**sums.compute(), "coverage90": coverage.coverage()}
+    by_answer = {answer: round(share, 4) for answer, share in coverage.coverage_by_group().items()}
+    return {**{name: round(value, 4) for name, value in figures.items()}, "coverage90_by_predicted_count": by_answer}
+
+
+def _chosen_nms_iou(config: EstimatorConfig, pairs: Sequence[CountingPair], label: Label, seed: int) -> float:
+    """Choose, if boxes are many, at which IoU near-identical ones are removed, by short trials on held-out photos."""
     number = np.array([(pair.detections.category_ids == pair.category_id).sum() for pair in pairs])
     if (number > config.proposals).mean() <= CROWDED_SHARE:
-        return config
-    pairs = pairs[:THINNING_PAIRS]
+        return config.nms_iou
+    pairs = pairs[:TRIAL_PAIRS]
     losses = {}
-    for thinning in THINNINGS:
-        labelled = label(replace(config, thinning=thinning), pairs)
-        model = train_member(labelled, 0, seed=seed, epochs=epochs_of(len(pairs), THINNING_STEPS))
-        losses[thinning] = held_out_loss(model, labelled, labelled.of_part(0))
-    losses[THINNINGS[0]] -= CLEARLY_BETTER
-    return replace(config, thinning=min(losses, key=lambda thinning: losses[thinning]))
+    for nms_iou in NMS_IOUS:
+        labelled = label(replace(config, nms_iou=nms_iou), pairs)
+        trial = train(labelled, members=1, seed=seed, epochs=epochs_of(len(pairs), TRIAL_STEPS))
+        losses[nms_iou] = held_out_losses(trial, labelled, labelled.by_part(1)).item()
+    losses[NMS_IOUS[0]] -= CLEARLY_BETTER
+    return min(losses, key=lambda nms_iou: losses[nms_iou])
 
 
 def _over_every_category(
-    every: LabelledInputs, held_out: ModelOutput, looked_for: int, excess: float
-) -> tuple[Prevalence, IntervalLevels]:
-    """Learn the prevalence over all categories of all photos, and how far intervals grow with it.
+    fitted: Fitted, every: LabelledInputs, held_out: HeldOut, looked_for: int, images: int
+) -> Fitted:
+    """Learn the prevalence over all categories of all photos, how far intervals grow with it, and totals.
 
     ``every`` has each category that was detected or is there; ``looked_for`` is the number of all pairs.
     """
-    probabilities, beyond = distributions([held_out], excess)
+    probabilities, tail_mean = held_out.mixed(fitted.nms_share, fitted.tail_mean)
     (best, summary), truth = every.inputs.evidence(), every.true_counts.numpy()
     detected = best > 0
     unseen = (int((~detected).sum()) + 0.5) / (looked_for - int(detected.sum()) + 1)
@@ -182,34 +261,9 @@ def _over_every_category(
     )
     corrected = prevalence.apply(probabilities, best, summary)
     listed = detected & (corrected[:, 0] < 1 - LISTED_PROBABILITY)
-    return prevalence, interval_levels(corrected[listed], beyond[listed], truth[listed])
-
-
-def _learning_curve(
-    labelled: LabelledInputs, held_out: PredictionArrays, *, excess: float, levels: IntervalLevels, seed: int
-) -> tuple[CurvePoint, ...]:
-    """Return two points of how accuracy grows with the number of labelled photos, or none where there are few photos.
-
-    The first point is of members that learn from a share of the photos and count in all others; the second is of the
-    estimator's members, each of which counts in the part that it left out, as ``held_out`` predicts it.
-    """
-    image_index, truth = labelled.pairs.image_index, labelled.true_counts.numpy()
-    photos = int(image_index.max(initial=-1)) + 1
-    if photos < MIN_CURVE_PHOTOS:
-        return ()
-    order = np.random.default_rng(seed).permutation(photos)
-    number, sums = round(CURVE_SHARE * photos), CountSums()
-    for member in range(CURVE_MEMBERS):
-        learns = np.isin(image_index, order[member * number : (member + 1) * number])
-        split = replace(labelled, parts=torch.from_numpy(learns.astype(np.int64)))  # it leaves part 0 out
-        model = train_member(split, 0, seed=seed * 1000 + 500 + member, epochs=epochs_for(int(learns.sum())))
-        rows = split.of_part(0)
-        predictions = summarise(*distributions([infer(model, labelled.inputs, rows)], excess), levels)
-        sums += predictions.sums(truth[rows.numpy()])
-    learned_from = round(photos * (1 - 1 / labelled.config.members))
-    return _point(number, sums), _point(learned_from, held_out.sums(truth))
-
-
-def _point(photos: int, sums: CountSums) -> CurvePoint:
-    figures = sums.compute()
-    return CurvePoint(photos, round(figures["exact"], 4), round(figures["mae"], 4))
+    levels = interval_levels(corrected[listed], tail_mean[listed], truth[listed])
+    fitted = replace(fitted, prevalence=prevalence, levels_listed=levels)
+    members = infer(fitted.ensemble, every.inputs).logits.double().softmax(-1).numpy()
+    members = fitted.nms_share * held_out.nms + (1 - fitted.nms_share) * members
+    moments = Inference(fitted, every.inputs, probabilities, tail_mean, members).moments()
+    return replace(fitted, totals=learn_totals(moments, every.pairs, truth, images, prevalence.undetected))

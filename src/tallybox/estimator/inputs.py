@@ -1,6 +1,6 @@
 """The inputs of a model: numbers about pairs of an image and a category, as tensors of many pairs.
 
-Legend: P pairs, N proposals of a pair, C numbers about a proposal, S numbers about a pair.
+Legend: P pairs, N proposals of a pair, C numbers about a proposal, S numbers about a pair, G pairs of NMS thresholds.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from tallybox.boxes import numpy_box_iou, suppress
+from tallybox.boxes import first_kept, numpy_box_iou, overlap_by_more, suppress
+from tallybox.detections.baselines import SCORE_THRESHOLDS
 from tallybox.detections.detections import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE, CountingPair
-from tallybox.estimator.config import NO_THINNING, EstimatorConfig
+from tallybox.estimator.config import IMAGES_PER_BATCH, KEEP_ALL, PAIRS_PER_BATCH, EstimatorConfig
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -29,12 +30,12 @@ BEST_SCORES = 8  # of the boxes left by NMS at an overlap of 0.5
 
 RIVAL_IOU = 0.6  # overlap from which a box of another category is a rival
 MAX_RIVALS = 150  # only the best boxes of an image may be rivals, since overlaps grow with the square
-BATCH = 256  # images whose pairs are predicted together; more would only need more memory
+LIKELY_SCORES = (0.2, 0.5)
 CONTEXT = 5
 SUMMARY = len(GRID_OVERLAPS) * len(GRID_SCORES) + BEST_SCORES + 11
 
 # Scores are clipped to this distance from 0 and 1, and areas, as shares of the image, to this minimum.
-MIN_SCORE = 1e-3
+SUMMARY_MIN_SCORE = 1e-3
 MIN_AREA = 1e-5
 
 
@@ -58,7 +59,8 @@ class ModelInputs(NamedTuple):
     sources: Tensor  # [P, N] int64: which box of its image each proposal is
     summary: Tensor  # [P, S]
     category_rows: Tensor  # [P] int64: rows of a model's tables of categories
-    truncated: Tensor  # [P] bool: the image has more boxes of the category than take part
+    truncated: Tensor  # [P] bool: the image has more likely boxes of the category than take part
+    nms_counts: Tensor  # [P, G] int64: counts of NMS at `GRID_OVERLAPS` and, within each, `SCORE_THRESHOLDS`
 
     @property
     def sizes(self) -> Tensor:
@@ -66,8 +68,8 @@ class ModelInputs(NamedTuple):
         return self.mask.sum(1)
 
     def at(self, index: Tensor) -> "ModelInputs":
-        """Return some pairs, padded no further than they need."""
-        longest = max(int(self.mask[index].sum(1).max()) if len(index) else 0, 1)
+        """Return some pairs ``[...]``, padded no further than they need."""
+        longest = max(int(self.mask[index].sum(-1).max()) if index.numel() else 0, 1)
         of_proposals = (tensor[index, :longest] for tensor in self[:OF_PROPOSALS])
         return ModelInputs._make((*of_proposals, *(tensor[index] for tensor in self[OF_PROPOSALS:])))
 
@@ -120,23 +122,25 @@ def model_inputs(
     start, end = np.searchsorted(keys, pair_keys, "left"), np.searchsorted(keys, pair_keys, "right")
 
     longest = max(int((end - start).max(initial=0)), 1)
-    width = min(config.proposals, longest) if config.thinning >= NO_THINNING else longest
+    width = min(config.proposals, longest) if config.nms_iou >= KEEP_ALL else longest
     steps = start[:, None] + np.arange(width)  # [P, N]
     mask = steps < end[:, None]
     index = np.append(order, len(order))[np.where(mask, steps, len(order))]  # of boxes; the last is padding
-    if config.thinning < NO_THINNING:
-        index, mask = _thinned(index, mask, boxes, config, padding=len(order))
+    if config.nms_iou < KEEP_ALL:
+        index, mask = _suppressed(index, mask, boxes, config, padding=len(order))
 
     pair_scores, pair_boxes = scores[index], boxes[index]
     context = _context(pair_scores, pair_boxes, rivals[index], mask, _extents(images)[image_index], end - start)
     surroundings = _other_categories(
         scores[order], keys, image_of[order], len(images), (start, end), pair_keys, image_index
     )
-    summary = _summary(pair_scores, pair_boxes, mask, context, surroundings)
+    summary, nms_counts = _summary(pair_scores, pair_boxes, mask, context, surroundings)
     sources = np.where(mask, index - first[image_index][:, None], -1)
     rows = category_rows(labelled_ids, category_ids)
+    # Faint boxes that were left out do not matter: there are many in ordinary photos.
     truncated = (mask.sum(1) >= config.proposals) & (end - start > config.proposals)
-    arrays = (pair_scores, pair_boxes, mask, context, sources, summary, rows, truncated)
+    truncated &= pair_scores.min(1) >= LIKELY_SCORES[0]
+    arrays = (pair_scores, pair_boxes, mask, context, sources, summary, rows, truncated, nms_counts)
     return ModelInputs(*map(torch.from_numpy, arrays))
 
 
@@ -145,10 +149,11 @@ def inputs_of_many(
 ) -> ModelInputs:
     """Return `model_inputs` for pairs in the order of their images, a batch of images at a time to save memory."""
     parts = []
-    for first in range(0, len(images), BATCH):
-        rows = (pairs.image_index >= first) & (pairs.image_index < first + BATCH)
+    for first in range(0, len(images), IMAGES_PER_BATCH):
+        last = first + IMAGES_PER_BATCH
+        rows = (pairs.image_index >= first) & (pairs.image_index < last)
         of_batch = IndexedPairs(pairs.image_index[rows] - first, pairs.category_ids[rows])
-        parts.append(model_inputs(images[first : first + BATCH], of_batch, config, labelled_ids))
+        parts.append(model_inputs(images[first:last], of_batch, config, labelled_ids))
     longest = max(part.scores.shape[1] for part in parts)
 
     def padded(tensor: Tensor) -> Tensor:
@@ -189,7 +194,7 @@ def _other_categories(
     """
     start, end = ranges
     columns = []
-    for likely in (0.2, 0.5):
+    for likely in LIKELY_SCORES:
         above = np.concatenate(([0], (scores > likely).cumsum()))
         in_image = np.bincount(image_of, scores > likely, minlength=images)
         columns.append(np.log1p(in_image[image_index] - (above[end] - above[start])))
@@ -214,10 +219,13 @@ def _context(scores: Floats, boxes: Floats, rivals: Floats, mask: Any, extents: 
     return np.where(mask[..., None], context, np.float32(0))
 
 
-def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, surroundings: Floats) -> Floats:
-    """Return the summary of each pair, ``[P, S]``: counts of NMS, its best scores, and numbers about all boxes."""
+def _summary(
+    scores: Floats, boxes: Floats, mask: Any, context: Floats, surroundings: Floats
+) -> tuple[Floats, Integers]:
+    """Return the summary of each pair ``[P, S]``, of NMS counts and of all boxes, and finer NMS counts ``[P, G]``."""
     size = mask.sum(1)
     summary = np.zeros((len(scores), SUMMARY), np.float32)
+    nms_counts = np.zeros((len(scores), len(GRID_OVERLAPS) * len(SCORE_THRESHOLDS)), np.int64)
     for rows in _groups_of_similar_size(size):
         longest = max(int(size[rows].max()), 1)
         masked_scores = np.where(mask[rows, :longest], scores[rows, :longest], 0)
@@ -225,8 +233,9 @@ def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, surround
         overlaps = numpy_box_iou(ordered, ordered)[:, None] > np.array(GRID_OVERLAPS, np.float32)[:, None, None]
         candidates = np.repeat(mask[rows, None, :longest], len(GRID_OVERLAPS), axis=1)
         kept = suppress(overlaps, candidates)  # [P, T, N]
-        above = masked_scores[:, :, None] >= np.array(GRID_SCORES, np.float32)  # [P, N, scores]
-        grid = kept.astype(np.float32) @ above.astype(np.float32)
+        above = masked_scores[:, :, None] >= np.array((*GRID_SCORES, *SCORE_THRESHOLDS), np.float32)  # [P, N, scores]
+        grid, finer = np.split(kept.astype(np.float32) @ above.astype(np.float32), [len(GRID_SCORES)], axis=2)
+        nms_counts[rows] = finer.reshape(len(rows), -1)
         best = np.zeros((len(rows), BEST_SCORES), np.float32)
         descending = -np.sort(-np.where(kept[:, 1], masked_scores, 0), axis=1)[:, :BEST_SCORES]
         best[:, : descending.shape[1]] = descending
@@ -239,7 +248,7 @@ def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, surround
     summary[:, -11:] = np.column_stack(
         (
             context[:, 0, 3],
-            np.where(nothing, np.log(MIN_SCORE), context[:, 0, 2]),
+            np.where(nothing, np.log(SUMMARY_MIN_SCORE), context[:, 0, 2]),
             area.sum(1) / any_box,
             np.where(mask, area, np.log(MIN_AREA)).max(1),
             context[:, 0, 0],
@@ -249,40 +258,30 @@ def _summary(scores: Floats, boxes: Floats, mask: Any, context: Floats, surround
             faint,
         )
     )
-    return summary
+    return summary, nms_counts
 
 
-def _groups_of_similar_size(size: Integers, number: int = 512) -> list[Integers]:
+def _groups_of_similar_size(size: Integers) -> list[Integers]:
     order = np.argsort(size, kind="stable")
-    return [order[start : start + number] for start in range(0, len(order), number)]
+    return [order[start : start + PAIRS_PER_BATCH] for start in range(0, len(order), PAIRS_PER_BATCH)]
 
 
-def _thinned(
+def _suppressed(
     index: Integers, mask: Booleans, boxes: Floats, config: EstimatorConfig, padding: int
 ) -> tuple[Integers, Booleans]:
-    """Keep the best proposals, none of which overlaps a better one too much, of boxes in order of their scores.
+    """Keep the best proposals that NMS leaves of boxes in order of their scores; a pair may have thousands."""
+    chosen = np.full((len(index), min(config.proposals, index.shape[1])), padding)
 
-    There is one step for each box that is kept, since a pair may have thousands of boxes.
-    """
-    width = min(config.proposals, index.shape[1])
-    chosen, real = np.full((len(index), width), padding), np.zeros((len(index), width), np.bool_)
-    for rows in _groups_of_similar_size(mask.sum(1), number=128):
-        longest = max(int(mask[rows].sum(1).max()), 1)
-        group_boxes, remaining = boxes[index[rows, :longest]], mask[rows, :longest].copy()
-        for step in range(width):
-            any_remains = remaining.any(1)
-            if not any_remains.any():
-                break
-            best = remaining.argmax(1)
-            chosen[rows, step] = np.where(any_remains, index[rows, best], padding)
-            real[rows, step] = any_remains
-            best_boxes = group_boxes[np.arange(len(rows)), best][:, None]
-            remaining &= numpy_box_iou(group_boxes, best_boxes)[..., 0] <= config.thinning
-            remaining[np.arange(len(rows)), best] = False
-    return chosen, real
+    def keep(some: Integers) -> Booleans:
+        return suppress(overlap_by_more(boxes[some], config.nms_iou))
+
+    for row, (of_pair, real) in enumerate(zip(index, mask, strict=True)):
+        kept = first_kept(of_pair[real], keep, enough=chosen.shape[1], candidates=4 * chosen.shape[1])
+        chosen[row, : len(kept)] = kept
+    return chosen, chosen != padding
 
 
 def _logit(scores: Floats) -> Floats:
-    clipped = np.clip(scores, MIN_SCORE, 1 - MIN_SCORE)
+    clipped = np.clip(scores, SUMMARY_MIN_SCORE, 1 - SUMMARY_MIN_SCORE)
     logit: Floats = np.log(clipped / (1 - clipped))
     return logit

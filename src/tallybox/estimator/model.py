@@ -1,123 +1,149 @@
-"""One member of an estimator: scores corrected by category and surroundings, a counting component, a readout.
+"""The ensemble: scores corrected by category and surroundings, a counting component, a readout.
 
-Legend: P pairs of an image and a category, N proposals, K ``max_objects``, H heads.
+All members are computed together: each parameter has a leading dimension of members.
+
+Legend: M members, P pairs of an image and a category, N proposals, K ``max_objects``, F features of the component.
 """
 
-import copy
-import sys
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import dropout, relu
 
+from tallybox.counter.functional import count_features
 from tallybox.counter.module import Counter
 from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.inputs import CONTEXT, SUMMARY, ModelInputs
+from tallybox.presence.functional import presence_features
 from tallybox.presence.module import PresenceCounter
+from tallybox.presence.weights import PresenceWeights
 
-MIN_SCORE = 1e-4
-FEW_PAIRS = 64  # as many as a photo or two have
+LOGIT_MIN_SCORE = 1e-4  # scores are clipped to this distance from 0 and 1 before their logit is taken
 SURROUNDINGS_UNITS = 24
-PAPER_SHARPNESS = 4.0  # turns the paper's features, in [0, 1], into logits that make a count almost certain
+COUNTER_SHARPNESS = 4.0  # turns the counter's features, in [0, 1], into logits that make a count almost certain
 
 
 class ModelOutput(NamedTuple):
-    """The output of one member."""
+    """The output of all members."""
 
-    logits: Tensor  # [P, K + 1]: of the counts 0 ... K - 1, and of K or more
-    expected: Tensor  # [P]: the component's expected count, which may exceed K
+    logits: Tensor  # [M, P, K + 1]: of the counts 0 ... K - 1, and of K or more
+    expected: Tensor  # [M, P]: the component's expected count, which may exceed K
 
 
-class CountModel(nn.Module):
-    """From inputs to distributions of counts.
+class MemberLinear(nn.Module):
+    """A linear layer for each member: ``[M, P, inputs]`` to ``[M, P, outputs]``."""
+
+    def __init__(self, members: int, inputs: int, outputs: int, *, zero: bool = False) -> None:
+        super().__init__()
+        bound = 0.0 if zero else inputs**-0.5
+        self.weight = nn.Parameter(torch.empty(members, inputs, outputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(members, 1, outputs).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs."""
+        return torch.baddbmm(self.bias, x, self.weight)
+
+
+class CountEnsemble(nn.Module):
+    """From inputs to distributions of counts, one for each member.
 
     A score's logit is shifted and scaled by its category and shifted by its surroundings; the component counts; the
-    readout corrects the component's features by the summary. All corrections start at 0: an untrained model gives
+    readout corrects the component's features by the summary. All corrections start at 0: an untrained ensemble gives
     the counts of the untrained component.
     """
 
-    def __init__(self, config: EstimatorConfig, categories: int) -> None:
-        super().__init__()
-        self.config = config
-        counts, heads = config.max_objects + 1, config.heads
-        kind: type[PresenceCounter | Counter] = PresenceCounter if config.component == "presence" else Counter
-        self.component = kind(config.max_objects, heads=heads, logits=True)
-        per_head = counts + 1 if config.component == "presence" else counts
-        self.register_buffer("context_mean", torch.zeros(CONTEXT))
-        self.register_buffer("context_scale", torch.ones(CONTEXT))
-        self.register_buffer("summary_mean", torch.zeros(SUMMARY))
-        self.register_buffer("summary_scale", torch.ones(SUMMARY))
-        # Row 0 is for categories without labels and stays 0: they have only what all categories share.
-        self.category_score = nn.Parameter(torch.zeros(categories + 1, 2))  # log scale and shift of the logit
-        self.category_count = nn.Parameter(torch.zeros(categories + 1, 3))  # how counts are shifted
-        self.surroundings = nn.Sequential(
-            nn.Linear(CONTEXT + 1, SURROUNDINGS_UNITS), nn.ReLU(), _zero(nn.Linear(SURROUNDINGS_UNITS, 1))
-        )
-        self.from_component = nn.Linear(heads * per_head, counts)
-        self.from_summary = nn.Sequential(
-            nn.Linear(heads * per_head + SUMMARY, config.hidden),
-            nn.ReLU(),
-            nn.Dropout(config.dropout),
-            _zero(nn.Linear(config.hidden, counts)),
-        )
-        with torch.no_grad():
-            identity = torch.zeros(counts, heads, per_head)
-            identity[:, :, :counts] = torch.eye(counts)[:, None] / heads
-            if config.component == "counter":
-                identity *= PAPER_SHARPNESS
-            self.from_component.weight.copy_(identity.flatten(1))
-            self.from_component.bias.zero_()
-        steps = torch.arange(counts, dtype=torch.float32)
-        self.register_buffer("count_shifts", torch.stack((steps / 5, (steps == 0).float(), (steps == 1).float())))
+    context_mean: Tensor
+    context_scale: Tensor
+    summary_mean: Tensor
+    summary_scale: Tensor
+    count_shifts: Tensor
 
-    def standardise(self, inputs: ModelInputs) -> None:
-        """Store mean and deviation of the inputs that are learned from."""
+    def __init__(self, config: EstimatorConfig, categories: int, members: int) -> None:
+        super().__init__()
+        self.config, self.members = config, members
+        counts = config.max_objects + 1
+        initial = self._new_component().state_dict()
+        self.component = nn.ParameterDict(
+            {name: tensor.repeat_interleave(members, 0) for name, tensor in initial.items()}
+        )
+        features = counts + 1 if config.component == "presence" else counts
+        for name, size in (("context", CONTEXT), ("summary", SUMMARY)):
+            self.register_buffer(f"{name}_mean", torch.zeros(members, 1, size))
+            self.register_buffer(f"{name}_scale", torch.ones(members, 1, size))
+        # Row 0 is for categories without labels and stays 0: they have only what all categories share.
+        self.category_score = nn.Parameter(torch.zeros(members, categories + 1, 2))  # log scale and shift of the logit
+        self.category_count = nn.Parameter(torch.zeros(members, categories + 1, 3))  # how counts are shifted
+        self.surroundings_in = MemberLinear(members, CONTEXT + 1, SURROUNDINGS_UNITS)
+        self.surroundings_out = MemberLinear(members, SURROUNDINGS_UNITS, 1, zero=True)
+        self.from_component = MemberLinear(members, features, counts, zero=True)
+        sharpness = 1.0 if config.component == "presence" else COUNTER_SHARPNESS
+        self.from_component.weight.data[:, :counts] = sharpness * torch.eye(counts)
+        self.from_summary_in = MemberLinear(members, features + SUMMARY, config.hidden)
+        self.from_summary_out = MemberLinear(members, config.hidden, counts, zero=True)
+        steps = torch.arange(counts, dtype=torch.float32)
+        shifts = torch.stack((steps / 5, (steps == 0).float(), (steps == 1).float()))
+        self.register_buffer("count_shifts", shifts, persistent=False)
+
+    def _new_component(self) -> PresenceCounter | Counter:
+        kind: type[PresenceCounter | Counter] = PresenceCounter if self.config.component == "presence" else Counter
+        return kind(self.config.max_objects, logits=True)
+
+    def components(self) -> list[PresenceCounter | Counter]:
+        """Return each member's component as a module of its own."""
+        modules = []
+        for member in range(self.members):
+            module = self._new_component()
+            module.load_state_dict({name: tensor[member : member + 1] for name, tensor in self.component.items()})
+            modules.append(module)
+        return modules
+
+    def standardise(self, member: int, inputs: ModelInputs) -> None:
+        """Store mean and deviation of the inputs that a member is trained on."""
         for name, values in (("context", inputs.context[inputs.mask]), ("summary", inputs.summary)):
             if len(values) > 1:
-                self.get_buffer(f"{name}_mean").copy_(values.mean(0))
-                self.get_buffer(f"{name}_scale").copy_(values.std(0).clamp(min=0.1))
+                self.get_buffer(f"{name}_mean")[member] = values.mean(0)
+                self.get_buffer(f"{name}_scale")[member] = values.std(0).clamp(min=0.1)
 
     def forward(self, inputs: ModelInputs) -> ModelOutput:
-        """Return distributions of counts."""
-        logit = self.score_logit(inputs)
-        features = self._component_for(len(logit))(logit, inputs.boxes, inputs.mask)
-        summary = (inputs.summary - self.get_buffer("summary_mean")) / self.get_buffer("summary_scale")
+        """Return distributions of counts for inputs ``[P, ...]``, or ``[M, P, ...]`` of each member's own pairs."""
+        features = self._count(self.score_logit(inputs), inputs)
+        summary = (inputs.summary - self.summary_mean) / self.summary_scale
+        readout = relu(self.from_summary_in(torch.cat((features / 4, summary), -1)))  # log-probabilities reach -14
         logits = (
             self.from_component(features)
-            + self.from_summary(torch.cat((features / 4, summary), -1))  # log-probabilities reach -14
-            + self.category_count[inputs.category_rows] @ self.get_buffer("count_shifts")
+            + self.from_summary_out(dropout(readout, self.config.dropout, self.training))
+            + self._of_categories(self.category_count, inputs) @ self.count_shifts
         )
-        return ModelOutput(logits, self.expected_count(features))
-
-    def _component_for(self, pairs: int) -> PresenceCounter | Counter:
-        """Return the component, unfused for a few pairs where numba, which takes half a second, is not loaded yet."""
-        if torch.is_grad_enabled() or pairs >= FEW_PAIRS or "numba" in sys.modules:
-            return self.component
-        unfused = copy.copy(self.component)  # shares the weights
-        unfused.backend = "reference"
-        return unfused
+        return ModelOutput(logits, self._expected(features))
 
     def score_logit(self, inputs: ModelInputs) -> Tensor:
-        """Return the logits that the component counts from, ``[P, N]``."""
-        log_scale, shift = self.category_score[inputs.category_rows].unbind(-1)
-        plain = inputs.scores.clamp(MIN_SCORE, 1 - MIN_SCORE).logit()
-        logit = plain * log_scale.exp()[:, None] + shift[:, None]
-        context = (inputs.context - self.get_buffer("context_mean")) / self.get_buffer("context_scale")
-        correction: Tensor = self.surroundings(torch.cat((context, logit[..., None] / 3), -1)).squeeze(-1)
+        """Return the logits that the component counts from, ``[M, P, N]``."""
+        log_scale, shift = self._of_categories(self.category_score, inputs).unsqueeze(-2).unbind(-1)
+        plain = inputs.scores.clamp(LOGIT_MIN_SCORE, 1 - LOGIT_MIN_SCORE).logit()
+        logit = plain * log_scale.exp() + shift  # [M, P, N]
+        context = (inputs.context - self.context_mean.unsqueeze(1)) / self.context_scale.unsqueeze(1)
+        columns = torch.cat((context, logit.unsqueeze(-1) / 3), -1).flatten(1, 2)  # [M, P * N, C + 1]
+        correction = self.surroundings_out(relu(self.surroundings_in(columns))).view_as(logit)
         return torch.where(inputs.mask, logit + correction, 0)
 
-    def expected_count(self, features: Tensor) -> Tensor:
-        """Return the component's expected count, the mean of its heads: ``[P, H * F]`` to ``[P]``."""
-        by_head = features.detach().unflatten(-1, (self.config.heads, -1))
+    def _of_categories(self, table: Tensor, inputs: ModelInputs) -> Tensor:
+        """Look each pair's category up in a table ``[M, categories + 1, ...]``: ``[M, P, ...]``."""
+        return table[torch.arange(self.members).unsqueeze(1), inputs.category_rows]
+
+    def _count(self, logit: Tensor, inputs: ModelInputs) -> Tensor:
+        """Return the component's features, ``[M, P, F]``."""
+        boxes, mask, max_objects = inputs.boxes, inputs.mask, self.config.max_objects
+        weights = {name: tensor.unsqueeze(1) for name, tensor in self.component.items()}
         if self.config.component == "presence":
-            count: Tensor = by_head[..., -1]
-        else:
-            share = by_head / by_head.sum(-1, keepdim=True).clamp(min=1e-6)
-            count = share @ torch.arange(share.shape[-1], dtype=share.dtype)
-        return count.mean(-1)
+            of_members = PresenceWeights(**weights)
+            return presence_features(logit, boxes, of_members, max_objects=max_objects, mask=mask, logits=True)
+        return count_features(logit, boxes, weights["weight"], max_objects=max_objects, mask=mask, logits=True)
 
-
-def _zero(layer: nn.Linear) -> nn.Linear:
-    nn.init.zeros_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer
+    def _expected(self, features: Tensor) -> Tensor:
+        """Return the component's expected count: ``[M, P, F]`` to ``[M, P]``."""
+        features = features.detach()
+        if self.config.component == "presence":
+            return features[..., -1]
+        share = features / features.sum(-1, keepdim=True).clamp(min=1e-6)
+        return share @ torch.arange(share.shape[-1], dtype=share.dtype)

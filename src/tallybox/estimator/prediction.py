@@ -52,7 +52,7 @@ class CountPrediction:
     low: int
     high: int
     at_least: int  # 0 if the count has a probability of its own
-    saturated: bool  # the category has more boxes than take part, or the count reaches ``max_objects``
+    saturated: bool  # the category has more likely boxes than take part, or the count reaches ``max_objects``
     probabilities: Floats  # [K + 1]; the last is "max_objects or more"
     calibrated: bool = True  # False without training labels for this detector or category
 
@@ -97,11 +97,18 @@ class ImagePredictions(Mapping[int, CountPrediction]):
     """
 
     def __init__(
-        self, by_id: Mapping[int, CountPrediction], names: Mapping[int, str], words: Mapping[int, str] | None = None
+        self,
+        by_id: Mapping[int, CountPrediction],
+        names: Mapping[int, str],
+        words: Mapping[int, str] | None = None,
+        moments: Mapping[int, Floats] | None = None,
+        inputs: Any = None,
     ) -> None:
         self._by_id = by_id
         self._names = names
         self._words = words
+        self.moments = moments or {}  # by category id, of all detected categories: `Totals` adds them up
+        self.inputs = inputs  # `ModelInputs` of the categories, if they were kept for `CountEstimator.explain`
 
     def __getitem__(self, category: int | str) -> CountPrediction:
         category_id = self._find(category) if isinstance(category, str) else category
@@ -119,7 +126,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
         return (self._words or {}).get(category_id) or self._names.get(category_id) or str(category_id)
 
     def __contains__(self, category: object) -> bool:
-        return category in self._by_id or category in map(self._name, self._by_id)
+        return category in self._by_id or category in [self._name(key) for key in self._by_id]
 
     def get(self, category: Any, default: Any = None) -> Any:
         """Return the prediction of a category that is listed, else the default."""
@@ -180,8 +187,8 @@ class PredictionArrays(NamedTuple):
         return [CountPrediction(*row) for row in zip(*columns, self.probabilities, strict=True)]
 
 
-def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> PredictionArrays:
-    """Take counts and intervals from distributions ``[P, K + 1]``; ``beyond [P]`` is the mean count beyond K.
+def summarise(probabilities: Floats, tail_mean: Floats, levels: IntervalLevels) -> PredictionArrays:
+    """Take counts and intervals from distributions ``[P, K + 1]``; ``tail_mean [P]`` is the mean count beyond K.
 
     >>> levels = IntervalLevels(0.55, 0.55, 0.55, 0.55)
     >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), levels).each()[0].to_dict()
@@ -189,13 +196,13 @@ def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> 
     """
     last = probabilities.shape[1] - 1
     best = probabilities.argmax(1)
-    with_tail = write_out_tail(probabilities, beyond)
+    with_tail = write_out_tail(probabilities, tail_mean)
     medians = medians_of(with_tail)
     lows, highs = intervals(with_tail, medians, np.array(levels)[groups_of(medians)])
     return PredictionArrays(
         counts=medians,
-        most_probable=np.where(best == last, last + np.floor(beyond + 0.5).astype(np.int64), best),
-        expected=probabilities @ np.arange(last + 1) + probabilities[:, last] * beyond,
+        most_probable=np.where(best == last, last + np.floor(tail_mean + 0.5).astype(np.int64), best),
+        expected=mean_of(probabilities, tail_mean),
         lows=lows,
         highs=highs,
         at_least=np.where(medians >= last, last, 0),
@@ -204,11 +211,25 @@ def summarise(probabilities: Floats, beyond: Floats, levels: IntervalLevels) -> 
     )
 
 
-def write_out_tail(probabilities: Floats, beyond: Floats) -> Floats:
-    """Write "K or more" out as a geometric distribution with mean ``beyond``: ``[P, K + 1]`` to ``[P, K + TAIL]``."""
+def mean_of(probabilities: Floats, tail_mean: Floats) -> Floats:
+    """Return the mean counts ``[..., P]`` of distributions ``[..., P, K + 1]``."""
+    mean: Floats = probabilities @ np.arange(probabilities.shape[-1]) + probabilities[..., -1] * tail_mean
+    return mean
+
+
+def second_moment_of(probabilities: Floats, tail_mean: Floats) -> Floats:
+    """Return the mean squared counts ``[..., P]``; the tail is geometric as in `write_out_tail`."""
+    last = probabilities.shape[-1] - 1
+    of_tail = 2 * last * tail_mean + tail_mean + 2 * tail_mean**2
+    moment: Floats = probabilities @ np.arange(last + 1) ** 2 + probabilities[..., -1] * of_tail
+    return moment
+
+
+def write_out_tail(probabilities: Floats, tail_mean: Floats) -> Floats:
+    """Write "K or more" out as a geometric distribution with this mean: ``[P, K + 1]`` to ``[P, K + TAIL]``."""
     last = probabilities.shape[1] - 1
     steps = np.arange(TAIL)
-    ratio = (beyond / (1 + beyond))[:, None]
+    ratio = (tail_mean / (1 + tail_mean))[:, None]
     tail = probabilities[:, last:] * (1 - ratio) * ratio**steps
     tail[:, -1] += probabilities[:, last] - tail.sum(1)
     return np.concatenate((probabilities[:, :last], tail), axis=1)

@@ -1,4 +1,7 @@
-"""Training of one member on counts alone; it leaves a part of the photos out and is validated on that part."""
+"""Training of the ensemble on counts alone; each member leaves a part of the photos out and is validated on it.
+
+Legend: M members, P pairs.
+"""
 
 import copy
 import math
@@ -7,27 +10,29 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
 
-from tallybox.concurrency import single_threaded_torch
 from tallybox.estimator.config import EstimatorConfig
-from tallybox.estimator.fitted import infer
+from tallybox.estimator.inference import infer
 from tallybox.estimator.inputs import IndexedPairs, ModelInputs
-from tallybox.estimator.model import CountModel
+from tallybox.estimator.model import CountEnsemble
 
 OnProgress = Callable[[int, int], None]  # done, total
 
-# Chosen on a held-out fifth of 3,000 labelled photos of COCO, by learning from the rest and from 30 and 100 of it.
+# Chosen on a held-out fifth of 3,000 labelled photos of COCO, by training on the rest and on 30 and 100 of it.
 EPOCHS = 12
-MIN_STEPS = 300  # needs more epochs where there are few photos
+MIN_STEPS = 300  # needs more epochs if there are few photos
 # With fewer pairs, the part that a member leaves out is too small for early stopping: half the steps are taken, and the
-# last model is kept. On four draws of 30 photos that gave 0.527 exact on unseen photos; early stopping gave 0.481.
+# last parameters are kept. On four draws of 30 photos that gave 0.527 exact on unseen photos; early stopping 0.481.
 MIN_PAIRS_TO_STOP_EARLY = 240
-FEW_PAIRS = 1000  # with fewer, rates are higher, because there are few steps, and weights decay more
+SMALL_DATASET_PAIRS = 1000  # with fewer, rates are higher, because there are few steps, and parameters decay more
 COMPONENT_RATE, READOUT_RATE = 0.006, 0.003
-COMPONENT_RATE_FEW, READOUT_RATE_FEW = 0.01, 0.005
+COMPONENT_RATE_SMALL, READOUT_RATE_SMALL = 0.01, 0.005
 CATEGORY_PRIOR = 4.0  # one over twice the prior variance of a category's parameters
-PATIENCE = 0.25  # share of all epochs without a lower held-out loss, in the second half, after which learning stops
+PATIENCE = 0.25  # share of all epochs without a lower held-out loss, in the second half, after which training stops
 WARM_UP = 0.3  # share of all steps
+PADDING = -1  # as a row
 
 
 @dataclass(frozen=True)
@@ -45,50 +50,64 @@ class LabelledInputs:
         """Return the rows of the pairs of a part."""
         return (self.parts == part).nonzero().flatten()
 
+    def by_part(self, members: int) -> Tensor:
+        """Return the rows that each member leaves out, ``[M, R]``, padded."""
+        rows = [self.of_part(part) for part in range(members)]
+        return pad_sequence(rows, batch_first=True, padding_value=PADDING)
+
 
 @torch.random.fork_rng(devices=[])  # leaves the caller's random numbers as they are
-@single_threaded_torch()
-def train_member(
-    labelled: LabelledInputs, part: int, *, seed: int, epochs: int, on_progress: OnProgress = lambda done, total: None
-) -> CountModel:
-    """Return a model that learned from all parts but one, with the weights of its lowest loss on that part.
+def train(
+    labelled: LabelledInputs,
+    *,
+    members: int,
+    seed: int,
+    epochs: int,
+    on_progress: OnProgress = lambda done, total: None,
+) -> CountEnsemble:
+    """Train members, of which member m learns from all parts but part m, together.
 
-    Where the part is too small for that, the weights are those after the last epoch. ``on_progress`` is called with the
-    epochs of all members.
+    Each has the parameters of its lowest loss on that part, or of the last epoch if the parts are too small for that.
     """
     torch.manual_seed(seed)
-    model = CountModel(labelled.config, labelled.categories)
-    done, total_epochs = part * epochs, labelled.config.members * epochs
-    learn, held_out = (labelled.parts != part).nonzero().flatten(), labelled.of_part(part)
-    model.standardise(labelled.inputs.at(learn))
-    few, stops_early = len(learn) < FEW_PAIRS, len(labelled.parts) >= MIN_PAIRS_TO_STOP_EARLY
-    batch = _batch(len(learn))
-    optimiser = _optimiser(model, few)
-    total = epochs * math.ceil(len(learn) / batch)
+    ensemble = CountEnsemble(labelled.config, labelled.categories, members)
+    learn = [(labelled.parts != part).nonzero().flatten() for part in range(members)]
+    held_out = labelled.by_part(members)
+    for member, rows in enumerate(learn):
+        ensemble.standardise(member, labelled.inputs.at(rows))
+    pairs = max(map(len, learn))
+    stops_early = len(labelled.parts) >= MIN_PAIRS_TO_STOP_EARLY
+    optimiser = _optimiser(ensemble, small=pairs < SMALL_DATASET_PAIRS)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, [group["lr"] for group in optimiser.param_groups], total_steps=total, pct_start=WARM_UP
+        optimiser,
+        [group["lr"] for group in optimiser.param_groups],
+        total_steps=epochs * math.ceil(pairs / _batch(pairs)),
+        pct_start=WARM_UP,
     )
-    best, best_loss, worse = copy.deepcopy(model.state_dict()), math.inf, 0
+    best, best_loss = copy.deepcopy(ensemble.state_dict()), torch.full((members,), torch.inf)
+    worse = torch.zeros(members)
     for epoch in range(epochs):
-        model.train()
-        for rows in learn[torch.randperm(len(learn))].split(batch):
-            _step(model, labelled, rows, optimiser, len(learn))
+        ensemble.train()
+        shuffled = [rows[torch.randperm(len(rows))] for rows in learn]
+        for rows in pad_sequence(shuffled, batch_first=True, padding_value=PADDING).split(_batch(pairs), 1):
+            _step(ensemble, labelled, rows, optimiser, pairs)
             schedule.step()
-        loss = held_out_loss(model, labelled, held_out)
-        if loss < best_loss or not stops_early:
-            best, best_loss, worse = copy.deepcopy(model.state_dict()), loss, 0
-        elif epoch >= epochs // 2:
-            worse += 1
-        on_progress(done + epoch + 1, total_epochs)
-        if worse >= PATIENCE * epochs:
+        loss = held_out_losses(ensemble, labelled, held_out)
+        better = (loss < best_loss) & (worse < PATIENCE * epochs) if stops_early else torch.ones(members) > 0
+        for name, tensor in ensemble.state_dict().items():
+            best[name][better] = tensor[better]
+        best_loss = torch.where(better, loss, best_loss)
+        worse = torch.where(better, 0, worse + (epoch >= epochs // 2))
+        on_progress(epoch + 1, epochs)
+        if (worse >= PATIENCE * epochs).all():
             break
-    on_progress(done + epochs, total_epochs)
-    model.load_state_dict(best)
-    return model.eval()
+    on_progress(epochs, epochs)
+    ensemble.load_state_dict(best)
+    return ensemble.eval()
 
 
 def epochs_for(pairs: int) -> int:
-    """Return the number of epochs to learn from so many pairs."""
+    """Return the number of epochs to train on so many pairs."""
     steps = MIN_STEPS // 2 if pairs < MIN_PAIRS_TO_STOP_EARLY else MIN_STEPS
     return max(EPOCHS, epochs_of(pairs, steps))
 
@@ -99,43 +118,52 @@ def epochs_of(pairs: int, steps: int) -> int:
 
 
 def _batch(pairs: int) -> int:
-    return 32 if pairs < FEW_PAIRS else 128
+    return 32 if pairs < SMALL_DATASET_PAIRS else 128
 
 
-def held_out_loss(model: CountModel, labelled: LabelledInputs, rows: Tensor) -> float:
-    """Return the mean negative log-likelihood of some pairs."""
-    logits = infer(model, labelled.inputs, rows).logits
-    truth = labelled.true_counts[rows].clamp(max=model.config.max_objects)
-    return torch.nn.functional.cross_entropy(logits, truth).item() if len(rows) else math.inf
+def held_out_losses(ensemble: CountEnsemble, labelled: LabelledInputs, rows: Tensor) -> Tensor:
+    """Return each member's mean negative log-likelihood ``[M]`` of its rows ``[M, R]``; infinite without any."""
+    logits = infer(ensemble, labelled.inputs, rows.clamp(min=0)).logits
+    truth = labelled.true_counts[rows].clamp(max=ensemble.config.max_objects)
+    losses = cross_entropy(logits.flatten(0, 1), truth.flatten(), reduction="none").view_as(rows)
+    real = rows != PADDING
+    return torch.where(real.any(1), (losses * real).sum(1) / real.sum(1).clamp(min=1), torch.inf)
 
 
-def _optimiser(model: CountModel, few: bool) -> torch.optim.Optimizer:
-    readout = [*model.surroundings.parameters(), *model.from_component.parameters(), *model.from_summary.parameters()]
-    component_rate, readout_rate = (COMPONENT_RATE_FEW, READOUT_RATE_FEW) if few else (COMPONENT_RATE, READOUT_RATE)
-    component = [*model.component.parameters(), model.category_score, model.category_count]
+def _optimiser(ensemble: CountEnsemble, *, small: bool) -> torch.optim.Optimizer:
+    component_rate, readout_rate = (
+        (COMPONENT_RATE_SMALL, READOUT_RATE_SMALL) if small else (COMPONENT_RATE, READOUT_RATE)
+    )
+    component = [*ensemble.component.parameters(), ensemble.category_score, ensemble.category_count]
+    chosen = set(map(id, component))
+    readout = [parameter for parameter in ensemble.parameters() if id(parameter) not in chosen]
     groups = [
         {"params": component, "lr": component_rate, "weight_decay": 0.0},
-        {"params": readout, "lr": readout_rate, "weight_decay": 1.0 if few else 0.1},
+        {"params": readout, "lr": readout_rate, "weight_decay": 1.0 if small else 0.1},
     ]
     return torch.optim.AdamW(groups, fused=True)
 
 
 def _step(
-    model: CountModel, labelled: LabelledInputs, rows: Tensor, optimiser: torch.optim.Optimizer, pairs: int
+    ensemble: CountEnsemble, labelled: LabelledInputs, rows: Tensor, optimiser: torch.optim.Optimizer, pairs: int
 ) -> None:
-    """Learn from a random batch, in two groups of pairs of similar size, which need less padding."""
-    rows = rows[labelled.inputs.sizes[rows].argsort(stable=True)]
+    """Train on random batches ``[M, B]``, in two groups of pairs of similar size, which need less padding."""
+    sizes = torch.where(rows == PADDING, -1, labelled.inputs.mask[rows].sum(-1))
+    rows = rows.gather(1, sizes.argsort(dim=-1, stable=True))
+    weight = (rows != PADDING) / (rows != PADDING).sum(1, keepdim=True).clamp(min=1)
     optimiser.zero_grad()
-    for group in rows.tensor_split((len(rows) * 3 // 4,)):
-        if not len(group):
+    split = rows.shape[1] * 3 // 4
+    for columns in (slice(split), slice(split, None)):
+        group = rows[:, columns].clamp(min=0)
+        if not group.numel():
             continue
-        logits = model(labelled.inputs.at(group)).logits
-        truth = labelled.true_counts[group].clamp(max=model.config.max_objects)
-        loss = torch.nn.functional.cross_entropy(logits, truth, reduction="sum") / len(rows)
-        loss.backward()
-    penalty = model.category_score.square().sum() + model.category_count.square().sum()
+        logits = ensemble(labelled.inputs.at(group)).logits
+        truth = labelled.true_counts[group].clamp(max=ensemble.config.max_objects)
+        losses = cross_entropy(logits.flatten(0, 1), truth.flatten(), reduction="none").view_as(group)
+        (losses * weight[:, columns]).sum().backward()
+    penalty = ensemble.category_score.square().sum() + ensemble.category_count.square().sum()
     (penalty * (CATEGORY_PRIOR / pairs)).backward()
-    for table in (model.category_score, model.category_count):
+    for table in (ensemble.category_score, ensemble.category_count):
         assert table.grad is not None
-        table.grad[0] = 0
+        table.grad[:, 0] = 0
     optimiser.step()

@@ -90,7 +90,7 @@ def explain_estimate(
     *,
     first_boxes: int | None = None,
 ) -> tuple[ExplainedCount, list[HeadTrace]]:
-    """Return an estimator's count of one category, and the trace of each head of each model.
+    """Return an estimator's count of one category, and the trace of each of its models.
 
     Counted boxes come first, so that the number of a box is the number of its object. With ``first_boxes``, the
     category's boxes are the first ones of the image, and keep their order.
@@ -105,11 +105,8 @@ def explain_estimate(
     presence[rank] = explanation.presence
     duplicate_of[rank] = np.where(merged < 0, -1, rank[merged])
     boxes, scores = image.boxes[sources], image.scores[sources]
-    heads = [
-        head_trace(trace, member.component, head)
-        for trace, member in zip(explanation.traces, fitted.members, strict=True)
-        for head in range(fitted.config.heads)
-    ]
+    components = zip(explanation.traces, fitted.ensemble.components(), strict=True)
+    heads = [head_trace(trace, component, 0) for trace, component in components]
     heads = [replace(head, indices=rank[head.indices].tolist()) for head in heads]
     tuned = fitted.baselines.get("nms")
     thresholds = tuned and tuned["exact"].by_category.get(category_id, tuned["exact"].overall)

@@ -68,10 +68,6 @@ def estimator_counts(
     for key in category_ids:
         predicted, name = explanations[key].prediction, estimator.category_name(key)
         explained, heads = explain_estimate(estimator, image, key, explanations[key])
-        names = [
-            f"model {index // estimator.fitted.config.heads + 1}, head {index % estimator.fitted.config.heads + 1}"
-            for index in range(len(heads))
-        ]
         facts = [f"Best estimate: {predicted.count}.", f"{interval(predicted).replace(':', ' interval:')}."]
         if not predicted.calibrated:
             facts = [f"Best estimate: {predicted.count}.", "Not calibrated for this detector."]
@@ -82,10 +78,7 @@ def estimator_counts(
                 label=quantity(predicted.count, name),
                 headline=headline(name, predicted),
                 facts=[*facts, _boxes_in_words(*clear_and_doubtful(explained))],
-                head_name=names[0],
-                other_heads=[
-                    {"head_name": text, **asdict(head)} for text, head in zip(names[1:], heads[1:], strict=True)
-                ],
+                other_heads=[asdict(head) for head in heads[1:]],
             )
         )
     return counts

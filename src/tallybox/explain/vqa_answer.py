@@ -6,10 +6,10 @@ from tallybox.counter.module import Counter
 from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.explain.explained_count import explain_component
 from tallybox.explain.page_data import page_count, page_data
-from tallybox.photos.features import RegionFeatures
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.answer import PhotoAnswer
+from tallybox.vqa.regions import RegionFeatures
 
 
 def answer_page(answer: PhotoAnswer, photo: Photo, counter: Counter | PresenceCounter) -> dict[str, Any]:

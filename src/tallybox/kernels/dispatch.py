@@ -1,4 +1,4 @@
-"""Which implementation serves a call, and why: one table."""
+"""Choose the implementation of a call: one table."""
 
 import os
 import warnings
@@ -7,7 +7,9 @@ from importlib.util import find_spec
 from typing import Literal, NamedTuple, get_args
 
 import torch
+from torch import Tensor
 
+from tallybox.checks import is_transformed
 from tallybox.errors import BackendError, InputError
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
@@ -29,7 +31,7 @@ class Choice(NamedTuple):
 
 
 class BackendWarning(UserWarning):
-    """A fused backend is there but does not cover these inputs, so the slower reference serves them."""
+    """The fused backend does not cover these inputs, so the slower reference serves them."""
 
 
 def check_backend(backend: str) -> None:
@@ -39,17 +41,21 @@ def check_backend(backend: str) -> None:
         raise InputError(f"backend must be one of {names}, but got {backend!r}")
 
 
-def choose_backend(requested: Backend, *, device: torch.device, dtype: torch.dtype, boxes: int = 0) -> Choice:
+def choose_backend(
+    requested: Backend, *, device: torch.device, dtype: torch.dtype, boxes: int = 0, limit: str | None = None
+) -> Choice:
     """Follow the table; raise if the requested backend cannot serve the call.
 
-    ``boxes`` is how many of each image take part, 0 for kernels that take any number.
+    ``boxes`` is how many boxes of each image take part, 0 for kernels that take any number. ``limit`` says what about
+    the call no fused backend covers, see `fused_limit`.
 
     | requested   | on    | served by                                                             |
     |-------------|-------|-----------------------------------------------------------------------|
     | "reference" | any   | reference                                                             |
     | "auto"      | any   | reference while exporting a graph: other runtimes know no fused kernel |
-    | "auto"      | cpu   | cpu where numba is installed, else reference                          |
-    | "auto"      | cuda  | triton where it is installed and covers the inputs, else reference    |
+    | "auto"      | any   | reference if there is a limit                                         |
+    | "auto"      | cpu   | cpu if numba is installed, else reference                          |
+    | "auto"      | cuda  | triton if it is installed and covers the inputs, else reference    |
     | "auto"      | other | reference                                                             |
     | "cpu"       | cpu   | cpu                                                                   |
     | "triton"    | cuda  | triton (also on cpu, in its interpreter, with TRITON_INTERPRET=1)     |
@@ -60,6 +66,8 @@ def choose_backend(requested: Backend, *, device: torch.device, dtype: torch.dty
     if requested == "auto":
         if torch.compiler.is_exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
             return Choice("reference", "an exported graph must run without tallybox")
+        if limit is not None:
+            return Choice("reference", f"a fused backend {limit}")
         fused = {"cpu": "cpu", "cuda": "triton"}.get(device.type)
         if fused is None:
             return Choice("reference", f"there is no fused backend for {device.type}")
@@ -71,10 +79,19 @@ def choose_backend(requested: Backend, *, device: torch.device, dtype: torch.dty
         if obstacle is not None:
             return Choice("reference", f'backend "{fused}" {obstacle}')
         return Choice(fused, f"it is the fused backend for {device.type}")
-    obstacle = _missing_package(requested) or _uncovered(requested, device=device, dtype=dtype, boxes=boxes)
+    obstacle = _missing_package(requested) or limit or _uncovered(requested, device=device, dtype=dtype, boxes=boxes)
     if obstacle is not None:
         raise BackendError(f'backend "{requested}" {obstacle}; use "auto" or "reference"')
     return Choice(requested, "it was requested")
+
+
+def fused_limit(*inputs: Tensor | None, distance: Tensor | None = None) -> str | None:
+    """Say what about these inputs of a call no fused backend covers, if anything."""
+    if distance is not None:
+        return "computes distances from boxes, but distance was given"
+    if is_transformed(*inputs):
+        return "has no rules for torch.func transforms and forward-mode derivatives"
+    return None
 
 
 def _missing_package(backend: str) -> str | None:

@@ -1,22 +1,65 @@
-"""From what a user passes to what components compute with: dtype, masking, the n largest weights, logistic."""
+"""From a user's inputs to those of a component: checks, dtype, masking, the n largest weights, logistic."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from tallybox.checks import check_proposal_shapes, check_proposal_values
+
 
 class Proposals(NamedTuple):
     """The proposals that take part: at most ``max_objects``, weights in [0, 1], all in one dtype."""
 
     attention: Tensor  # [..., n], 0 where masked
-    boxes: Tensor  # [..., n, 4]
+    boxes: Tensor | None  # [..., n, 4]; None if distances are given
     mask: Tensor | None  # [..., n] bool, None when all are real
-    indices: Tensor | None  # [..., n] which of the N were kept, None when all of them
+    indices: Tensor | None = None  # [..., n] which of the N were kept, None when all of them
+    distance: Tensor | None = None  # [..., n, n] with a diagonal of 0, where masked 0; None if boxes are given
+
+    @property
+    def is_one_image(self) -> bool:
+        """Whether no input has leading dimensions."""
+        pairwise = self.distance if self.boxes is None else self.boxes
+        no_mask = self.mask is None or self.mask.dim() == 1
+        return self.attention.dim() == 1 and no_mask and pairwise is not None and pairwise.dim() == 2
+
+    def for_every_head(self) -> "Proposals":
+        """Add a dimension for weights ``[heads, ...]`` to broadcast along."""
+        at = {"attention": -2, "boxes": -3, "mask": -2, "indices": -2, "distance": -3}
+        given = {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
+        return self._replace(**{name: tensor.unsqueeze(at[name]) for name, tensor in given.items()})
+
+
+def checked_proposals(
+    attention: Tensor,
+    boxes: Tensor | None,
+    mask: Tensor | None,
+    distance: Tensor | None = None,
+    *,
+    weight_leading: tuple[int, ...] = (),
+    max_objects: int | None = None,
+    logits: bool,
+) -> Proposals:
+    """Check the inputs of a call whose weight has the dimensions ``weight_leading``, and prepare their proposals.
+
+    Without ``max_objects`` all proposals stay, and logits stay logits.
+    """
+    check_proposal_shapes(attention, boxes, mask, distance, weight_leading=torch.Size(weight_leading))
+    check_proposal_values(attention, boxes, mask, distance, logits=logits)
+    if max_objects is None:
+        return prepare_proposals(attention, boxes, mask, distance, max_objects=attention.shape[-1], logits=False)
+    return prepare_proposals(attention, boxes, mask, distance, max_objects=max_objects, logits=logits)
 
 
 def prepare_proposals(
-    attention: Tensor, boxes: Tensor, mask: Tensor | None, *, max_objects: int, logits: bool
+    attention: Tensor,
+    boxes: Tensor | None,
+    mask: Tensor | None,
+    distance: Tensor | None = None,
+    *,
+    max_objects: int,
+    logits: bool,
 ) -> Proposals:
     """Keep the ``max_objects`` largest weights and bring them into [0, 1].
 
@@ -24,10 +67,12 @@ def prepare_proposals(
     among equal weights the first proposal is kept.
     """
     dtype = torch.float64 if attention.dtype == torch.float64 else torch.float32  # areas in pixels overflow halves
-    attention, boxes = attention.to(dtype), boxes.to(dtype)
+    attention = attention.to(dtype)
+    boxes = None if boxes is None else boxes.to(dtype)
+    distance = None if distance is None else distance.to(dtype)
     indices = None
     if attention.shape[-1] > max_objects:
-        attention, boxes, mask = _to_common_leading_dimensions(attention, boxes, mask)
+        attention, boxes, mask, distance = _to_common_leading_dimensions(attention, boxes, mask, distance)
         weights = attention.detach()
         if mask is not None:
             weights = weights.masked_fill(~mask, -torch.inf)
@@ -37,33 +82,38 @@ def prepare_proposals(
         else:
             indices = weights.sort(dim=-1, descending=True, stable=True).indices[..., :max_objects]
         attention = attention.gather(-1, indices)
-        boxes = boxes.gather(-2, indices.unsqueeze(-1).expand(*indices.shape, 4))
+        boxes = None if boxes is None else _rows(boxes, indices)
+        distance = None if distance is None else _rows(_rows(distance, indices).mT, indices).mT
         mask = None if mask is None else mask.gather(-1, indices)
     if mask is not None:
-        # What a masked proposal holds, NaN included, reaches neither a result nor a gradient.
+        # The content of a masked proposal, NaN included, reaches neither a result nor a gradient.
         attention = torch.where(mask, attention, 0)
-        boxes = torch.where(mask.unsqueeze(-1), boxes, 0)
+        boxes = None if boxes is None else torch.where(mask.unsqueeze(-1), boxes, 0)
+    if distance is not None:
+        is_pair = ~torch.eye(distance.shape[-1], dtype=torch.bool, device=distance.device)
+        if mask is not None:
+            is_pair = is_pair & mask.unsqueeze(-1) & mask.unsqueeze(-2)
+        distance = torch.where(is_pair, distance, 0)
     if logits:
         attention = attention.sigmoid()
         if mask is not None:
             attention = torch.where(mask, attention, 0)
-    return Proposals(attention, boxes, mask, indices)
+    return Proposals(attention, boxes, mask, indices, distance)
+
+
+def _rows(matrix: Tensor, indices: Tensor) -> Tensor:
+    """Select rows of ``[..., N, k]`` by ``[..., n]``."""
+    return matrix.gather(-2, indices.unsqueeze(-1).expand(*indices.shape, matrix.shape[-1]))
 
 
 def _to_common_leading_dimensions(
-    attention: Tensor, boxes: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    shapes = [attention.shape, boxes.shape[:-1], *([] if mask is None else [mask.shape])]
-    shape = torch.broadcast_shapes(*shapes)
-    return attention.expand(shape), boxes.expand(*shape, 4), None if mask is None else mask.expand(shape)
+    attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    lists = [tensor.shape for tensor in (attention, mask) if tensor is not None]
+    matrices = [tensor.shape[:-1] for tensor in (boxes, distance) if tensor is not None]
+    shape = torch.broadcast_shapes(*lists, *matrices)
 
+    def expand(tensor: Tensor | None, *row: int) -> Tensor | None:
+        return None if tensor is None else tensor.expand(*shape, *row)
 
-def for_every_head(proposals: Proposals) -> Proposals:
-    """Give the proposals a dimension for weights ``[heads, ...]`` to broadcast along."""
-    attention, boxes, mask, indices = proposals
-    return Proposals(
-        attention.unsqueeze(-2),
-        boxes.unsqueeze(-3),
-        None if mask is None else mask.unsqueeze(-2),
-        None if indices is None else indices.unsqueeze(-2),
-    )
+    return attention.expand(shape), expand(boxes, 4), expand(mask), expand(distance, shape[-1])

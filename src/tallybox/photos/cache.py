@@ -1,11 +1,11 @@
-"""From photos to detections on the disk: a file that `tallybox fit` and `tallybox count` read, or a folder.
+"""Detections on the disk: a file for `tallybox fit` and `tallybox count`, and a folder that survives interruptions.
 
-The folder holds Parquet files of some photos each, written one after the other, so that an interrupted run goes on
-where it was and no photo goes through a detector twice. A photo is detected again if its size, its time or the detector
-has changed.
+The folder holds Parquet files of 32 photos each, so that an interrupted run resumes and no photo is detected twice. A
+photo is detected again if its size, its time or the detector has changed.
 """
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -18,18 +18,25 @@ from tallybox.detections.writers import check_can_be_written, write_detections
 from tallybox.errors import InputError
 from tallybox.files import import_optional
 from tallybox.photos.detector import categories_of
-from tallybox.photos.pipeline import DetectedPhoto, OnFailure, OnProgress, detect_each
+from tallybox.photos.pipeline import OnFailure, OnProgress, PhotoResult, detect_each
 from tallybox.photos.specs import DEFAULT_SPEC, detector_of
 
-PHOTOS_PER_FILE = 32  # of a folder: as many as are detected again, at most, after an interruption
+PHOTOS_PER_FILE = 32  # of a folder: at most so many are detected again after an interruption
 METADATA_KEY = b"tallybox.photos"
+
+Engine = Literal["local", "ray"]
 
 
 class DetectionSummary(NamedTuple):
-    """What was written."""
+    """The numbers of photos and boxes that were written."""
 
     photos: int
     boxes: int
+
+
+def unfinished_folder(out: Path) -> Path:
+    """Return the folder beside an output that keeps detections until the output is complete."""
+    return out.with_name(f"{out.name}.unfinished")
 
 
 def detect_to_file(
@@ -38,35 +45,22 @@ def detect_to_file(
     *,
     spec: str = DEFAULT_SPEC,
     texts: Sequence[str] = (),
-    engine: Literal["local", "ray"] = "local",
+    engine: Engine = "local",
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> DetectionSummary:
-    """Write what a detector finds in photos, by their ids, to a file, which appears when all of them are done.
+    """Write the detections of photos, by their ids, to a file, which appears when all of them are done.
 
-    A photo that cannot be read is given to ``on_failure``, and the others are written.
+    The same call resumes after an interruption. A photo that cannot be read is given to ``on_failure``.
     """
     check_can_be_written(out)
-    if engine == "ray":
-        from tallybox.photos.distributed import detect_each_with_ray
-
-        categories, detected = detect_each_with_ray(spec, texts, list(photos.values()))
-    else:
-        detector = detector_of(spec, texts=texts)
-        categories, detected = categories_of(detector), detect_each(photos.values(), detector)
-    boxes: list[int] = []  # of each photo that was read
-
-    def each() -> Iterator[Detections]:
-        for number, photo in enumerate(zip(photos, detected, strict=True), 1):
-            for detections in _detections([photo], on_failure):
-                boxes.append(len(detections))
-                yield detections
-            on_progress(number, len(photos))
-        if not boxes:
-            raise InputError(f"no photo of {len(photos)} could be read, so that nothing was written to {out}")
-
-    write_detections(each(), out, categories=categories)
-    return DetectionSummary(len(boxes), sum(boxes))
+    folder = unfinished_folder(out)
+    categories, images = cached_detections(
+        photos, folder, spec=spec, texts=texts, engine=engine, on_failure=on_failure, on_progress=on_progress
+    )
+    write_detections(images, out, categories=categories)
+    shutil.rmtree(folder)
+    return DetectionSummary(len(images), sum(map(len, images)))
 
 
 def cached_detections(
@@ -75,14 +69,16 @@ def cached_detections(
     *,
     spec: str = DEFAULT_SPEC,
     texts: Sequence[str] = (),
+    engine: Engine = "local",
     check: Callable[[Mapping[int, str]], None] = lambda categories: None,
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
+    photos_per_file: int = PHOTOS_PER_FILE,
 ) -> tuple[Mapping[int, str], list[Detections]]:
     """Return the names of a detector's categories and its detections in photos, under the photos' ids.
 
-    They come from the folder. Photos that it does not hold yet are detected and added to it. Before that, ``check``
-    gets the names and may raise. A photo that cannot be read is given to ``on_failure`` and left out.
+    They come from the folder. Photos that are not in it yet are detected and added. Before that, ``check`` gets the
+    names and may raise. A photo that cannot be read is given to ``on_failure`` and left out.
     """
     import_optional("pyarrow", needed_for="keeping detections", install="'tallybox[detections]'")
     from tallybox.detections.parquet import write_parquet
@@ -100,10 +96,15 @@ def cached_detections(
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"{folder} must be a folder for detections, but: {error.strerror}") from None
+            raise InputError(f"Cannot create the folder {folder}: {error.strerror}") from None
+        if engine == "ray":
+            from tallybox.photos.distributed import detect_each_with_ray
+
+            detected = detect_each_with_ray(spec, texts, missing.values())
+        else:
+            detected = detect_each(missing.values(), detector)
         names = (folder / f"{number:05}.parquet" for number in count(1))
-        detected = zip(missing, detect_each(missing.values(), detector), strict=True)
-        for batch in in_batches(detected, PHOTOS_PER_FILE):
+        for batch in in_batches(zip(missing, detected, strict=True), photos_per_file):
             new = {str(image.image_id): image for image in _detections(batch, on_failure)}
             if new:
                 stored = json.dumps({**origin, "photos": {image_id: states[image_id] for image_id in new}})
@@ -113,11 +114,11 @@ def cached_detections(
             done += len(batch)
             on_progress(done, len(photos))
     if not kept:
-        raise InputError(f"there must be a photo that can be read, but none of {len(photos)} can")
+        raise InputError(f"None of {len(photos)} photos can be read")
     return categories, [kept[image_id] for image_id in photos if image_id in kept]
 
 
-def _detections(detected: Iterable[tuple[str, DetectedPhoto]], on_failure: OnFailure) -> Iterator[Detections]:
+def _detections(detected: Iterable[tuple[str, PhotoResult]], on_failure: OnFailure) -> Iterator[Detections]:
     """Yield the detections of the photos that could be read, under their ids."""
     for image_id, photo in detected:
         if photo.detections is not None:
@@ -129,7 +130,7 @@ def _detections(detected: Iterable[tuple[str, DetectedPhoto]], on_failure: OnFai
 def _read(
     folder: Path, origin: Mapping[str, Any], states: Mapping[str, Any]
 ) -> tuple[Mapping[int, str], dict[str, Detections]]:
-    """Return what the folder holds of photos as they are now."""
+    """Return the detections in the folder of photos that have not changed since."""
     from tallybox.detections.parquet import read_parquet, read_parquet_categories, read_parquet_metadata
 
     categories: Mapping[int, str] = {}
@@ -148,7 +149,7 @@ def _read(
 
 
 def _state(path: Path) -> list[Any] | None:
-    """Return the size and the time of a file, or of the files in a folder; None where there is none."""
+    """Return the size and the time of a file, or of the files in a folder; None if there is none."""
     try:
         if path.is_dir():
             return [[file.name, *(_state(file) or [])] for file in sorted(path.iterdir()) if file.is_file()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,11 @@ from tallybox.detections.category_names import check_same_names
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
-from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.detector import Detector, categories_of
-from tallybox.photos.images import read_photo
+from tallybox.photos.images import PhotoSource, read_photo
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
-from tallybox.photos.pipeline import DetectedPhoto, detect_each
+from tallybox.photos.pipeline import PhotoResult, detect_each
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import check_same_detector, detector_of
 
@@ -28,26 +28,14 @@ if TYPE_CHECKING:
 BATCH = 32  # photos that are counted together: 2.7 ms a photo on one core, against 11.4 in batches of two
 
 
-@dataclass(frozen=True)
-class CountedPhoto(DetectedPhoto):
-    """What was counted in one photo, or why it could not be read."""
-
-    predictions: ImagePredictions | None = None
-
-    @property
-    def counts(self) -> dict[str, CountPrediction]:
-        """The predictions by the names of categories; empty where the photo could not be read."""
-        return {} if self.predictions is None else self.predictions.by_name()
-
-
 class PhotoCounter:
     """Count the objects in photos.
 
-    ``detector`` is a name as `tallybox count --detector` takes it (``"picodet"``, ``"transformers:MODEL"``,
-    ``"onnx:FILE"`` …) or any object with ``detect(photos)``. ``estimator`` is a `CountEstimator`, or the file of one,
-    that was fitted to this detector; by default the one that ships with tallybox for PicoDet at 640 px. For another
-    detector the untrained presence counter counts: its predictions are marked ``calibrated=False``. ``texts`` are the
-    phrases that a zero-shot detector looks for.
+    ``detector`` is a SPEC of `tallybox count --detector` (``"picodet"``, ``"transformers:MODEL"``, ``"onnx:FILE"`` …)
+    or any object with ``detect(photos)``. ``estimator`` is a `CountEstimator` fitted to this detector, or its file; by
+    default the bundled one for PicoDet at 640 px. Any other detector without an estimator counts with the untrained
+    presence counter, and its predictions are marked ``calibrated=False``. ``texts`` are the phrases that a zero-shot
+    detector looks for. Threads may share a counter.
 
     >>> from tallybox.photos import sample_photos
     >>> counts = PhotoCounter().count(sample_photos()[1])
@@ -69,10 +57,10 @@ class PhotoCounter:
             self.detector: Detector = detector_of(detector, texts=texts, device=device)
         elif not callable(getattr(detector, "detect", None)):
             raise InputTypeError(
-                f"detector must be a name or an object with detect(photos), but got {type(detector).__name__}"
+                f"detector must be a name or an object with detect(photos); got {type(detector).__name__}"
             )
         elif texts or device is not None:
-            raise InputError("device and texts are for detectors that are given by name; this one has its own")
+            raise InputError("device and texts only apply to a detector given by name")
         else:
             self.detector = detector
         if isinstance(estimator, CountEstimator):
@@ -87,49 +75,51 @@ class PhotoCounter:
             check_same_detector(self.estimator.fitted.detector, (self.spec, *self.texts))
         check_same_names(self.estimator.fitted.categories, categories_of(self.detector), self.spec or "the detector")
 
-    def count(self, path: str | Path, categories: Categories = None) -> dict[str, CountPrediction]:
+    def count(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountPrediction]:
         """Return how many objects of each category a photo shows, by the category's name.
 
-        By default of all categories that are there with a probability of more than 0.1; those that are named are all
-        counted, 0 with an interval where nothing was detected.
+        ``photo`` is anything that `read_photo` reads: a path, bytes, a binary file, a PIL image, an array ``[H, W, 3]``
+        or a tensor ``[3, H, W]``. Without ``categories``, those with a probability above 10 % are listed; any other
+        known name gives 0. With ``categories``, exactly these are counted.
         """
-        counted = next(self.count_each([path], categories))
+        counted = next(self.count_each([photo], categories))
         if counted.error is not None:
             raise counted.error
         return counted.counts
 
-    def count_many(self, paths: Iterable[str | Path], categories: Categories = None) -> list[CountedPhoto]:
-        """Count in several photos, in order; a file that cannot be read is an item with its ``error``."""
-        return list(self.count_each(paths, categories))
+    def count_many(self, photos: Iterable[PhotoSource], categories: Categories = None) -> list[PhotoResult]:
+        """Count in several photos, in order; a photo that cannot be read is an item with its ``error``."""
+        return list(self.count_each(photos, categories))
 
     def count_each(
-        self, paths: Iterable[str | Path], categories: Categories = None, *, keep_photos: bool = False
-    ) -> Iterator[CountedPhoto]:
-        """Yield what `count_many` returns, photo by photo, with only a few batches of photos in memory.
+        self, photos: Iterable[PhotoSource], categories: Categories = None, *, keep_photos: bool = False
+    ) -> Iterator[PhotoResult]:
+        """Yield the items of `count_many` one by one, with only a few photos in memory.
 
-        With ``keep_photos``, each item has its decoded ``photo``, so that `draw` need not read it again.
+        With ``keep_photos``, each item has its decoded ``photo``, and `draw` does not read it again.
         """
-        if isinstance(paths, str | Path):
-            raise InputTypeError(f"several paths are expected, but got one, {str(paths)!r}; call count")
-        detected = detect_each((Path(path) for path in paths), self.detector, keep_photos=keep_photos)
-        for batch in in_batches(detected, BATCH):
-            yield from count_detected(self.estimator, batch, categories)
+        if isinstance(photos, str | bytes | Path):
+            raise InputTypeError("count_many takes several photos; call count for one")
+        for batch in in_batches(detect_each(photos, self.detector, keep_photos=keep_photos), BATCH):
+            yield from count_detected(self.estimator, batch, categories, keep_inputs=keep_photos)
 
-    def explain(self, path: str | Path, categories: Categories = None) -> dict[str, CountExplanation]:
+    def explain(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountExplanation]:
         """Return which boxes of a photo were counted and why, by the category's name."""
-        (detected,) = detect_each([Path(path)], self.detector)
-        if detected.detections is None:
-            raise detected.error or InputError(f"{path} must be a photo")
+        (detected,) = detect_each([photo], self.detector)
+        if detected.error is not None:
+            raise detected.error
+        assert detected.detections is not None
         return self._by_name(self.estimator.explain(detected.detections, categories))
 
-    def draw(self, counted: CountedPhoto) -> Image:
+    def draw(self, counted: PhotoResult) -> Image:
         """Return a counted photo with its objects outlined and, below it, the counts in words."""
         from tallybox.photos.outlines import MAX_SIDE, draw_counts
 
         assert counted.detections is not None
+        assert counted.source is not None
         photo = counted.photo
         if photo is None or photo.image.size != photo.size_wh:  # detection decodes large photos at a reduced size
-            photo = read_photo(counted.path, reduced_to=MAX_SIDE)
+            photo = read_photo(counted.source, reduced_to=MAX_SIDE)
         explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
         return draw_counts(photo, counted.detections, self._by_name(explanations))
 
@@ -138,11 +128,13 @@ class PhotoCounter:
 
 
 def count_detected(
-    estimator: CountEstimator, batch: Sequence[DetectedPhoto], categories: Categories
-) -> Iterator[CountedPhoto]:
-    """Yield detected photos with their counts; those that could not be read keep their errors."""
+    estimator: CountEstimator, batch: Sequence[PhotoResult], categories: Categories, *, keep_inputs: bool = False
+) -> Iterator[PhotoResult]:
+    """Yield detected photos with their counts; those that could not be read keep their errors.
+
+    With ``keep_inputs``, `PhotoCounter.draw` uses them again.
+    """
     images = [photo.detections for photo in batch if photo.detections is not None]
-    predictions = iter(estimator.predict_many(images, categories))
+    predictions = estimator.predict_each(images, categories, keep_inputs=keep_inputs)
     for photo in batch:
-        counts = None if photo.detections is None else next(predictions)
-        yield CountedPhoto(photo.path, photo.detections, photo.error, photo.photo, counts)
+        yield photo if photo.detections is None else replace(photo, predictions=next(predictions)[1])

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,17 +27,6 @@ class Detector(Protocol):
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the detections of each photo: boxes in its pixels, ``image_id`` its name."""
         ...
-
-
-class RegionProposals(NamedTuple):
-    """Regions of one photo with what a detector saw in each: P regions, F features.
-
-    A detector that can tell has a method ``propose_regions(photos)``, which returns a list of these or None.
-    """
-
-    boxes_xyxy: NDArray[np.float32]  # [P, 4] pixels of the photo
-    scores: NDArray[np.float32]  # [P] of the best category
-    features: NDArray[np.floating]  # [P, F]
 
 
 def categories_of(detector: Detector) -> Mapping[int, str]:

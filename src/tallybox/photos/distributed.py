@@ -1,121 +1,134 @@
-"""Detecting and counting in photos on many machines, with Ray.
+"""Detect and count in photos on many machines, with Ray Data.
 
-Each task reads some photos, detects and counts in them, on a GPU where the cluster has one; each worker process loads
-its detector once. All machines must see the photos under the same paths. A photo's boxes come back with its counts (28
-bytes a box, at most 5.6 kB a photo from PicoDet), because drawings and files of detections need them. Only the photos
-of running and waiting tasks are held, whatever the number of paths.
+Each worker process holds a detector, on a GPU if the cluster has one, and takes batches of photos. All machines must
+see the photos under the same paths. Ray Data keeps the order, and gives the photos of a lost worker to another.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import chdir, nullcontext
-from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import chain
-from operator import length_hint
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tallybox.concurrency import in_batches
-from tallybox.errors import InputError, TallyboxError
-from tallybox.estimator.estimator import Categories, CountEstimator
-from tallybox.estimator.ray_tasks import TASKS_AHEAD, RayTasks, runs_on_gpu
-from tallybox.photos.counter import CountedPhoto, PhotoCounter, count_detected
-from tallybox.photos.detector import Detector, categories_of
-from tallybox.photos.picodet import PicoDet
-from tallybox.photos.pipeline import DetectedPhoto, detect_each
+import numpy as np
+import torch
+
+from tallybox.errors import TallyboxError
+from tallybox.estimator.estimator import Categories
+from tallybox.files import error_summary, import_optional
+from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.detector import Detector
+from tallybox.photos.pipeline import PhotoResult, detect_each
 from tallybox.photos.specs import detector_of
 
-# Four seconds on a core, and what is done again where a machine is lost. Fewer where that leaves cores without any.
-MAX_PHOTOS_PER_TASK = 64
-SPECS_OF_FILES = ("onnx", "transformers", "ultralytics")  # what may be a path after the colon
+MAX_PHOTOS_PER_BATCH = 64  # four seconds on a core, done again if a worker is lost
+BATCHES_PER_WORKER = 4  # at least, so that all workers have work until the end
+RETRIES = 3  # after a lost worker
+WORKERS_PER_GPU = 4  # one prepares photos while another detects
+SPECS_OF_FILES = ("onnx", "transformers", "ultralytics")  # may have a path after the colon
 
-
-@dataclass
-class _PhotoTask:
-    """What all tasks share."""
-
-    make_detector: Callable[..., Detector]  # takes device
-    folder: Path  # that relative paths start from
-    estimator: CountEstimator | None = None
-    categories: Categories = None
-
-    @cached_property
-    def detector(self) -> Detector:
-        """The detector of this process."""
-        return self.make_detector(device="cuda" if runs_on_gpu() else "cpu")
+Process = Callable[[Iterable[Path]], Iterator[PhotoResult]]
 
 
 def count_each_with_ray(
     counter: PhotoCounter, paths: Iterable[str | Path], categories: Categories = None
-) -> Iterator[CountedPhoto]:
-    """Yield what `PhotoCounter.count_each` yields, in the same order, from many machines.
+) -> Iterator[PhotoResult]:
+    """Yield the results of `PhotoCounter.count_each`, in the same order, from many machines.
 
-    Workers make PicoDet, and any detector that the counter has by name, themselves; another object is pickled.
+    Workers make a detector that the counter has by name; any other object is pickled.
     """
-    task = _PhotoTask(_detector_factory(counter), Path.cwd(), counter.estimator, categories)
-    yield from _map_photos(RayTasks(task, use_gpus=True), _count_photos, paths)
+    return _map_photos(partial(_counting, _absolute(counter.spec), counter, categories), paths)
 
 
-def detect_each_with_ray(
-    spec: str, texts: Sequence[str], paths: Iterable[str | Path]
-) -> tuple[Mapping[int, str], Iterator[DetectedPhoto]]:
-    """Return the names of a detector's categories, and what it detects in each photo, in order, from many machines.
-
-    Each worker makes its own detector; none is made here.
-    """
-    tasks = RayTasks(_PhotoTask(_factory_of_spec(spec, texts), Path.cwd()), use_gpus=True)
-    (categories,) = tasks.map_in_order(_categories, [None])
-    return categories, _map_photos(tasks, _detect_photos, paths)
+def detect_each_with_ray(spec: str, texts: Sequence[str], paths: Iterable[str | Path]) -> Iterator[PhotoResult]:
+    """Yield the results of `detect_each`, in the same order, from many machines."""
+    return _map_photos(partial(_detecting, str(_absolute(spec)), tuple(texts)), paths)
 
 
-def _detector_factory(counter: PhotoCounter) -> Callable[..., Detector]:
-    if counter.spec is not None:
-        return _factory_of_spec(counter.spec, counter.texts)
-    if type(counter.detector) is PicoDet:  # a subclass may hold more than its size
-        return partial(PicoDet, size=counter.detector.size)
-    detector = counter.detector
-    return lambda device: detector
+def _counting(spec: str | None, counter: PhotoCounter, categories: Categories, device: str) -> Process:
+    detector: str | Detector = spec or counter.detector
+    options: dict[str, Any] = {"device": device, "texts": counter.texts} if spec else {}
+    return partial(PhotoCounter(detector, counter.estimator, **options).count_each, categories=categories)
 
 
-def _factory_of_spec(spec: str, texts: Sequence[str]) -> Callable[..., Detector]:
-    kind, _, name = spec.partition(":")
-    if kind in SPECS_OF_FILES and Path(name).exists():
-        spec = f"{kind}:{Path(name).absolute()}"
-    return partial(detector_of, spec, texts=tuple(texts))
+def _detecting(spec: str, texts: Sequence[str], device: str) -> Process:
+    return partial(detect_each, detector=detector_of(spec, texts=texts, device=device))
 
 
-def _map_photos(
-    tasks: RayTasks, function: Callable[[list[Path], _PhotoTask], list[Any]], paths: Iterable[str | Path]
-) -> Iterator[Any]:
-    per_core = -(-length_hint(paths) // (TASKS_AHEAD * tasks.max_running()))
-    batches = in_batches(map(Path, paths), min(MAX_PHOTOS_PER_TASK, per_core or MAX_PHOTOS_PER_TASK))
-
-    def retry_each(batch: list[Path], crash: TallyboxError) -> list[Any]:
-        """Process photos that crashed their worker in a task of its own each; one that does so again is an error."""
-        if len(batch) == 1:
-            error = InputError(f"{batch[0]} must be a photo that can be processed, but {crash}")
-            return [CountedPhoto(batch[0], error=error)]
-        return [*chain.from_iterable(tasks.map_in_order(function, ([path] for path in batch), retry_each))]
-
-    yield from chain.from_iterable(tasks.map_in_order(function, batches, retry_each))
+def _absolute(spec: str | None) -> str | None:
+    """Return a SPEC that is valid in any folder."""
+    kind, _, name = (spec or "").partition(":")
+    return f"{kind}:{Path(name).absolute()}" if kind in SPECS_OF_FILES and Path(name).exists() else spec
 
 
-def _categories(_: None, task: _PhotoTask) -> dict[int, str]:
-    return dict(categories_of(task.detector))  # COCO's cannot be pickled as they are
+class _Worker:
+    """Processes batches of photos in its own process."""
+
+    def __init__(self, make: Callable[..., Process], folder: Path, cpus: int, gpus: float) -> None:
+        torch.set_num_threads(cpus)
+        self.process, self.folder = make(device="cuda" if gpus else "cpu"), folder
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        with chdir(self.folder) if self.folder.is_dir() else nullcontext():  # relative paths start there
+            results = [pickle.dumps(result) for result in self.process(map(Path, batch["item"]))]
+        return {"result": np.array(results, object)}
 
 
-def _detect_photos(paths: list[Path], task: _PhotoTask) -> list[DetectedPhoto]:
-    """Detect in the photos of a task, in a worker process, which runs in a folder of its own."""
-    problem = "must be a photo, but there is no such file; all machines must see it under this path"
-    detected = []
-    with chdir(task.folder) if task.folder.is_dir() else nullcontext():
-        for photo in detect_each(paths, task.detector):
-            if photo.error is not None and not photo.path.exists():
-                photo = DetectedPhoto(photo.path, error=InputError(f"{task.folder / photo.path} {problem}"))
-            detected.append(photo)
-    return detected
+def _map_photos(make: Callable[..., Process], paths: Iterable[str | Path]) -> Iterator[PhotoResult]:
+    names = [str(path) for path in paths]
+    if not names:
+        return
+    ray = _connected()
+    context = ray.data.DataContext.get_current()
+    context.execution_options.preserve_order = True
+    context.enable_progress_bars = context.print_on_execution_start = False
+    cpus, gpus, workers = _resources(ray)
+    batch = min(MAX_PHOTOS_PER_BATCH, -(-len(names) // (BATCHES_PER_WORKER * workers)))
+    photos = ray.data.from_items(names, override_num_blocks=-(-len(names) // batch)).map_batches(
+        _Worker,
+        fn_constructor_args=(make, Path.cwd(), cpus, gpus),
+        batch_size=batch,
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
+        num_cpus=cpus,
+        num_gpus=gpus or None,
+        max_restarts=-1,
+        max_task_retries=RETRIES,
+    )
+    try:
+        for row in photos.iter_rows():
+            yield pickle.loads(row["result"])
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None) or error
+        if isinstance(cause, TallyboxError):
+            raise cause from None
+        raise TallyboxError(f"Ray gave up: {error_summary(cause)}") from error
 
 
-def _count_photos(paths: list[Path], task: _PhotoTask) -> list[CountedPhoto]:
-    assert task.estimator is not None
-    return list(count_detected(task.estimator, _detect_photos(paths, task), task.categories))
+def _resources(ray: Any) -> tuple[int, float, int]:
+    """Return the cores and the share of a GPU of a worker, and the number of workers."""
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    with_gpu = [machine for machine in machines if machine.get("GPU", 0) >= 1]
+    if not with_gpu:
+        return 1, 0.0, max(1, int(sum(machine.get("CPU", 0) for machine in machines)))
+    cores = min(machine.get("CPU", 1) / machine["GPU"] for machine in with_gpu)
+    workers = WORKERS_PER_GPU * int(sum(machine["GPU"] for machine in with_gpu))
+    return max(1, int(cores / WORKERS_PER_GPU)), 1 / WORKERS_PER_GPU, workers
+
+
+def _connected() -> Any:
+    """Return Ray, connected to the cluster of RAY_ADDRESS or to this machine, without usage statistics."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = import_optional("ray", needed_for="counting on many machines", install="'tallybox[ray]'")
+    import_optional("ray.data", needed_for="counting on many machines", install="'tallybox[ray]'")
+    if not ray.is_initialized():
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            raise TallyboxError(
+                f"Cannot reach the Ray cluster of RAY_ADDRESS: {error_summary(error)}. Check that it runs and that "
+                "RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same on all machines."
+            ) from None
+    return ray

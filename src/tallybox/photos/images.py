@@ -1,4 +1,4 @@
-"""Reading photos of many formats as upright RGB; a file that cannot be read is an error of one line."""
+"""Read photos of many formats, from files and from memory, as upright RGB."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from io import BytesIO
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from tallybox.errors import InputError, TallyboxError
+from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.files import error_summary, import_optional
 
 if TYPE_CHECKING:
@@ -29,8 +33,9 @@ SUFFIXES = (
     *(".ppm", ".pgm", ".pbm", ".avif", ".jp2", ".heic", ".heif", ".hif"),
 )
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # what follows "ftyp" in HEIC
-MADE_BY = b"drawn by tallybox"  # the JPEG comment of photos in which tallybox outlined what it counted
-MAX_PIXELS = 100_000_000  # 300 MB as RGB; a file of some kilobytes can claim any size
+MADE_BY = b"drawn by tallybox"  # the JPEG comment of photos with outlined objects
+MAX_PIXELS = 400_000_000  # a file of some kilobytes can claim any size
+KEPT_PIXELS = 64_000_000  # larger photos are reduced: Pillow takes four bytes a pixel
 ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
 # The operations, as Pillow names them, that turn the orientations 2 to 8 upright.
 UPRIGHT = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
@@ -46,6 +51,13 @@ _one_large_photo = threading.Lock()
 _opening = threading.Lock()
 
 
+PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor"
+
+
+class PhotoTooLargeError(InputError):
+    """A photo has more pixels than are decoded."""
+
+
 @dataclass(frozen=True)
 class Photo:
     """An upright photo. ``image`` may hold fewer pixels than ``size_wh``, the size that boxes are given in."""
@@ -55,58 +67,99 @@ class Photo:
     name: str | None = None
 
 
-def read_photo(path: str | Path, *, reduced_to: int | None = None) -> Photo:
-    """Read a photo: turned upright by its EXIF orientation, greyscale, palettes, CMYK and 16 bits as RGB.
+def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels: int = MAX_PIXELS) -> Photo:
+    """Read a photo upright and as RGB, from a path, bytes, a binary file, a PIL image, an array or a tensor.
 
-    What is transparent becomes white, as on a page. Of several frames the first is taken. With ``reduced_to`` the
-    longer side may be divided by a whole number while it stays at least that long, which saves time and memory.
+    Arrays are ``[H, W, 3]``, tensors ``[3, H, W]``, both uint8 and RGB. EXIF orientation is applied. Greyscale,
+    palettes, CMYK and 16 bits become RGB, and transparent parts white. Of several frames the first is read. The
+    decoded ``image`` may be smaller than ``size_wh``: above 64 megapixels, and with ``reduced_to`` as long as its
+    longer side stays at least that long.
+
+    >>> read_photo(np.zeros((48, 64, 3), np.uint8)).size_wh
+    (64, 48)
     """
-    path = Path(path)
+    label = _label(source)
     try:
-        if path.is_dir():
-            raise InputError(f"{path} must be a photo, but it is a folder")
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path} must be a photo, but it is a pipe or a device, which is never read")
-        with _open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise InputError(
-                    f"{path} must have at most {MAX_PIXELS // 1_000_000} million pixels, "
-                    f"but it claims {image.width} x {image.height}; make it smaller first"
-                )
+        with _opened(source) as image:
             size_wh = image.size
-            min_side = reduced_to or max(size_wh)
-            if (factor := max(size_wh) // min_side) > 1:
+            if 0 in size_wh:
+                raise InputError(f"{label} has no pixels")
+            if image.width * image.height > max_pixels:
+                limit = max_pixels // 1_000_000
+                raise PhotoTooLargeError(
+                    f"{label} has {image.width}×{image.height} pixels; the limit is {limit} million"
+                )
+            factor = max(
+                max(size_wh) // (reduced_to or max(size_wh)), ceil((image.width * image.height / KEPT_PIXELS) ** 0.5), 1
+            )
+            if factor > 1 and not isinstance(source, _pillow().Image):
                 image.draft(None, (size_wh[0] // factor, size_wh[1] // factor))  # JPEG can be decoded smaller
             with _decoding(image.width * image.height):
                 image.load()
                 orientation = 1
                 with suppress(Exception):  # EXIF that cannot be read is ignored
                     orientation = int(image.getexif().get(ORIENTATION) or 1)
-                rgb = _reduced(image, max(1, max(image.size) // min_side))
-                if rgb is not image:
-                    image.close()  # its pixels too
+                rgb = _reduced(image, max(1, factor * max(image.size) // max(size_wh)))
     except TallyboxError:
         raise
     except FileNotFoundError:
-        raise InputError(f"{path} must be a photo, but there is no such file; check the path") from None
+        raise InputError(f"No such photo: {label}") from None
     except MemoryError:
-        raise InputError(f"{path} must fit into memory, but it does not; make it smaller first") from None
-    except Exception as error:  # readers of damaged files raise whatever their parsing stumbles on
-        raise InputError(f"{path} must be a photo, but {_reason(error, path)}") from None
+        raise InputError(f"{label} does not fit into memory") from None
+    except Exception as error:  # readers of damaged files raise anything
+        raise InputError(f"Cannot read {label}: {_reason(error, source)}") from None
     if 2 <= orientation <= 8:
         rgb = rgb.transpose(_pillow().Transpose[UPRIGHT[orientation - 2]])
         if orientation >= 5:  # the camera was held sideways
             size_wh = (size_wh[1], size_wh[0])
-    return Photo(rgb, size_wh, str(path))
+    return Photo(rgb, size_wh, str(source) if isinstance(source, str | Path) else None)
 
 
-def photo_size(path: Path) -> tuple[int, int]:
-    """Return width and height of a photo from its header."""
-    try:
+def _label(source: object) -> str:
+    """Return what messages call a photo."""
+    name = (
+        source if isinstance(source, str | Path) else getattr(source, "name", None) or getattr(source, "filename", None)
+    )
+    return str(name) if name else f"the photo given as {type(source).__name__}"
+
+
+@contextmanager
+def _opened(source: PhotoSource) -> Iterator[Image]:
+    """Open a photo; of files, only the header is read."""
+    pillow = _pillow()
+    if isinstance(source, pillow.Image):
+        yield source  # the caller closes it
+    elif isinstance(source, np.ndarray | torch.Tensor):
+        yield pillow.fromarray(_as_pixels(source))
+    elif isinstance(source, str | Path):
+        path = Path(source)
+        if not str(source):
+            raise InputError("empty path")
+        if path.is_dir():
+            raise InputError(f"{path} is a folder, not a photo")
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is a pipe or a device, not a photo")
         with _open(path) as image:
-            return image.size
-    except Exception as error:  # readers of damaged files raise anything
-        raise InputError(f"{path} must be a photo, but {_reason(error, path)}") from None
+            yield image
+    else:
+        content = source.read() if hasattr(source, "read") else source
+        if not isinstance(content, bytes | bytearray | memoryview):
+            raise InputTypeError(
+                "A photo is a path, bytes, a binary file object, a PIL image, a numpy array [H, W, 3] or a torch "
+                f"tensor [3, H, W], both uint8; got {type(source).__name__}"
+            )
+        with _open(BytesIO(content)) as image:
+            yield image
+
+
+def _as_pixels(pixels: NDArray[Any] | Tensor) -> NDArray[np.uint8]:
+    """Return an array ``[H, W, 3]`` of an array or a tensor ``[3, H, W]``."""
+    is_tensor = isinstance(pixels, Tensor)
+    array = pixels.detach().cpu().numpy() if isinstance(pixels, Tensor) else pixels
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[0 if is_tensor else 2] != 3 or not array.size:
+        layout = "torch tensor must be [3, H, W]" if is_tensor else "numpy array must be [H, W, 3]"
+        raise InputError(f"A photo as a {layout}, uint8; got {list(array.shape)}, {array.dtype}")
+    return np.ascontiguousarray(array.transpose(1, 2, 0) if is_tensor else array)
 
 
 def letterbox(
@@ -188,34 +241,37 @@ def _values(image: Image) -> NDArray[np.float64]:
     return np.nan_to_num(np.asarray(image, np.float64), nan=0, posinf=0, neginf=0)
 
 
-def _open(path: Path) -> Image:
-    """Open an image, reading only its header; `MAX_PIXELS` replaces Pillow's own warning of large images."""
+def _open(file: Path | BytesIO) -> Image:
+    """Open an image, reading only its header; our own limit replaces Pillow's warning about large images."""
     pillow = _pillow()
     pillow.init()
     _register_heif()
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        image: Image = pillow.open(path, formats=[name for name in FORMATS if name in pillow.OPEN])
+        image: Image = pillow.open(file, formats=[name for name in FORMATS if name in pillow.OPEN])
     return image
 
 
 @cache
 def _register_heif() -> None:
-    """Let Pillow read HEIC, as phones write it, where the package for it is installed."""
+    """Let Pillow read HEIC, the format of phones, if the package for it is installed."""
     with suppress(ImportError):
         import_module("pillow_heif").register_heif_opener()
 
 
-def _reason(error: Exception, path: Path) -> str:
-    if type(error).__name__ == "UnidentifiedImageError":
-        with suppress(OSError), path.open("rb") as file:
-            start = file.read(12)
-            if start[4:8] == b"ftyp" and start[8:] in HEIF_BRANDS:
-                return (
-                    "it is HEIC, which needs the package pillow-heif; pip install 'tallybox[heic]', or save it as JPEG"
-                )
-        return "it is no image of a kind that is read (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others)"
-    return f"it cannot be read: {error_summary(error)}"
+def _reason(error: Exception, source: PhotoSource) -> str:
+    if type(error).__name__ != "UnidentifiedImageError":
+        return error_summary(error)
+    start = b""
+    with suppress(OSError):
+        if isinstance(source, str | Path):
+            with Path(source).open("rb") as file:
+                start = file.read(12)
+        elif isinstance(source, bytes):
+            start = source[:12]
+    if start[4:8] == b"ftyp" and start[8:] in HEIF_BRANDS:
+        return "HEIC needs the package pillow-heif; pip install 'tallybox[heic]', or save the photo as JPEG"
+    return "unsupported image format (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others are read)"
 
 
 def _pillow() -> Any:

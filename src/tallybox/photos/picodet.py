@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tallybox.boxes import first_kept, overlap_by_more, suppress
+from tallybox.boxes import first_kept, nms_by_category
 from tallybox.concurrency import single_threaded_torch
 from tallybox.detections.category_names import COCO_CATEGORY_IDS
 from tallybox.detections.detections import Detections
@@ -22,7 +22,7 @@ from tallybox.devices import device_or_default
 from tallybox.errors import InputError
 from tallybox.photos.detector import boxes_in_photo, map_same_size
 from tallybox.photos.images import BICUBIC, Photo, letterbox
-from tallybox.photos.network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network
+from tallybox.photos.network import BINS, SIDES, STRIDES, CpuNetwork, HeadMaps, load_picodet_network
 
 DEFAULT_SIZE = 640  # AP on 128 photos of COCO: 42.0, against 40.9 at 512 and 38.9 at 768 px
 MULTIPLE = STRIDES[-1]  # sides of the network's input are multiples of it
@@ -33,8 +33,7 @@ MIN_SCORE = 0.05
 NMS_IOU = 0.8  # a box that overlaps a better one of its category by more is left out
 MAX_PER_CATEGORY = 60
 MAX_DETECTIONS = 200
-# Boxes that go through NMS at first, in all and of one category: enough for nearly all photos.
-FIRST_CANDIDATES, FIRST_OF_CATEGORY = 1024, 192
+FIRST_CANDIDATES = 1024  # boxes that go through NMS at first: enough for nearly all photos
 
 BATCHES = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone, because of its cache
 
@@ -62,11 +61,7 @@ class PicoDet:
             raise InputError(f"size must be a whole number of pixels from {MULTIPLE} to 4096, but got {size!r}")
         self.size = size
         self.device = device_or_default(device)
-        self.network = load_picodet_network().to(self.device)
-        if self.device.type == "cpu":
-            # glibc keeps freed memory up to twice the largest block that was ever freed (32 MiB at most). What it gives
-            # back to the system costs page faults at the next photo, 5 of 39 ms on two cores: so free a large block.
-            torch.empty(31 << 20, dtype=torch.uint8)
+        self.network = CpuNetwork() if self.device.type == "cpu" else load_picodet_network().to(self.device)
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the boxes of each photo, up to 200, a box once for each category that scores above 0.05."""
@@ -137,28 +132,16 @@ def detections_of(raw: RawDetections, photo: Photo) -> Detections:
     """Keep the best boxes of each category, none of which overlaps a better one too much."""
     cells, categories = np.nonzero(raw.scores > MIN_SCORE)
     scores = raw.scores[cells, categories]
-    order = np.argsort(-scores, kind="stable")
     kept = first_kept(
-        order,
-        lambda indices: _nms_by_category(raw.boxes_xyxy[cells[indices]], categories[indices]),
+        np.argsort(-scores, kind="stable"),
+        lambda indices: nms_by_category(
+            raw.boxes_xyxy[cells[indices]], categories[indices], NMS_IOU, enough=MAX_PER_CATEGORY
+        ),
         enough=MAX_DETECTIONS,
         candidates=FIRST_CANDIDATES,
     )
     category_ids = np.array(COCO_CATEGORY_IDS, np.int64)[categories[kept]]
     return Detections(raw.boxes_xyxy[cells[kept]], scores[kept], category_ids, photo.size_wh, photo.name)
-
-
-def _nms_by_category(boxes_xyxy: NDArray[np.float32], categories: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return which boxes ``[N, 4]``, in order of their scores, are kept within their categories ``[N]``."""
-
-    def keep(indices: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return suppress(overlap_by_more(boxes_xyxy[indices], NMS_IOU))
-
-    kept = [
-        first_kept(np.flatnonzero(categories == category), keep, enough=MAX_PER_CATEGORY, candidates=FIRST_OF_CATEGORY)
-        for category in np.unique(categories)
-    ]
-    return np.sort(np.concatenate([np.zeros(0, np.int64), *kept]))
 
 
 @contextmanager

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from tallybox.boxes import box_iou
-from tallybox.checks import check_count, check_floating, check_proposal_shapes, check_proposal_values
+from tallybox.checks import check_count, check_floating
 from tallybox.errors import InputError, InputTypeError
-from tallybox.kernels.dispatch import Backend, choose_backend
+from tallybox.kernels.dispatch import Backend, choose_backend, fused_limit
 from tallybox.kernels.layout import Layout
 from tallybox.kernels.operators import needs_gradient
-from tallybox.kernels.proposals import Proposals, for_every_head, prepare_proposals
+from tallybox.kernels.proposals import Proposals, checked_proposals
 from tallybox.presence.operator import presence_operator, table_of
 from tallybox.presence.reference import (
     PresenceQuantities,
@@ -23,16 +23,15 @@ from tallybox.presence.reference import (
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import CELLS, PresenceFunctions, PresenceWeights
 
-MAX_BYTES_OF_PAIRS = 2**40
-
 
 def presence_features(
     attention: Tensor,
-    boxes: Tensor,
+    boxes: Tensor | None,
     weights: PresenceWeights,
     *,
     max_objects: int = 10,
     mask: Tensor | None = None,
+    distance: Tensor | None = None,
     logits: bool = False,
     backend: Backend = "auto",
 ) -> Tensor:
@@ -40,7 +39,8 @@ def presence_features(
 
     ``attention [..., N]`` in [0, 1] (any real numbers with ``logits=True``), ``boxes [..., N, 4]`` corners in
     any unit, ``mask [..., N]`` True for a real proposal. The leading dimensions of the weights broadcast with
-    theirs, so one call can evaluate many differently trained counters.
+    theirs, so one call can evaluate many differently trained counters. With ``boxes=None``, one minus
+    ``distance [..., N, N]`` in [0, 1] replaces the IoU; equal scores are then ordered by index.
 
     >>> from tallybox.presence.weights import initial_weights
     >>> boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 3.0, 3.0]])
@@ -50,7 +50,7 @@ def presence_features(
     """
     check_weights(weights, attention)
     check_count("max_objects", max_objects)
-    proposals = checked_boxes(attention, boxes, mask, *weights.leading, logits=logits)
+    proposals = checked_proposals(attention, boxes, mask, distance, weight_leading=weights.leading, logits=logits)
     return presence_results(proposals, weights, max_objects=max_objects, logits=logits, backend=backend).features
 
 
@@ -66,12 +66,13 @@ def presence_results(
     proposals: Proposals, weights: PresenceWeights, *, max_objects: int, logits: bool, backend: Backend
 ) -> PresenceResults:
     """Count checked proposals by the backend that serves them."""
-    attention, boxes, mask, _ = proposals
+    attention, boxes, mask, _, distance = proposals
     weights = PresenceWeights(*(weight.to(attention.dtype) for weight in weights))
     logit = score_logit(attention, logits=logits)
-    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype)
-    if choice.backend == "reference":
-        q = _reference_quantities(logit, boxes, mask, weights, max_objects)
+    limit = fused_limit(attention, boxes, mask, *weights, distance=distance)
+    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, limit=limit)
+    if choice.backend == "reference" or boxes is None:
+        q = _reference_quantities(proposals, logit, weights, max_objects)
         return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
     leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
     layout = Layout.of(weights.leading, boxes.shape[:-2], *leading)
@@ -88,49 +89,24 @@ def presence_results(
     return PresenceResults(*(layout.from_list(result) for result in results))
 
 
-def checked_boxes(attention: Tensor, boxes: Tensor, mask: Tensor | None, *leading: int, logits: bool) -> Proposals:
-    """Check the inputs of a call, whose weights have these ``leading`` dimensions, and bring them to one dtype.
-
-    All proposals stay, logits stay logits.
-    """
-    check_proposal_shapes(attention, boxes, mask, weight_leading=torch.Size(leading))
-    check_proposal_values(attention, boxes, mask, logits=logits)
-    _check_pairs_fit(attention.shape[-1])
-    return prepare_proposals(attention, boxes, mask, max_objects=attention.shape[-1], logits=False)
-
-
-def _check_pairs_fit(number: int) -> None:
-    """Raise where an image's pairs alone need more memory than machines have."""
-    needed = 3 * 4 * number**2  # three numbers a pair in the leanest backend
-    if not torch.compiler.is_compiling() and needed > MAX_BYTES_OF_PAIRS:
-        raise InputError(
-            f"the pairs of an image must fit into {MAX_BYTES_OF_PAIRS / 2**40:.0f} TiB, but got {number} boxes, "
-            f"whose pairs need {needed / 2**40:.1f} TiB; keep the boxes of highest attention"
-        )
-
-
-def presence_trace(
-    attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: PresenceWeights, *, max_objects: int, logits: bool
-) -> PresenceTrace:
+def presence_trace(shared: Proposals, weights: PresenceWeights, *, max_objects: int, logits: bool) -> PresenceTrace:
     """Return every intermediate quantity of `presence_features` for weights ``[heads, ...]``.
 
     Always computed by the reference, equation by equation.
     """
-    shared = checked_boxes(attention, boxes, mask, logits=logits)
     weights = PresenceWeights(*(weight.to(shared.attention.dtype) for weight in weights))
-    by_head = for_every_head(shared)
-    logit = score_logit(by_head.attention, logits=logits)
-    q = _reference_quantities(logit, by_head.boxes, by_head.mask, weights, max_objects)
+    by_head = shared.for_every_head()
+    q = _reference_quantities(by_head, score_logit(by_head.attention, logits=logits), weights, max_objects)
     leading, number = q.presence.shape[:-2], q.presence.shape[-1]
     features = count_features_of(q.presence, q.distribution)
-    mask = torch.ones(number, dtype=torch.bool, device=boxes.device) if shared.mask is None else shared.mask
+    mask = torch.ones(number, dtype=torch.bool, device=shared.attention.device) if shared.mask is None else shared.mask
     score = torch.where(mask, shared.attention.sigmoid(), 0) if logits else shared.attention
     count = features[..., -1]
     return PresenceTrace(
         attention=score.expand(*leading, number),
-        boxes=shared.boxes.expand(*leading, number, 4),
+        boxes=None if shared.boxes is None else shared.boxes.expand(*leading, number, 4),
         mask=mask.expand(*leading, number),
-        overlap=box_iou(shared.boxes, shared.boxes).expand(*leading, number, number),
+        overlap=overlap_of(shared).expand(*leading, number, number),
         **q._asdict(),
         count=count.squeeze(-1) if count.shape[-1] == 1 else count,
         features=features.flatten(-2),
@@ -160,8 +136,16 @@ def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
             raise InputError(f"weights.{name} must have shape {list(shape)}, but got {list(weight.shape)}")
 
 
+def overlap_of(proposals: Proposals) -> Tensor:
+    """Return the IoU of every pair of boxes, or one minus their distance, ``[..., N, N]``."""
+    if proposals.boxes is not None:
+        return box_iou(proposals.boxes, proposals.boxes)
+    assert proposals.distance is not None
+    return 1 - proposals.distance
+
+
 def _reference_quantities(
-    logit: Tensor, boxes: Tensor, mask: Tensor | None, weights: PresenceWeights, max_objects: int
+    proposals: Proposals, logit: Tensor, weights: PresenceWeights, max_objects: int
 ) -> PresenceQuantities:
-    overlap, before = box_iou(boxes, boxes), precedes(logit, boxes)
-    return presence_quantities(logit, overlap, before, mask, PresenceFunctions.of(weights), max_objects)
+    overlap, before = overlap_of(proposals), precedes(logit, proposals.boxes)
+    return presence_quantities(logit, overlap, before, proposals.mask, PresenceFunctions.of(weights), max_objects)

@@ -1,11 +1,12 @@
 """`PresenceCounter`: presence counting as a layer."""
 
+import torch
 from torch import Tensor, nn
 
 from tallybox.checks import check_count
 from tallybox.kernels.dispatch import Backend, check_backend
-from tallybox.kernels.proposals import for_every_head
-from tallybox.presence.functional import PresenceResults, checked_boxes, presence_results, presence_trace
+from tallybox.kernels.proposals import checked_proposals
+from tallybox.presence.functional import PresenceResults, presence_results, presence_trace
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import PresenceWeights, initial_weights
 
@@ -45,47 +46,93 @@ class PresenceCounter(nn.Module):
         for name, weight in initial_weights(heads, segments)._asdict().items():
             self.register_parameter(name, nn.Parameter(weight))
 
+    def reset_parameters(self) -> None:
+        """Start again as a greedy count; several heads start with different shifts of the score."""
+        with torch.no_grad():
+            initial = initial_weights(self.heads, segments=self.weights.order.shape[-1])
+            for weight, value in zip(self.weights, initial, strict=True):
+                weight.copy_(value)
+
     @property
     def weights(self) -> PresenceWeights:
         """The parameters, each ``[heads, ...]``."""
         return PresenceWeights(*(getattr(self, name) for name in PresenceWeights._fields))
 
-    def forward(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        attention: Tensor,
+        boxes: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+    ) -> Tensor:
         """Return features ``[..., heads * (max_objects + 2)]``: log-probabilities of 0 ... max_objects, expected count.
 
-        ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
+        ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal. Instead of
+        boxes, ``distance [..., N, N]`` in [0, 1] may say how dissimilar two proposals are.
         """
-        features = self._results(attention, boxes, mask).features
+        features = self._results(attention, boxes, mask, distance).features
         return features if self.heads == 1 else features.flatten(-2)
 
-    def presence(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+    def presence(
+        self,
+        attention: Tensor,
+        boxes: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+    ) -> Tensor:
         """Return each proposal's presence, ``[..., heads, N]``; 0 where masked."""
-        presence = self._results(attention, boxes, mask).presence
+        presence = self._results(attention, boxes, mask, distance).presence
         return presence.unsqueeze(-2) if self.heads == 1 else presence
 
-    def distribution(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+    def distribution(
+        self,
+        attention: Tensor,
+        boxes: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+    ) -> Tensor:
         """Return the probabilities of 0 ... max_objects, ``[..., heads, max_objects + 1]``; the last is "or more"."""
-        distribution = self._results(attention, boxes, mask).distribution
+        distribution = self._results(attention, boxes, mask, distance).distribution
         return distribution.unsqueeze(-2) if self.heads == 1 else distribution
 
-    def count(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> Tensor:
+    def count(
+        self,
+        attention: Tensor,
+        boxes: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+    ) -> Tensor:
         """Return the expected count: ``[...]``, or ``[..., heads]`` with several heads."""
-        return self._results(attention, boxes, mask).presence.sum(-1)
+        return self._results(attention, boxes, mask, distance).presence.sum(-1)
 
-    def explain(self, attention: Tensor, boxes: Tensor, mask: Tensor | None = None) -> PresenceTrace:
+    def explain(
+        self,
+        attention: Tensor,
+        boxes: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        distance: Tensor | None = None,
+    ) -> PresenceTrace:
         """Return every intermediate quantity of one call."""
-        return presence_trace(attention, boxes, mask, self.weights, max_objects=self.max_objects, logits=self.logits)
+        proposals = checked_proposals(attention, boxes, mask, distance, logits=self.logits)
+        return presence_trace(proposals, self.weights, max_objects=self.max_objects, logits=self.logits)
 
-    def _results(self, attention: Tensor, boxes: Tensor, mask: Tensor | None) -> PresenceResults:
-        """Count, with a dimension for the heads where there are several."""
-        proposals = checked_boxes(attention, boxes, mask, logits=self.logits)
+    def _results(
+        self, attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None
+    ) -> PresenceResults:
+        """Count, with a dimension for the heads if there are several."""
+        proposals = checked_proposals(attention, boxes, mask, distance, logits=self.logits)
+        alone = self.heads == 1 and proposals.is_one_image
         if self.heads > 1:
-            proposals = for_every_head(proposals)
+            proposals = proposals.for_every_head()
         results = presence_results(
             proposals, self.weights, max_objects=self.max_objects, logits=self.logits, backend=self.backend
         )
-        # A single head broadcasts along whatever leading dimensions there are; where there are none, it is one.
-        alone = self.heads == 1 and attention.dim() == 1 and boxes.dim() == 2 and (mask is None or mask.dim() == 1)
+        # A single head broadcasts along the leading dimensions; if there are none, it adds one.
         return PresenceResults(*(result.squeeze(0) for result in results)) if alone else results
 
     def extra_repr(self) -> str:

@@ -36,17 +36,18 @@ def score_logit(attention: Tensor, *, logits: bool) -> Tensor:
     return attention.clamp(-LOGIT_LIMIT, LOGIT_LIMIT)
 
 
-def precedes(logit: Tensor, boxes: Tensor) -> Tensor:
+def precedes(logit: Tensor, boxes: Tensor | None) -> Tensor:
     """Whether j comes before i, ``[..., i, j]``: a total order of proposals, by score, then by corners.
 
     Equal scores are ordered by x1, y1, x2, y2, and proposals equal in all of these by index, which changes no
     result because they are equal. So no result depends on the order of the boxes.
     """
-    logit, boxes = logit.detach(), boxes.detach()
-    shape = torch.broadcast_shapes(logit.shape, boxes.shape[:-1])
+    corners = () if boxes is None else boxes.detach().unbind(-1)
+    logit = logit.detach()
+    shape = torch.broadcast_shapes(logit.shape, *(corner.shape for corner in corners))
     before = torch.zeros(*shape, shape[-1], dtype=torch.bool, device=logit.device)
     equal = ~before
-    for key in (-logit, *boxes.unbind(-1)):
+    for key in (-logit, *corners):
         of_i, of_j = key.unsqueeze(-1), key.unsqueeze(-2)
         before = before | (equal & (of_j < of_i))
         equal = equal & (of_j == of_i)
@@ -104,9 +105,9 @@ def calibrated_score(logit: Tensor, evidence: Tensor, f: PresenceFunctions) -> T
 def pair_order(logit: Tensor, before: Tensor, f: PresenceFunctions) -> Tensor:
     """τ_ij = τ(σ(γ (L_j - L_i))), and its step where j comes before i."""
     difference = logit.unsqueeze(-2) - logit.unsqueeze(-1)  # [..., i, j] = L_j - L_i
-    ahead = (f.sharpness[..., None, None] * difference).sigmoid()
-    pairs = (ahead * (f.order.shape[-1] - 1)).flatten(-2)
-    smooth: Tensor = interpolate(pairs, f.order).unflatten(-1, ahead.shape[-2:])
+    lead = (f.sharpness[..., None, None] * difference).sigmoid()
+    pairs = (lead * (f.order.shape[-1] - 1)).flatten(-2)
+    smooth: Tensor = interpolate(pairs, f.order).unflatten(-1, lead.shape[-2:])
     return smooth + torch.where(before, f.step[..., None, None], 0)
 
 

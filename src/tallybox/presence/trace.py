@@ -11,7 +11,7 @@ class PresenceTrace:
     """What the component computed on the way to its features, named as in docs/understand/presence.md."""
 
     attention: Tensor  # [..., N] in [0, 1], after the logistic; 0 where masked
-    boxes: Tensor  # [..., N, 4] corners
+    boxes: Tensor | None  # [..., N, 4] corners; None if distances were given
     mask: Tensor  # [..., N] bool, True for a real proposal
     overlap: Tensor  # IoU [..., N, N]
     evidence: Tensor  # κ [..., heads, N, N]: the evidence of proposal j for i
@@ -24,4 +24,5 @@ class PresenceTrace:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the quantities by name as nested lists, ready for JSON."""
-        return {field.name: getattr(self, field.name).detach().cpu().tolist() for field in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: None if value is None else value.detach().cpu().tolist() for name, value in values.items()}

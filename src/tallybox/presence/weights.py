@@ -23,14 +23,19 @@ OVERLAP = EVIDENCE + (CELLS + 1) ** 2
 CALIBRATION = OVERLAP + (CELLS + 1) ** 2
 
 
-def segments_of(row_size: int) -> int:
+def segments_of_row(row_size: int) -> int:
     """Return S from the length of a row of `PresenceWeights.rows`."""
     return (row_size - 5 - 2 * CELLS * (CELLS + 1)) // 2
 
 
+def segments_of_table(table_size: int) -> int:
+    """Return S from T, the length of `PresenceFunctions.table`."""
+    return (table_size - CALIBRATION) // 3 - 1
+
+
 def table_size(row_size: int) -> int:
     """Return T, the length of `PresenceFunctions.table`, from the length of a row of `PresenceWeights.rows`."""
-    return CALIBRATION + 3 * (segments_of(row_size) + 1)
+    return CALIBRATION + 3 * (segments_of_row(row_size) + 1)
 
 
 class PresenceWeights(NamedTuple):

@@ -36,8 +36,8 @@ class Explainer:
     def of(estimator: CountEstimator) -> "Explainer":
         """Collect the sets: untrained, trained on the toy task, and those of the estimator's heads."""
         sets: dict[str, dict[str, Any]] = {
-            "counter": {UNTRAINED: _parameters(Counter(), 0)},
-            "presence": {UNTRAINED: _parameters(PresenceCounter(), 0)},
+            "counter": {UNTRAINED: _parameters(Counter())},
+            "presence": {UNTRAINED: _parameters(PresenceCounter())},
         }
         labels = {name: [ParameterSet(name=UNTRAINED, label=UNTRAINED, scenes="all")] for name in sets}
 
@@ -51,12 +51,10 @@ class Explainer:
             add("counter", name, label, "toy", setting["activations"])
             for head, parameters in enumerate(setting["presence"], start=1):
                 add("presence", f"{name}-{head}", f"{label}, head {head}", "toy", parameters)
-        fitted, number = estimator.fitted, 0
-        for member in fitted.members:
-            for head in range(fitted.config.heads):
-                number += 1
-                label = f"photo model {number} of {len(fitted.members) * fitted.config.heads}"
-                add(fitted.config.component, f"photo-{number}", label, "photo", _parameters(member.component, head))
+        components = estimator.fitted.ensemble.components()
+        for number, component in enumerate(components, start=1):
+            label = f"photo model {number} of {len(components)}"
+            add(estimator.fitted.config.component, f"photo-{number}", label, "photo", _parameters(component))
         return Explainer(estimator, sets, labels)
 
     def explain(self, request: ExplainRequest) -> ExplainedCount:
@@ -124,7 +122,8 @@ def presence_with_parameters(parameters: str, max_objects: int) -> PresenceCount
     return presence
 
 
-def _parameters(component: Counter | PresenceCounter, head: int) -> Any:
+def _parameters(component: Counter | PresenceCounter) -> Any:
+    """Return the parameters of the first head."""
     if isinstance(component, Counter):
-        return activation_knots(component.weight.detach()[head]).tolist()
-    return {name: values.detach()[head].tolist() for name, values in component.weights._asdict().items()}
+        return activation_knots(component.weight.detach()[0]).tolist()
+    return {name: values.detach()[0].tolist() for name, values in component.weights._asdict().items()}

@@ -1,15 +1,13 @@
 """Photos of a request: one as the body, or several in a form (multipart/form-data)."""
 
 from dataclasses import replace
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Annotated, NamedTuple
 
 from fastapi import Query, Request
 from starlette.exceptions import HTTPException
 
 from tallybox.errors import InputError
-from tallybox.photos.images import Photo, photo_size, read_photo
+from tallybox.photos.images import Photo, PhotoTooLargeError, read_photo
 from tallybox.service.guard import PHOTO_TYPES, content_type
 
 FORM = "multipart/form-data"
@@ -56,14 +54,9 @@ async def read_uploads(
 
 def decode_photo(name: str | None, content: bytes, max_pixels: int) -> Photo:
     """Decode an uploaded photo; its size is checked before its pixels are read."""
-    with NamedTemporaryFile(prefix="tallybox-") as file:
-        file.write(content)
-        file.flush()
-        try:
-            width, height = photo_size(Path(file.name))
-            if width * height > max_pixels:
-                raise HTTPException(413, f"A photo must have at most {max_pixels // 1_000_000} megapixels.")
-            return replace(read_photo(Path(file.name)), name=name)
-        except InputError as error:
-            status = 413 if "exceeds limit" in str(error) else 422
-            raise HTTPException(status, str(error).replace(file.name, name or "the photo")) from None
+    try:
+        return replace(read_photo(content, max_pixels=max_pixels), name=name)
+    except PhotoTooLargeError as error:
+        raise HTTPException(413, str(error)) from None
+    except InputError as error:
+        raise HTTPException(422, f"{name or 'Photo'}: {error}") from None

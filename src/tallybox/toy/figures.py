@@ -1,9 +1,12 @@
 """Every figure of the paper's toy task, from the results of a sweep."""
 
+import csv
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -16,6 +19,7 @@ from matplotlib.patches import Rectangle
 
 from tallybox.counter.reference import Activations
 from tallybox.errors import InputError
+from tallybox.files import atomic_writing
 from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, SEQUENTIAL, add_scale, draw_all, picture
 from tallybox.presence.weights import calibration_edges
 from tallybox.runs import read_results
@@ -24,9 +28,9 @@ from tallybox.toy.sweep import FIXED_AT
 
 VARIED = {"side_length": "side length l", "noise": "noise q"}
 MODELS = {
-    "counter": ("the paper's component", BLUE),
-    "baseline": ("sum of the weights", ORANGE),
-    "presence": ("presence counting", GREEN),
+    "counter": ("counter", BLUE),
+    "baseline": ("sum of the scores", ORANGE),
+    "presence": ("presence counter", GREEN),
 }
 ROLES = [f"f{number}: {name.replace('_', ' ')}" for number, name in enumerate(Activations._fields, start=1)]
 # The functions of presence counting, and their arguments.
@@ -41,50 +45,102 @@ WEIGHT_COLOURS = colormaps["RdBu"]
 Results = list[dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class Slice:
+    """The results of a sweep at one value of a parameter, ordered by the other, which is varied."""
+
+    varied: str  # side_length or noise
+    fixed: float
+    results: Results
+
+    @property
+    def title(self) -> str:
+        """The fixed parameter and its value."""
+        (other,) = VARIED.keys() - {self.varied}
+        return f"{VARIED[other]} = {self.fixed:g}"
+
+
 def read_sweep(folder: Path) -> tuple[float, Results]:
-    """Return the value of the parameter that a sweep did not vary, and the results."""
+    """Return the side length that a sweep holds fixed while it varies the noise, and the results."""
+    slices = read_slices(folder)
+    over_noise = [part for part in slices if part.varied == "noise"]
+    if not over_noise:
+        raise InputError(f"{folder} holds a sweep over side lengths only; a sweep over the noise is needed.")
+    return over_noise[0].fixed, over_noise[0].results
+
+
+def read_slices(folder: Path) -> list[Slice]:
+    """Return the slices of a sweep: the two of the paper's figures, or all of a grid of your own."""
     config = folder / "config.json"
-    if not config.exists():
-        raise InputError(f"{folder} must be the folder of a sweep, but it has no config.json; run tallybox toy sweep")
     results = read_results(folder / "results.jsonl")
-    if not results:
-        raise InputError(f"{folder} must hold the results of a sweep, but results.jsonl is missing or empty")
-    return FIXED_AT[json.loads(config.read_text())["config"]["difficulty"]], results
+    if not config.exists() or not results:
+        raise InputError(f"{folder} has no results of a sweep; run tallybox toy sweep --out {folder}.")
+    difficulty = json.loads(config.read_text())["config"].get("difficulty")
+    slices = []
+    for varied in VARIED:
+        (other,) = VARIED.keys() - {varied}
+        for fixed in [FIXED_AT[difficulty]] if difficulty else sorted({result[other] for result in results}):
+            chosen = sorted(
+                (result for result in results if result[other] == fixed),
+                key=lambda result: (result[varied], result["seed"]),
+            )
+            if len({result[varied] for result in chosen}) > 1:
+                slices.append(Slice(varied, fixed, chosen))
+    if not slices:
+        raise InputError(f"{folder} holds single settings; figures need at least two values of l or q.")
+    return slices
 
 
 def draw_toy_figures(folder: Path) -> list[Path]:
-    """Draw the figures of a sweep's folder into its folder ``figures``, each as SVG and PNG; return the files."""
-    fixed, results = read_sweep(folder)
-    halves = {varied: half_of_sweep(results, varied, fixed) for varied in VARIED}
+    """Draw the figures of a sweep into its folder ``figures`` and write ``accuracy.csv`` there; return the files."""
+    slices = read_slices(folder)
     drawings: dict[str, Callable[[Path], None]] = {
-        "accuracy": partial(draw_accuracy, halves=halves, fixed=fixed),
-        "f1_and_f2": partial(draw_activations, halves=halves, roles=range(2)),
-        "samples": partial(draw_samples, fixed_at=fixed),
+        "accuracy": partial(draw_accuracy, slices=slices),
+        "samples": partial(draw_samples, fixed_at=slices[0].fixed),
     }
-    for varied, half in halves.items():
-        drawings[f"activations_{varied}"] = partial(draw_activations, halves={varied: half}, roles=range(8))
-        if any(result.get("presence") for result in half):
-            drawings[f"presence_{varied}"] = partial(draw_presence_functions, results=half, varied=varied)
-    return draw_all(folder / "figures", drawings)
+    with_counter = [part for part in slices if any(result["activations"] for result in part.results)]
+    if with_counter:
+        drawings["f1_and_f2"] = partial(draw_activations, slices=with_counter[:2], roles=range(2))
+    only_one = len({part.varied for part in slices}) == len(slices)
+    for part in slices:
+        name = part.varied if only_one else f"{part.varied}_at_{part.fixed:g}"
+        if part in with_counter:
+            drawings[f"activations_{name}"] = partial(draw_activations, slices=[part], roles=range(8))
+        if any(result.get("presence") for result in part.results):
+            drawings[f"presence_{name}"] = partial(draw_presence_functions, results=part.results, varied=part.varied)
+    return [*draw_all(folder / "figures", drawings), write_accuracies(folder)]
 
 
-def half_of_sweep(results: Results, varied: str, fixed: float) -> Results:
-    """Return the half of a sweep in which one parameter was varied, ordered by it."""
-    (other,) = VARIED.keys() - {varied}
-    chosen = [result for result in results if result[other] == fixed]
-    return sorted(chosen, key=lambda result: (result[varied], result["seed"]))
+def write_accuracies(folder: Path) -> Path:
+    """Write the accuracies of a sweep as CSV, a row for each setting, seed and model; return the file."""
+    path = folder / "figures" / "accuracy.csv"
+    with atomic_writing(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["side_length", "noise", "seed", "model", "accuracy"])
+        for result in read_results(folder / "results.jsonl"):
+            for model, accuracy in result["accuracy"].items():
+                writer.writerow([result["side_length"], result["noise"], result["seed"], model, accuracy])
+    return path
 
 
-def draw_accuracy(path: Path, halves: dict[str, Results], fixed: float) -> None:
+def draw_accuracy(path: Path, slices: Sequence[Slice]) -> None:
     """Draw the accuracy of each model against l and against q, with the spread over seeds."""
-    with picture(path, 9, 3.4) as figure:
-        for axes, (varied, half) in zip(figure.subplots(1, 2, sharey=True), halves.items(), strict=True):
-            for model in MODELS:
-                draw_curve(axes, half, varied, model)
-            (other,) = VARIED.keys() - {varied}
-            axes.set(xlabel=VARIED[varied], xlim=(0, 1), ylim=(0, 1.02), title=f"{VARIED[other]} = {fixed:g}")
+    rows = -(-len(slices) // 2)
+    with picture(path, 9, 3.4 * rows) as figure:
+        grid = figure.subplots(rows, min(len(slices), 2), sharey=True, squeeze=False)
+        for number, (axes, part) in enumerate(zip_longest(grid.flat, slices)):
+            if part is None:
+                axes.set_axis_off()
+                continue
+            own = [name for name in part.results[0]["accuracy"] if name not in MODELS]
+            for model in (*MODELS, *own):
+                draw_curve(axes, part.results, part.varied, model)
+            axes.set(
+                xlabel=VARIED[part.varied], xlim=(0, 1), ylim=(0, 1.02), title=f"({chr(97 + number)}) {part.title}"
+            )
             axes.grid(alpha=0.3)
-        figure.axes[0].set_ylabel("counts right")
+        for row in grid:
+            row[0].set_ylabel("accuracy")
         figure.axes[0].legend(loc="lower left")
 
 
@@ -96,23 +152,26 @@ def draw_curve(axes: Axes, results: Results, varied: str, model: str) -> None:
             by_value[result[varied]].append(result["accuracy"][model])
     if not by_value:
         return
-    name, colour = MODELS[model]
+    name, colour = MODELS.get(model, (model, None))
     smallest, largest, means = ([of(shares) for shares in by_value.values()] for of in (min, max, mean))
-    axes.fill_between(list(by_value), smallest, largest, color=colour, alpha=0.25, lw=0)
-    axes.plot(list(by_value), means, color=colour, label=name)
+    (line,) = axes.plot(list(by_value), means, color=colour, label=name)
+    axes.fill_between(list(by_value), smallest, largest, color=line.get_color(), alpha=0.25, lw=0)
 
 
-def draw_activations(path: Path, halves: dict[str, Results], roles: range) -> None:
+def draw_activations(path: Path, slices: Sequence[Slice], roles: range) -> None:
     """Draw activations, a line for each value of the varied parameter (first seed)."""
-    rows = len(halves) * len(roles) // 4
-    with picture(path, 10, 5.2 if rows == 2 else 3) as figure:
-        axes = list(figure.subplots(rows, 4, sharex=True, sharey=True).flat)
-        for varied, half in halves.items():
+    columns = 4 if len(slices) * len(roles) > 2 else 2
+    rows = len(slices) * len(roles) // columns
+    with picture(path, 2.5 * columns, 5.2 if rows == 2 else 3) as figure:
+        axes = list(figure.subplots(rows, columns, sharex=True, sharey=True).flat)
+        for part in slices:
             panels, axes = axes[: len(roles)], axes[len(roles) :]
+            first = part.results[0]["seed"]
+            chosen = [result for result in part.results if result["seed"] == first and result["activations"]]
             for role in roles:
-                lines = [(result["activations"], SEQUENTIAL(result[varied])) for result in half if result["seed"] == 0]
+                lines = [(result["activations"], SEQUENTIAL(result[part.varied])) for result in chosen]
                 draw_role(panels[role], role, lines, lw=0.7, alpha=0.8)
-            add_scale(figure, panels, VARIED[varied])
+            add_scale(figure, panels, VARIED[part.varied])
 
 
 def draw_role(axes: Axes, role: int, lines: Iterable[tuple[Sequence[Sequence[float]], Any]], **style: Any) -> None:
@@ -124,7 +183,7 @@ def draw_role(axes: Axes, role: int, lines: Iterable[tuple[Sequence[Sequence[flo
 
 def draw_presence_functions(path: Path, results: Results, varied: str) -> None:
     """Draw φ, τ, η and κ of every head, a line for each value of the varied parameter (first seed)."""
-    results = [result for result in results if result["seed"] == 0 and result.get("presence")]
+    results = [result for result in results if result["seed"] == results[0]["seed"] and result.get("presence")]
     heads = len(results[0]["presence"]["slope"])
     with picture(path, 10, 0.8 + 2.2 * heads) as figure:
         grid = figure.subplots(heads, 4, squeeze=False)
@@ -161,12 +220,15 @@ def label_presence(row: Sequence[Axes], head: int, *, last: bool) -> None:
 
 
 def draw_samples(path: Path, fixed_at: float) -> None:
-    """Draw images of the task as l and as q varies: which boxes are true, and the weights that a model sees."""
-    values = torch.tensor([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
-    fixed = torch.full_like(values, fixed_at)
+    """Draw images of the task as l and as q varies: which boxes are true, their number, and the scores.
+
+    The values are within 0.05 to 0.5, as in the paper. A side length of 0 would show points.
+    """
+    values = torch.tensor([0.05, 0.1, 0.2, 0.3, 0.4, 0.5])
     with picture(path, 10, 6.6) as figure:
         grid = figure.subplots(4, len(values))
-        for row, (side_length, noise) in enumerate(((values, fixed), (fixed, values))):
+        at_noise, at_side = torch.full_like(values, fixed_at), torch.full_like(values, fixed_at or 0.2)
+        for row, (side_length, noise) in enumerate(((values, at_noise), (at_side, values))):
             generator = torch.Generator().manual_seed(row)
             images = draw_images(side_length, noise, images=1, boxes=10, generator=generator)
             truth, data = grid[2 * row : 2 * row + 2]
@@ -174,9 +236,10 @@ def draw_samples(path: Path, fixed_at: float) -> None:
                 draw_sample(truth[column], images.boxes[column, 0], images.is_true[column, 0].float())
                 draw_sample(data[column], images.boxes[column, 0], images.attention[column, 0])
                 truth[column].set_title(f"l = {side_length[column]:g}, q = {noise[column]:g}", fontsize=9)
+                data[column].set_xlabel(f"true count: {images.count[column, 0]}", fontsize=9)
             truth[0].set_ylabel("truth")
             data[0].set_ylabel("data")
-        label = "weight (truth: 1 for a true box, 0 for an irrelevant one)"
+        label = "score (truth: 1 for a true box, 0 for an irrelevant one)"
         add_scale(figure, grid.flat, label, WEIGHT_COLOURS)
 
 

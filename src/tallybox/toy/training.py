@@ -1,13 +1,14 @@
-"""Train and score every model of the toy task, for many settings at once.
+"""Train and score the models of the toy task, for many settings at once.
 
-Parameters have a leading dimension M, one slice for each setting. Adam works elementwise, so one optimiser for a model
-trains its M settings as M optimisers would.
+Parameters have a leading dimension M, one slice for each setting. Adam works elementwise, so one optimiser trains M
+settings as M optimisers would.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,12 +17,18 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from tallybox.activation import activation_knots
 from tallybox.checks import check_values
+from tallybox.components import component_name
 from tallybox.concurrency import kernel_threads, run_concurrently
+from tallybox.counter.module import Counter
 from tallybox.errors import InputError
+from tallybox.files import read_tensors, write_tensors
 from tallybox.kernels.dispatch import Backend
+from tallybox.presence.module import PresenceCounter
 from tallybox.presence.weights import PresenceFunctions
 from tallybox.toy.data import ToyImages, draw_images
-from tallybox.toy.models import CounterModel, PresenceModel, SumModel
+from tallybox.toy.models import ComponentModel, CounterModel, PresenceModel, make_model
+
+MODELS = ("counter", "baseline", "presence")
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ class ToyConfig:
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of the paper's figures: the side length l of the boxes and the noise q of the weights."""
+    """One point of the paper's figures: the side length l of the boxes and the noise q of the scores."""
 
     side_length: float
     noise: float
@@ -49,7 +56,7 @@ class Setting:
         for name in ("side_length", "noise"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
-                raise InputError(f"{name} must be in [0, 1], but got {value}")
+                raise InputError(f"{name} must be between 0 and 1, not {value:g}.")
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,15 @@ class SettingResult:
     noise: float
     seed: int
     accuracy: dict[str, float]  # by model
-    activations: list[list[float]]  # [8, segments + 1], the values of f1 ... f8 at their knots
-    presence: dict[str, Any]  # the fields of `PresenceFunctions`, each [heads, ...]
+    activations: list[list[float]]  # [8, segments + 1], the values of f1 ... f8 at their knots; empty without a counter
+    presence: dict[str, Any]  # the fields of `PresenceFunctions`, each [heads, ...]; empty without a presence counter
 
 
 class ToyTraining:
-    """All models for all settings, their optimisers, and their images."""
+    """Models for all settings, their optimisers, and their images.
+
+    ``models`` are names: ``counter``, ``baseline``, ``presence``, or ``package.module:Class`` of your own component.
+    """
 
     def __init__(
         self,
@@ -75,21 +85,27 @@ class ToyTraining:
         *,
         device: torch.device,
         backend: Backend = "auto",
+        models: Sequence[str] = MODELS,
     ) -> None:
-        number, boxes, segments = len(settings), config.boxes, config.segments
-        self.config = config
+        self.settings, self.seed, self.config = settings, seed, config
         self.side_length = torch.tensor([setting.side_length for setting in settings], device=device)
         self.noise = torch.tensor([setting.noise for setting in settings], device=device)
         self.generator = torch.Generator(device).manual_seed(seed)
-        self.counter = CounterModel(number, boxes, segments, backend)
-        self.presence = PresenceModel(number, boxes, segments, config.presence_heads, backend)
-        # By the name that results have. Presence counting takes longest and is therefore started first.
-        self.models = {"presence": self.presence, "counter": self.counter, "baseline": SumModel(number, boxes)}
+        # Presence counting takes longest and is therefore started first.
+        names = sorted(dict.fromkeys(models), key=lambda name: name != "presence")
+        sizes = config.boxes, config.segments, config.presence_heads
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # your own components may start at random
+            self.models = {name: make_model(name, len(settings), *sizes, backend).to(device) for name in names}
         self.optimisers = {}
         for name, model in self.models.items():
             rate = config.presence_learning_rate if name == "presence" else config.learning_rate
-            self.optimisers[name] = torch.optim.Adam(model.to(device).parameters(), lr=rate, fused=True)
-        self.schedule = LambdaLR(self.optimisers["presence"], lambda step: one_cycle(step / max(config.iterations, 1)))
+            self.optimisers[name] = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
+        self.schedules = {
+            name: LambdaLR(optimiser, lambda step: one_cycle(step / max(config.iterations, 1)))
+            for name, optimiser in self.optimisers.items()
+            if name == "presence"
+        }
 
     def draw(self) -> ToyImages:
         """Draw a batch of images of each setting."""
@@ -97,14 +113,14 @@ class ToyTraining:
         return draw_images(self.side_length, self.noise, images=batch, boxes=boxes, generator=self.generator)
 
     def learn(self, name: str, images: ToyImages) -> None:
-        """Let one model learn from one batch."""
+        """Train one model on one batch."""
         optimiser = self.optimisers[name]
         with check_values("never"):  # drawn images are valid
             loss_of(self.models[name], images).backward()
         optimiser.step()
         optimiser.zero_grad()
-        if name == "presence":
-            self.schedule.step()
+        if name in self.schedules:
+            self.schedules[name].step()
 
     def accuracy(self, name: str, images: ToyImages) -> Tensor:
         """Return the share of right answers of one model on one batch, ``[M]``."""
@@ -115,55 +131,119 @@ class ToyTraining:
     def presence_functions(self) -> PresenceFunctions:
         """Return the presence counter's functions, each ``[M, heads, ...]``."""
         with torch.no_grad():
-            return PresenceFunctions(*(f.squeeze(1) for f in PresenceFunctions.of(self.presence.weights)))
+            model = self.models["presence"]
+            assert isinstance(model, PresenceModel)
+            return PresenceFunctions(*(f.squeeze(1) for f in PresenceFunctions.of(model.weights)))
 
     def activations(self) -> Tensor:
         """Return the counter's activations at their knots: ``[M, 8, segments + 1]``."""
-        return activation_knots(self.counter.activations.detach()).squeeze(1)
+        return activation_knots(self.models["counter"].get_parameter("activations").detach()).squeeze(1)
+
+    def run(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[SettingResult]:
+        """Train all models and score them on fresh images.
+
+        ``on_progress`` is called with the number of finished training and evaluation steps and their total.
+        """
+        config, device = self.config, self.side_length.device
+        totals = {name: torch.zeros(len(self.settings), device=device) for name in self.models}
+        steps = config.iterations + config.evaluation_batches
+        at_once = kernel_threads() if device.type == "cpu" else 1  # a GPU works through its queue in order
+        with run_concurrently(at_once) as run:
+            (images,) = run([self.draw])
+            for step in range(steps):
+                is_training = step < config.iterations
+                work = self.learn if is_training else self.accuracy
+                # The next batch is drawn while the models work on this one.
+                *shares, images = run([*(partial(work, name, images) for name in totals), self.draw])
+                if not is_training:
+                    for total, share in zip(totals.values(), shares, strict=True):
+                        total += share
+                on_progress(step + 1, steps)
+        return self._results({name: total / max(config.evaluation_batches, 1) for name, total in totals.items()})
+
+    def _results(self, accuracies: dict[str, Tensor]) -> list[SettingResult]:
+        shares = {self.title(name): accuracy.tolist() for name, accuracy in accuracies.items()}
+        ordered = [name for name in MODELS if name in shares] + [name for name in shares if name not in MODELS]
+        activations = self.activations().tolist() if "counter" in self.models else []
+        functions = self.presence_functions()._asdict() if "presence" in self.models else {}
+        presence = {name: f.tolist() for name, f in functions.items()}
+        return [
+            SettingResult(
+                setting.side_length,
+                setting.noise,
+                self.seed,
+                {name: round(shares[name][i], 5) for name in ordered},
+                rounded(activations[i], 5) if activations else [],
+                {name: rounded(f[i], 3) for name, f in presence.items()},
+            )
+            for i, setting in enumerate(self.settings)
+        ]
+
+    def title(self, name: str) -> str:
+        """Return the name of a model in results: that of your own component, if it has one."""
+        model = self.models[name]
+        return component_name(model.components[0]) if isinstance(model, ComponentModel) else name
+
+    def layers(self, setting: int = 0) -> dict[str, nn.Module]:
+        """Return the trained counting layers of one setting, without their readouts, by name."""
+        found: dict[str, nn.Module] = {}
+        for name, model in self.models.items():
+            if isinstance(model, CounterModel):
+                found[name] = Counter(self.config.boxes, segments=self.config.segments)
+                found[name].load_state_dict({"weight": model.activations[setting].detach()})
+            elif isinstance(model, PresenceModel):
+                found[name] = PresenceCounter(
+                    self.config.boxes, heads=self.config.presence_heads, segments=self.config.segments
+                )
+                found[name].load_state_dict({k: v[setting, 0].detach() for k, v in model.weights._asdict().items()})
+            elif isinstance(model, ComponentModel):
+                found[self.title(name)] = model.components[setting]
+        return found
 
 
 def train_settings(
     settings: Sequence[Setting],
-    seed: int,
-    config: ToyConfig,
+    seed: int = 0,
+    config: ToyConfig | None = None,
     *,
-    device: torch.device,
+    device: torch.device | None = None,
     backend: Backend = "auto",
+    models: Sequence[str] = MODELS,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[SettingResult]:
-    """Train all models for all settings at once, and score them on fresh images.
+    """Train models for all settings at once, and score them on fresh images; the defaults are the paper's."""
+    where = torch.device("cpu") if device is None else device
+    training = ToyTraining(settings, seed, config or ToyConfig(), device=where, backend=backend, models=models)
+    return training.run(on_progress)
 
-    ``on_progress`` is called with how many of all training and evaluation steps are done.
-    """
-    training = ToyTraining(settings, seed, config, device=device, backend=backend)
-    totals = {name: torch.zeros(len(settings), device=device) for name in training.models}
-    steps = config.iterations + config.evaluation_batches
-    at_once = kernel_threads() if device.type == "cpu" else 1  # a GPU works through its queue in order
-    with run_concurrently(at_once) as run:
-        (images,) = run([training.draw])
-        for step in range(steps):
-            is_training = step < config.iterations
-            work = training.learn if is_training else training.accuracy
-            # The next batch is drawn while the models work on this one.
-            *shares, images = run([*(partial(work, name, images) for name in totals), training.draw])
-            if not is_training:
-                for total, share in zip(totals.values(), shares, strict=True):
-                    total += share
-            on_progress(step + 1, steps)
-    accuracy = {name: (total / max(config.evaluation_batches, 1)).tolist() for name, total in totals.items()}
-    activations = training.activations().tolist()
-    presence = {name: f.tolist() for name, f in training.presence_functions()._asdict().items()}
-    return [
-        SettingResult(
-            setting.side_length,
-            setting.noise,
-            seed,
-            {name: round(accuracy[name][i], 5) for name in ("counter", "baseline", "presence")},
-            rounded(activations[i], 5),
-            {name: rounded(f[i], 3) for name, f in presence.items()},
-        )
-        for i, setting in enumerate(settings)
-    ]
+
+def save_layers(path: Path, training: ToyTraining, setting: int = 0) -> None:
+    """Write the trained layers of one setting as safetensors, the tensors of each after its name and a dot."""
+    layers = training.layers(setting)
+    tensors = {f"{name}.{key}": value for name, layer in layers.items() for key, value in layer.state_dict().items()}
+    at = asdict(training.settings[setting])
+    write_tensors(
+        path, tensors, {"format": "toy layers", **at, "seed": training.seed, "config": asdict(training.config)}
+    )
+
+
+def load_layers(path: Path) -> dict[str, nn.Module]:
+    """Return the counter and the presence counter of a file from `save_layers`, those that it has, by name."""
+    try:
+        header, tensors = read_tensors(path)
+        config = ToyConfig(**header["config"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not a file of trained toy layers: {error}") from None
+    layers: dict[str, nn.Module] = {}
+    for name, layer in (
+        ("counter", Counter(config.boxes, segments=config.segments)),
+        ("presence", PresenceCounter(config.boxes, heads=config.presence_heads, segments=config.segments)),
+    ):
+        state = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
+        if state:
+            layer.load_state_dict(state)
+            layers[name] = layer
+    return layers
 
 
 def rounded(values: Any, digits: int) -> Any:

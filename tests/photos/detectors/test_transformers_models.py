@@ -190,5 +190,5 @@ def test_a_model_without_boxes_and_one_that_fails_are_one_line(models, monkeypat
     assert isinstance(empty, Detections)
     assert (len(empty), empty.image_size) == (0, (64, 48))
     monkeypatch.setattr(detector, "model", lambda **_: 1 / 0)
-    with pytest.raises(InputError, match=r"0\.png: the model failed on 64 x 48 pixels: division by zero"):
+    with pytest.raises(InputError, match=r"0\.png: the model failed on 64×48 pixels: division by zero"):
         detector.detect([photo])

@@ -1,13 +1,12 @@
-"""`tallybox vqa features`: regions and features of one's own photos."""
+"""`tallybox vqa features`: region features of one's own photos."""
 
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 
-from tallybox.cli.options import SPEC_HELP, json_option, reported_failures, text_option
+from tallybox.cli.options import json_option, reported_failures
 from tallybox.cli.progress import progress_bar
 from tallybox.errors import InputError
 
@@ -15,33 +14,28 @@ from tallybox.errors import InputError
 @click.command()
 @click.argument("paths", metavar="PHOTOS...", nargs=-1, required=True)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder of features.")
-@click.option("--detector", "spec", metavar="SPEC", help=SPEC_HELP)
-@text_option
 @json_option
-def features(paths: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
-    """Write regions of photos, folders of photos and patterns ("*.jpg") with features, for `tallybox vqa prepare`.
+def features(paths: tuple[str, ...], out: Path, as_json: bool) -> None:
+    """Write the regions of photos, folders of photos and patterns ("*.jpg") for `tallybox vqa prepare`.
 
-    Features are what the detector sees in a region: PicoDet's scores of 80 categories, the box head of an R-CNN of
-    torchvision, the query states of a transformers model; of other detectors the scores of their categories.
-    The same command resumes after an interruption, or adds photos. A photo that cannot be read is reported and the
-    others are written; the exit status is then 1.
+    Features are PicoDet's scores of 80 categories. The same command goes on after an interruption, or adds photos. A
+    photo that cannot be read is reported and the others are written; the exit status is then 1.
     """
     from tallybox.photos.sources import find_photos
-    from tallybox.vqa.photo_features import write_photo_features
+    from tallybox.vqa.regions import write_photo_features
 
     start = time.perf_counter()
     try:
         photos = find_photos(paths)
     except InputError as error:
         raise click.UsageError(str(error)) from error
-    options = {name: value for name, value in options.items() if value}
     with reported_failures() as report:
         with progress_bar("describing") as show:
-            done = write_photo_features(photos, out, on_failure=report, on_progress=show, **options)
+            done = write_photo_features(photos, out, on_failure=report, on_progress=show)
         seconds = round(time.perf_counter() - start, 2)
         if as_json:
             click.echo(json.dumps({**done._asdict(), "seconds": seconds}))
             return
-        new = f"{done.regions} regions of {done.features} features this time" if done.features else "nothing new"
+        new = f"{done.regions} new regions of {done.features} features" if done.features else "nothing new"
         click.echo(f"{out}: {done.photos} photos, {new}; {seconds} s")
         click.echo(f"next: tallybox vqa prepare QUESTIONS --features {out} --out PREPARED")

@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallybox.counter.roles import LIKENESS
-from tallybox.kernels.cpu.compiling import TINY, Array, Number, compiled
+from tallybox.counter.reference import SIMILARITY
+from tallybox.kernels import TINY
+from tallybox.kernels.cpu.compiling import Array, Number, compiled
 from tallybox.kernels.cpu.vectors import (
     LANES,
     REGISTER_ENTRIES,
@@ -141,21 +142,23 @@ def signed(x: Vector, sign: Vector, zero: Number) -> Vector:
 
 
 @compiled
-def likeness(x_i: Vector, x_j: Vector, f: Tables) -> Vector:
+def row_similarity(x_i: Vector, x_j: Vector, f: Tables) -> Vector:
     """f3(1 - |X_ik - X_jk|), not below TINY."""
     dtype = f.rise.dtype.type
     s, fraction = locate(dtype(1) - abs(x_i - x_j), f)
-    return max(value(LIKENESS, s, fraction, f), dtype(TINY))
+    return max(value(SIMILARITY, s, fraction, f), dtype(TINY))
 
 
 @compiled
-def likeness_backward(x_i: Vector, x_j: Vector, product: Vector, is_real: Truths, f: Tables, sums: Array) -> Vector:
+def row_similarity_backward(
+    x_i: Vector, x_j: Vector, product: Vector, is_real: Truths, f: Tables, sums: Array
+) -> Vector:
     """Return minus the gradient of X_ik, given a row product times its gradient; accumulate that of f3."""
     dtype = f.rise.dtype.type
     difference = x_i - x_j
     s, fraction = locate(dtype(1) - abs(difference), f)
-    slope = look_up(f.rise, LIKENESS, s)
-    others = product / max(look_up(f.base, LIKENESS, s) + slope * fraction, dtype(TINY))
+    slope = look_up(f.rise, SIMILARITY, s)
+    others = product / max(look_up(f.base, SIMILARITY, s) + slope * fraction, dtype(TINY))
     grad = choose(is_real, others, dtype(0))
-    add_at(sums, (LIKENESS, 0, 0, 0), s, grad, grad * fraction)
+    add_at(sums, (SIMILARITY, 0, 0, 0), s, grad, grad * fraction)
     return signed(others * slope * dtype(f.rise.shape[1]), difference, dtype(0))

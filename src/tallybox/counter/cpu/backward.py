@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tallybox.counter import roles
+from tallybox.counter import reference
 from tallybox.counter.cpu import activations, group
 from tallybox.counter.cpu.activations import Tables, Vector, accumulate, locate, signed, value
 from tallybox.counter.cpu.group import Group, Saved
@@ -18,7 +18,7 @@ class GroupGradients(NamedTuple):
 
     a: Array  # [N, LANES]
     b: Array  # [4, N, LANES]
-    alike: Array  # [N, LANES], of Sim's row sums
+    similarity_sum: Array  # [N, LANES], of Sim's row sums
     rows: Array  # [N, N, LANES]
     sums: Array  # [8, S, LANES, 2]
 
@@ -38,7 +38,7 @@ def result_backward(
     scratch[:] = 0
     confidence, grad_total, grad_confidence = scratch[0], scratch[1], scratch[2]
     s, fraction = locate(load(saved.certainty, (0,)), f)
-    store(confidence, (0,), value(roles.CONFIDENCE, s, fraction, f))
+    store(confidence, (0,), value(reference.CONFIDENCE, s, fraction, f))
     for image in range(first, end):
         lane = image - first
         c = saved.c[lane]
@@ -47,7 +47,7 @@ def result_backward(
         grad_lower, grad_upper = grad_features[image, lower], grad_features[image, upper]
         grad_confidence[lane] = (one - upper_share) * grad_lower + upper_share * grad_upper
         grad_total[lane] = (confidence[lane] * (grad_upper - grad_lower) + grad_count[image]) / (two * c)
-    return load(grad_total, (0,)), accumulate(roles.CONFIDENCE, s, fraction, load(grad_confidence, (0,)), f, sums)
+    return load(grad_total, (0,)), accumulate(reference.CONFIDENCE, s, fraction, load(grad_confidence, (0,)), f, sums)
 
 
 @compiled
@@ -65,14 +65,14 @@ def scales_backward(
             inner = inner + load(g.edges, (i, j, 0)) * load(saved.scale, (j, 0))
         a_i, scale_i = load(g.a, (i, 0)), load(saved.scale, (i, 0))
         s, fraction = locate(a_i * a_i, f)
-        grad_scale = grad_total * (value(roles.EDGE_OF_RELEVANCE, s, fraction, f) + inner + inner)
-        store(grad.alike, (i, 0), -grad_scale * scale_i * scale_i)
+        grad_scale = grad_total * (value(reference.RELEVANCE_EDGE, s, fraction, f) + inner + inner)
+        store(grad.similarity_sum, (i, 0), -grad_scale * scale_i * scale_i)
         grad_loop = choose(is_real, grad_total * scale_i, zero)
-        grad_square = accumulate(roles.EDGE_OF_RELEVANCE, s, fraction, grad_loop, f, grad.sums)
+        grad_square = accumulate(reference.RELEVANCE_EDGE, s, fraction, grad_loop, f, grad.sums)
         s, fraction = locate(a_i, f)
-        grad_certainty = signed(grad_mean / number, value(roles.CERTAINTY_OF_ATTENTION, s, fraction, f) - half, zero)
+        grad_certainty = signed(grad_mean / number, value(reference.ATTENTION_CONFIDENCE, s, fraction, f) - half, zero)
         grad_certainty = choose(is_real, grad_certainty, zero)
-        grad_a = accumulate(roles.CERTAINTY_OF_ATTENTION, s, fraction, grad_certainty, f, grad.sums)
+        grad_a = accumulate(reference.ATTENTION_CONFIDENCE, s, fraction, grad_certainty, f, grad.sums)
         store(grad.a, (i, 0), grad_square * two * a_i + grad_a)
 
 
@@ -88,18 +88,20 @@ def similarity_backward(n: int, f: Tables, g: Group, saved: Saved, grad: GroupGr
     for i in range(n):
         is_real = number > dtype(i)
         for j in range(i):
-            grad_similarity = choose(is_real, load(grad.alike, (i, 0)) + load(grad.alike, (j, 0)), zero)
-            grad_likeness = grad_similarity * load(saved.pairs, (j, i, 0))
+            grad_similarity = choose(
+                is_real, load(grad.similarity_sum, (i, 0)) + load(grad.similarity_sum, (j, 0)), zero
+            )
+            grad_closeness_value = grad_similarity * load(saved.pairs, (j, i, 0))
             difference = load(g.a, (i, 0)) - load(g.a, (j, 0))
             s, fraction = locate(one - abs(difference), f)
-            product = grad_likeness * value(roles.LIKENESS, s, fraction, f)
+            product = grad_closeness_value * value(reference.SIMILARITY, s, fraction, f)
             for k in range(n):
-                slope = activations.likeness_backward(
+                slope = activations.row_similarity_backward(
                     load(g.rows, (i, k, 0)), load(g.rows, (j, k, 0)), product, number > dtype(k), f, grad.sums
                 )
                 store(grad.rows, (i, k, 0), load(grad.rows, (i, k, 0)) - slope)
                 store(grad.rows, (j, k, 0), load(grad.rows, (j, k, 0)) + slope)
-            grad_closeness = accumulate(roles.LIKENESS, s, fraction, grad_likeness, f, grad.sums)
+            grad_closeness = accumulate(reference.SIMILARITY, s, fraction, grad_closeness_value, f, grad.sums)
             grad_closeness = signed(grad_closeness, difference, zero)
             add_to(grad.a, i, -grad_closeness)
             add_to(grad.a, j, grad_closeness)
@@ -127,18 +129,18 @@ def matrices_backward(
             t, of_d = locate(load(saved.pairs, (i, j, 0)), f)
             grad_edge = twice * load(saved.scale, (j, 0))
             grad_row = load(grad.rows, (i, j, 0)) + load(grad.rows, (j, i, 0))
-            grad_certainty = signed(grad_pair, value(roles.CERTAINTY_OF_DISTANCE, t, of_d, f) - half, zero)
+            grad_certainty = signed(grad_pair, value(reference.DISTANCE_CONFIDENCE, t, of_d, f) - half, zero)
             grad_certainty = choose(is_real, grad_certainty, zero)
-            of_edge, of_row = value(roles.EDGE_OF_DISTANCE, t, of_d, f), value(roles.ROW_OF_DISTANCE, t, of_d, f)
-            grad_relevance = accumulate(roles.EDGE_OF_RELEVANCE, s, of_a, grad_edge * of_edge, f, grad.sums)
-            more = accumulate(roles.ROW_OF_RELEVANCE, s, of_a, grad_row * of_row, f, grad.sums)
+            of_edge, of_row = value(reference.DISTANCE_EDGE, t, of_d, f), value(reference.DISTANCE_ROW, t, of_d, f)
+            grad_relevance = accumulate(reference.RELEVANCE_EDGE, s, of_a, grad_edge * of_edge, f, grad.sums)
+            more = accumulate(reference.RELEVANCE_ROW, s, of_a, grad_row * of_row, f, grad.sums)
             grad_relevance = grad_relevance + more
-            of_edge, of_row = value(roles.EDGE_OF_RELEVANCE, s, of_a, f), value(roles.ROW_OF_RELEVANCE, s, of_a, f)
-            grad_distance = accumulate(roles.EDGE_OF_DISTANCE, t, of_d, grad_edge * of_edge, f, grad.sums)
-            more = accumulate(roles.ROW_OF_DISTANCE, t, of_d, grad_row * of_row, f, grad.sums)
+            of_edge, of_row = value(reference.RELEVANCE_EDGE, s, of_a, f), value(reference.RELEVANCE_ROW, s, of_a, f)
+            grad_distance = accumulate(reference.DISTANCE_EDGE, t, of_d, grad_edge * of_edge, f, grad.sums)
+            more = accumulate(reference.DISTANCE_ROW, t, of_d, grad_row * of_row, f, grad.sums)
             grad_distance = grad_distance + more
             grad_distance = grad_distance + accumulate(
-                roles.CERTAINTY_OF_DISTANCE, t, of_d, grad_certainty, f, grad.sums
+                reference.DISTANCE_CONFIDENCE, t, of_d, grad_certainty, f, grad.sums
             )
             add_to(grad.a, i, grad_relevance * a_j)
             add_to(grad.a, j, grad_relevance * a_i)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numba.extending
 import numpy as np
 
-from tallybox.counter import roles
+from tallybox.counter import reference
 from tallybox.counter.cpu.activations import Tables, Vector, locate, value
 from tallybox.kernels.cpu.boxes import real_proposals
 from tallybox.kernels.cpu.compiling import Array, compiled
@@ -98,8 +98,8 @@ def fill_matrices(n: int, f: Tables, g: Group, saved: Saved) -> None:
         for j in range(i):
             s, of_a = locate(load(g.a, (i, 0)) * load(g.a, (j, 0)), f)
             t, of_d = locate(load(saved.pairs, (i, j, 0)), f)
-            row = value(roles.ROW_OF_RELEVANCE, s, of_a, f) * value(roles.ROW_OF_DISTANCE, t, of_d, f)
-            edge = value(roles.EDGE_OF_RELEVANCE, s, of_a, f) * value(roles.EDGE_OF_DISTANCE, t, of_d, f)
+            row = value(reference.RELEVANCE_ROW, s, of_a, f) * value(reference.DISTANCE_ROW, t, of_d, f)
+            edge = value(reference.RELEVANCE_EDGE, s, of_a, f) * value(reference.DISTANCE_EDGE, t, of_d, f)
             store(g.rows, (i, j, 0), row)
             store(g.rows, (j, i, 0), row)
             store(g.edges, (i, j, 0), edge)

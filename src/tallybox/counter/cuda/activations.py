@@ -6,20 +6,21 @@ import torch
 import triton
 import triton.language as tl
 
-from tallybox.counter import roles
+from tallybox.counter import reference
 from tallybox.kernels.cuda.boxes import sign
 
 # PTX has a subtraction that saturates to [0, 1]; Triton's interpreter and other compilers have not.
 HAS_PTX = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1" and torch.version.hip is None)
 
-EDGE_OF_RELEVANCE = tl.constexpr(roles.EDGE_OF_RELEVANCE)
-EDGE_OF_DISTANCE = tl.constexpr(roles.EDGE_OF_DISTANCE)
-LIKENESS = tl.constexpr(roles.LIKENESS)
-ROW_OF_RELEVANCE = tl.constexpr(roles.ROW_OF_RELEVANCE)
-ROW_OF_DISTANCE = tl.constexpr(roles.ROW_OF_DISTANCE)
-CERTAINTY_OF_ATTENTION = tl.constexpr(roles.CERTAINTY_OF_ATTENTION)
-CERTAINTY_OF_DISTANCE = tl.constexpr(roles.CERTAINTY_OF_DISTANCE)
-CONFIDENCE = tl.constexpr(roles.CONFIDENCE)
+RELEVANCE_EDGE = tl.constexpr(reference.RELEVANCE_EDGE)
+DISTANCE_EDGE = tl.constexpr(reference.DISTANCE_EDGE)
+SIMILARITY = tl.constexpr(reference.SIMILARITY)
+RELEVANCE_ROW = tl.constexpr(reference.RELEVANCE_ROW)
+DISTANCE_ROW = tl.constexpr(reference.DISTANCE_ROW)
+ATTENTION_CONFIDENCE = tl.constexpr(reference.ATTENTION_CONFIDENCE)
+DISTANCE_CONFIDENCE = tl.constexpr(reference.DISTANCE_CONFIDENCE)
+CONFIDENCE = tl.constexpr(reference.CONFIDENCE)
+EDGE_FLOOR = tl.constexpr(reference.EDGE_FLOOR)
 
 
 @triton.jit
@@ -82,7 +83,7 @@ def nan_among(tables, FIRST: tl.constexpr, LAST: tl.constexpr, S: tl.constexpr):
 
 @triton.jit
 def write_results(
-    total, number, from_attention, from_distance, image, here, tables, features, count, outcome,
+    total, number, from_attention, from_distance, image, here, tables, features, count, count_and_confidence_input,
     MAX_OBJECTS, S: tl.constexpr,
 ):  # fmt: skip
     """Write the features and count of images [L], and save their count and certainty.
@@ -94,11 +95,11 @@ def write_results(
     divisor = tl.maximum(number, 1.0)
     mean = tl.where(number > 0, from_attention / divisor + from_distance / (divisor * divisor), 1.0)
     # Products and diagonals take no NaN from an activation.
-    c = tl.sqrt(total + 1e-20 + nan_among(tables, EDGE_OF_RELEVANCE, ROW_OF_DISTANCE, S))
+    c = tl.sqrt(total + EDGE_FLOOR + nan_among(tables, RELEVANCE_EDGE, DISTANCE_ROW, S))
     c = tl.where(c > MAX_OBJECTS, MAX_OBJECTS * 1.0, c)  # NaN stays NaN, here and in the features
     tl.store(count + image, c, mask=here)
-    tl.store(outcome + 2 * image, c, mask=here)
-    tl.store(outcome + 2 * image + 1, mean, mask=here)
+    tl.store(count_and_confidence_input + 2 * image, c, mask=here)
+    tl.store(count_and_confidence_input + 2 * image + 1, mean, mask=here)
     confidence = value(mean, tables, CONFIDENCE, S)
     lower = tl.floor(c)
     upper, upper_share = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0), c - lower
@@ -108,9 +109,14 @@ def write_results(
 
 
 @triton.jit
-def image_gradients(image, here, outcome, tables, grad_features, grad_count, MAX_OBJECTS, S: tl.constexpr):
+def image_gradients(
+    image, here, count_and_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S: tl.constexpr
+):
     """Return images' gradients of the sum of C, the confidence and the certainty, and the position of the certainty."""
-    c, mean = tl.load(outcome + 2 * image, mask=here, other=1.0), tl.load(outcome + 2 * image + 1, mask=here, other=0.0)
+    c, mean = (
+        tl.load(count_and_confidence_input + 2 * image, mask=here, other=1.0),
+        tl.load(count_and_confidence_input + 2 * image + 1, mask=here, other=0.0),
+    )
     confidence, mean_rise, position = look_up(mean, tables, CONFIDENCE, S)
     lower = tl.where(c == c, tl.floor(c), 0.0)  # an index even if c is NaN
     upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
@@ -125,9 +131,9 @@ def image_gradients(image, here, outcome, tables, grad_features, grad_count, MAX
 @triton.jit
 def proposal_gradients(a, s, real, grad_total, grad_mean, number, tables, S: tl.constexpr):
     """Return each weight's own gradient, and the positions and gradients of f1 (self-loop) and f6 (certainty)."""
-    _, loop_rise, at_loop = look_up(a * a, tables, EDGE_OF_RELEVANCE, S)
+    _, loop_rise, at_loop = look_up(a * a, tables, RELEVANCE_EDGE, S)
     grad_loop = grad_total * s
-    certain, certain_rise, at_certain = look_up(a, tables, CERTAINTY_OF_ATTENTION, S)
+    certain, certain_rise, at_certain = look_up(a, tables, ATTENTION_CONFIDENCE, S)
     grad_certain = tl.where(real, grad_mean / number * sign(certain - 0.5), 0.0)
     grad_a = (grad_loop * loop_rise * 2.0 * a + grad_certain * certain_rise) * S
     return grad_a, at_loop, grad_loop, at_certain, grad_certain
@@ -142,13 +148,13 @@ def pair_gradients(
     After these two, the positions of A, D and 1 - |a_i - a_j|, and the gradients of f1, f2, f4, f5 and f7.
     """
     grad_edge = tl.where(pair, 2.0 * grad_total * s_i * s_j, 0.0)
-    edge_a, edge_a_rise, at_a = look_up(a_i * a_j, tables, EDGE_OF_RELEVANCE, S)
-    edge_d, edge_d_rise, at_d = look_up(d, tables, EDGE_OF_DISTANCE, S)
-    row_a, row_a_rise, at_a = look_up(a_i * a_j, tables, ROW_OF_RELEVANCE, S)
-    row_d, row_d_rise, at_d = look_up(d, tables, ROW_OF_DISTANCE, S)
-    certain, certain_rise, at_d = look_up(d, tables, CERTAINTY_OF_DISTANCE, S)
+    edge_a, edge_a_rise, at_a = look_up(a_i * a_j, tables, RELEVANCE_EDGE, S)
+    edge_d, edge_d_rise, at_d = look_up(d, tables, DISTANCE_EDGE, S)
+    row_a, row_a_rise, at_a = look_up(a_i * a_j, tables, RELEVANCE_ROW, S)
+    row_d, row_d_rise, at_d = look_up(d, tables, DISTANCE_ROW, S)
+    certain, certain_rise, at_d = look_up(d, tables, DISTANCE_CONFIDENCE, S)
     grad_certain = tl.where(pair, 2.0 * grad_mean / (number * number) * sign(certain - 0.5), 0.0)
-    _, close_rise, at_close = look_up(1.0 - tl.abs(a_i - a_j), tables, LIKENESS, S)
+    _, close_rise, at_close = look_up(1.0 - tl.abs(a_i - a_j), tables, SIMILARITY, S)
     of_edge_a, of_edge_d = grad_edge * edge_d, grad_edge * edge_a
     of_row_a, of_row_d = grad_row * row_d, grad_row * row_a
     grad_relevance = (of_edge_a * edge_a_rise + of_row_a * row_a_rise) * S

@@ -22,7 +22,7 @@ def images_of_block(IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, LANES: tl.co
 
 @triton.jit(do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"])
 def count_forward_kernel(
-    attention, boxes, mask, weight, features, count, outcome, scale, products, rows, tables,
+    attention, boxes, mask, weight, features, count, count_and_confidence_input, scale, products, rows, tables,
     IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
     HAS_MASK: tl.constexpr, N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
@@ -42,7 +42,7 @@ def count_forward_kernel(
         real_i, a_i = load_weights(attention, mask, image * N + i, here, HAS_MASK)
         ax1, ay1, ax2, ay2 = corners(boxes, image * N + i, real_i)
         number += tl.where(real_i, 1.0, 0.0)
-        from_attention += tl.where(real_i, tl.abs(value(a_i, tables, f.CERTAINTY_OF_ATTENTION, S) - 0.5), 0.0)
+        from_attention += tl.where(real_i, tl.abs(value(a_i, tables, f.ATTENTION_CONFIDENCE, S) - 0.5), 0.0)
         tl.store(rows + (i * N + i) * images, tl.zeros((LANES,), tl.float32), mask=here)
         tl.store(scale + i * images, tl.full((LANES,), 1.0, tl.float32), mask=here)
         for j in range(i + 1, N):
@@ -50,40 +50,40 @@ def count_forward_kernel(
             bx1, by1, bx2, by2 = corners(boxes, image * N + j, real)
             d = 1.0 - box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
             relevance = a_i * a_j
-            x = value(relevance, tables, f.ROW_OF_RELEVANCE, S) * value(d, tables, f.ROW_OF_DISTANCE, S)
-            edge = value(relevance, tables, f.EDGE_OF_RELEVANCE, S) * value(d, tables, f.EDGE_OF_DISTANCE, S)
+            x = value(relevance, tables, f.RELEVANCE_ROW, S) * value(d, tables, f.DISTANCE_ROW, S)
+            edge = value(relevance, tables, f.RELEVANCE_EDGE, S) * value(d, tables, f.DISTANCE_EDGE, S)
             x = tl.where(real, x, 0.0)
             tl.store(rows + (i * N + j) * images, x, mask=here)
             tl.store(rows + (j * N + i) * images, x, mask=here)
             tl.store(products + (j * N + i) * images, tl.where(real, edge, 0.0), mask=here)
-            from_distance += tl.where(real, tl.abs(value(d, tables, f.CERTAINTY_OF_DISTANCE, S) - 0.5), 0.0)
+            from_distance += tl.where(real, tl.abs(value(d, tables, f.DISTANCE_CONFIDENCE, S) - 0.5), 0.0)
     tl.debug_barrier()
 
     # Row sums of Sim.
     for i in range(0, N):
         real_i, a_i = load_weights(attention, mask, image * N + i, here, HAS_MASK)
-        alike = tl.load(scale + i * images, mask=here, other=1.0)
+        similarity_sum = tl.load(scale + i * images, mask=here, other=1.0)
         for j in range(i + 1, N):
             real, a_j = load_weights(attention, mask, image * N + j, real_i, HAS_MASK)
             product = tl.full((LANES,), 1.0, tl.float32)
             for k in tl.static_range(N):
                 x_i = tl.load(rows + (i * N + k) * images, mask=here, other=0.0)
                 x_j = tl.load(rows + (j * N + k) * images, mask=here, other=0.0)
-                product *= tl.maximum(value(1.0 - tl.abs(x_i - x_j), tables, f.LIKENESS, S), TINY)
+                product *= tl.maximum(value(1.0 - tl.abs(x_i - x_j), tables, f.SIMILARITY, S), TINY)
             tl.store(products + (i * N + j) * images, product, mask=here)
-            similarity = value(1.0 - tl.abs(a_i - a_j), tables, f.LIKENESS, S) * product
+            similarity = value(1.0 - tl.abs(a_i - a_j), tables, f.SIMILARITY, S) * product
             similarity = tl.where(real, similarity, 0.0)
-            alike += similarity
-            alike_j = tl.load(scale + j * images, mask=here, other=1.0)
-            tl.store(scale + j * images, alike_j + similarity, mask=here)
-        tl.store(scale + i * images, 1.0 / alike, mask=here)
+            similarity_sum += similarity
+            similarity_sum_j = tl.load(scale + j * images, mask=here, other=1.0)
+            tl.store(scale + j * images, similarity_sum_j + similarity, mask=here)
+        tl.store(scale + i * images, 1.0 / similarity_sum, mask=here)
     tl.debug_barrier()
 
     # The sum of C.
     total = tl.zeros((LANES,), tl.float32)
     for i in range(0, N):
         _real, a_i = load_weights(attention, mask, image * N + i, here, HAS_MASK)
-        inner = value(a_i * a_i, tables, f.EDGE_OF_RELEVANCE, S)
+        inner = value(a_i * a_i, tables, f.RELEVANCE_EDGE, S)
         for j in range(0, i):
             edge = tl.load(products + (i * N + j) * images, mask=here, other=0.0)
             inner += 2.0 * edge * tl.load(scale + j * images, mask=here, other=0.0)
@@ -91,16 +91,27 @@ def count_forward_kernel(
 
     # A box is at distance 0 from itself, where f7 is one half from one half.
     from_distance = 0.5 * number + 2.0 * from_distance
-    from_distance += f.nan_among(tables, f.CERTAINTY_OF_DISTANCE, f.CERTAINTY_OF_DISTANCE, S)
+    from_distance += f.nan_among(tables, f.DISTANCE_CONFIDENCE, f.DISTANCE_CONFIDENCE, S)
     f.write_results(
-        total, number, from_attention, from_distance, image, here, tables, features, count, outcome, MAX_OBJECTS, S
+        total,
+        number,
+        from_attention,
+        from_distance,
+        image,
+        here,
+        tables,
+        features,
+        count,
+        count_and_confidence_input,
+        MAX_OBJECTS,
+        S,
     )
 
 
 @triton.jit(do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"])
 def count_backward_kernel(
-    attention, boxes, mask, outcome, scale, products, rows, tables, grad_features, grad_count,
-    grad_attention, grad_boxes, grad_alike, grad_rows, partial,
+    attention, boxes, mask, count_and_confidence_input, scale, products, rows, tables, grad_features, grad_count,
+    grad_attention, grad_boxes, grad_sums, grad_rows, partial,
     IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
     HAS_MASK: tl.constexpr, N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
@@ -110,7 +121,7 @@ def count_backward_kernel(
     rows += image
     products += image
     tables += counter * 16 * S
-    grad_alike += image
+    grad_sums += image
     grad_rows += image
     segment = tl.arange(0, SP)
     s = segment.to(tl.float32)[:, None]
@@ -118,7 +129,7 @@ def count_backward_kernel(
 
     # From the count or the features to the sum of C and the confidence.
     grad_total, grad_confidence, grad_mean, position = f.image_gradients(
-        image, here, outcome, tables, grad_features, grad_count, MAX_OBJECTS, S
+        image, here, count_and_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S
     )
     of_confidence = tl.sum(share(position[None, :], s) * grad_confidence[None, :], axis=1)
     tl.store(out + f.CONFIDENCE * S, of_confidence, mask=segment < S)
@@ -134,38 +145,38 @@ def count_backward_kernel(
     for i in range(0, N):
         real_i, a_i = load_weights(attention, mask, image * N + i, here, HAS_MASK)
         s_i = tl.load(scale + i * images, mask=here, other=0.0)
-        inner = value(a_i * a_i, tables, f.EDGE_OF_RELEVANCE, S)
+        inner = value(a_i * a_i, tables, f.RELEVANCE_EDGE, S)
         for j in range(0, N):
             if j != i:
                 edge = tl.load(products + (tl.maximum(i, j) * N + tl.minimum(i, j)) * images, mask=here, other=0.0)
                 inner += 2.0 * edge * tl.load(scale + j * images, mask=here, other=0.0)
-        tl.store(grad_alike + i * images, tl.where(real_i, -grad_total * inner * s_i * s_i, 0.0), mask=here)
+        tl.store(grad_sums + i * images, tl.where(real_i, -grad_total * inner * s_i * s_i, 0.0), mask=here)
     tl.debug_barrier()
 
     # From Sim to the rows of X.
-    likeness_sum = tl.zeros((SP, LANES), tl.float32)
+    similarity_grad = tl.zeros((SP, LANES), tl.float32)
     for i in range(0, N):
         real_i, a_i = load_weights(attention, mask, image * N + i, here, HAS_MASK)
-        alike_i = tl.load(grad_alike + i * images, mask=here, other=0.0)
+        grad_sum_i = tl.load(grad_sums + i * images, mask=here, other=0.0)
         for j in range(i + 1, N):
             real, a_j = load_weights(attention, mask, image * N + j, real_i, HAS_MASK)
-            alike = tl.where(real, alike_i + tl.load(grad_alike + j * images, mask=here, other=0.0), 0.0)
-            product = alike * tl.load(products + (i * N + j) * images, mask=here, other=0.0)
-            close, _rise, position = look_up(1.0 - tl.abs(a_i - a_j), tables, f.LIKENESS, S)
-            likeness_sum += share(position[None, :], s) * product[None, :]
+            grad_sum = tl.where(real, grad_sum_i + tl.load(grad_sums + j * images, mask=here, other=0.0), 0.0)
+            product = grad_sum * tl.load(products + (i * N + j) * images, mask=here, other=0.0)
+            close, _rise, position = look_up(1.0 - tl.abs(a_i - a_j), tables, f.SIMILARITY, S)
+            similarity_grad += share(position[None, :], s) * product[None, :]
             product *= close
             for k in tl.static_range(N):
                 x_i = tl.load(rows + (i * N + k) * images, mask=here, other=0.0)
                 x_j = tl.load(rows + (j * N + k) * images, mask=here, other=0.0)
-                factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), tables, f.LIKENESS, S)
+                factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), tables, f.SIMILARITY, S)
                 others = product / tl.maximum(factor, TINY)
-                likeness_sum += share(position[None, :], s) * others[None, :]
+                similarity_grad += share(position[None, :], s) * others[None, :]
                 grad = others * slope * S * sign(x_i - x_j)
                 grad_i = tl.load(grad_rows + (i * N + k) * images, mask=here, other=0.0)
                 grad_j = tl.load(grad_rows + (j * N + k) * images, mask=here, other=0.0)
                 tl.store(grad_rows + (i * N + k) * images, grad_i - grad, mask=here)
                 tl.store(grad_rows + (j * N + k) * images, grad_j + grad, mask=here)
-    tl.store(out + f.LIKENESS * S, tl.sum(likeness_sum, axis=1), mask=segment < S)
+    tl.store(out + f.SIMILARITY * S, tl.sum(similarity_grad, axis=1), mask=segment < S)
     tl.debug_barrier()
 
     # From C, Ã, X, Sim and the confidence to weights and boxes: each box over all others.
@@ -175,7 +186,7 @@ def count_backward_kernel(
     for i in range(0, N):
         real_i, a_i = load_weights(attention, mask, image * N + i, here, HAS_MASK)
         s_i = tl.load(scale + i * images, mask=real_i, other=0.0)
-        alike_i = tl.load(grad_alike + i * images, mask=here, other=0.0)
+        grad_sum_i = tl.load(grad_sums + i * images, mask=here, other=0.0)
         ax1, ay1, ax2, ay2 = corners(boxes, image * N + i, real_i)
         grad_a, at_loop, grad_loop, at_certain, grad_certain = f.proposal_gradients(
             a_i, s_i, real_i, grad_total, grad_mean, number, tables, S
@@ -193,10 +204,10 @@ def count_backward_kernel(
                 grad_row = tl.load(grad_rows + (i * N + j) * images, mask=real, other=0.0)
                 grad_row += tl.load(grad_rows + (j * N + i) * images, mask=real, other=0.0)
                 product = tl.load(products + (tl.minimum(i, j) * N + tl.maximum(i, j)) * images, mask=real, other=0.0)
-                alike = alike_i + tl.load(grad_alike + j * images, mask=real, other=0.0)
+                grad_sum = grad_sum_i + tl.load(grad_sums + j * images, mask=real, other=0.0)
                 by_a, by_d, at_a, at_d, _at_close, of_edge_a, of_edge_d, of_row_a, of_row_d, of_certain = (
                     f.pair_gradients(
-                        a_i, a_j, s_i, s_j, 1.0 - iou, grad_row, alike * product, real,
+                        a_i, a_j, s_i, s_j, 1.0 - iou, grad_row, grad_sum * product, real,
                         grad_total, grad_mean, number, tables, S,
                     )
                 )  # fmt: skip
@@ -217,9 +228,9 @@ def count_backward_kernel(
                 grad_y2 += by_y2
         tl.store(grad_attention + image * N + i, tl.where(real_i, grad_a, 0.0), mask=here)
         store_corners(grad_boxes, image * N + i, here, grad_x1, grad_y1, grad_x2, grad_y2)
-    tl.store(out + f.EDGE_OF_RELEVANCE * S, tl.sum(edge_a_sum, axis=1), mask=segment < S)
-    tl.store(out + f.EDGE_OF_DISTANCE * S, tl.sum(edge_d_sum, axis=1), mask=segment < S)
-    tl.store(out + f.ROW_OF_RELEVANCE * S, tl.sum(row_a_sum, axis=1), mask=segment < S)
-    tl.store(out + f.ROW_OF_DISTANCE * S, tl.sum(row_d_sum, axis=1), mask=segment < S)
-    tl.store(out + f.CERTAINTY_OF_ATTENTION * S, tl.sum(certainty_a_sum, axis=1), mask=segment < S)
-    tl.store(out + f.CERTAINTY_OF_DISTANCE * S, tl.sum(certainty_d_sum, axis=1), mask=segment < S)
+    tl.store(out + f.RELEVANCE_EDGE * S, tl.sum(edge_a_sum, axis=1), mask=segment < S)
+    tl.store(out + f.DISTANCE_EDGE * S, tl.sum(edge_d_sum, axis=1), mask=segment < S)
+    tl.store(out + f.RELEVANCE_ROW * S, tl.sum(row_a_sum, axis=1), mask=segment < S)
+    tl.store(out + f.DISTANCE_ROW * S, tl.sum(row_d_sum, axis=1), mask=segment < S)
+    tl.store(out + f.ATTENTION_CONFIDENCE * S, tl.sum(certainty_a_sum, axis=1), mask=segment < S)
+    tl.store(out + f.DISTANCE_CONFIDENCE * S, tl.sum(certainty_d_sum, axis=1), mask=segment < S)

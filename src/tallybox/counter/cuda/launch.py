@@ -37,7 +37,7 @@ def _saved_sizes(inputs: Inputs) -> dict[str, int]:
     """Return how many numbers are saved of each quantity: multiples of 16 bytes, which kernels are compiled for."""
     (images, number), (counters, _, segments) = inputs.attention.shape, inputs.weight.shape
     sizes = {
-        "outcome": images * 2,  # c and p_a + p_D
+        "count_and_confidence_input": images * 2,  # c and p_a + p_D
         "scale": images * number,  # s
         "products": images * number**2,  # row products of Sim; in `lanes` above the diagonal only, below it Ã
         "rows": images * number**2,  # X
@@ -83,7 +83,7 @@ def backward(
         "grad_attention": grad_attention,
         "grad_boxes": grad_boxes,
         "grad_weight": grad_weight,
-        "grad_alike": torch.empty_like(attention),  # of row sums of Sim
+        "grad_sums": torch.empty_like(attention),  # of row sums of Sim
         "grad_rows": attention.new_empty(images, number, number),
         "partial": attention.new_empty(blocks, 8, segments),  # of rises, summed by each block
     }
@@ -91,7 +91,7 @@ def backward(
         launch(lanes.count_backward_kernel, blocks, arguments, num_warps=1)
     else:
         arguments["grad_products"] = attention.new_empty(images, number, number)
-        arguments["likeness_sums"] = attention.new_empty(images, tiles, tiles, segments)  # of f3's rises, by tile
+        arguments["similarity_grads"] = attention.new_empty(images, tiles, tiles, segments)  # of f3's rises, by tile
         launch(tiles_backward.similarity_gradient_kernel, images, arguments, num_warps=GRADIENT_WARPS)
         launch(tiles_backward.row_gradient_kernel, images * tiles**2, arguments, num_warps=GRADIENT_WARPS)
         launch(tiles_backward.pair_gradient_kernel, blocks, arguments, num_warps=GRADIENT_WARPS)

@@ -23,8 +23,9 @@ def sum_of_row(position, grad, s):
 
 @triton.jit(do_not_specialize=["N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"])
 def similarity_gradient_kernel(
-    attention, boxes, mask, outcome, scale, products, tables, grad_features, grad_count, grad_alike, grad_products,
-    N, MAX_OBJECTS, IMAGES_PER_COUNTER, HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+    attention, boxes, mask, count_and_confidence_input, scale, products, tables, grad_features, grad_count,
+    grad_sums, grad_products, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
+    HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The first step, a block for each image: gradients of Sim's row sums, and of its row products times themselves."""
     image = tl.program_id(0).to(tl.int64)
@@ -32,30 +33,32 @@ def similarity_gradient_kernel(
     scale += of_image
     products += of_image * N
     tables += image // IMAGES_PER_COUNTER * 16 * S
-    grad_alike += of_image
+    grad_sums += of_image
     grad_products += of_image * N
     tile = tl.arange(0, B)
-    grad_total = f.image_gradients(image, image >= 0, outcome, tables, grad_features, grad_count, MAX_OBJECTS, S)[0]
+    grad_total = f.image_gradients(
+        image, image >= 0, count_and_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S
+    )[0]
     for i0 in range(0, N, B):
         i = i0 + tile
         real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
         s_i = tl.load(scale + i, mask=real_i, other=0.0)
-        inner = value(a_i * a_i, tables, f.EDGE_OF_RELEVANCE, S)
+        inner = value(a_i * a_i, tables, f.RELEVANCE_EDGE, S)
         inner = add_edges(
             inner, 2.0, i, real_i, a_i, of_image, attention, boxes, mask, scale, tables, N, HAS_MASK, S, B
         )
-        tl.store(grad_alike + i, -grad_total * inner * s_i * s_i, mask=i < N)
+        tl.store(grad_sums + i, -grad_total * inner * s_i * s_i, mask=i < N)
     tl.debug_barrier()
     for i0 in range(0, N, B):
         i = i0 + tile
         real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
-        alike_i = tl.load(grad_alike + i, mask=real_i, other=0.0)[:, None]
+        grad_sum_i = tl.load(grad_sums + i, mask=real_i, other=0.0)[:, None]
         for j0 in range(0, N, B):
             j = j0 + tile
             real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
             pair = real_i[:, None] & real_j[None, :] & (i[:, None] != j[None, :])
-            grad = alike_i + tl.load(grad_alike + j, mask=real_j, other=0.0)[None, :]
-            grad *= value(1.0 - tl.abs(a_i[:, None] - a_j[None, :]), tables, f.LIKENESS, S)
+            grad = grad_sum_i + tl.load(grad_sums + j, mask=real_j, other=0.0)[None, :]
+            grad *= value(1.0 - tl.abs(a_i[:, None] - a_j[None, :]), tables, f.SIMILARITY, S)
             grad *= tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
             inside = (i < N)[:, None] & (j < N)[None, :]
             tl.store(grad_products + i[:, None] * N + j[None, :], grad, mask=inside)
@@ -63,7 +66,7 @@ def similarity_gradient_kernel(
 
 @triton.jit(do_not_specialize=["N", "IMAGES_PER_COUNTER", "TILES"])
 def row_gradient_kernel(
-    rows, tables, grad_products, grad_rows, likeness_sums,
+    rows, tables, grad_products, grad_rows, similarity_grads,
     N, IMAGES_PER_COUNTER, TILES, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The second step, a block for each tile (i, k) of an image's X: its gradient over all boxes j, and f3's sum."""
@@ -85,7 +88,7 @@ def row_gradient_kernel(
     for j in range(0, N):
         product = tl.load(grad_products + j * N + i, mask=i < N, other=0.0)
         x_j = tl.load(rows + j * N + k, mask=k < N, other=0.0)[None, :]
-        factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), tables, f.LIKENESS, S)
+        factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), tables, f.SIMILARITY, S)
         others = product[:, None] / tl.maximum(factor, TINY)
         grad_x -= others * slope * sign(x_i - x_j)
         if j > first:
@@ -93,15 +96,15 @@ def row_gradient_kernel(
             sums += share(position[None, :, :], s) * once[None, :, :]
     tl.store(grad_rows + i[:, None] * N + k[None, :], grad_x * S, mask=inside)
     total = tl.sum(tl.sum(sums, axis=2), axis=1)
-    tl.store(likeness_sums + tile * S + segment, total, mask=segment < S)
+    tl.store(similarity_grads + tile * S + segment, total, mask=segment < S)
 
 
 @triton.jit(
     do_not_specialize=["N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK", "TILES"]
 )
 def pair_gradient_kernel(
-    attention, boxes, mask, outcome, scale, products, tables, grad_features, grad_count,
-    grad_attention, grad_boxes, grad_alike, grad_rows, likeness_sums, partial,
+    attention, boxes, mask, count_and_confidence_input, scale, products, tables, grad_features, grad_count,
+    grad_attention, grad_boxes, grad_sums, grad_rows, similarity_grads, partial,
     N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
     HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
@@ -115,19 +118,19 @@ def pair_gradient_kernel(
     edge_a_sum, edge_d_sum = tl.zeros((SP,), tl.float32), tl.zeros((SP,), tl.float32)
     row_a_sum, row_d_sum = tl.zeros((SP,), tl.float32), tl.zeros((SP,), tl.float32)
     certainty_a_sum, certainty_d_sum = tl.zeros((SP,), tl.float32), tl.zeros((SP,), tl.float32)
-    likeness_sum, confidence_sum = tl.zeros((SP,), tl.float32), tl.zeros((SP,), tl.float32)
+    similarity_grad, confidence_sum = tl.zeros((SP,), tl.float32), tl.zeros((SP,), tl.float32)
     for of_counter in range(first, tl.minimum(first + IMAGES_PER_BLOCK, IMAGES_PER_COUNTER)):
         image = counter * IMAGES_PER_COUNTER + of_counter
         of_image = image * N
-        s_of_image, alike = scale + of_image, grad_alike + of_image
+        s_of_image, sums_of_image = scale + of_image, grad_sums + of_image
         of_products, of_rows = products + of_image * N, grad_rows + of_image * N
         grad_total, grad_confidence, grad_mean, position = f.image_gradients(
-            image, image >= 0, outcome, tables, grad_features, grad_count, MAX_OBJECTS, S
+            image, image >= 0, count_and_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S
         )
         confidence_sum += tl.minimum(tl.maximum(position - s, 0.0), 1.0) * grad_confidence
         for t in range(0, TILES * TILES):
-            sums = likeness_sums + (image * TILES * TILES + t) * S
-            likeness_sum += tl.load(sums + segment, mask=segment < S, other=0.0)
+            sums = similarity_grads + (image * TILES * TILES + t) * S
+            similarity_grad += tl.load(sums + segment, mask=segment < S, other=0.0)
         number = 0.0
         for i0 in range(0, N, B):
             real_i, _a = load_weights(attention, mask, of_image + i0 + tile, i0 + tile < N, HAS_MASK)
@@ -137,7 +140,7 @@ def pair_gradient_kernel(
             i = i0 + tile
             real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
             s_i = tl.load(s_of_image + i, mask=real_i, other=0.0)
-            alike_i = tl.load(alike + i, mask=real_i, other=0.0)[:, None]
+            grad_sum_i = tl.load(sums_of_image + i, mask=real_i, other=0.0)[:, None]
             grad_a, at_loop, grad_loop, at_certain, grad_certain = f.proposal_gradients(
                 a_i, s_i, real_i, grad_total, grad_mean, number, tables, S
             )
@@ -152,14 +155,14 @@ def pair_gradient_kernel(
                 real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
                 pair = real_i[:, None] & real_j[None, :] & (i[:, None] != j[None, :])
                 s_j = tl.load(s_of_image + j, mask=real_j, other=0.0)
-                alike_j = tl.load(alike + j, mask=real_j, other=0.0)[None, :]
+                similarity_sum_j = tl.load(sums_of_image + j, mask=real_j, other=0.0)[None, :]
                 x1, y1, x2, y2 = corners(boxes, of_image + j, real_j)
                 bx1, by1, bx2, by2 = x1[None, :], y1[None, :], x2[None, :], y2[None, :]
                 iou, width, height, union = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
                 grad_row = tl.load(of_rows + i[:, None] * N + j[None, :], mask=pair, other=0.0)
                 grad_row += tl.load(of_rows + j[None, :] * N + i[:, None], mask=pair, other=0.0)
                 product = tl.load(of_products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
-                grad_close = (alike_i + alike_j) * product
+                grad_close = (grad_sum_i + similarity_sum_j) * product
                 by_a, by_d, at_a, at_d, at_close, of_edge_a, of_edge_d, of_row_a, of_row_d, of_certain = (
                     f.pair_gradients(
                         a_i[:, None], a_j[None, :], s_i[:, None], s_j[None, :], 1.0 - iou, grad_row, grad_close, pair,
@@ -170,7 +173,7 @@ def pair_gradient_kernel(
                     once = tl.where(i[:, None] < j[None, :], 1.0, 0.0)
                     edge_a_sum += sum_of_tile(at_a, once * of_edge_a, s)
                     edge_d_sum += sum_of_tile(at_d, once * of_edge_d, s)
-                    likeness_sum += sum_of_tile(at_close, once * grad_close, s)
+                    similarity_grad += sum_of_tile(at_close, once * grad_close, s)
                     row_a_sum += sum_of_tile(at_a, once * of_row_a, s)
                     row_d_sum += sum_of_tile(at_d, once * of_row_d, s)
                     certainty_d_sum += sum_of_tile(at_d, once * of_certain, s)
@@ -186,11 +189,11 @@ def pair_gradient_kernel(
             store_corners(grad_boxes, of_image + i, i < N, grad_x1, grad_y1, grad_x2, grad_y2)
 
     out = partial + tl.program_id(0).to(tl.int64) * 8 * S + segment
-    tl.store(out + f.EDGE_OF_RELEVANCE * S, edge_a_sum, mask=segment < S)
-    tl.store(out + f.EDGE_OF_DISTANCE * S, edge_d_sum, mask=segment < S)
-    tl.store(out + f.LIKENESS * S, likeness_sum, mask=segment < S)
-    tl.store(out + f.ROW_OF_RELEVANCE * S, row_a_sum, mask=segment < S)
-    tl.store(out + f.ROW_OF_DISTANCE * S, row_d_sum, mask=segment < S)
-    tl.store(out + f.CERTAINTY_OF_ATTENTION * S, certainty_a_sum, mask=segment < S)
-    tl.store(out + f.CERTAINTY_OF_DISTANCE * S, certainty_d_sum, mask=segment < S)
+    tl.store(out + f.RELEVANCE_EDGE * S, edge_a_sum, mask=segment < S)
+    tl.store(out + f.DISTANCE_EDGE * S, edge_d_sum, mask=segment < S)
+    tl.store(out + f.SIMILARITY * S, similarity_grad, mask=segment < S)
+    tl.store(out + f.RELEVANCE_ROW * S, row_a_sum, mask=segment < S)
+    tl.store(out + f.DISTANCE_ROW * S, row_d_sum, mask=segment < S)
+    tl.store(out + f.ATTENTION_CONFIDENCE * S, certainty_a_sum, mask=segment < S)
+    tl.store(out + f.DISTANCE_CONFIDENCE * S, certainty_d_sum, mask=segment < S)
     tl.store(out + f.CONFIDENCE * S, confidence_sum, mask=segment < S)

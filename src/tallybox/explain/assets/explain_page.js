@@ -42,8 +42,8 @@ function mathematics(image, count, marks, pointing) {
     functions.update(head.functions);
   };
   showHead(count);
-  const headList = element("select", { id: "head", change: () => showHead(heads[headList.selectedIndex]) }, ...heads.map(({ head_name }) => element("option", {}, head_name ?? "")));
-  const picker = element("p", { class: "quiet small" }, element("label", { for: "head" }, "Matrices and curves of "), headList, ` (one of ${heads.length} heads; presence is their mean)`);
+  const headList = element("select", { id: "head", change: () => showHead(heads[headList.selectedIndex]) }, ...heads.map((_, number) => element("option", {}, `model ${number + 1}`)));
+  const picker = element("p", { class: "quiet small" }, element("label", { for: "head" }, "Matrices and curves of "), headList, ` (of ${heads.length}; presence is their mean)`);
   return element(
     "details",
     { class: "wide mathematics" },

@@ -16,10 +16,6 @@ Arrays = tuple[Array, ...]
 Number = Any  # float32 or float64, as the arrays; Python's own floats would widen the arithmetic
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Stands in for a factor of 0 in a product, a power of two: the product of the other factors is then
-# the whole divided by it, exactly, and every product that holds it is as good as 0.
-TINY = 2.0**-60
-
 PACKAGE = Path(__file__).parents[2]
 config: Any = numba.config  # typed without its settings
 

@@ -3,9 +3,9 @@
 import triton
 import triton.language as tl
 
-# Stands in for a factor of 0 in a product, a power of two: the product of the other factors is then
-# the whole divided by it, exactly, and every product that holds it is as good as 0.
-TINY = tl.constexpr(2.0**-60)
+from tallybox import kernels
+
+TINY = tl.constexpr(kernels.TINY)
 
 
 @triton.jit

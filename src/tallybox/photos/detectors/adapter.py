@@ -1,6 +1,6 @@
 """A detector around another library's model: what the adapters of all libraries share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from tallybox.detections.adapters import on_host
 from tallybox.detections.category_names import COCO_CATEGORIES, category_ids_of_classes, coco_id_of_class
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.photos.detector import Result, boxes_in_photo, map_same_size, wrap_errors
+from tallybox.photos.detector import boxes_in_photo, map_same_size, wrap_errors
 from tallybox.photos.images import Photo
 
 MIN_SCORE = 0.01  # low, since boxes that are left out cannot be counted
@@ -36,19 +36,13 @@ class AdaptedDetector:
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the detections of each photo; an exception in the model becomes an `InputError` of these photos."""
-        return self._by_size(photos, self._detect_same_size)
-
-    def _by_size(self, photos: Sequence[Photo], function: Callable[[Sequence[Photo]], list[Result]]) -> list[Result]:
-        def call(batch: Sequence[Photo]) -> list[Result]:
-            width, height = batch[0].image.size
-            with wrap_errors(f"{batch[0].name}: the model failed on {width} x {height} pixels", InputError):
-                return function(batch)
-
-        return map_same_size(call, photos, [photo.image.size for photo in photos])
+        return map_same_size(self._detect_same_size, photos, [photo.image.size for photo in photos])
 
     def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
-        predictions = zip(self._predict(photos), photos, strict=True)
-        return [self._detections(prediction, photo) for prediction, photo in predictions]
+        width, height = photos[0].image.size
+        with wrap_errors(f"{photos[0].name}: the model failed on {width}×{height} pixels", InputError):
+            predictions = zip(self._predict(photos), photos, strict=True)
+            return [self._detections(prediction, photo) for prediction, photo in predictions]
 
     def _predict(self, photos: Sequence[Photo]) -> Sequence[Prediction]:
         """Return what the model predicts for each photo, with boxes in pixels of its decoded image."""

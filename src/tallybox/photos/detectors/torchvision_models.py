@@ -11,7 +11,7 @@ from tallybox.detections.category_names import COCO_CATEGORIES
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, InputTypeError
 from tallybox.files import import_optional
-from tallybox.photos.detector import RegionProposals, boxes_in_photo, wrap_errors
+from tallybox.photos.detector import wrap_errors
 from tallybox.photos.detectors.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
 from tallybox.photos.images import Photo
 
@@ -52,30 +52,6 @@ class TorchvisionDetector(AdaptedDetector):
     @torch.inference_mode()
     def _predict(self, photos: Sequence[Photo]) -> list[Prediction]:
         return self.model(self._tensors(photos))  # type: ignore[no-any-return]  # as documented
-
-    def propose_regions(self, photos: Sequence[Photo]) -> list[RegionProposals] | None:
-        """Return the regions of each photo with what an R-CNN's box head sees in them; None of other models."""
-        return self._by_size(photos, self._propose_same_size) if hasattr(self.model, "roi_heads") else None
-
-    @torch.inference_mode()
-    def _propose_same_size(self, photos: Sequence[Photo]) -> list[RegionProposals]:
-        model, heads = self.model, self.model.roi_heads
-        images, _ = model.transform(self._tensors(photos))
-        maps = model.backbone(images.tensors)
-        maps = {"0": maps} if isinstance(maps, torch.Tensor) else maps
-        proposals, _ = model.rpn(images, maps)
-        features = heads.box_head(heads.box_roi_pool(maps, proposals, images.image_sizes))
-        logits, deltas = heads.box_predictor(features)
-        scores, labels = logits.softmax(-1)[:, 1:].max(-1)  # label 0 is the background
-        boxes = heads.box_coder.decode(deltas, proposals)[torch.arange(len(labels)), labels + 1]
-        numbers = [len(photo_proposals) for photo_proposals in proposals]
-        by_photo = zip(*(values.cpu().split(numbers) for values in (boxes, scores, features)), strict=True)
-        regions = []
-        for photo, input_hw, arrays in zip(photos, images.image_sizes, by_photo, strict=True):
-            input_boxes, best_scores, box_features = (values.numpy() for values in arrays)
-            in_photo = boxes_in_photo(input_boxes, input_hw[::-1], photo.size_wh)
-            regions.append(RegionProposals(in_photo, best_scores, box_features))
-        return regions
 
     def _tensors(self, photos: Sequence[Photo]) -> list[torch.Tensor]:
         images = [torch.from_numpy(np.array(photo.image)).permute(2, 0, 1) for photo in photos]  # [3, H, W] each

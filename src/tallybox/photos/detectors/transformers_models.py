@@ -19,7 +19,7 @@ from torch import Tensor
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, InputTypeError
 from tallybox.files import import_optional
-from tallybox.photos.detector import RegionProposals, boxes_in_photo, wrap_errors
+from tallybox.photos.detector import wrap_errors
 from tallybox.photos.detectors.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
 from tallybox.photos.images import Photo
 
@@ -117,26 +117,6 @@ class TransformersDetector(AdaptedDetector):
         images = [photo.image for photo in photos]
         inputs = self.processor(images=images, return_tensors="pt", **text).to(self.device)
         return inputs, self.model(**inputs)
-
-    def propose_regions(self, photos: Sequence[Photo]) -> list[RegionProposals] | None:
-        """Return the regions of each photo with the states of the model's queries; None of zero-shot models."""
-        return None if self.texts else self._by_size(photos, self._propose_same_size)
-
-    @torch.inference_mode()
-    def _propose_same_size(self, photos: Sequence[Photo]) -> list[RegionProposals]:
-        _, outputs = self._run(photos)
-        logits = outputs.logits.float()  # [B, queries, categories], with one for "no object" in DETR and YOLOS
-        if logits.shape[-1] > self._config.num_labels:
-            scores = logits.softmax(-1)[..., :-1].amax(-1)
-        else:
-            scores = logits.sigmoid().amax(-1)
-        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes.float())  # fractions of the photo
-        states = outputs.last_hidden_state[:, -logits.shape[1] :].float()  # YOLOS has those of patches before them
-        by_photo = zip(*(values.cpu().numpy() for values in (boxes, scores, states)), photos, strict=True)
-        return [
-            RegionProposals(boxes_in_photo(fractions, (1, 1), photo.size_wh), best_scores, features)
-            for fractions, best_scores, features, photo in by_photo
-        ]
 
     def _joined_text(self) -> str:
         """Return the phrases as Grounding DINO wants them: in lower case, each with a full stop."""

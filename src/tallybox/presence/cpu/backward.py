@@ -78,8 +78,8 @@ def pair_backward(
     i, j, iou = pairs.target[pair], pairs.source[pair], pairs.iou[pair]
     by_evidence, by_score = cell_backward(table, grad_table, weights.EVIDENCE, iou, saved.coordinate[j], grad.z[i])
     grad.coordinate[j] += by_score
-    before = image.comes_before(j, i, saved.logit, b)
-    order, slope, knot, fraction = image.order_value(table, saved.ahead[pair], before)
+    before = image.precedes(j, i, saved.logit, b)
+    order, slope, knot, fraction = image.order_value(table, saved.lead[pair], before)
     grad_shared, grad_order = grad.suppression[pair] * order, grad.suppression[pair] * saved.shared[pair]
     by_shared, by_score = cell_backward(table, grad_table, weights.OVERLAP, iou, one - saved.coordinate[i], grad_shared)
     grad.coordinate[i] -= by_score
@@ -87,10 +87,10 @@ def pair_backward(
         grad_table[weights.STEP] += grad_order
     grad_table[knot] += grad_order * (one - fraction)
     grad_table[knot + 1] += grad_order * fraction
-    grad_ahead = grad_order * slope * saved.ahead[pair] * (one - saved.ahead[pair])
-    grad_table[weights.SHARPNESS] += grad_ahead * (saved.logit[j] - saved.logit[i])
-    grad.logit[j] += grad_ahead * table[weights.SHARPNESS]
-    grad.logit[i] -= grad_ahead * table[weights.SHARPNESS]
+    grad_lead = grad_order * slope * saved.lead[pair] * (one - saved.lead[pair])
+    grad_table[weights.SHARPNESS] += grad_lead * (saved.logit[j] - saved.logit[i])
+    grad.logit[j] += grad_lead * table[weights.SHARPNESS]
+    grad.logit[i] -= grad_lead * table[weights.SHARPNESS]
     return by_evidence + by_shared
 
 

@@ -33,9 +33,9 @@ def fill_presence(n: int, b: Array, table: Array, found: int, pairs: BoxPairs, s
         i, j, iou = pairs.target[pair], pairs.source[pair], pairs.iou[pair]
         saved.z[i] += image.cell_value(table, EVIDENCE, iou, saved.coordinate[j])
         shared = image.cell_value(table, OVERLAP, iou, one - saved.coordinate[i])
-        ahead = logistic(table[SHARPNESS] * (saved.logit[j] - saved.logit[i]))
-        order = image.order_value(table, ahead, image.comes_before(j, i, saved.logit, b))[0]
-        saved.suppression[pair], saved.ahead[pair], saved.shared[pair] = shared * order, ahead, shared
+        lead = logistic(table[SHARPNESS] * (saved.logit[j] - saved.logit[i]))
+        order = image.order_value(table, lead, image.precedes(j, i, saved.logit, b))[0]
+        saved.suppression[pair], saved.lead[pair], saved.shared[pair] = shared * order, lead, shared
     for i in range(n):
         saved.sigmoid[i] = logistic(saved.z[i])
         value = image.calibration_value(table, saved.z[i], saved.sigmoid[i])[0]

@@ -5,11 +5,15 @@ from typing import NamedTuple
 import numba.extending
 import numpy as np
 
+from tallybox.kernels import TINY
 from tallybox.kernels.cpu.boxes import Corners, box_iou, overlap
-from tallybox.kernels.cpu.compiling import TINY, Array, Number, compiled, inlined
+from tallybox.kernels.cpu.compiling import Array, Number, compiled, inlined
+from tallybox.presence import weights
 from tallybox.presence.weights import CALIBRATION, CELLS, LOGIT_BEND, LOGIT_LIMIT, STEP
 
 KNOTS = CELLS + 1
+
+segments_of_table = numba.extending.register_jitable(weights.segments_of_table)
 
 
 class SavedImage(NamedTuple):
@@ -25,7 +29,7 @@ class SavedImage(NamedTuple):
     survival_2: Array  # [N]
     presence_2: Array  # [N]
     suppression: Array  # [N (N - 1)], of each pair
-    ahead: Array  # σ(γ (L_source - L_target)) [N (N - 1)]
+    lead: Array  # σ(γ (L_source - L_target)) [N (N - 1)]
     shared: Array  # η [N (N - 1)]
 
 
@@ -82,12 +86,6 @@ def find_pairs(n: int, b: Array, every_pair: bool, pairs: BoxPairs) -> int:
 
 
 @inlined
-def segments_of(tables: Array) -> int:
-    """Return how many segments φ and τ have in such tables."""
-    return int(tables.shape[-1] - CALIBRATION) // 3 - 1
-
-
-@inlined
 def logistic(x: Number) -> Number:
     """σ(x)."""
     one = type(x)(1)
@@ -104,7 +102,7 @@ def coordinate_of(logit: Number) -> Number:
 
 
 @inlined
-def comes_before(j: int, i: int, logit: Array, b: Array) -> bool:
+def precedes(j: int, i: int, logit: Array, b: Array) -> bool:
     """Whether proposal j comes before i: by score, then by corners, then by index."""
     if logit[j] != logit[i]:
         return bool(logit[j] > logit[i])
@@ -136,20 +134,20 @@ def cell_value(table: Array, start: int, iou: Number, coordinate: Number) -> Num
 
 
 @inlined
-def order_value(table: Array, ahead: Number, before: bool) -> tuple[Number, Number, int, Number]:
-    """Return τ, its slope along ``ahead``, the offset of its segment in the table and the fraction of that segment."""
-    segments = segments_of(table)
-    s, fraction = locate(ahead * type(ahead)(segments), segments)
+def order_value(table: Array, lead: Number, before: bool) -> tuple[Number, Number, int, Number]:
+    """Return τ, its slope along ``lead``, the offset of its segment in the table and the fraction of that segment."""
+    segments = segments_of_table(table.shape[0])
+    s, fraction = locate(lead * type(lead)(segments), segments)
     knot = CALIBRATION + segments + 1 + s
     rise = table[knot + 1] - table[knot]
-    step = table[STEP] if before else type(ahead)(0)
-    return table[knot] + fraction * rise + step, rise * type(ahead)(segments), knot, fraction
+    step = table[STEP] if before else type(lead)(0)
+    return table[knot] + fraction * rise + step, rise * type(lead)(segments), knot, fraction
 
 
 @inlined
 def calibration_value(table: Array, z: Number, sigmoid: Number) -> tuple[Number, Number, int, Number]:
     """Return φ(σ(z)) before it is clamped, its slope along z, the offset of its segment and the fraction of it."""
-    segments = segments_of(table)
+    segments = segments_of_table(table.shape[0])
     s, _ = locate(coordinate_of(z) * type(z)(segments), segments)
     knot, edge = CALIBRATION + s, CALIBRATION + 2 * (segments + 1) + s
     rise, width = table[knot + 1] - table[knot], table[edge + 1] - table[edge]

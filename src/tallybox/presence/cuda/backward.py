@@ -124,7 +124,7 @@ def pairs_backward_kernel(
         p1_j, w2_j, w1_j = p0_j * load(survival_1, j, here), load(weighted_2, j, here), load(weighted_1, j, here)
         pair = real_i & real_j & (i != j)
         iou, width, height, union = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
-        before = shared.comes_before(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
+        before = shared.precedes(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
 
         # The evidence of j for i, and of i for j.
         grad_iou = tl.where(pair, gz_i * shared.cell(table + shared.EVIDENCE, iou, t_j)[1], 0.0)

@@ -43,7 +43,7 @@ def pairs_forward_kernel(
         real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(logit, boxes, mask, first + j, here, HAS_MASK)
         pair = real_i & real_j & (i != j)
         iou = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
-        before = shared.comes_before(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
+        before = shared.precedes(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
         evidence = shared.cell(table + shared.EVIDENCE, iou, shared.coordinate_of(l_j))[0]
         z += tl.where(pair, evidence, 0.0)
         s = shared.cell(table + shared.OVERLAP, iou, 1.0 - t_i)[0] * shared.order(table, l_j - l_i, before, S)[0]

@@ -134,13 +134,13 @@ def cell(knots, iou, coordinate):
 @triton.jit
 def order(table, difference, before, S: tl.constexpr):
     """τ of a difference of logits, its slope along γ times that, its segment's offset and the fraction of it."""
-    ahead = logistic(tl.load(table + SHARPNESS) * difference)
-    s, fraction = locate(ahead * S, S)
+    lead = logistic(tl.load(table + SHARPNESS) * difference)
+    s, fraction = locate(lead * S, S)
     knot = CALIBRATION + S + 1 + s
     low = tl.load(table + knot)
     rise = tl.load(table + knot + 1) - low
     step = tl.where(before, tl.load(table + STEP), 0.0)
-    return low + fraction * rise + step, rise * S * ahead * (1.0 - ahead), knot, fraction
+    return low + fraction * rise + step, rise * S * lead * (1.0 - lead), knot, fraction
 
 
 @triton.jit
@@ -168,7 +168,7 @@ def proposals(logit, boxes, mask, index, inside, HAS_MASK: tl.constexpr):
 
 
 @triton.jit
-def comes_before(
+def precedes(
     a_logit, ax1, ay1, ax2, ay2, a, b_logit, bx1, by1, bx2, by2, b
 ):  # fmt: skip
     """Whether proposal a comes before b: by score, then by x1, y1, x2, y2, then by index."""

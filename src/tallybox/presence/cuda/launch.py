@@ -13,7 +13,7 @@ from tallybox.presence.cuda.forward import pairs_forward_kernel, presence_forwar
 from tallybox.presence.cuda.image import saved_size, scratch_size
 from tallybox.presence.cuda.table import table_backward_kernel, table_kernel
 from tallybox.presence.cuda.table_gradients import table_gradients_kernel
-from tallybox.presence.weights import CALIBRATION, segments_of, table_size
+from tallybox.presence.weights import segments_of_row, segments_of_table, table_size
 
 # Pairs: a row, that is a proposal with all others of its image, in each lane of a warp. For the gradients of tables, a
 # warp takes four times 32 x 32 pairs at least, where that leaves enough warps to fill a GPU: each lane has a table of
@@ -91,7 +91,7 @@ def _arguments(inputs: Inputs, state: Tensor, classes: int) -> dict[str, Any]:
         "STATE_SIZE": len(state) // images,
         "TABLE_SIZE": tables.shape[1],
         "HAS_MASK": mask is not None,
-        "S": (tables.shape[1] - CALIBRATION) // 3 - 1,
+        "S": segments_of_table(tables.shape[1]),
         "MAX_OBJECTS": classes - 1,
         "CLASSES": 1 << (classes - 1).bit_length(),
         "G": GROUP if is_small and images >= MIN_IMAGES_FOR_GROUPS else 1,
@@ -121,6 +121,6 @@ def tables_backward(rows: Tensor, grad_tables: Tensor) -> Tensor:
 
 
 def _table_arguments(rows: Tensor, tables: Tensor) -> dict[str, Tensor | int]:
-    segments = segments_of(rows.shape[1])
+    segments = segments_of_row(rows.shape[1])
     power = 1 << max(segments - 1, 1).bit_length()
     return {"rows": rows, "ROW_SIZE": rows.shape[1], "TABLE_SIZE": tables.shape[1], "S": segments, "SP": power}

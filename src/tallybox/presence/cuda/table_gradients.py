@@ -76,7 +76,7 @@ def table_gradients_kernel(
                 t_j = shared.coordinate_of(l_j)
                 w2, w1 = load(weighted_2, j, here), load(weighted_1, j, here)
                 s = load(suppression, j * N + i, here)
-                before = shared.comes_before(l_i, ax1, ay1, ax2, ay2, i, l_j, bx1, by1, bx2, by2, j)
+                before = shared.precedes(l_i, ax1, ay1, ax2, ay2, i, l_j, bx1, by1, bx2, by2, j)
                 grad_shared, grad_order, _iou, _coordinate, by_difference = shared.suppression_backward(
                     table, s, p1, p0, w2, w1, pair, iou, t_j, l_i - l_j, before, S
                 )

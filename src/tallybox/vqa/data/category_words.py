@@ -7,7 +7,7 @@ from tallybox.detections.category_words import SYNONYMS, spellings
 from tallybox.vqa.data.vocabulary import question_words
 
 # Words for a part of a category. A detector does not distinguish them, so all things of the category are counted.
-KINDS = {
+HYPONYMS = {
     "person": ("man", "woman", "child", "boy", "girl", "kid", "guy", "lady"),
     "car": ("taxi", "van"),
     "cat": ("kitten",),
@@ -48,7 +48,7 @@ class CategoryWords:
             if together:
                 categories |= dict.fromkeys(_spelled(general), together)
         for category_id, name in names.items():
-            for word in (*SYNONYMS.get(name, ()), *KINDS.get(name, ())):
+            for word in (*SYNONYMS.get(name, ()), *HYPONYMS.get(name, ())):
                 categories |= dict.fromkeys(_spelled(word), frozenset({category_id}))
         for category_id, name in names.items():  # last: a category's own name means nothing else
             categories |= dict.fromkeys(_spelled(name), frozenset({category_id}))
