@@ -15,14 +15,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.category_words import OTHER_PLURALS, SYNONYMS, plural
-from tallybox.detections.coco import INSTANCES, read_coco_instances
+from tallybox.detections.categories import plural
+from tallybox.detections.coco import INSTANCES, Int64, JsonRecord, read_coco_instances
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing
-from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.files import atomic_writing, read_json
 from tallybox.vqa.data.answers import NUMBER_WORDS
-from tallybox.vqa.data.category_words import HYPONYMS, UNIONS
+from tallybox.vqa.data.category_words import HYPONYMS, OTHER_PLURALS, SYNONYMS, UNIONS
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
 
 YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}

@@ -19,7 +19,7 @@ from synthetic_scenes import (
     prototypes,
 )
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.files import open_text

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tallybox.detections.category_names import COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORY_IDS
 from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError
 from tallybox.photos import Photo, PicoDet, read_photo, sample_photos

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tallybox.counter.module import Counter
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.explain.explained_count import explain_component
 from tallybox.explain.page_data import page_count, page_data
 from tallybox.photos.images import Photo

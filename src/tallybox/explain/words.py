@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tallybox.detections.category_words import plural
+from tallybox.detections.categories import plural
 from tallybox.estimator.prediction import CountPrediction, Floats
 
 SAME_IN_PLURAL = ("skis", "scissors")

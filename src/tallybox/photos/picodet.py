@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tallybox.boxes import first_kept, nms_by_category
 from tallybox.concurrency import single_threaded_torch
-from tallybox.detections.category_names import COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORY_IDS
 from tallybox.detections.detections import Detections
 from tallybox.devices import device_or_default
 from tallybox.errors import InputError

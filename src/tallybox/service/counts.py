@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from starlette.exceptions import HTTPException
 
-from tallybox.detections.box_checks import check_in_image
-from tallybox.detections.category_names import check_known_ids
-from tallybox.detections.detections import Detections
+from tallybox.detections.categories import check_known_ids
+from tallybox.detections.detections import Detections, check_in_image
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
@@ -30,7 +29,7 @@ def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) 
             raise HTTPException(413, f"A request must have at most {limit:,} {name}; got {number:,}.")
     detections = tuple(_detections(image, index) for index, image in enumerate(request.images))
     for index, image in enumerate(detections):
-        check_known_ids(estimator.fitted.categories, image.category_ids.tolist(), f"images[{index}]")
+        check_known_ids(image.category_ids.tolist(), estimator.fitted.categories, f"images[{index}]")
     return CountJob(detections, categories)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tallybox.counter.module import Counter
-from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.prediction import CountPrediction

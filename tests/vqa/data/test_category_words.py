@@ -1,8 +1,7 @@
 import pytest
 
-from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.category_words import SYNONYMS
-from tallybox.vqa.data.category_words import HYPONYMS, UNIONS, CategoryWords
+from tallybox.detections.categories import COCO_CATEGORIES
+from tallybox.vqa.data.category_words import HYPONYMS, SYNONYMS, UNIONS, CategoryWords
 
 WORDS = CategoryWords.of(COCO_CATEGORIES)
 IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tallybox.detections.coco import Int64, JsonRecord
 from tallybox.errors import InputError
-from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.files import read_json
 from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.questions import ANSWER_TYPES, QuestionRecord
 from tallybox.vqa.data.splits import SPLITS
