@@ -20,8 +20,8 @@ from benchmarks.synthetic_photos import made_up_photos
 from tallybox.boxes import nms
 from tallybox.cli.options import any_path, existing
 from tallybox.detections.detections import Detections
-from tallybox.detections.parquet import write_parquet
 from tallybox.detections.readers import read_detections
+from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.files import import_optional

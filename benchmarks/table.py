@@ -1,7 +1,7 @@
-"""Write the tables of speeds from the committed results: five rows in README.md, all of them in docs/results/speed.md.
+"""Write the table of speeds in docs/results/speed.md from the committed results.
 
-python benchmarks/table.py            # rewrites the tables between their markers
-python benchmarks/table.py --check    # fails if a table is not what the results say
+python -m benchmarks.table            # rewrite the table between its markers
+python -m benchmarks.table --check    # fail if the table differs from the results
 """
 
 import json
@@ -13,16 +13,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks/results"
 COMPONENTS = {"": "paper", "presence": "presence", "nothing instead of": "none: an empty function"}
+PAGE = "docs/results/speed.md"
 START, END = "<!-- made by: python benchmarks/table.py -->\n", "<!-- end -->"
-
-# README: what, file of results, case.
-FEW = (
-    ("`Counter`, 256 images × 36 boxes", "counter--cpu--2-cores", "cpu forward+backward 256x36"),
-    ("`PresenceCounter`, 256 × 36", "counter--cpu--2-cores", "presence cpu forward+backward 256x36"),
-    ("`Counter`, 256 × 100", "counter--cuda--nvidia-h200", "triton forward+backward 256x100"),
-    ("`PresenceCounter`, 4,096 × 36", "counter--cuda--nvidia-h200", "presence triton forward+backward 4096x36"),
-    ("A photo of 640 × 480 to counts", "photos--cpu--2-cores", "end to end, a photo of 640 x 480 at 640 px"),
-)
 
 
 def read(name: str) -> dict[str, Any]:
@@ -35,19 +27,6 @@ def machine(result: dict[str, Any]) -> str:
     """Return where a result was measured."""
     where = result["machine"]
     return where.get("accelerator") or f"{where['cores']} cores, {where['processor']}"
-
-
-def few() -> Iterator[str]:
-    """Yield the README's table."""
-    yield "| what | where | tallybox | plain PyTorch | times faster |"
-    yield "|---|---|---:|---:|---:|"
-    for what, name, case in FEW:
-        result = read(name)
-        (row,) = [row for row in result["rows"] if row["case"] == case]
-        other, faster = f"{row['reference_ms']:,.1f} ms", f"{row['speedup']:.0f}"
-        if name.startswith("photos"):  # its reference takes the photos one by one, with the same code
-            other, faster = "", ""
-        yield f"| {what} | {machine(result)} | {row['median_ms']:.2f} ms | {other} | {faster} |"
 
 
 def full() -> Iterator[str]:
@@ -75,16 +54,15 @@ def mebibytes(number: int | None) -> str:
 
 
 def main() -> None:
-    """Rewrite or check both pages."""
-    for page, lines in (("README.md", few()), ("docs/results/speed.md", full())):
-        text = (ROOT / page).read_text()
-        before, rest = text.split(START)
-        after = rest.split(END, 1)[1]
-        made = before + START + "\n".join(lines) + "\n" + END + after
-        if "--check" not in sys.argv:
-            (ROOT / page).write_text(made)
-        elif made != text:
-            sys.exit(f"{page}: the table of speeds is not what benchmarks/results say; run python benchmarks/table.py")
+    """Rewrite or check the table."""
+    path = ROOT / PAGE
+    text = path.read_text()
+    before, rest = text.split(START)
+    made = before + START + "\n".join(full()) + "\n" + END + rest.split(END, 1)[1]
+    if "--check" not in sys.argv:
+        path.write_text(made)
+    elif made != text:
+        sys.exit(f"{PAGE}: the table differs from benchmarks/results; run python -m benchmarks.table")
 
 
 if __name__ == "__main__":

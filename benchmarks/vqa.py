@@ -8,7 +8,6 @@ Photos are random and in the device's memory. The lengths of questions are distr
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -91,12 +90,10 @@ def random_photos(size: Size) -> FeatureStore:
     block = random.random((1 << 12, size.sizes.features), np.float32).astype(np.float16)
     corners = random.random((total, 2), np.float32) * 400
     return FeatureStore(
-        Path(),
-        header={},
-        image_ids=np.arange(size.photos).astype(str),
+        image_ids=[str(photo) for photo in range(size.photos)],
         sizes_wh=np.full((size.photos, 2), 1000, np.float32),
         offsets=np.arange(0, total + 1, size.sizes.proposals),
-        features=block[np.arange(total) % len(block)],
+        features=[block[np.arange(total) % len(block)]],
         boxes_xyxy=np.concatenate((corners, corners + 20 + corners[::-1] / 2), 1),
     )
 

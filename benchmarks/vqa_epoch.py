@@ -33,12 +33,10 @@ def data_of_real_size(folder: Path, proposals: int) -> TrainingData:
     total = PHOTOS * proposals
     corners = random.random((total, 2), np.float32) * 400
     store = FeatureStore(
-        folder,
-        header={},
-        image_ids=np.arange(PHOTOS),
+        image_ids=[str(photo) for photo in range(PHOTOS)],
         sizes_wh=np.full((PHOTOS, 2), 1000, np.float32),
         offsets=np.arange(0, total + 1, proposals),
-        features=np.memmap(folder / "features.f16", np.float16, "w+", shape=(total, FEATURES)).view(np.ndarray),
+        features=[np.memmap(folder / "features.f16", np.float16, "w+", shape=(total, FEATURES)).view(np.ndarray)],
         boxes_xyxy=np.concatenate((corners, corners + 20 + corners[::-1] / 2), 1),
     )
     lengths = random.choice(LENGTHS, QUESTIONS, p=np.array(SHARES) / sum(SHARES))

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
-from tallybox.vqa.data.features import FilePosition, PhotoFeatures
-from tallybox.vqa.data.store import FeatureStore, StoreWriter
+from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.data.store import FeatureStore, write_features
 
 PHOTOS = 256
 BATCH = 64
@@ -51,7 +51,7 @@ def bench_vqa_loading(seconds: float = 2.0, photos: int = PHOTOS) -> Iterator[Be
 
 def check_loading(store: FeatureStore, padded: Any) -> None:
     """Raise unless both give the same proposals."""
-    for row in range(0, len(store), 17):
+    for row in range(0, len(store.image_ids), 17):
         our_features, our_boxes = read_padded(store, np.array([row]))
         number = our_features.shape[1]
         features, boxes = padded["features"][row][:, :number].T, padded["boxes"][row][:, :number].T
@@ -61,8 +61,8 @@ def check_loading(store: FeatureStore, padded: Any) -> None:
 
 def read_padded(store: FeatureStore, rows: NDArray[np.int64]) -> tuple[NDArray[np.float16], NDArray[np.float32]]:
     """Return features ``[B, N, F]`` and boxes ``[B, N, 4]`` of photos, padded to the longest of them."""
-    shape = len(rows), int(np.diff(store.offsets)[rows].max())
-    features = np.empty((*shape, store.features.shape[1]), np.float16)
+    shape = len(rows), int(store.num_boxes[rows].max())
+    features = np.empty((*shape, store.width), np.float16)
     boxes = np.empty((*shape, 4), np.float32)
     store.read_into(rows, features, boxes)
     return features, boxes
@@ -82,7 +82,7 @@ def _row(case: str, store: FeatureStore, padded: Any, seconds: float) -> BenchRo
 
 def _from_store(store: FeatureStore) -> Callable[[], object]:
     random = np.random.default_rng(0)
-    return lambda: read_padded(store, random.permutation(len(store))[:BATCH])
+    return lambda: read_padded(store, random.permutation(len(store.image_ids))[:BATCH])
 
 
 def _one_at_a_time(padded: Any) -> Callable[[], object]:
@@ -110,11 +110,7 @@ def _made_up_photos(number: int, fewest: int, most: int) -> list[PhotoFeatures]:
 
 
 def _write_store(folder: Path, photos: list[PhotoFeatures]) -> FeatureStore:
-    writer = StoreWriter(folder)
-    for number, photo in enumerate(photos, start=1):
-        writer.add(photo, 0, FilePosition(number), f"photo {photo.image_id}")
-    writer.end_source(0)
-    writer.finish()
+    write_features(folder / "photos.safetensors", photos)
     return FeatureStore.open(folder)
 
 

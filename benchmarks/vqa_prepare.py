@@ -18,9 +18,11 @@ import numpy as np
 from benchmarks.vqa import LENGTHS, SHARES
 
 from tallybox.runs import versions
-from tallybox.vqa.data.features import PhotoFeatures, write_tsv
-from tallybox.vqa.data.prepare import official_files, prepare
-from tallybox.vqa.simulation.questions import write_json
+from tallybox.vqa.data.official import official_files
+from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.data.prepare import prepare
+from tallybox.vqa.data.tsv import write_tsv
+from tallybox.vqa.simulation import write_json
 
 QUESTIONS = {"train2014": 443_757, "val2014": 214_354, "test2015": 447_793}
 PHOTOS = 123_287  # of training and validation
@@ -87,7 +89,7 @@ def main() -> None:
     start = time.perf_counter()
     prepared = prepare(official_files(official), [features], out, on_progress=on_progress)
     total = time.perf_counter() - start
-    seconds_of_photos = seconds["photos"] + seconds["photos' ids"]
+    seconds_of_photos = seconds["photos"]
     store_bytes = prepared["store_bytes"]
     result = {
         "photos": prepared["photos"],
@@ -97,7 +99,7 @@ def main() -> None:
         "seconds_of_photos": round(seconds_of_photos, 1),
         "seconds_of_questions": round(total - seconds_of_photos, 1),
         "bytes_of_photos": store_bytes,
-        "bytes_of_questions": sum(path.stat().st_size for path in out.glob("*/*")) - store_bytes,
+        "bytes_of_questions": sum(path.stat().st_size for path in out.iterdir() if path.is_file()),
     }
     print(json.dumps(result))
 

@@ -4,58 +4,83 @@ python docs/pictures.py        # or: make figures
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.patches import Circle, Rectangle
+from PIL import Image
 from torch import Tensor
 
 import tallybox
 from tallybox.explain.cats import COLOURS as CAT_COLOURS
-from tallybox.explain.cats import draw_matrix, draw_proposals
+from tallybox.explain.cats import draw_proposals
 from tallybox.explain.scenes import cats
 from tallybox.plotting import BLUE, GREY, ORANGE, picture
 
 FIGURES = Path(__file__).parent / "figures"
-COLOURS = {"horse": ORANGE, "person": BLUE}
+YELLOW = "#FFB000"  # seen well on photos
+SUITCASES = 12  # in COCO's labels of the photo
 
 
-def draw_photo(figure: SubFigure) -> None:
-    """Draw every box that the detector proposes for horses and persons, then what was counted."""
+def draw_hero(path: Path) -> None:
+    """Draw a detector's boxes for suitcases, the boxes that were counted, and the count of three methods."""
     counter = tallybox.PhotoCounter()
-    path = tallybox.sample_photos()[1]
-    (counted,) = counter.count_many([path])
-    photo = tallybox.read_photo(path)
-    proposed, result = figure.subplots(1, 2)
-    proposed.imshow(photo.image)
-    number = 0
-    for name, colour in COLOURS.items():
-        for x1, y1, x2, y2 in counted.detections.boxes[
-            counted.detections.category_ids == counter.estimator.category_id(name)
-        ].tolist():
-            proposed.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, ec=colour, lw=1.6))
-            number += 1
-    proposed.set_title(f"a detector's {number} boxes for horse and person")
-    result.imshow(counter.draw(counted).crop((0, 0, *photo.size_wh)))  # without the counts in words below
-    words = [f"{p.count} × {name} ({p.low} to {p.high})" for name in COLOURS for p in [counted.counts[name]]]
-    result.set_title("tallybox: " + ", ".join(words))
-    for axes in (proposed, result):
-        axes.set(xticks=[], yticks=[], xlim=(90, 520), ylim=(345, 65))  # where the riders are
-        axes.spines[:].set_visible(True)
+    path_of_photo = tallybox.sample_photos()[2]
+    photo = tallybox.read_photo(path_of_photo)
+    (image,) = counter.detector.detect([photo])
+    suitcases = image.of_category(counter.estimator.category_id("suitcase"))
+    explanation = counter.explain(path_of_photo)["suitcase"]
+    prediction = explanation.prediction
+    order = explanation.presence.argsort()[::-1][: prediction.count]
+    counted = [(image.boxes[explanation.indices[i]], explanation.presence[i]) for i in order]
+    category = counter.estimator.category_id("suitcase")
+    suppressed = counter.estimator.fitted.baselines["nms"]["exact"].count(image, category)
+    with picture(path, 11, 6.1) as figure:
+        above, below = figure.subfigures(2, 1, height_ratios=(4, 1.1))
+        boxes, result = above.subplots(1, 2)
+        for axes in (boxes, result):
+            axes.imshow(photo.image)
+            axes.set_axis_off()
+        for x1, y1, x2, y2 in suitcases.boxes.tolist():
+            boxes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, ec="white", lw=1.1))
+        for number, ((x1, y1, x2, y2), presence) in enumerate(counted, start=1):
+            style = "-" if presence >= 0.5 else "--"
+            result.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, ec=YELLOW, lw=2, ls=style))
+            badge = {
+                "boxstyle": "circle,pad=0.2",
+                "fc": ORANGE if presence >= 0.5 else "white",
+                "ec": "black",
+                "lw": 0.7,
+            }
+            result.text(x1 + 12, y1 + 14, str(number), fontsize=7, ha="center", va="center", bbox=badge)
+        titles = {"loc": "left", "fontweight": "bold"}
+        boxes.set_title(f"The detector proposes {len(suitcases)} overlapping suitcases …", **titles)
+        interval = f"90 % interval: {prediction.low} to {prediction.high}"
+        result.set_title(f"… tallybox counts {prediction.count} ({interval})", **titles)
+        draw_comparison(below, float(image.scores[explanation.indices].sum()), suppressed, prediction)
 
 
-def draw_idea(figure: SubFigure) -> None:
-    """Draw the paper's example: proposals of cats, its matrices and the count."""
-    proposals = cats()
-    with torch.no_grad():
-        trace = tallybox.Counter(max_objects=4).explain(torch.ones(4), proposals.boxes)
-    scene, *matrices = figure.subplots(1, 4, width_ratios=(2.5, 1, 1, 1))
-    draw_proposals(scene, proposals)
-    named = (("A: both relevant", trace.relevance), ("D: how distant", trace.distance))
-    count = f"C: √{trace.count_matrix.sum().item():.0f} = {trace.count.item():.0f} cats"
-    for axes, (title, matrix) in zip(matrices, (*named, (count, trace.count_matrix)), strict=True):
-        draw_matrix(axes, title, matrix)
+def draw_comparison(figure: SubFigure, total: float, suppressed: float, prediction: Any) -> None:
+    """Draw the count of three methods on a line with the truth."""
+    axes = figure.subplots()
+    rows = {"Sum of the scores": total, "NMS, tuned thresholds": suppressed, "tallybox": prediction.count}
+    axes.plot([SUITCASES] * 2, [-0.6, 2.5], color="black", lw=1.5)
+    for y, (name, value) in enumerate(rows.items()):
+        is_ours = name == "tallybox"
+        if is_ours:
+            axes.plot([prediction.low, prediction.high], [y, y], color=ORANGE, lw=7, alpha=0.35, solid_capstyle="round")
+        axes.plot(value, y, "o", color=ORANGE if is_ours else GREY)
+        weight = "bold" if is_ours else "normal"
+        axes.text(-0.5, y, name, va="center", fontweight=weight)
+        axes.text(4.9, y, f"{value:.3g}", va="center", ha="right", fontweight=weight)
+        covers = prediction.low <= SUITCASES <= prediction.high
+        note = "; the interval covers the truth" if is_ours and covers else ""
+        axes.text(24, y, f"off by {abs(value - SUITCASES):.2g}{note}", va="center", color=GREY)
+    axes.text(SUITCASES, -0.95, f"truth: {SUITCASES}", ha="center", fontsize=9)
+    axes.set(xlim=(-0.5, 33), ylim=(2.6, -1.4))
+    axes.set_axis_off()
 
 
 def draw_graph(axes: Axes, title: str, centres: Tensor, edges: Tensor) -> None:
@@ -128,10 +153,8 @@ def draw_presence_steps(path: Path) -> None:
 
 def main() -> None:
     """Draw all of them."""
-    with picture(FIGURES / "overview.png", 11, 6.2) as figure:
-        photo, idea = figure.subfigures(2, 1, height_ratios=(1.75, 1))
-        draw_photo(photo)
-        draw_idea(idea)
+    draw_hero(FIGURES / "hero.png")
+    Image.open(FIGURES / "hero.png").convert("RGB").quantize(256).save(FIGURES / "hero.png")  # a third of the size
     draw_counter_steps(FIGURES / "counter_steps.svg")
     draw_presence_steps(FIGURES / "presence_steps.svg")
 

@@ -5,17 +5,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from instance_questions import DESCRIPTION, WORDINGS, Query, category_facts, general_name, write_split
 from numpy.typing import NDArray
+from synthetic_scenes import (
+    CLUTTER,
+    ENCODED,
+    SIZES,
+    BoxPlacer,
+    SimulatedDetector,
+    SimulatedScene,
+    Thing,
+    World,
+    prototypes,
+)
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.files import open_text
-from tallybox.vqa.data.features import PhotoFeatures
-from tallybox.vqa.simulation.detector import SimulatedDetector
-from tallybox.vqa.simulation.instances import DESCRIPTION, WORDINGS, category_facts, general_name
-from tallybox.vqa.simulation.questions import Query, write_split
-from tallybox.vqa.simulation.world import CLUTTER, ENCODED, SIZES, BoxPlacer, SimulatedScene, Thing, World, prototypes
+from tallybox.vqa.data.photos import PhotoFeatures
 
 COLUMNS = ("image_id", "category_id", "count")
 CLUTTER_THINGS = (3, 8)  # a range of np.random.Generator.integers

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,10 +39,11 @@ from tallybox.runs import append_results, open_run, read_results, versions
 from tallybox.toy.training import rounded
 from tallybox.vqa.batches import ResidentExamples, TrainingData, load_examples, open_training_data
 from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
-from tallybox.vqa.config import ModelName, VqaConfig, read_configuration
+from tallybox.vqa.components import GlimpseCounter
+from tallybox.vqa.config import MODELS, VqaConfig, read_configuration
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import EncodedQuestions, open_pairs, open_questions, open_records
-from tallybox.vqa.model import GlimpseCounter, VqaModel
+from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import BATCH_QUESTIONS, predict
 from tallybox.vqa.scoring import all_scores, true_count
 from tallybox.vqa.training import train
@@ -85,7 +86,7 @@ class Run:
     """One model with one seed."""
 
     experiment: str
-    model: ModelName
+    model: str
     seed: int
     on: str
     configuration: Path
@@ -238,7 +239,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--at-once", type=int, default=1, help="runs side by side")
     parser.add_argument("--on", choices=("val", "held-out"), default="val", help="what is scored")
-    parser.add_argument("--models", nargs="+", default=get_args(ModelName), help="only these")
+    parser.add_argument("--models", nargs="+", default=MODELS, help="only these")
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, help="only these")
     parser.add_argument("--config", type=Path, help="other than the experiment's own in configs/")
     parser.add_argument("--epochs", type=int, help="other than configured, to try things out")

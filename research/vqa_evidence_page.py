@@ -11,15 +11,16 @@ import statistics
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import vqa_figures
 from vqa_scores import NO, UNDECIDED, YES, ValidationQuestions, difference, reached, source_table
 
+from tallybox.cli.vqa.evaluate import TITLES
 from tallybox.files import write_text
 from tallybox.runs import read_results
-from tallybox.vqa.config import ModelName
-from tallybox.vqa.evaluation import TITLES, mean_and_deviation
+from tallybox.vqa.config import MODELS
+from tallybox.vqa.evaluation import mean_and_deviation
 
 EXPERIMENTS = {
     "photos": "A: real photos",
@@ -66,7 +67,7 @@ def scores_by_model(results: list[dict[str, Any]]) -> Runs:
 
 def runs_by_model(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Return each model's runs, in the paper's order of models."""
-    found = {name: [run for run in results if run["model"] == name] for name in get_args(ModelName)}
+    found = {name: [run for run in results if run["model"] == name] for name in MODELS}
     return {name: runs for name, runs in found.items() if runs}
 
 

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from tallybox.cli.vqa.evaluate import COLUMNS, table_rows
 from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, picture
 from tallybox.toy.figures import draw_presence, label_presence
 from tallybox.vqa import figures as vqa
-from tallybox.vqa.evaluation import COLUMNS, table_rows
 
 Results = list[dict[str, Any]]
 

@@ -5,7 +5,7 @@
         --instances ../shared/data/coco-count/instances_train.json.gz      # the same line
 
 The folder given holds `coco-vqa` (features as arrays, questions of VQA v2 and GVTBench) and `coco-count` (COCO
-instances, from which `tallybox vqa simulate --instances` writes questions with balanced pairs). Two photos that the
+instances, from which `research/instance_questions.py` writes questions with balanced pairs). Two photos that the
 documentation shows answers about, samples of the package, are not learned from.
 """
 
@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from instance_questions import simulate_from_instances
 from written_questions import join
 
-from tallybox.vqa.data.features import PhotoFeatures, write_tsv
-from tallybox.vqa.simulation.instances import simulate_from_instances
+from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.data.tsv import write_tsv
 
 SPLITS = ("train", "val")
 SAMPLES = frozenset({423617, 475678})  # buses in the rain, a lobby with suitcases; the third is not in the data

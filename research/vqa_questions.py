@@ -14,12 +14,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from inventory import ask_about_inventory, photos_of_inventory, read_inventory
+from synthetic_scenes import World
 from written_questions import join
 
-from tallybox.vqa.data.features import write_tsv
-from tallybox.vqa.data.prepare import official_files, prepare
-from tallybox.vqa.data.questions import read_questions
-from tallybox.vqa.simulation.world import World
+from tallybox.vqa.data.official import official_files, read_questions
+from tallybox.vqa.data.prepare import prepare
+from tallybox.vqa.data.tsv import write_tsv
 
 INVENTORY = "object_inventory.csv.gz"
 WORLD = World(features=256)  # with 64, the 80 categories are too much alike for dropout

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.files import open_binary
-from tallybox.vqa.data.prepare import official_files
-from tallybox.vqa.data.questions import QuestionRecord, read_pairs, read_records
+from tallybox.vqa.data.official import official_files, read_pairs, read_records
+from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.scoring import ANSWER_TYPES, LARGEST_COUNT, accuracy, all_scores, true_count, whole_number
 
 REPLICATES = 2000

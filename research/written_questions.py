@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tallybox.files import open_binary
-from tallybox.vqa.simulation.questions import YEARS, write_json
+from tallybox.vqa.simulation import YEARS, write_json
 
 # The two sets number their questions alike; those that were written get ids of their own.
 WRITTEN_FROM = 10**12

@@ -58,7 +58,7 @@ SMOKE = {
     ),
     "triton": "import triton, tallybox.counter.cuda.launch",
     "vqa": (
-        "import pathlib, tallybox.vqa.training; from tallybox.vqa.data.features import write_tsv\n"
+        "import pathlib, tallybox.vqa.training; from tallybox.vqa.data.tsv import write_tsv\n"
         "from tallybox.vqa.config import VqaConfig; assert VqaConfig().training.epochs == 100"
     ),
 }

@@ -1,12 +1,17 @@
-"""Every error a user can cause.
+"""Every error a user can cause, and the one helper that suggests a similar name.
 
 TallyboxError
 ├── InputError (also a ValueError)      a value, shape or file content is wrong
 │   └── InputTypeError (also a TypeError)   a value has the wrong type or dtype
 └── BackendError (also a RuntimeError)  a backend was named but cannot run here
 
-Messages have one form: "<name> must be <expected>, but got <actual>; <remedy>".
+A message says what is wrong, where, and what to do about it, in plain English.
 """
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+MAX_COMPARED = 200  # characters of a name; difflib takes quadratic time
 
 
 class TallyboxError(Exception):
@@ -23,3 +28,14 @@ class InputTypeError(InputError, TypeError):
 
 class BackendError(TallyboxError, RuntimeError):
     """A backend was named but cannot run here; the message says why."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a suggestion to append to an error about an unknown name; empty if no known name is similar.
+
+    >>> did_you_mean("perzon", ["person", "dog"]), did_you_mean("bolt", ["bowl", "boat"])
+    ("; did you mean 'person'?", '')
+    """
+    names = {choice.casefold(): choice for choice in known}
+    close = get_close_matches(name[:MAX_COMPARED].casefold(), names, n=1, cutoff=0.8)
+    return f"; did you mean {names[close[0]]!r}?" if close else ""

@@ -17,13 +17,16 @@ from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar, cast
 
 from tallybox.errors import InputError, TallyboxError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+T = TypeVar("T")
+MAX_JSON_BYTES = 4 << 30  # unpacked; a gzip file of 4 MB may hold as much
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors start a file with it
 GZIP_MAGIC = b"\x1f\x8b"
 USUAL_PERMISSIONS = 0o666  # less what the user's umask takes away
 UNFINISHED = ".unfinished"  # the suffix of a file that is being written
@@ -207,6 +210,19 @@ def open_text(path: Path) -> Iterator[TextIO]:
             yield text
         finally:
             text.detach()  # `open_binary` closes the file
+
+
+def read_json(path: Path, kind: type[T], what: str, *, max_bytes: int = MAX_JSON_BYTES) -> T:
+    """Decode a JSON file, gzipped or not, as a ``kind`` that msgspec knows; errors say ``what`` the file should be."""
+    msgspec = import_optional("msgspec", needed_for=f"reading {path}", install="'tallybox[detections]'")
+    with open_binary(path) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise InputError(f"{path}: more than {max_bytes:,} bytes of JSON; split the file or use Parquet")
+    try:
+        return cast(T, msgspec.json.decode(content.removeprefix(BYTE_ORDER_MARK), type=kind))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not {what}: {error_summary(error)}") from None
 
 
 def suffix_without_gz(path: Path) -> str:

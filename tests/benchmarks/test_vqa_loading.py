@@ -4,8 +4,8 @@ import pytest
 from benchmarks.vqa_loading import FEATURES, bench_vqa_loading, check_loading
 
 from tallybox.errors import TallyboxError
-from tallybox.vqa.data.features import FilePosition, PhotoFeatures
-from tallybox.vqa.data.store import FeatureStore, StoreWriter
+from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.data.store import FeatureStore, write_features
 
 
 def test_rows_name_both():
@@ -19,16 +19,9 @@ def test_rows_name_both():
 
 
 def test_nothing_is_timed_that_differs(tmp_path):
-    writer = StoreWriter(tmp_path / "photos")
-    writer.add(
-        PhotoFeatures("1", (9, 9), np.zeros((2, 4), np.float32), np.ones((2, FEATURES), np.float32)),
-        0,
-        FilePosition(1),
-        "one",
-    )
-    writer.end_source(0)
-    writer.finish()
+    photo = PhotoFeatures("1", (9, 9), np.zeros((2, 4), np.float32), np.ones((2, FEATURES), np.float32))
+    write_features(tmp_path / "photos" / "one.safetensors", [photo])
     with h5py.File(tmp_path / "padded.h5", "w") as padded:
         padded["features"], padded["boxes"] = np.zeros((1, FEATURES, 2), "f4"), np.zeros((1, 4, 2), "f4")
-        with pytest.raises(TallyboxError, match="both must give the same proposals"):
+        with pytest.raises(TallyboxError, match="same proposals"):
             check_loading(FeatureStore.open(tmp_path / "photos"), padded)

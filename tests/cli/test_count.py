@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from tallybox.cli import cli
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.writers import write_parquet
 from tallybox.photos import read_photo, sample_photos
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.photos import embedded_detector, encoded, gradient

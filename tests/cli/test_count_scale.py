@@ -8,7 +8,7 @@ import pytest
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox.detections.detections import Detections
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.writers import write_parquet
 from tests.support.estimators import small_estimator
 
 IMAGES = 60_000

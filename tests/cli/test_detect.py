@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from tallybox.cli import cli
-from tallybox.detections.readers import read_category_names, read_detections
+from tallybox.detections.readers import read_detections
 from tallybox.estimator import training
 from tallybox.photos import cache
 from tests.support.onnx_models import write_onnx
@@ -120,7 +120,7 @@ def test_the_whole_way_with_phrases(tmp_path):
     found, mine = tmp_path / "found.parquet", tmp_path / "mine.safetensors"
     detected = run("detect", tmp_path / "photos", *detector, "--out", found)
     assert detected.exit_code == 0, detected.output
-    assert read_category_names(found) == dict(enumerate(PHRASES))
+    assert next(read_detections(found)).category_names == dict(enumerate(PHRASES))
     fitted = run("fit", found, write_counts(tmp_path / "counts.csv", photos, PHRASES), "--out", mine)
     assert fitted.exit_code == 0, fitted.output
     counted = run("count", photos[0], *detector, "--estimator", mine, "--category", "a cup", "--json")

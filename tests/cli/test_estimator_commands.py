@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tallybox import CountEstimator
 from tallybox.cli import cli
 from tallybox.detections.detections import Detections
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.writers import write_parquet
 from tallybox.estimator import training
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator

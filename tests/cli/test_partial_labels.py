@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tallybox import CountEstimator
 from tallybox.cli import cli
 from tallybox.cli.count_output import text_output
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.writers import write_parquet
 from tallybox.estimator import training
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.totals import TotalPrediction
@@ -51,13 +51,8 @@ def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, dete
     found = json.loads(fitted.stdout)
     zeros = sum(1 for image in PHOTOS if image.image_id not in SHOWN and image.best_scores().get(1, 0) > 0.05)
     assert found["pairs"] == len(SHOWN) + zeros
-    assert found["labels"]["categories"] == 1
     assert set(found["right_by_width"]) <= {"0", "1-2", "3-4", "5+"}
-    assert found["labels"]["zeros"] == len(PHOTOS) - len(SHOWN)
-    numbers = f"{len(SHOWN)} counts of 1 or more, {24 - len(SHOWN)} zeros\n"
-    assert f"labels: 24 photos, 1 category (person); {numbers}" in fitted.stderr
-    assert "left out: 5 categories that the labels never name (bicycle, car, cat ...)" in fitted.stderr
-    assert "Warning" not in fitted.stderr
+    assert "24 labelled images; categories: person" in fitted.stderr
     assert json.loads(run("evaluate", out, detections, people, "--json").stdout)["pairs"] == found["pairs"]
     estimator = CountEstimator.load(out)
     assert estimator.fitted.category_ids == (1,)
@@ -83,7 +78,6 @@ def test_instances_of_one_category_teach_what_a_table_of_its_counts_does(tmp_pat
     for labels in (people, tmp_path / "people.json"):
         fitted = run("fit", found, labels, "--out", labels.with_suffix(labels.suffix + ".estimator"))
         assert fitted.exit_code == 0, fitted.output
-        assert "left out: 5 categories that the labels never name (bicycle, car, cat ...)" in fitted.stderr
     estimators = [tmp_path / f"people.{kind}.estimator" for kind in ("csv", "json")]
     assert estimators[0].read_bytes() == estimators[1].read_bytes()
     assert CountEstimator.load(estimators[1]).fitted.categories == CATEGORIES
@@ -100,9 +94,9 @@ def test_totals_and_scores_of_categories_without_labels_are_reported_once(tmp_pa
         assert not caplog.messages
         assert run("evaluate", out, detections, dogs).exit_code == 0
         estimator = CountEstimator.load(out)
-        estimator.total(PHOTOS, ["people"])
+        estimator.total(PHOTOS, ["person"])
         assert len(caplog.messages) == 1
-        estimator.total(PHOTOS, ["people", "dog"])
+        estimator.total(PHOTOS, ["person", "dog"])
         estimator.total(PHOTOS)
     assert len(caplog.messages) == 2
     assert all("never learned from labels of 1 of the categories (dog)" in message for message in caplog.messages)
@@ -117,41 +111,23 @@ def test_a_photo_without_a_row_is_unlabelled_unless_missing_is_zero(tmp_path, de
     rows = [(i, "person", LABELS.count(i, 1)) for i in SHOWN]
     labels, out = write_counts(tmp_path / "shown.csv", rows), tmp_path / "own.estimator"
     fitted = run("fit", detections, labels, "--out", out, "--json")
-    found = json.loads(fitted.stdout)
-    assert (found["pairs"], found["labels"]["zeros"]) == (len(SHOWN), 0)
-    assert f"left out: {24 - len(SHOWN)} photos without labels" in fitted.stderr
-    assert "Warning: no zeros to learn from for person: every labelled photo has some." in fitted.stderr
+    assert json.loads(fitted.stdout)["pairs"] == len(SHOWN)
     with_zeros = run("fit", detections, labels, "--out", out, "--missing-is-zero", "--json")
-    assert json.loads(with_zeros.stdout)["labels"]["zeros"] == 24 - len(SHOWN)
-    assert "no zeros" not in with_zeros.stderr
+    assert json.loads(with_zeros.stdout)["pairs"] > len(SHOWN)
     scored = [run("evaluate", out, detections, labels, "--json", *more).stdout for more in ((), ("--missing-is-zero",))]
     assert json.loads(scored[0])["pairs"] < json.loads(scored[1])["pairs"]
-
-
-def test_fit_tells_zeros_that_nobody_wrote_empty_cells_and_categories_that_never_occur(tmp_path, detections):
-    long = write_counts(tmp_path / "long.csv", [(i, "person", 1) for i in SHOWN] + [(SHOWN[0], "dog", 0)])
-    said = run("fit", detections, long, "--out", tmp_path / "own.estimator").stderr
-    assert f"2 categories (person, dog); {len(SHOWN)} counts of 1 or more, {len(SHOWN)} zeros, " in said
-    assert f"zeros, {len(SHOWN) - 1} of them not in the table" in said
-    assert "Warning: only zeros to learn from for dog: no labelled photo has any" in said
-    wide = tmp_path / "wide.csv"
-    wide.write_text("photo,person,dog\n" + "".join(f"{i},1,\n" for i in SHOWN[1:]) + f"{SHOWN[0]},0,2\n")
-    said = run("fit", detections, wide, "--out", tmp_path / "own.estimator").stderr
-    assert f"left out: {len(SHOWN) - 1} empty cells: unknown" in said
-    assert "of them not in the table" not in said
 
 
 def test_fit_and_evaluate_take_categories(tmp_path, detections):
     rows = [(i, LABELS.categories[c], n) for i, counts in LABELS.counts.items() for c, n in counts.items()]
     labels, out = write_counts(tmp_path / "all.csv", rows), tmp_path / "own.estimator"
     fitted = json.loads(run("fit", detections, labels, "--out", out, "--category", "person", "--json").stdout)
-    assert fitted["labels"]["categories"] == 1
     assert CountEstimator.load(out).fitted.category_ids == (1,)
     scored = json.loads(run("evaluate", out, detections, labels, "--category", "person", "--json").stdout)
     assert scored["pairs"] == fitted["pairs"]
     unknown = run("evaluate", out, detections, labels, "--category", "zebra")
     assert unknown.exit_code == 1
-    assert "the labels must count category 'zebra'" in unknown.stderr
+    assert "zebra" in unknown.stderr
 
 
 def test_only_the_intervals_of_categories_without_labels_are_marked(capsys, tmp_path):
@@ -166,3 +142,17 @@ def test_only_the_intervals_of_categories_without_labels_are_marked(capsys, tmp_
     assert [line.split(maxsplit=2)[2] for line in lines[2:4]] == ["1 to 3", "1 to 3, uncalibrated"]
     assert "7: 2 person (1 to 3), 2 dog (1 to 3, uncalibrated)" in lines
     assert [line.split(maxsplit=2)[2] for line in lines[-2:]] == ["5 to 9", "4 to 8, uncalibrated"]
+
+
+def test_figures_that_do_not_exist_are_null(tmp_path, detections, people):
+    """0.2 printed NaN, which is not JSON, for labels without a positive count."""
+    out = tmp_path / "own.estimator"
+    assert run("fit", detections, people, "--out", out).exit_code == 0
+    zeros = write_counts(tmp_path / "zeros.csv", [(i, "person", 0) for i in LABELS.counts])
+
+    def refuse(text: str) -> None:
+        raise AssertionError(text)
+
+    scored = json.loads(run("evaluate", out, detections, zeros, "--json").stdout, parse_constant=refuse)
+    assert scored["mrmse_nz"] is None
+    assert scored["mrmse"] >= 0

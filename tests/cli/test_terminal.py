@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tallybox import Detections
 from tallybox.cli import cli
 from tallybox.cli.terminal import printable
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.writers import write_parquet
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.photos import encoded, gradient
 

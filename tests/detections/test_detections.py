@@ -51,7 +51,7 @@ def test_category_ids_beyond_64_bits_are_refused(too_large):
 def test_numbers_of_5000_digits_are_one_clear_line():
     with pytest.raises(InputError, match="boxes must be an array of numbers"):
         Detections([[0, 0, 1, 10**5000]], [0.5], [1])
-    with pytest.raises(InputError, match="bbox and score must be numbers"):
+    with pytest.raises(InputError, match="bbox"):
         Detections.from_coco([{"category_id": 1, "bbox": [0, 0, 1, 10**5000], "score": 0.5}])
 
 
@@ -71,18 +71,18 @@ def test_tensors_are_copies_with_the_types_of_the_arrays():
 @pytest.mark.parametrize(
     ("boxes", "scores", "message"),
     [
-        ([BOX], [float("nan")], r"scores must be in \[0, 1\], but got nan at index 0; leave such detections out"),
-        ([BOX], [-2.5], r"scores must be in \[0, 1\], but got -2.5 at index 0; apply a logistic if .*logits"),
-        ([BOX], [97.0], r"scores must be in \[0, 1\], but got 97 at index 0; .* divide by 100"),
-        ([[0, 0, float("nan"), 1]], [0.5], r"boxes must be finite, but got \[0, 0, nan, 1\] at index 0"),
-        ([[0, 0, 1e39, 1]], [0.5], "boxes must be finite"),
-        ([[float("inf"), 0, float("inf"), 1]], [0.5], "boxes must be finite"),
-        ([[50, 60, 20, 30]], [0.5], r"boxes must be corners .*, but got \[50, .* at index 0; if they are left, top"),
-        ([BOX], [0.5, 0.5], r"scores must have shape \[1\], one for each box, but got \[2\]"),
-        ([BOX, BOX], [0.5, 0.5], r"category_ids must have shape \[2\], one for each box, but got \[1\]"),
-        ([[BOX]], [0.5], r"boxes must have shape \[N, 4\], but got \[1, 1, 4\]; pass one image at a time"),
-        ([[1, 2, 3]], [0.5], r"boxes must have shape \[N, 4\], but got \[1, 3\]"),
-        ([["a", 2, 3, 4]], [0.5], "boxes must be an array of numbers, but got list"),
+        ([BOX], [float("nan")], "index 0: score nan"),
+        ([BOX], [-2.5], "score -2.5.*logits"),
+        ([BOX], [97.0], "score 97.*percentages"),
+        ([[0, 0, float("nan"), 1]], [0.5], r"index 0: box \[0, 0, nan, 1\]"),
+        ([[0, 0, 1e39, 1]], [0.5], "finite"),
+        ([[float("inf"), 0, float("inf"), 1]], [0.5], "finite"),
+        ([[50, 60, 20, 30]], [0.5], r"box \[50"),
+        ([BOX], [0.5, 0.5], r"scores .*\[1\].*\[2\]"),
+        ([BOX, BOX], [0.5, 0.5], r"category_ids .*\[2\].*\[1\]"),
+        ([[BOX]], [0.5], r"boxes .*\[1, 1, 4\]"),
+        ([[1, 2, 3]], [0.5], r"boxes .*\[1, 3\]"),
+        ([["a", 2, 3, 4]], [0.5], "boxes .*list"),
     ],
 )
 def test_a_wrong_box_or_score_is_one_clear_line(boxes, scores, message):

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tallybox import Detections
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.readers import read_detections
 from tallybox.detections.writers import check_can_be_written, write_detections
 from tallybox.errors import InputError, TallyboxError
@@ -53,7 +53,7 @@ def test_what_fails_leaves_the_file_of_before(tmp_path, name):
 
     with pytest.raises(KeyboardInterrupt):
         write_detections(interrupted(), tmp_path / name, categories=COCO_CATEGORIES)
-    with pytest.raises(InputError, match="must have an image_id to be written"):
+    with pytest.raises(InputError, match="image_id"):
         write_detections([*IMAGES, Detections.empty()], tmp_path / name, categories=COCO_CATEGORIES)
     assert (tmp_path / name).read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == [name]
@@ -63,22 +63,20 @@ def test_where_nothing_can_be_written_is_one_clear_line(tmp_path):
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "file").touch()
     for path, message in (
-        (tmp_path / "a.txt", r"must be written to a \.parquet, \.json or \.json\.gz file, but got .*a\.txt"),
-        (tmp_path / "folder.json", "must be a file, but it is a folder"),
-        (tmp_path / "file" / "a.json", "must be a file that can be written, but: "),
+        (tmp_path / "a.txt", r"a\.txt"),
+        (tmp_path / "folder.json", "folder"),
+        (tmp_path / "file" / "a.json", r"a\.json"),
     ):
         with pytest.raises(InputError, match=message):
             check_can_be_written(path)
 
 
 def test_json_cannot_hold_names_of_other_categories(tmp_path):
-    with pytest.raises(InputError, match=r"'screw' is none of COCO's; write a \.parquet file"):
+    with pytest.raises(InputError, match="screw"):
         write_detections(IMAGES, tmp_path / "a.json", categories={1: "screw"})
 
 
 def test_writing_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(
-        TallyboxError, match=r"writing .*a\.parquet needs the package pyarrow, .*tallybox\[detections\]"
-    ):
+    with pytest.raises(TallyboxError, match=r"pyarrow.*tallybox\[detections\]"):
         write_detections(IMAGES, tmp_path / "a.parquet", categories={})

@@ -6,7 +6,7 @@ import torch
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator, Detections, TallyboxError
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.inference import infer_pairs
@@ -145,7 +145,8 @@ def test_a_prediction_says_that_a_limit_was_reached(estimator):
 
 def test_a_category_without_labels_is_counted_by_what_all_share(estimator, unseen):
     photo = unseen[0][0]
-    strange = Detections(photo.boxes, photo.scores, photo.category_ids + 1000)
+    names = {category_id: f"thing {category_id}" for category_id in (photo.category_ids + 1000).tolist()}
+    strange = Detections(photo.boxes, photo.scores, photo.category_ids + 1000, category_names={**names, 1: "person"})
     assert estimator.predict(strange)
     assert all(said.count >= 0 for said in estimator.predict(strange).values())
 

@@ -10,7 +10,7 @@ from tallybox import CountEstimator
 from tallybox.cli import cli
 from tallybox.concurrency import in_batches
 from tallybox.detections.labels import every_pair, labelled_detections
-from tallybox.detections.readers import read_detections, with_counts
+from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import IndexedPairs, indexed_pairs
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
@@ -161,7 +161,7 @@ def coverage(fitted, images, labels, seed):
 def real(detector, part):
     folder = data_folder("coco-count")
     detections = read_detections(folder / f"detections_{detector}_{part}.json.gz")
-    return with_counts(detections, {}, folder / f"instances_{part}.json.gz")
+    return detections, read_counts(folder / f"instances_{part}.json.gz")
 
 
 @pytest.mark.slow

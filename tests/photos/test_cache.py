@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tallybox.detections.detections import Detections
-from tallybox.detections.readers import read_category_names, read_detections
+from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.photos.cache import detect_to_file
 from tallybox.photos.images import read_photo
@@ -31,7 +31,7 @@ def test_the_file_holds_what_the_detector_finds_and_its_categories(tmp_path, spe
     stored = list(read_detections(out))
     assert summary == (3, sum(len(image) for image in stored))
     assert shown[-1] == (3, 3)
-    assert read_category_names(out) == detector.categories
+    assert stored[0].category_names == detector.categories
     for image, path in zip(stored, paths, strict=True):
         (expected,) = detector.detect([read_photo(path)])
         assert (image.image_id, image.image_size) == (path.name, expected.image_size)
@@ -52,9 +52,7 @@ def test_coco_results_are_written_for_cocos_categories_only(tmp_path, spec, name
         assert image.image_id == image_id
         np.testing.assert_allclose(image.boxes, expected.boxes, atol=2e-3)
         np.testing.assert_array_equal(image.category_ids, expected.category_ids)
-    with pytest.raises(
-        InputError, match=r"cannot hold names of categories, and 'pear' is none of COCO's; write a \.par"
-    ):
+    with pytest.raises(InputError, match="pear"):
         detect_to_file(photos, tmp_path / "fruit.json", spec=spec)
     assert not (tmp_path / "fruit.json").exists()
 
@@ -77,9 +75,9 @@ def test_what_cannot_be_written_is_said_before_the_detector_is_loaded(tmp_path):
     photos = find_photos(save_photos(tmp_path / "photos", 1))
     (tmp_path / "file").touch()
     for out, said in (
-        (tmp_path / "found.csv", r"written to a \.parquet, \.json or \.json\.gz file, but got"),
-        (tmp_path / "file" / "found.parquet", "must be a file that can be written, but"),
-        (tmp_path / "photos", "written to a"),
+        (tmp_path / "found.csv", r"found\.csv"),
+        (tmp_path / "file" / "found.parquet", r"found\.parquet"),
+        (tmp_path / "photos", "photos"),
     ):
         with pytest.raises(InputError, match=said):
             detect_to_file(photos, out, spec="no such detector")

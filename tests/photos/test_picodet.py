@@ -7,10 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
-from tallybox.detections.category_names import COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORY_IDS
 from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError
 from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
+from tallybox.photos.network import load_picodet_network
 from tallybox.photos.picodet import MAX_PER_CATEGORY, MIN_SCORE, NMS_IOU
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.photos import embedded_detector, embedded_estimator, gradient
@@ -161,6 +162,7 @@ def test_the_sample_photos_are_counted(detected):
 def test_convolutions_use_all_bits_whatever_is_allowed_elsewhere(samples):
     allowed = []
     detector = PicoDet(device="cpu")
+    detector.network = load_picodet_network()  # as on a GPU
     detector.network.register_forward_pre_hook(lambda *_: allowed.append(torch.backends.cudnn.allow_tf32))
     before = torch.backends.cudnn.allow_tf32
     detector.propose(samples[:1])

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.evaluation import evaluate
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR

@@ -23,7 +23,7 @@ from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner, Result
 
 from tallybox.cli import cli
-from tallybox.detections.parquet import write_parquet
+from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tallybox.vqa.data.features import PhotoFeatures, write_tsv
+from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.data.tsv import write_tsv
 
 
 def write_json(path: Path, content: Any) -> Path:
@@ -53,6 +54,13 @@ def small_photos(number: int, *, seed: int = 0, features: int = 6, first_id: int
         values = random.integers(0, 1000, (proposals, features)).astype(np.float32) / 8
         photos.append(PhotoFeatures(str(image_id), (640, 480), boxes, values))
     return photos
+
+
+def assert_same_photos(found: list[PhotoFeatures], expected: list[PhotoFeatures]) -> None:
+    assert [(one.image_id, one.size_wh) for one in found] == [(one.image_id, one.size_wh) for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.boxes_xyxy, other.boxes_xyxy)
+        np.testing.assert_array_equal(one.features, other.features)
 
 
 def small_set(folder: Path, photos: int = 40) -> Path:

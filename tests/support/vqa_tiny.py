@@ -23,15 +23,12 @@ def tiny_data(questions: int = 21, seed: int = 0) -> TrainingData:
     random = np.random.default_rng(seed)
     offsets = np.concatenate(([0], random.integers(1, 8, PHOTOS).cumsum()))
     corners = random.uniform(0, 50, (offsets[-1], 2))
-    store = FeatureStore(
-        Path(),
-        {},
-        np.arange(PHOTOS),
-        np.full((PHOTOS, 2), 100, np.float32),
-        offsets,
-        random.uniform(0, 3, (offsets[-1], FEATURES)).astype(np.float16),
-        np.concatenate((corners, corners + random.uniform(5, 40, corners.shape)), 1).astype(np.float32),
-    )
+    features = random.uniform(0, 3, (offsets[-1], FEATURES)).astype(np.float16)
+    boxes = np.concatenate((corners, corners + random.uniform(5, 40, corners.shape)), 1).astype(np.float32)
+    split = int(offsets[PHOTOS // 2])  # the photos of two files
+    parts = [features[:split], features[split:]]
+    sizes = np.full((PHOTOS, 2), 100, np.float32)
+    store = FeatureStore([str(photo) for photo in range(PHOTOS)], sizes, offsets, boxes, parts)
     lengths = random.integers(1, 6, questions)
     words = random.integers(0, WORDS + 1, (questions, 5)) * (np.arange(5) < lengths[:, None])
     answers = random.integers(0, ANSWERS, (questions, 1)).repeat(10, 1)

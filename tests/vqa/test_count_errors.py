@@ -28,7 +28,7 @@ def test_the_true_count_is_what_most_people_said():
 
 
 def test_questions_without_answers_have_no_true_count():
-    with pytest.raises(InputError, match="question 7 must have answers"):
+    with pytest.raises(InputError, match="Question 7"):
         true_count(counting(7))
 
 
@@ -57,18 +57,6 @@ def test_one_absurd_answer_does_not_make_the_error():
     found = count_errors(dict.fromkeys(range(99), "2") | {99: "3"}, records)
     assert found["count_mae"] == (20 - 3) / 100
     assert count_errors(dict.fromkeys(range(99), "2") | {99: "1000000"}, records)["count_mae"] == 0
-
-
-def test_simple_and_complex_questions_are_scored_apart():
-    truths = {1: ("simple", 3), 2: ("simple", 5), 3: ("complex", 2), 4: ("complex", 0)}
-    records = [
-        QuestionRecord(key, "1", "Number of cats?", (str(truth),), "number", group=group)
-        for key, (group, truth) in truths.items()
-    ]
-    found = count_errors({1: "3", 2: "1", 3: "two", 4: "yes"}, records)
-    assert {key: value for key, value in found.items() if key.endswith(("simple", "complex"))} == pytest.approx(
-        {"count_simple": 50, "count_rmse_simple": 8**0.5, "count_complex": 50, "count_rmse_complex": 0}
-    )
 
 
 def test_what_does_not_occur_has_no_figure():

@@ -1,9 +1,7 @@
 """A checkpoint as the published code writes it: made here from its names and shapes, and computed with by hand."""
 
 import pickle
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,7 +137,7 @@ def photos_of_all_sizes(questions: int = 60, most: int = 40) -> tuple[FeatureSto
     corners = random.uniform(0, 400, (offsets[-1], 2))
     boxes = np.concatenate((corners, corners + random.uniform(20, 300, corners.shape)), 1).astype(np.float32)
     features = random.normal(size=(offsets[-1], FEATURES)).astype(np.float16)
-    store = FeatureStore(Path(), {}, np.arange(20), np.full((20, 2), 800, np.float32), offsets, features, boxes)
+    store = FeatureStore([str(k) for k in range(20)], np.full((20, 2), 800, np.float32), offsets, boxes, [features])
     lengths = random.integers(1, 5, questions)
     words = random.integers(0, WORDS + 1, (questions, 4)) * (np.arange(4) < lengths[:, None])
     asked = EncodedQuestions(np.arange(questions), random.integers(0, 20, questions), words, lengths, None)
@@ -174,7 +172,10 @@ def test_padding_takes_part_as_in_the_equations_question_by_question(tmp_path, c
     for row in range(len(asked)):
         start, end = store.offsets[asked.images[row] : asked.images[row] + 2]
         words = asked.words[row, : asked.lengths[row]].tolist()
-        features, boxes = store.features[start:end].astype(np.float64), store.boxes_xyxy[start:end].astype(np.float64)
+        features, boxes = (
+            store.features_of(int(asked.images[row])).astype(np.float64),
+            store.boxes_xyxy[start:end].astype(np.float64),
+        )
         expected = literal_logits(weights, words, features, boxes, proposals or 100, counts=counts)
         with torch.no_grad():
             logits = model(next(examples.batches([np.array([row])])).batch)[0][0]
@@ -208,9 +209,9 @@ def test_a_file_without_a_counter_cannot_be_taken_for_a_counter_model(tmp_path):
         if not key.startswith(("counter", "classifier.lin_c", "classifier.bn2"))
     }
     path = write(tmp_path / "baseline.pth", weights=weights)
-    with pytest.raises(InputError, match="must hold a counter"):
+    with pytest.raises(InputError, match="counter"):
         load_published(path, "counter")
-    with pytest.raises(InputError, match="must be a baseline or counter model, but got 'nms'"):
+    with pytest.raises(InputError, match="nms"):
         load_published(path, "nms")
 
 
@@ -222,7 +223,7 @@ class Harmful:
 def test_nothing_in_a_file_is_run(tmp_path, capsys):
     with (tmp_path / "harmful.pth").open("wb") as file:
         torch.save({"weights": {}, "vocab": Harmful()}, file)
-    with pytest.raises(InputError, match="must be a checkpoint of the published code"):
+    with pytest.raises(InputError, match=r"harmful\.pth"):
         load_published(tmp_path / "harmful.pth")
     (tmp_path / "plain.pth").write_bytes(pickle.dumps(Harmful(), protocol=2))
     with pytest.raises(InputError):
@@ -237,7 +238,7 @@ def test_what_does_not_fit_is_said_with_the_file(tmp_path):
     del short["attention.q_lin.weight"]
     for changes, said in (
         ({"vocab": gap}, "number its entries from 1 without gaps"),
-        ({"vocab": few}, r"vocabulary that fits its weights \(7 words, 5 answers\)"),
+        ({"vocab": few}, "vocabulary"),
         ({"weights": short}, "attention.from_question.weight"),
         ({"weights": {"other.weight": torch.zeros(1)}}, "other.weight that the published model does not have"),
     ):
@@ -263,11 +264,14 @@ def test_a_damaged_file_raises_nothing_else(tmp_path, zipped):
     torch.save(content, tmp_path / "whole.pth", _use_new_zipfile_serialization=zipped)
     whole = (tmp_path / "whole.pth").read_bytes()
     path = tmp_path / "damaged.pth"
-    random = np.random.default_rng(0)
+    random, refused = np.random.default_rng(0), 0
     for number in range(80):
         damaged = bytearray(whole[: random.integers(len(whole))] if number % 4 == 0 else whole)
         for index in random.integers(min(len(damaged), 2000), size=3) if damaged else ():
             damaged[index] = random.integers(256)
         path.write_bytes(damaged)
-        with suppress(InputError):
+        try:
             load_published(path)
+        except InputError:
+            refused += 1
+    assert refused > 20

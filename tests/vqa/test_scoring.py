@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox.errors import InputError
-from tallybox.vqa.data.questions import QuestionRecord, read_pairs, read_records
+from tallybox.vqa.data.official import read_pairs, read_records
+from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.scoring import KEYS, accuracy, score
 from tests.support.official_vqa_rule import literal_accuracy, literal_scores
 from tests.support.shared_data import data_folder
@@ -83,13 +84,13 @@ def test_scores_of_parts_add_up_to_those_of_the_whole():
 
 
 def test_every_question_needs_one_answer():
-    with pytest.raises(InputError, match="2 questions, but 1 have no answer, among them 2"):
+    with pytest.raises(InputError, match="among them 2"):
         score({1: "no"}, [asked(1), asked(2)])
-    with pytest.raises(InputError, match="1 are of others, among them 9"):
+    with pytest.raises(InputError, match="among them 9"):
         score({1: "no", 9: "no"}, [asked(1)])
-    with pytest.raises(InputError, match="answer_type must be one of yes/no, number, other, but got 'colour'"):
+    with pytest.raises(InputError, match="answer_type"):
         score({1: "no"}, [asked(1, answer_type="colour")])
-    with pytest.raises(InputError, match="is it of a test split"):
+    with pytest.raises(InputError, match="no answers"):
         score({1: "no"}, [QuestionRecord(1, 1, "What?", None, None)])
 
 

@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 import signal
@@ -183,12 +182,12 @@ def test_a_finished_run_is_left_as_it_is(tmp_path, uninterrupted):
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path, uninterrupted):
-    with pytest.raises(InputError, match=r"holds a run with another configuration \(model.name counter, not nms\)"):
+    with pytest.raises(InputError, match=r"model\.name counter, not nms"):
         train(tiny_data(), uninterrupted, tiny_config("nms"), device=CPU)
     shutil.copytree(uninterrupted, tmp_path / "run")
     smaller = tiny_data()
     smaller = type(smaller)(smaller.questions, smaller.store, smaller.words[:-1], smaller.answers)
-    with pytest.raises(InputError, match="holds a run on other data"):
+    with pytest.raises(InputError, match="other data"):
         train(smaller, tmp_path / "run", tiny_config(), device=CPU)
 
 
@@ -197,19 +196,9 @@ def test_more_epochs_go_on_with_a_finished_run_and_fewer_are_refused(tmp_path, u
     train(tiny_data(), tmp_path / "run", tiny_config(epochs=3), device=CPU)
     assert_same_run(tmp_path / "run", uninterrupted)
     assert (tmp_path / "run" / "config.json").read_text() == (uninterrupted / "config.json").read_text()
-    with pytest.raises(InputError, match=r"epochs must be at least the 3 that .* has, but got 2"):
+    with pytest.raises(InputError, match="3 epochs"):
         train(tiny_data(), tmp_path / "run", tiny_config(epochs=2), device=CPU)
     assert (tmp_path / "run" / "config.json").read_text() == (uninterrupted / "config.json").read_text()
-
-
-def test_a_run_goes_on_whose_settings_lack_what_came_later(tmp_path, uninterrupted):
-    train(tiny_data(), tmp_path / "run", tiny_config(epochs=1), device=CPU)
-    path = tmp_path / "run" / "config.json"
-    content = json.loads(path.read_text())
-    del content["config"]["model"]["padding"]
-    path.write_text(json.dumps(content))
-    train(tiny_data(), tmp_path / "run", tiny_config(epochs=3), device=CPU)
-    assert_same_run(tmp_path / "run", uninterrupted)
 
 
 def test_questions_without_a_known_answer_are_left_out():
@@ -220,13 +209,13 @@ def test_questions_without_a_known_answer_are_left_out():
 
 
 def test_what_is_wrong_with_the_data_is_said(tmp_path):
-    with pytest.raises(InputError, match="batch must be at most the 20 questions"):
+    with pytest.raises(InputError, match="20 questions"):
         train(tiny_data(), tmp_path / "run", tiny_config(batch=64), device=CPU)
     data = tiny_data()
     unanswered = type(data.questions)(
         *(getattr(data.questions, name) for name in ("question_ids", "images", "words", "lengths")), None
     )
-    with pytest.raises(InputError, match="must have answers to learn from"):
+    with pytest.raises(InputError, match="answers"):
         VqaRun(type(data)(unanswered, data.store, data.words, data.answers), tmp_path, tiny_config(), CPU, {})
 
 
@@ -235,6 +224,6 @@ def test_supervision_needs_true_boxes(tmp_path):
     unknown = replace(data, questions=replace(data.questions, relevance=None))
     config = tiny_config()
     config = replace(config, training=replace(config.training, attention_supervision=2.0))
-    with pytest.raises(InputError, match=r"but got 2\.0; prepare the questions with --instances"):
+    with pytest.raises(InputError, match="--instances"):
         train(unknown, tmp_path, config, device=CPU)
     train(data, tmp_path, config, device=CPU, curves=False)

@@ -4,10 +4,10 @@ import torch
 from tallybox.runs import read_results
 from tallybox.vqa.checkpoints import BEST, FILE, load_model, read_checkpoint
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.evaluation import ValidationData
 from tallybox.vqa.prediction import predict
 from tallybox.vqa.scoring import all_scores
 from tallybox.vqa.training import train
+from tallybox.vqa.validation import ValidationData
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
 
 EPOCHS = 6

@@ -1,22 +1,18 @@
 """`tallybox categories`: list the categories that an estimator counts."""
 
-import json
 from pathlib import Path
 
 import click
 
 from tallybox.cli.options import any_path, json_option
-from tallybox.cli.terminal import echo_line
+from tallybox.cli.terminal import echo_json, echo_line
 
 
 @click.command()
 @click.argument("estimator", type=any_path, required=False)
 @json_option
 def categories(estimator: Path | None, as_json: bool) -> None:
-    """List the ids and names of the categories of ESTIMATOR, by default those of COCO, which the shipped one counts.
-
-    Names are also understood in another case, as plurals, and COCO's by common synonyms (people, TVs, sofa).
-    """
+    """List the ids and names of the categories of ESTIMATOR, by default of the bundled one, which has COCO's."""
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.photos.shipped import shipped_estimator
 
@@ -26,7 +22,7 @@ def categories(estimator: Path | None, as_json: bool) -> None:
         for category_id, name in sorted(fitted.categories.items())
     ]
     if as_json:
-        click.echo(json.dumps({"categories": rows}))
+        echo_json({"categories": rows})
         return
     for row in rows:
-        echo_line(f"{row['id']:>5}  {row['name']}" + ("" if row["learned"] else "  (no labels learned from)"))
+        echo_line(f"{row['id']:>5}  {row['name']}" + ("" if row["learned"] else "  (no training labels)"))

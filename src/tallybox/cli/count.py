@@ -8,10 +8,18 @@ from pathlib import Path
 import click
 
 from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
-from tallybox.cli.options import detector_options, estimator_option, file_to_write, json_option, reported_failures
+from tallybox.cli.options import (
+    detections_options,
+    detector_options,
+    estimator_option,
+    file_to_write,
+    json_option,
+    reported_failures,
+)
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.readers import read_for_estimator
+from tallybox.detections.detections import BoxFormat
+from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.files import check_writable
@@ -27,6 +35,7 @@ from tallybox.photos.specs import DEFAULT_SPEC
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
 @estimator_option
 @detector_options
+@detections_options
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=file_to_write, help='Write a CSV; "-" prints it.')
 @click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
@@ -39,6 +48,8 @@ def count(
     detector: str | None,
     texts: tuple[str, ...],
     engine: str | None,
+    box_format: BoxFormat | None,
+    names: Path | None,
     folder: Path | None,
     table: Path | None,
     wide: bool,
@@ -100,6 +111,7 @@ def count(
             for output in outputs:
                 output(image)
 
+        class_names = None if names is None else read_category_names(names)
         done = 0
         for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
             group_paths = [source.path for source in group]
@@ -114,7 +126,7 @@ def count(
             elif file_estimator is not None:
                 for path in group_paths:
                     try:
-                        _, images = read_for_estimator(path, file_estimator.fitted.categories)
+                        images = read_detections(path, box_format=box_format, category_names=class_names)
                         for image, predictions in file_estimator.predict_each(images, chosen):
                             write(PhotoResult(None, image, predictions=predictions))
                     except InputError as error:

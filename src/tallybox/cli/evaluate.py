@@ -1,6 +1,5 @@
 """`tallybox evaluate`: score an estimator, compared with tuned NMS."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,18 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tallybox.cli.options import existing, json_option, label_options, reported_failures, source_options
+from tallybox.cli.options import (
+    detections_options,
+    existing,
+    json_option,
+    label_options,
+    read_labelled,
+    reported_failures,
+    source_options,
+)
+from tallybox.cli.terminal import echo_json
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.photos.labelled import open_labelled_images
+from tallybox.photos.specs import check_same_detector
 
 
 @click.command("evaluate")
@@ -20,6 +28,7 @@ from tallybox.photos.labelled import open_labelled_images
 @click.argument("labels", type=existing)
 @label_options
 @source_options
+@detections_options
 @json_option
 def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: Any) -> None:
     """Score the estimator in FILE on labelled images, compared with NMS tuned on the images that it was fitted to.
@@ -31,10 +40,12 @@ def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: An
 
     estimator = CountEstimator.load(file)
     with reported_failures() as report:
-        images, counts, _ = open_labelled_images(source, labels, file, report, estimator.fitted, **options)
+        images, counts, detector = read_labelled(source, labels, file, report, **options)
+        if detector:
+            check_same_detector(estimator.fitted.detector, detector)
         result = score(estimator, images, counts).compute()
         if as_json:
-            click.echo(json.dumps(result))
+            echo_json(result)
         else:
             show(result)
 

@@ -9,9 +9,9 @@ import click
 
 from tallybox.cli.options import estimator_option, existing, file_to_write, source_options
 from tallybox.cli.terminal import echo_line
-from tallybox.detections.category_names import category_id_of
+from tallybox.detections.categories import COCO_CATEGORIES, category_id_of
 from tallybox.detections.detections import Detections
-from tallybox.detections.readers import read_category_names, read_detections, read_for_estimator
+from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError
 from tallybox.explain.page import report_page
 from tallybox.files import check_writable, write_text
@@ -70,12 +70,11 @@ def explain(
     else:
         if detector or texts:
             raise InputError(f"--detector and --text are for photos, but {path} is a file of detections")
+        image = _stored_image(path, read_detections(path), image_id)
         if component is None:
             estimator = estimator or shipped_estimator()
-            names, images = read_for_estimator(path, estimator.fitted.categories)
-        else:
-            names, images = read_category_names(path), read_detections(path)
-        image = _stored_image(path, images, image_id)
+            (image,) = estimator.matched([image])
+        names = image.category_names or COCO_CATEGORIES
         title = f"image {image.image_id} of {path.name}"
     if estimator is None:
         countings = untrained_countings(component, image, _category_ids(categories, names), names)

@@ -1,9 +1,7 @@
 """`tallybox fit`: fit an estimator to a detector's boxes and true counts."""
 
-import json
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -13,18 +11,23 @@ from rich.console import Console
 from rich.table import Table
 
 from tallybox.cli.evaluate import accuracy_by_width_text
-from tallybox.cli.options import existing, file_to_write, json_option, label_options, reported_failures, source_options
+from tallybox.cli.options import (
+    detections_options,
+    existing,
+    file_to_write,
+    json_option,
+    label_options,
+    read_labelled,
+    reported_failures,
+    source_options,
+)
 from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_line
-from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of, listed_names
-from tallybox.detections.labels import LabelSummary
+from tallybox.cli.terminal import echo_json, echo_line
+from tallybox.detections.categories import COCO_CATEGORIES, listed_names
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import accuracy_by_width, train_metrics
-from tallybox.files import check_writable, suffix_without_gz
-from tallybox.photos.labelled import open_labelled_images
-
-MAX_LABELLED = 8  # categories, whose names are all listed
+from tallybox.files import check_writable
 
 
 @click.command()
@@ -40,6 +43,7 @@ MAX_LABELLED = 8  # categories, whose names are all listed
 )
 @label_options
 @source_options
+@detections_options
 @click.option("--seed", type=int, help="[default: 0]")
 @json_option
 def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
@@ -59,17 +63,16 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
     settings = {name: options.pop(name) for name in ("component", "max_objects", "seed")}
     estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:
-        read, counts, detector = open_labelled_images(source, labels, out, report_failure, **options)
-        images = list(read)
+        images, counts, detector = read_labelled(source, labels, out, report_failure, **options)
         if photos is not None:
             counts = counts.first_images(photos)
         with progress_bar("fitting") as show:
             estimator.fit(images, counts, detector=detector, on_progress=show)
         _save(estimator, out)
-        taken, report = LabelSummary.of(images, counts), estimator.report
+        report = estimator.report
         assert report is not None
-        is_table = suffix_without_gz(labels) != ".json"
-        _describe(taken, counts.labelled_ids(), counts.categories or COCO_CATEGORIES, is_table)
+        labelled = listed_names(counts.labelled_ids(), counts.categories or COCO_CATEGORIES)
+        echo_line(f"{len(counts):,} labelled images; categories: {labelled}", err=True)
         seconds = round(time.perf_counter() - start, 2)
         held_out = report.held_out.sums(report.true_counts).compute()
         figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out}
@@ -77,8 +80,7 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
         cross_validation = estimator.fitted.cross_validation
         if as_json:
             result = {"pairs": report.pairs, "seconds": seconds, **figures}
-            result |= {"labels": asdict(taken), "right_by_width": right, "cross_validation": cross_validation}
-            click.echo(json.dumps(result))
+            echo_json({**result, "right_by_width": right, "cross_validation": cross_validation})
             return
         echo_line(f"Fitted to {report.pairs} pairs of image and category in {report.photos} images in {seconds} s.")
         _show_cross_validation(cross_validation)
@@ -109,38 +111,3 @@ def _save(estimator: CountEstimator, out: Path) -> None:
         spare = Path(mkdtemp(prefix="tallybox-fit-")) / out.name
         estimator.save(spare)
         raise InputError(f"{error}; the estimator is kept in {spare}") from error
-
-
-def _describe(labels: LabelSummary, labelled: Iterable[int], names: Mapping[int, str], is_table: bool) -> None:
-    """Print a summary of the labels, and warn if a category has only zeros or none."""
-    noun = "category" if labels.categories == 1 else "categories"
-    if labels.categories <= MAX_LABELLED:
-        noun += f" ({', '.join(category_name_of(category_id, names) for category_id in sorted(labelled))})"
-    unlabelled = labels.categories_without_labels
-    omitted = f", {labels.omitted:,} of them not in the table" if is_table and labels.omitted else ""
-    lines = [
-        f"labels: {labels.photos:,} photos, {labels.categories} {noun}; "
-        f"{labels.objects:,} counts of 1 or more, {labels.zeros:,} zeros{omitted}"
-    ]
-    if labels.unknown:
-        lines.append(f"left out: {labels.unknown:,} {'empty cells' if is_table else 'crowds'}: unknown")
-    if labels.photos_without_labels:
-        lines.append(f"left out: {labels.photos_without_labels:,} photos without labels")
-    if unlabelled:
-        lines.append(
-            f"left out: {len(unlabelled):,} categories that the labels never name ({listed_names(unlabelled, names)})"
-        )
-    if labels.photos_without_boxes:
-        lines.append(f"taken as photos without boxes: {labels.photos_without_boxes:,} that only the labels have")
-    if labels.always_zero:
-        lines.append(
-            f"Warning: only zeros to learn from for {listed_names(labels.always_zero, names)}: no labelled photo has "
-            "any. Add photos with some."
-        )
-    if labels.never_zero:
-        lines.append(
-            f"Warning: no zeros to learn from for {listed_names(labels.never_zero, names)}: every labelled photo has "
-            "some. Add photos without any (a count of 0), or give --missing-is-zero if unlabelled photos have none."
-        )
-    for line in lines:
-        echo_line(line, err=True)

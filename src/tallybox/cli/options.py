@@ -1,17 +1,24 @@
 """Options that commands share, and how photos that cannot be read are reported."""
 
+from __future__ import annotations
+
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
+from tallybox.detections.readers import read_category_names
 from tallybox.errors import InputError
+
+if TYPE_CHECKING:
+    from tallybox.photos.labelled import LabelledImages
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -62,12 +69,38 @@ detector_options = joined(
     ),
 )
 source_options = joined(click.option("--detector", metavar="SPEC", help=f"For photos. {SPEC_HELP}"), text_option)
+detections_options = joined(
+    click.option(
+        "--box-format",
+        type=click.Choice(["xyxy", "xywh", "cxcywh"]),
+        help="What the box columns of a table of detections mean.  [default: by their names]",
+    ),
+    click.option("--names", type=existing, help="Names of the detector's classes: YOLO's data.yaml."),
+)
 label_options = joined(
     click.option("--category", "categories", multiple=True, metavar="NAME", help="Only these; may be repeated."),
     click.option(
         "--missing-is-zero", is_flag=True, help="Photos without labels and empty cells count 0, not as unknown."
     ),
 )
+
+
+def read_labelled(
+    source: str, labels: Path, estimator: Path, report: Callable[[InputError], None], names: Path | None, **options: Any
+) -> LabelledImages:
+    """Read labelled images as `read_labelled_images` does, with progress; detections are kept beside the estimator."""
+    from tallybox.photos.labelled import read_labelled_images
+
+    with progress_bar("detecting") as show:
+        return read_labelled_images(
+            source,
+            labels,
+            cache=estimator.with_suffix(".detections"),
+            category_names=None if names is None else read_category_names(names),
+            on_failure=report,
+            on_progress=show,
+            **options,
+        )
 
 
 @contextmanager

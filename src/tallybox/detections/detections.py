@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tallybox.detections import adapters
 from tallybox.detections.adapters import ClassIds, ClassNames
-from tallybox.detections.box_checks import first_problem
+from tallybox.detections.categories import check_common_names, check_known_ids, match_categories
 from tallybox.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -22,15 +22,20 @@ Size = tuple[int, int]  # width, height
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
+BoxFormat = Literal["xyxy", "xywh", "cxcywh"]  # corners; left, top, width, height; centre, width, height
+
 MAX_SIDE = 2**31 - 1  # of an image, in pixels
+ROUNDING_SLACK = 1e-6  # a score computed as a product may miss 1 by a rounding error of float32
+MAX_OVERHANG = 0.5  # of an image's side; detectors draw boxes over the border, but not that far
 
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """What a detector found in one image: boxes [N, 4] as x1 y1 x2 y2, scores [N] in [0, 1], category_ids [N].
+    """The boxes of one image: boxes [N, 4] as x1 y1 x2 y2, scores [N] in [0, 1], category_ids [N].
 
     Takes numpy arrays, lists, and torch tensors on any device; holds numpy arrays (float32, float32, int64).
-    Boxes may overlap: nothing is suppressed here. ``image_size`` is (width, height).
+    Boxes may overlap: nothing is suppressed here. ``image_size`` is (width, height). ``category_names`` are the names
+    that the detector gives to category ids; an estimator that has names matches categories by name.
 
     >>> two = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.9, 0.6], [18, 18], image_size=(640, 480))
     >>> len(two), two.scores.dtype.name, two.best_scores()
@@ -42,7 +47,7 @@ class Detections:
     category_ids: Integers
     image_size: Size | None = None
     image_id: ImageId | None = None
-    category_names: Mapping[int, str] | None = None  # the names that the source gives to its category ids
+    category_names: Mapping[int, str] | None = None
 
     def __post_init__(self) -> None:
         boxes = _as_floats("boxes", self.boxes)
@@ -56,8 +61,7 @@ class Detections:
             if array.shape != (len(boxes),):
                 raise InputError(f"{name} must have shape [{len(boxes)}], one for each box, but got {[*array.shape]}")
         if problem := first_problem(boxes, scores):
-            index, message, remedy = problem
-            raise InputError(f"{message} at index {index}; {remedy}")
+            raise InputError(f"boxes and scores, index {problem[0]}: {problem[1]}")
         image_id = int(self.image_id) if isinstance(self.image_id, np.integer) else self.image_id
         if isinstance(image_id, bool) or not isinstance(image_id, int | str | None):
             raise InputTypeError(f"image_id must be a whole number or a text, but got {image_id!r}")
@@ -74,6 +78,16 @@ class Detections:
     def of_categories(self, category_ids: Collection[int]) -> Self:
         """Return the detections of some categories, in the same order."""
         return self._of_rows(np.isin(self.category_ids, list(category_ids)))
+
+    def renumbered(self, ids: Mapping[int, int], names: Mapping[int, str]) -> Self:
+        """Return the same detections with other category ids, and the names of these.
+
+        >>> image = Detections([[0, 0, 5, 5]], [0.5], [0], category_names={0: "nut"})
+        >>> image.renumbered({0: 1}, {0: "bolt", 1: "nut"}).category_ids
+        array([1])
+        """
+        new_ids = np.array([ids.get(key, key) for key in self.category_ids.tolist()], np.int64)
+        return self.of_checked(self.boxes, self.scores, new_ids, self.image_size, self.image_id, names)
 
     def _of_rows(self, chosen: NDArray[np.bool_]) -> Self:
         columns = (self.boxes[chosen], self.scores[chosen], self.category_ids[chosen])
@@ -125,17 +139,23 @@ class Detections:
 
     @classmethod
     def from_coco(
-        cls, results: Sequence[Mapping[str, Any]], *, image_size: Size | None = None, image_id: ImageId | None = None
+        cls,
+        results: Sequence[Mapping[str, Any]],
+        *,
+        image_size: Size | None = None,
+        image_id: ImageId | None = None,
+        category_names: Mapping[int, str] | None = None,
     ) -> Self:
         """Take COCO results (``bbox`` is left, top, width, height) of one image.
 
         >>> Detections.from_coco([{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 0.5}]).boxes
         array([[1., 2., 4., 6.]], dtype=float32)
         """
-        boxes, scores, category_ids, stored_id = adapters.from_coco(results, image_size)
-        if stored_id is not None and image_id not in (None, stored_id):
-            raise InputError(f"image_id must be that of the results, {stored_id!r}, but got {image_id!r}")
-        return cls(boxes, scores, category_ids, image_size, image_id if stored_id is None else stored_id)
+        boxes, scores, category_ids, _ = adapters.from_coco(results)
+        stored_id = _only_id([result.get("image_id") for result in results], image_id)
+        image = cls(boxes, scores, category_ids, image_size, stored_id, category_names)
+        check_in_image(image.boxes, image.image_size, "COCO results")
+        return image
 
     @classmethod
     def from_supervision(
@@ -147,13 +167,13 @@ class Detections:
         category_ids: ClassIds = None,
         class_names: ClassNames = None,
     ) -> Self:
-        """Take a ``supervision.Detections``.
+        """Take a ``supervision.Detections``, with the names in ``data["class_name"]`` or in ``class_names``.
 
-        Its classes are named by itself (``data["class_name"]``) or by ``class_names``, or ``category_ids[class_id]`` is
-        the category of a class. Numbers alone are refused, because detectors number their classes differently.
+        Without either, ``category_ids[class_id]`` is the category of a class. Numbers alone are refused, because
+        detectors number their classes differently.
         """
         columns = adapters.from_supervision(detections, category_ids, class_names)
-        return cls(*columns, image_size=image_size, image_id=image_id)
+        return cls._of_columns(columns, image_size, image_id)
 
     @classmethod
     def from_torchvision(
@@ -174,9 +194,9 @@ class Detections:
         >>> Detections.from_torchvision(prediction).category_ids
         array([18])
         """
-        origin = "a torchvision detector returns for one image"
+        origin = "a torchvision detector returns"
         columns = adapters.from_prediction(prediction, category_ids, class_names, origin, labels_are_ids=True)
-        return cls(*columns, image_size=image_size, image_id=image_id)
+        return cls._of_columns(columns, image_size, image_id)
 
     @classmethod
     def from_transformers(
@@ -190,12 +210,12 @@ class Detections:
     ) -> Self:
         """Take one of the dicts that ``image_processor.post_process_object_detection`` returns.
 
-        ``class_names=model.config.id2label`` says what its labels are, or ``category_ids[label]`` is their category.
-        Its ``threshold`` should be low (0.01): boxes left out there cannot be counted here.
+        Pass ``class_names=model.config.id2label``. Its ``threshold`` should be low (0.01): tallybox cannot count a box
+        that it never sees.
         """
-        origin = "post_process_object_detection returns for one image"
+        origin = "post_process_object_detection returns"
         columns = adapters.from_prediction(prediction, category_ids, class_names, origin, labels_are_ids=False)
-        return cls(*columns, image_size=image_size, image_id=image_id)
+        return cls._of_columns(columns, image_size, image_id)
 
     @classmethod
     def from_ultralytics(
@@ -206,57 +226,161 @@ class Detections:
         category_ids: ClassIds = None,
         class_names: ClassNames = None,
     ) -> Self:
-        """Take one ``Results`` of an ultralytics model.
+        """Take one ``Results`` of an ultralytics model, with the names of its classes.
 
-        Its own names say what its classes are: COCO's names get COCO's ids, other classes keep their numbers.
+        If all names are COCO's, classes get COCO's ids; otherwise they keep their numbers.
         """
-        boxes, scores, ids, image_size = adapters.from_ultralytics(result, category_ids, class_names)
-        return cls(boxes, scores, ids, image_size, image_id)
+        columns = adapters.from_ultralytics(result, category_ids, class_names)
+        height, width = result.orig_shape
+        return cls._of_columns(columns, (width, height), image_id)
 
     @classmethod
     def from_dataframe(
         cls,
         frame: Any,
         *,
-        layout: Literal["xyxy", "xywh"] | None = None,
+        box_format: BoxFormat | None = None,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
         category_ids: ClassIds = None,
         class_names: ClassNames = None,
-    ) -> Self:
+    ) -> Detections:
         """Take the rows of one image in a pandas ``DataFrame``.
 
-        Boxes are columns ``x1 y1 x2 y2`` (or ``xmin …``, ``x_min …``), ``x y w h`` (or ``left top width height``), or
-        ``bbox``, for which ``layout`` says which of both it is. ``score`` or ``confidence`` is there, and
-        ``category_id``, a name (``category``, ``class_name``, ``name``), or a class (``class_id``, ``class``): a name,
-        or a number with ``class_names`` or ``category_ids``. If these are given, ``category_id`` is such a number too.
-        The image is named by ``image_id``, ``image``, ``photo``, ``file``, ``file_name`` or ``filename``.
+        Its columns are those of files of detections (docs/reference/file-formats.md). ``box_format`` is what the box
+        columns mean, ``"xyxy"``, ``"xywh"`` or ``"cxcywh"``; by default their names decide. A column ``bbox`` of four
+        numbers each needs it. ``class_names`` and ``category_ids`` are for class numbers without names.
 
         >>> import pandas
         >>> frame = pandas.DataFrame({"bbox": [[5, 5, 3, 4]], "confidence": [0.5], "name": ["dog"]})
-        >>> Detections.from_dataframe(frame).boxes
-        array([[5., 5., 8., 9.]], dtype=float32)
+        >>> image = Detections.from_dataframe(frame, box_format="xywh")
+        >>> image.boxes, image.category_names
+        (array([[5., 5., 8., 9.]], dtype=float32), {18: 'dog'})
         """
-        boxes, scores, ids, stored_id = adapters.from_dataframe(frame, layout, category_ids, class_names)
-        return cls(boxes, scores, ids, image_size, stored_id if image_id is None else image_id)
+        from tallybox.detections.tables import detections_of_frame  # which imports this module
+
+        return detections_of_frame(frame, box_format, image_size, image_id, category_ids, class_names)
 
     @classmethod
-    def of_any(cls, detections: Any, estimator_names: Mapping[int, str]) -> Self:
-        """Return detections unchanged; convert those of supervision and ultralytics if they name their classes.
+    def _of_columns(cls, columns: adapters.Columns, image_size: Size | None, image_id: ImageId | None) -> Self:
+        boxes, scores, category_ids, names = columns
+        return cls(boxes, scores, category_ids, image_size, image_id, names)
 
-        ``estimator_names`` are the names of the categories of the estimator that counts them.
-        """
+    @classmethod
+    def of_any(cls, detections: Any) -> Self:
+        """Return detections unchanged; convert those of supervision and ultralytics if they name their classes."""
         if isinstance(detections, cls):
             return detections
         if hasattr(detections, "xyxy") and hasattr(detections, "class_id"):
-            return cls(*adapters.from_supervision(detections, None, None, estimator_names))
+            return cls.from_supervision(detections)
         if hasattr(detections, "orig_shape"):
             return cls.from_ultralytics(detections)
         raise InputTypeError(
-            f"the Detections of one image are expected, but got {type(detections).__name__}; make them with "
+            f"Expected the Detections of one image, but got {type(detections).__name__}; make them with "
             "Detections(boxes, scores, category_ids) or Detections.from_coco, from_torchvision, from_transformers, "
             "from_dataframe"
         )
+
+
+def match_images(
+    images: Iterable[Any], target: Mapping[int, str], owner: str = "the detections"
+) -> Iterator[Detections]:
+    """Yield images under the category ids of a ``target``, an estimator's names by id, matched by name.
+
+    Images without names keep their ids. Detections of supervision and ultralytics are converted.
+
+    >>> image = Detections([[0, 0, 5, 5]], [0.5], [0], category_names={0: "nut", 1: "bolt"})
+    >>> next(match_images([image], {0: "bolt", 1: "nut"})).category_ids
+    array([1])
+    """
+    last: Mapping[int, str] | None = None  # the images of a file share their names
+    ids: dict[int, int] = {}
+    names: Mapping[int, str] = target
+    for image in map(Detections.of_any, images):
+        if not image.category_names:
+            check_known_ids(image.category_ids.tolist(), target, f"Image {image.image_id!r}")
+            yield image
+            continue
+        if image.category_names != last:
+            last = image.category_names
+            check_common_names(last, target, "the detections")
+            ids = match_categories(last, target)
+            names = {**{ids[key]: name for key, name in last.items()}, **target}
+        yield image.renumbered(ids, names)
+
+
+def common_categories(
+    images: Iterable[Detections], names: Mapping[int, str] | None
+) -> tuple[list[Detections], dict[int, str]]:
+    """Return images under common category ids, and the names of these; ``names`` are for images without.
+
+    Ids are those of ``names``, and of the first image for others: detectors may number a name differently.
+    """
+    common, matched = dict(names or {}), []
+    last: Mapping[int, str] | None = None  # the images of a file share their names
+    ids: dict[int, int] = {}
+    for image in map(Detections.of_any, images):
+        if image.category_names and image.category_names != last:
+            last = image.category_names
+            ids = match_categories(last, common)
+            common |= {ids[key]: name for key, name in last.items() if ids[key] not in common}
+        matched.append(image.renumbered(ids, common) if image.category_names else image)
+    return matched, common
+
+
+def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str] | None:
+    """Return the index of the first wrong box ``[N, 4]`` or score ``[N]`` and what is wrong with it, or None."""
+    with np.errstate(invalid="ignore"):
+        sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2], not finite if a corner is not
+    good = ((sizes >= 0) & (sizes < np.inf)).all(1) & (scores >= -ROUNDING_SLACK) & (scores <= 1 + ROUNDING_SLACK)
+    if good.all():
+        return None
+    index = int(np.argmin(good))
+    score, box = float(scores[index]), boxes_xyxy[index]
+    if not -ROUNDING_SLACK <= score <= 1 + ROUNDING_SLACK:
+        return index, f"score {score:g} is not in [0, 1]; apply a logistic to logits, divide percentages by 100"
+    if not np.isfinite(box).all():
+        return index, f"box {_listed(box)} is not finite"
+    return index, f"box {_listed(box)} is not x1 y1 x2 y2 with x1 ≤ x2 and y1 ≤ y2; is the box format right?"
+
+
+def check_in_image(boxes_xyxy: NDArray[np.floating], size_wh: Size | None, owner: str) -> None:
+    """Raise if a box ``[N, 4]`` extends far beyond its image; ``owner`` names the image. Without a size, none does."""
+    if size_wh is None or not len(boxes_xyxy):
+        return
+    is_outside = outside_image(boxes_xyxy, np.array(size_wh))
+    if is_outside.any():
+        box = _listed(boxes_xyxy[int(np.argmax(is_outside))])
+        raise InputError(f"{owner}: {far_outside(box, size_wh)}")
+
+
+def outside_image(boxes_xyxy: NDArray[np.floating], sizes_wh: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return which boxes ``[N, 4]`` extend too far beyond images of these sizes, ``[2]`` or ``[N, 2]``."""
+    too_low = boxes_xyxy[:, :2] < -MAX_OVERHANG * sizes_wh
+    too_high = boxes_xyxy[:, 2:] > (1 + MAX_OVERHANG) * sizes_wh
+    return np.asarray((too_low | too_high).any(1))
+
+
+def far_outside(box: str, size_wh: Sequence[int]) -> str:
+    """Return the message about a box that extends too far beyond its image."""
+    return (
+        f"box {box} extends more than {MAX_OVERHANG:.0%} beyond the {size_wh[0]}×{size_wh[1]} image; check the size "
+        "and the box format (box_format=, --box-format)"
+    )
+
+
+def _listed(box: NDArray[np.floating]) -> str:
+    return "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
+
+
+def _only_id(stored_ids: Sequence[Any], image_id: ImageId | None) -> Any:
+    """Return the id of the image that all rows are of, which may also be given."""
+    distinct = list(dict.fromkeys([*stored_ids, *([] if image_id is None else [image_id])]))
+    if stored := [value for value in distinct if value is not None]:
+        if len(stored) > 1:
+            raise InputError(f"Expected one image, but got {stored[:3]}; pass one image at a time")
+        return stored[0]
+    return None
 
 
 def _as_floats(name: str, values: Any) -> Floats:

@@ -1,23 +1,31 @@
-"""True counts, and which pairs of image and category are scored."""
+"""True counts, the images that they belong to, and the pairs of image and category that are scored."""
 
+import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tallybox.detections.box_checks import check_in_image
-from tallybox.detections.category_names import category_name_of, find_category
-from tallybox.detections.detections import Detections, ImageId
-from tallybox.detections.image_ids import check_ids, check_photos, match_photos, may_be_one_photo, shown
-from tallybox.errors import InputError
+from tallybox.detections.categories import (
+    COCO_CATEGORIES,
+    category_id_of,
+    category_name_of,
+    find_category,
+    match_categories,
+    number_categories,
+)
+from tallybox.detections.detections import Detections, ImageId, check_in_image
+from tallybox.errors import InputError, InputTypeError, did_you_mean
 
 # Of the pairs with a true count of 0, only the few with the highest scores are taken: these are hard.
 ABSENT_CATEGORIES_PER_IMAGE = 2
 ABSENT_SCORE_ABOVE = float(np.float32(0.05))  # in the dtype of scores, so that a score of 0.05 does not exceed it
+MANY_UNMATCHED = 0.25  # of the labelled images
+NAMED_IDS = 3
+WHOLE_NUMBER = re.compile("0|[1-9][0-9]{0,17}", re.ASCII)  # as str() writes it, within 64 bits
 
 
 @dataclass(frozen=True)
@@ -25,11 +33,11 @@ class TrueCounts:
     """How many objects of each category each labelled image holds; a labelled category that it does not name counts 0.
 
     ``labelled`` are the categories that were counted, None for all. Other categories, and the pairs of image and
-    category in ``unknown`` (COCO's crowds), were not counted: they are neither scored nor learned from.
+    category in ``unknown`` (COCO's crowds, empty cells), were not counted: they are neither scored nor learned from.
 
-    >>> labels = TrueCounts({7: {18: 3}})
-    >>> labels.count(7, 18), labels.count(7, 1)
-    (3, 0)
+    >>> labels = TrueCounts({7: {18: 3}}, categories={18: "dog"})
+    >>> labels.count(7, 18), labels.count(7, "dog"), labels.count(7, 1)
+    (3, 3, 0)
     """
 
     counts: Mapping[ImageId, Mapping[int, int]]
@@ -39,13 +47,38 @@ class TrueCounts:
     file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of photos, as far as known, with slashes
     left_out: frozenset[ImageId] = frozenset()  # labelled images that are not to be used
     labelled: frozenset[int] | None = None
+    ids_are_arbitrary: bool = False  # names were numbered here, so that ids mean nothing to a detector without names
+
+    @classmethod
+    def of_pairs(cls, counts: Mapping[Any, int]) -> "TrueCounts":
+        """Take counts by (image_id, category), a category being an id or a name.
+
+        >>> TrueCounts.of_pairs({(7, "dog"): 3, (8, "dog"): 0}).counts
+        {7: {18: 3}, 8: {18: 0}}
+        """
+        for key, count in counts.items():
+            if not isinstance(key, tuple) or len(key) != 2:
+                raise InputTypeError(f"counts must be TrueCounts, or keyed by (image_id, category), but got {key!r}")
+            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
+                raise InputError(f"counts must be whole numbers of at least 0, but got {count!r} for {key!r}")
+        texts = {category for _, category in counts if isinstance(category, str)}
+        if texts and len(texts) < len({category for _, category in counts}):
+            raise InputError("counts must have names or ids of categories, not both")
+        names = number_categories(texts) if texts else {}
+        by_image: dict[ImageId, dict[int, int]] = {}
+        for (image_id, category), count in counts.items():
+            category_id = category_id_of(category, names) if isinstance(category, str) else int(category)
+            by_image.setdefault(image_id, {})[category_id] = int(count)
+        labelled = frozenset(category_id for of_image in by_image.values() for category_id in of_image)
+        return cls(by_image, categories=names, labelled=labelled, ids_are_arbitrary=is_own(names))
 
     def __len__(self) -> int:
         """Return the number of labelled images."""
         return len(self.counts)
 
-    def count(self, image_id: ImageId, category_id: int) -> int:
-        """Return how many objects of a category a labelled image holds."""
+    def count(self, image_id: ImageId, category: int | str) -> int:
+        """Return how many objects of a category, given by id or name, a labelled image holds."""
+        category_id = category_id_of(category, self.categories) if isinstance(category, str) else category
         return self.counts[image_id].get(category_id, 0)
 
     def is_labelled(self, category_id: int) -> bool:
@@ -58,16 +91,16 @@ class TrueCounts:
             return self.labelled
         return frozenset({*self.categories, *(c for of_image in self.counts.values() for c in of_image)})
 
-    def of_categories(self, category_ids: Iterable[int]) -> "TrueCounts":
-        """Return the labels of some categories; each must be labelled.
+    def of_categories(self, categories: Iterable[int | str]) -> "TrueCounts":
+        """Return the labels of some categories, by id or name; each must be labelled.
 
         >>> TrueCounts({7: {1: 2, 18: 3}}).of_categories([18]).counts
         {7: {18: 3}}
         """
-        chosen = frozenset(category_ids)
+        names = self.categories or COCO_CATEGORIES
+        chosen = frozenset(category_id_of(c, names) if isinstance(c, str) else c for c in categories)
         if unlabelled := sorted(chosen - self.labelled_ids()):
-            name = category_name_of(unlabelled[0], self.categories)
-            raise InputError(f"the labels must count category {name!r} to learn from it or score it, but they do not")
+            raise InputError(f"The labels do not count category {category_name_of(unlabelled[0], names)!r}")
         return replace(self, counts=self._counts_under({c: c for c in chosen}), labelled=chosen)
 
     def _counts_under(self, new_ids: Mapping[int, int]) -> dict[ImageId, dict[int, int]]:
@@ -83,19 +116,61 @@ class TrueCounts:
         >>> TrueCounts({7: {18: 3}}).with_zeros([Detections.empty(7), Detections.empty(8)]).counts
         {8: {}, 7: {18: 3}}
         """
-        ids = self.ids_by_file_name()
-        missing = {i: dict[int, int]() for image in images if (i := _label_id(image, self, ids)) not in self.counts}
+        find = self.label_finder()
+        ids = [image.image_id for image in images if image.image_id is not None]
+        missing: dict[ImageId, dict[int, int]] = {i: {} for i in ids if find(i) not in self.counts}
         return replace(self, counts={**missing, **self.counts})
 
     def of_photos(self, photo_ids: Sequence[str]) -> "TrueCounts":
-        """Return the labels of photos, matched by path or by name, with or without a suffix; other labels are left out.
+        """Return the labels of photos; labels without a photo are left out with a warning.
+
+        A label names a photo by its path, or by its name with or without suffix and folders.
 
         >>> TrueCounts({"a": {18: 3}, "b.jpg": {}}).of_photos(["2024/a.jpg", "2024/b.jpg"]).file_names
         {'a': '2024/a.jpg', 'b.jpg': '2024/b.jpg'}
         """
-        file_names = match_photos({key: self.file_names.get(key, str(key)) for key in self.counts}, photo_ids)
-        check_photos(file_names, self.counts.keys(), photo_ids)
-        return replace(self.only(file_names), file_names=file_names)
+        find = self.label_finder()
+        photos: dict[ImageId, str] = {}
+        for photo_id in photo_ids:
+            label = find(photo_id)
+            if label is not None and photos.setdefault(label, photo_id) != photo_id:
+                raise InputError(f"Label {label!r} fits two photos, {photos[label]!r} and {photo_id!r}; add the folder")
+        unlabelled = [photo_id for photo_id in photo_ids if find(photo_id) not in self.counts]
+        unmatched = [label for label in self.counts if label not in photos]
+        check_matches(unlabelled, unmatched, len(self), "The former are left out.")
+        if unmatched and not unlabelled:
+            warnings.warn(f"{len(unmatched)} labels have no photo ({shown(unmatched)}) and are left out", stacklevel=2)
+        return replace(self.only(photos), file_names=photos)
+
+    def label_finder(self) -> Callable[[ImageId], ImageId | None]:
+        """Return a function from an image's id to the id of its labels, None if it has none.
+
+        An id that is a path also finds labels by the photo's name, if their folders do not contradict each other.
+        """
+        by_stem: dict[str, list[ImageId]] = {}
+        names = {key: self.file_names.get(key, str(key)) for key in self.counts}
+        for label, name in names.items():
+            by_stem.setdefault(photo_key(name)[0], []).append(label)
+        exact = {name: label for label, name in names.items()}
+
+        def find(image_id: ImageId) -> ImageId | None:
+            if image_id in self.counts:
+                return image_id
+            if isinstance(image_id, int):
+                return None
+            if image_id in exact:
+                return exact[image_id]
+            key = photo_key(image_id)
+            fits = [
+                label
+                for label in by_stem.get(key[0], ())
+                if all(one == other for one, other in zip(key, photo_key(names[label]), strict=False))
+            ]
+            if len(fits) > 1 and not self.file_names:
+                raise InputError(f"Labels {fits[0]!r} and {fits[1]!r} are both of image {image_id!r}")
+            return fits[0] if len(fits) == 1 else None
+
+        return find
 
     def first_images(self, number: int) -> "TrueCounts":
         """Return the labels of the first images by ascending id."""
@@ -110,61 +185,62 @@ class TrueCounts:
         counts = {image_id: self.counts[image_id] for image_id in image_ids}
         return replace(self, counts=counts, left_out=self.left_out | (self.counts.keys() - counts.keys()))
 
-    def with_categories_of(self, categories: Mapping[int, str]) -> "TrueCounts":
-        """Return the labels under the category ids that a detector gives to the same names.
+    def for_detections(self, names: Mapping[int, str] | None) -> "TrueCounts":
+        """Return the labels under the category ids of detections whose categories have these ``names``.
 
-        Names are found as `find_category` does. Categories that the detector does not know are left out, with a warning
-        where they have counts; labels that name no categories keep their ids.
+        Categories are matched by name if both sides have names, else by number; then ids without names must be COCO's,
+        or the labels must state their ids. Categories that the detector does not know are left out with a warning.
 
-        >>> labels = TrueCounts({7: {1: 3}}, categories={1: "Apples", 2: "pear"})
-        >>> labels.with_categories_of({0: "cup", 4: "apple"}).counts
+        >>> labels = TrueCounts({7: {1: 3}}, categories={1: "Apple", 2: "pear"})
+        >>> labels.for_detections({0: "cup", 4: "apple", 5: "pear"}).counts
         {7: {4: 3}}
         """
-        if not self.categories:
-            used = {category_id for of_image in self.counts.values() for category_id in of_image}
-            if unknown := used - categories.keys():
+        if not names:
+            if self.ids_are_arbitrary:
+                odd = next(name for name in self.categories.values() if find_category(name) is None)
                 raise InputError(
-                    f"category ids of the labels must be among the {len(categories)} of the detections, "
-                    f"but got {min(unknown)}"
+                    f"The detections have category ids without names, and {odd!r} of the labels is none of COCO's"
+                    f"{did_you_mean(odd, COCO_CATEGORIES.values())}. Give names for the ids (category_names=, --names "
+                    "data.yaml), or add a column category_id to the labels"
                 )
-            return replace(self, categories=categories)
-        found = {category_id: find_category(name, categories) for category_id, name in self.categories.items()}
-        new_ids = {category_id: new_id for category_id, new_id in found.items() if new_id is not None}
-        if not new_ids:
+            is_coco = self.categories and self.categories.items() <= COCO_CATEGORIES.items()
+            return replace(self, categories=COCO_CATEGORIES, labelled=self.labelled_ids()) if is_coco else self
+        if not self.categories:
+            if unknown := self.labelled_ids() - names.keys():
+                raise InputError(f"Category {min(unknown)} of the labels is none of the {len(names)} of the detections")
+            return replace(self, categories=names, labelled=self.labelled_ids())
+        found = {c: new_id for c, name in self.categories.items() if (new_id := find_category(name, names)) is not None}
+        if not found:
             raise InputError(
-                f"labels must name categories that the detections have, such as {next(iter(categories.values()))!r}, "
-                f"but got {sorted(self.categories.values())[:3]}"
+                f"None of the categories of the labels ({shown(sorted(self.categories.values()))}) is one of the "
+                f"detections' ({shown(sorted(names.values()))})"
             )
-        for new_id, uses in Counter(new_ids.values()).items():
-            if uses > 1:
-                both = " and ".join(repr(self.categories[i]) for i in new_ids if new_ids[i] == new_id)
-                raise InputError(f"categories of the labels must differ, but {both} are all {categories[new_id]!r}")
         counted = {c for of_image in self.counts.values() for c, count in of_image.items() if count}
-        if left_out := sorted(self.categories[c] for c in counted - new_ids.keys()):
+        if left_out := sorted(self.categories[c] for c in counted - found.keys()):
+            hint = did_you_mean(left_out[0], names.values())
             warnings.warn(
-                f"{len(left_out)} categories of the labels are none of the detections ({shown(left_out)}); they are "
-                "left out",
+                f"The detections do not have {len(left_out)} categories of the labels ({shown(left_out)}{hint}); they "
+                "are left out",
                 stacklevel=2,
             )
+        return self.renumbered(found, names)
+
+    def renumbered(self, new_ids: Mapping[int, int], names: Mapping[int, str]) -> "TrueCounts":
+        """Return the labels of the categories that have a new id, under these ids; ``names`` are all names of ids."""
+        match_categories({c: self.categories.get(c, str(c)) for c in new_ids}, names)  # raises if two are the same
         return replace(
             self,
             counts=self._counts_under(new_ids),
-            categories={new_id: categories[new_id] for new_id in sorted(new_ids.values())},
+            categories=names,
             unknown=frozenset((image_id, new_ids[c]) for image_id, c in self.unknown if c in new_ids),
-            labelled=None if self.labelled is None else frozenset(new_ids[c] for c in self.labelled if c in new_ids),
+            labelled=frozenset(new_ids[c] for c in self.labelled_ids() if c in new_ids),
+            ids_are_arbitrary=False,
         )
 
-    def ids_by_file_name(self) -> dict[str, ImageId]:
-        """Return the ids of images by the paths of their photos, and by file name where no two photos share it.
 
-        >>> TrueCounts({7: {}}, file_names={7: "val/0007.jpg"}).ids_by_file_name()
-        {'0007.jpg': 7, 'val/0007.jpg': 7}
-        """
-        last_parts: dict[str, list[ImageId]] = {}
-        for image_id, name in self.file_names.items():
-            last_parts.setdefault(PurePosixPath(name).name, []).append(image_id)
-        unique = {name: ids[0] for name, ids in last_parts.items() if len(ids) == 1}
-        return unique | {name: image_id for image_id, name in self.file_names.items()}
+def is_own(names: Mapping[int, str]) -> bool:
+    """Return whether some of the categories are not COCO's."""
+    return not names.items() <= COCO_CATEGORIES.items()
 
 
 class CountingPair(NamedTuple):
@@ -176,25 +252,27 @@ class CountingPair(NamedTuple):
 
 
 def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[Detections]:
-    """Yield the detections of every labelled image, with its size where known.
+    """Yield the detections of every labelled image, with its size if known.
 
-    A labelled image without detections has no boxes and comes last. Images without labels are skipped; where ids seem
-    to be written in two ways, `check_ids` raises. Where the labels name their categories, any other category is an
-    error: the detector numbers categories differently. An image with the file name of a labelled one takes its id.
+    A labelled image without detections has no boxes and comes last. Images without labels are skipped. If the labels
+    name their categories, any other category is an error: the detector numbers categories differently. An image with
+    the file name of a labelled one takes its id.
     """
     missing = dict.fromkeys(labels.counts)
-    by_file_name = labels.ids_by_file_name()
+    find = labels.label_finder()
     unlabelled: list[ImageId] = []
     for image in detections:
-        image_id = _label_id(image, labels, by_file_name)
+        if image.image_id is None:
+            raise InputError("Detections without an image_id have no labels")
+        image_id = find(image.image_id)
         if image_id in missing:
             del missing[image_id]
             yield _labelled(image, image_id, labels)
         elif image_id in labels.counts:
-            raise InputError(f"image {image_id!r} must come once, but came again")
-        elif image_id not in labels.left_out:
-            unlabelled.append(image_id)
-    check_ids(unlabelled, list(missing), len(labels), "the former count as images without boxes")
+            raise InputError(f"Two images have the labels of {image_id!r}")
+        elif image.image_id not in labels.left_out and image_id not in labels.left_out:
+            unlabelled.append(image.image_id)
+    check_matches(unlabelled, list(missing), len(labels), "They count as images without boxes.")
     for image_id in missing:
         yield Detections.empty(image_id, labels.image_sizes.get(image_id))
 
@@ -223,7 +301,7 @@ def _pairs(
     """Yield a pair for each present category, and for the absent ones that ``choose`` takes by their best scores."""
     for image in detections:
         if image.image_id is None or image.image_id not in labels.counts:
-            raise InputError(f"image {image.image_id!r} must have labels, but has none; use labelled_detections")
+            raise InputError(f"Image {image.image_id!r} has no labels; use labelled_detections")
         present = {c: count for c, count in sorted(labels.counts[image.image_id].items()) if count > 0}
         for category_id, count in present.items():
             yield CountingPair(image, category_id, count)
@@ -236,77 +314,66 @@ def _pairs(
             yield CountingPair(image, category_id, 0)
 
 
-@dataclass(frozen=True)
-class LabelSummary:
-    """What labels hold to learn from, in pairs of a labelled image and a labelled category, and what is left out."""
-
-    photos: int
-    categories: int
-    objects: int  # pairs with a count of at least 1
-    zeros: int
-    omitted: int  # zeros of categories that an image's labels do not name
-    unknown: int
-    never_zero: tuple[int, ...]  # categories that are in every labelled image
-    always_zero: tuple[int, ...]
-    photos_without_boxes: int  # labelled images that are not among the detections
-    photos_without_labels: int
-    categories_without_labels: tuple[int, ...]  # detected, but not labelled
-
-    @classmethod
-    def of(cls, detections: Iterable[Detections], labels: TrueCounts) -> Self:
-        """Compare detections with labels."""
-        by_file_name = labels.ids_by_file_name()
-        detected_images, detected_categories = set[ImageId](), set[int]()
-        for image in detections:
-            detected_images.add(_label_id(image, labels, by_file_name))
-            detected_categories.update(np.unique(image.category_ids).tolist())
-        labelled = sorted(labels.labelled_ids())
-        present = Counter(c for of_image in labels.counts.values() for c, count in of_image.items() if count > 0)
-        named = sum(len(of_image) for of_image in labels.counts.values())
-        unknown = Counter(c for image_id, c in labels.unknown if image_id in labels.counts and labels.is_labelled(c))
-        zeros = {c: len(labels) - present[c] - unknown[c] for c in labelled}
-        return cls(
-            photos=len(labels),
-            categories=len(labelled),
-            objects=sum(present.values()),
-            zeros=sum(zeros.values()),
-            omitted=len(labels) * len(labelled) - named - unknown.total(),
-            unknown=unknown.total(),
-            never_zero=tuple(c for c in labelled if not zeros[c]),
-            always_zero=tuple(c for c in labelled if not present[c]),
-            photos_without_boxes=len(labels.counts.keys() - detected_images),
-            photos_without_labels=len(detected_images - labels.counts.keys() - labels.left_out),
-            categories_without_labels=tuple(sorted(detected_categories.difference(labelled))),
-        )
-
-
-def _label_id(image: Detections, labels: TrueCounts, by_file_name: Mapping[str, ImageId]) -> ImageId:
-    """Return the id under which an image may have labels: its own, or that of a labelled image by its file name."""
-    if image.image_id is None:
-        raise InputError("detections must have an image_id to find their labels, but got None")
-    if image.image_id in labels.counts or isinstance(image.image_id, int):
-        return image.image_id
-    by_name = by_file_name.get(PurePosixPath(image.image_id).name, image.image_id)
-    if not may_be_one_photo(labels.file_names.get(by_name, ""), image.image_id):
-        by_name = image.image_id
-    return by_file_name.get(image.image_id, by_name)
-
-
 def _hardest(absent: dict[int, float]) -> list[int]:
     above = [category_id for category_id, score in absent.items() if score > ABSENT_SCORE_ABOVE]
     return sorted(above, key=lambda category_id: (-absent[category_id], category_id))[:ABSENT_CATEGORIES_PER_IMAGE]
 
 
 def _labelled(image: Detections, image_id: ImageId, labels: TrueCounts) -> Detections:
-    """Return an image under the id of its labels, with its size where known; check its categories and boxes."""
+    """Return an image under the id of its labels, with its size if known; check its categories and boxes."""
     unknown = set(image.category_ids.tolist()) - labels.categories.keys()
     if unknown and labels.categories:
         raise InputError(
-            f"image {image_id!r}: category ids must be among the {len(labels.categories)} known ones, but got "
-            f"{min(unknown)}; if the detector numbers its classes from 0, translate them to the labels' ids"
+            f"Image {image_id!r}: category {min(unknown)} is none of the {len(labels.categories)} of the labels; if "
+            "the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
         )
     size = image.image_size or labels.image_sizes.get(image_id)
-    check_in_image(image.boxes, size, f"image {image_id!r}")
+    check_in_image(image.boxes, size, f"Image {image_id!r}")
     if (image.image_size, image.image_id) == (size, image_id):
         return image
-    return Detections.of_checked(image.boxes, image.scores, image.category_ids, size, image_id)
+    return Detections.of_checked(image.boxes, image.scores, image.category_ids, size, image_id, image.category_names)
+
+
+def image_key(value: Any) -> ImageId:
+    """Return an image id as a number if it is the text of one, so that "285" and 285 are one image in all files.
+
+    >>> image_key("285"), image_key(" a.jpg"), image_key("007"), image_key(3.0)
+    (285, 'a.jpg', '007', 3)
+    """
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    text = str(value).strip()
+    return int(text) if WHOLE_NUMBER.fullmatch(text) else text
+
+
+def photo_key(image_id: ImageId) -> list[str]:
+    r"""Return what photos are compared by: the name without suffix and leading zeros, then the folders outwards.
+
+    >>> photo_key(r"C:\Kitchen\0007.JPG")
+    ['7', 'kitchen', 'c:']
+    """
+    *folders, name = str(image_id).strip().casefold().replace("\\", "/").split("/")
+    stem = PurePosixPath(name).stem
+    return [stem.lstrip("0") if stem.isdecimal() else stem, *(f for f in reversed(folders) if f not in ("", ".", ".."))]
+
+
+def check_matches(unlabelled: Sequence[ImageId], unmatched: Sequence[ImageId], labelled: int, consequence: str) -> None:
+    """Raise if images and labels seem not to belong together; warn if some on both sides have no match.
+
+    ``unlabelled`` images on one side alone are usual: only some images are labelled. So are labelled images without
+    detections. Both together are an error if they are many.
+    """
+    if not unlabelled or not unmatched:
+        return
+    problem = (
+        f"{len(unmatched)} of {labelled} labelled images have no match ({shown(unmatched)}), and {len(unlabelled)} "
+        f"images have no labels ({shown(unlabelled)})"
+    )
+    if len(unmatched) == labelled or min(len(unlabelled), len(unmatched)) > max(1, MANY_UNMATCHED * labelled):
+        raise InputError(f"{problem}; are image ids written in two ways?")
+    warnings.warn(f"{problem}. {consequence}", stacklevel=2)
+
+
+def shown(ids: Sequence[ImageId]) -> str:
+    """Return the first few ids or names, as a message shows them."""
+    return ", ".join(map(repr, ids[:NAMED_IDS])) + (" …" if len(ids) > NAMED_IDS else "")

@@ -1,24 +1,172 @@
-"""Readers: detections, true counts and names of categories from files, by their suffix."""
+"""Readers: any table as a data frame; detections, true counts and category names from files, by their suffix."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile, ZipFile
 
-from tallybox.detections.category_names import COCO_CATEGORIES, category_id_of, check_known_ids, check_same_names
-from tallybox.detections.detections import Detections
-from tallybox.detections.labels import TrueCounts
+import numpy as np
+
+from tallybox.detections.adapters import ClassNames
+from tallybox.detections.categories import category_id_of, number_categories
+from tallybox.detections.detections import BoxFormat, Detections, ImageId
+from tallybox.detections.labels import TrueCounts, is_own
+from tallybox.detections.tables import (
+    TableLayout,
+    category_columns,
+    detections_in_frame,
+    image_ids_of,
+    known_columns,
+    names_of_ids,
+    row_error,
+    table_layout,
+    whole_numbers,
+)
 from tallybox.errors import InputError
-from tallybox.files import import_optional, suffix_without_gz
+from tallybox.files import error_summary, import_optional, open_regular, open_text, suffix_without_gz
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_COUNT = 2**31 - 1
+MAX_UNPACKED = 1 << 28  # bytes of an Excel file; a file of some kilobytes can claim any size
+MAX_LINE = 1 << 20  # characters of a header
+ROWS_PER_BATCH = 1 << 16  # of Parquet that are held in memory at a time
+CATEGORIES_KEY = b"tallybox.categories"  # in the metadata of a Parquet file: names as JSON, by id
 
 
-def read_detections(path: str | Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Iterator[Detections]:
-    """Yield one `Detections` for each image of COCO results (``.json``), a CSV, or a Parquet file or folder.
+def read_table(path: str | Path) -> pd.DataFrame:
+    r"""Return a table (.csv, .tsv, .xlsx or .parquet) as a data frame; ``.csv`` and ``.tsv`` may be gzipped.
 
-    ``categories`` names the category ids for a CSV without ids: COCO's, an estimator's, or the file's own, as
-    `read_category_names` returns them.
+    Columns of ids and categories of a CSV are texts, others are as pandas infers them. The index holds lines of the
+    file, or rows of a Parquet file. Two columns of one name are refused.
 
-    ``.json`` and ``.csv`` may be gzipped. Only Parquet is read in bounded memory: in the others, the boxes of an image
-    may stand anywhere. They take 60 bytes a box, and JSON 150 more while it is read.
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "counts.csv"
+    ...     _ = file.write_text("image_id;dog\n007;3\n")
+    ...     read_table(file).to_dict("list")
+    {'image_id': ['007'], 'dog': [3]}
+    """
+    path = Path(path)
+    pandas = _import("pandas", path)
+    suffix = suffix_without_gz(path)
+    if suffix in (".csv", ".tsv"):
+        return _read_csv(path, pandas)
+    if suffix == ".xlsx":
+        return _read_excel(path, pandas)
+    if suffix == ".parquet":
+        with open_parquet(path) as file:
+            frame: pd.DataFrame = file.read().to_pandas()
+        return frame.rename_axis("row")
+    raise InputError(f"{path}: not a table; expected .csv, .tsv, .xlsx or .parquet")
+
+
+def _read_csv(path: Path, pandas: Any) -> pd.DataFrame:
+    try:
+        with open_text(path) as text:
+            lines = text.readline(MAX_LINE), text.readline(MAX_LINE)
+            separator = max(",;\t", key=lines[0].count)  # Excel writes semicolons where numbers have a decimal comma
+            header, *first = list(csv.reader(lines, delimiter=separator)) or [[]]
+            _check_header(path, header)
+            if first and len(first[0]) > len(header):  # pandas would take the first column for an index
+                raise InputError(f"{path}, line 2: {len(first[0])} cells, but the header has {len(header)}")
+            text.seek(0)
+            image_column = known_columns(header).get("image_id", "")
+            options = {"keep_default_na": False, "na_values": [""], "skip_blank_lines": False, "low_memory": False}
+            frame: pd.DataFrame = pandas.read_csv(text, sep=separator, dtype={image_column: str}, **options)
+    except UnicodeDecodeError:
+        raise InputError(f'{path}: not UTF-8; in Excel, save it as "CSV UTF-8"') from None
+    except (pandas.errors.ParserError, csv.Error, OverflowError) as error:
+        raise InputError(f"{path}: not a valid table: {error_summary(error)}") from None
+    frame = _tidy(frame)
+    for name in frame.columns[[not pandas.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]]:
+        has_break = frame[name].astype(str).str.contains("\n", regex=False)
+        if has_break.any():
+            line = has_break.index[has_break.argmax()]
+            raise row_error(str(path), frame, line, f"{name} contains a line break; is a quotation mark not closed?")
+    return frame
+
+
+def _read_excel(path: Path, pandas: Any) -> pd.DataFrame:
+    """Read the first sheet; a cell far away in a sheet costs neither time nor memory, unlike in pandas."""
+    openpyxl = _import("openpyxl", path)
+    rows: list[Sequence[Any]] = []
+    with open_regular(path) as file:
+        try:
+            if sum(entry.file_size for entry in ZipFile(file).infolist()) > MAX_UNPACKED:
+                raise InputError(f"{path}: unpacks to more than {MAX_UNPACKED >> 20} MB; save it as CSV")
+            file.seek(0)
+            sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
+            sheet.reset_dimensions()
+            for row in sheet.iter_rows(values_only=True):
+                cells = row[: 1 + max((index for index, value in enumerate(row) if value is not None), default=-1)]
+                if rows and len(cells) > len(rows[0]):
+                    raise InputError(f"{path}, line {len(rows) + 1}: more cells than the header has")
+                rows.append(cells)
+        except InputError:
+            raise
+        except Exception as error:  # for a damaged file, openpyxl raises errors of any type
+            reason = "" if isinstance(error, BadZipFile) else f": {error_summary(error)}"
+            raise InputError(f"{path}: not a valid .xlsx file{reason}") from None
+    header, *cells_by_row = rows or [()]
+    _check_header(path, [str(name) for name in header if name is not None])
+    full = [[*row, *[None] * (len(header) - len(row))] for row in cells_by_row if row]
+    lines = [number for number, row in enumerate(cells_by_row) if row]
+    return _tidy(pandas.DataFrame(full, index=lines, columns=["" if name is None else str(name) for name in header]))
+
+
+def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
+    """Name columns without blanks around them, drop empty rows, and let the index hold lines of the file."""
+    frame.columns = [str(name).strip() for name in frame.columns]
+    frame.index = (frame.index + 2).rename("line")
+    is_unnamed = [name == "" or name.startswith("Unnamed: ") for name in frame.columns]
+    return frame.drop(columns=frame.columns[is_unnamed]).dropna(how="all")
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    names = [name.strip() for name in header]
+    if not any(names):
+        raise InputError(f"{path}: no header with the names of columns")
+    if repeated := [name for name in names if name and names.count(name) > 1]:
+        raise InputError(f"{path}: two columns are called {repeated[0]!r}")
+
+
+def open_parquet(path: Path) -> Any:
+    """Open a file with pyarrow so that damage is noticed and only a part of it is in memory."""
+    _import("pyarrow", path)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    open_regular(path).close()
+    try:
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: not a valid Parquet file: {error_summary(error)}") from None
+
+
+def read_parquet_metadata(path: Path, key: bytes) -> dict[str, Any]:
+    """Return the JSON object that the metadata of a Parquet file holds under a key, empty if there is none."""
+    with open_parquet(path) as file:
+        metadata = file.schema_arrow.metadata or {}
+    try:
+        return dict(json.loads(metadata.get(key, "{}")))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}: {key.decode()} is not a JSON object: {error_summary(error)}") from None
+
+
+def read_detections(
+    path: str | Path, *, box_format: BoxFormat | None = None, category_names: ClassNames = None
+) -> Iterator[Detections]:
+    """Yield one `Detections` for each image of a file: COCO results (``.json``) or a table, or a folder of Parquet.
+
+    ``box_format`` is what the box columns mean; by default their names decide. ``category_names`` are names for ids or
+    class numbers without names. ``.json``, ``.csv`` and ``.tsv`` may be gzipped. Only Parquet is read in bounded
+    memory, because in other files the rows of an image may be anywhere.
 
     >>> import json, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -28,126 +176,206 @@ def read_detections(path: str | Path, categories: Mapping[int, str] = COCO_CATEG
     [(7, 1)]
     """
     path = Path(path)
+    is_results = suffix_without_gz(path) == ".json"
     if is_parquet(path):
-        _need("pyarrow", path)
-        from tallybox.detections.parquet import read_parquet
+        return _read_parquet(path, box_format, category_names)
+    if not is_results and suffix_without_gz(path) not in (".csv", ".tsv", ".xlsx"):
+        raise InputError(f"{path}: not a file of detections; expected .json, .csv, .tsv, .xlsx or .parquet")
+    return _read_whole(path, box_format, category_names)
 
-        return read_parquet(path)
+
+def _read_whole(path: Path, box_format: BoxFormat | None, category_names: ClassNames) -> Iterator[Detections]:
+    pandas = _import("pandas", path)
     if suffix_without_gz(path) == ".json":
-        _need("msgspec", path)
+        _import("msgspec", path)
         from tallybox.detections.coco import read_coco_results
 
-        return read_coco_results(path)
-    if suffix_without_gz(path) == ".csv":
-        from tallybox.detections.tables import read_csv_detections
-
-        return read_csv_detections(path, stored_category_names(path, categories) or categories)
-    raise InputError(f"detections must be a .json, .json.gz, .csv, .csv.gz or .parquet file, but got {path}")
-
-
-def read_for_estimator(
-    path: Path, estimator_names: Mapping[int, str]
-) -> tuple[Mapping[int, str], Iterator[Detections]]:
-    """Return the names that a file gives its categories, which may be none, and its images for an estimator to count.
-
-    Names and ids must be those of the estimator's categories.
-    """
-    names = stored_category_names(path, estimator_names)
-    check_same_names(estimator_names, names, str(path))
-    images = read_detections(path, estimator_names)
-    return names, images if names else with_known_ids(images, estimator_names, path)
+        frame = pandas.DataFrame(read_coco_results(path)).rename_axis("record")
+    else:
+        frame = read_table(path)
+    layout = table_layout(frame, str(path), box_format=box_format, category_names=category_names)
+    yield from detections_in_frame(frame, layout, str(path))
 
 
-def with_known_ids(
-    images: Iterable[Detections], estimator_names: Mapping[int, str], path: Path
-) -> Iterator[Detections]:
-    """Yield the images of a file without names, each checked by `check_known_ids`."""
-    for image in images:
-        check_known_ids(estimator_names, image.category_ids.tolist(), f"{path}, image {image.image_id!r}")
-        yield image
+def _read_parquet(path: Path, box_format: BoxFormat | None, category_names: ClassNames) -> Iterator[Detections]:
+    """Yield the images of a Parquet file, or of all in a folder; the rows of an image stand together."""
+    _import("pyarrow", path)
+    import pyarrow as pa
+
+    parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not parts:
+        raise InputError(f"{path}: no .parquet files in this folder")
+    seen: set[ImageId | None] = set()
+    for part in parts:
+        try:
+            with open_parquet(part) as file:
+                layout = _parquet_layout(part, file, box_format, category_names)
+                for image in _images_of_batches(part, file, layout):
+                    if image.image_id in seen:
+                        raise InputError(
+                            f"{part}: the rows of image {image.image_id!r} do not stand together; sort them"
+                        )
+                    seen.add(image.image_id)
+                    yield image
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{part}: not a valid Parquet file: {error_summary(error)}") from None
+
+
+def _parquet_layout(part: Path, file: Any, box_format: BoxFormat | None, category_names: ClassNames) -> TableLayout:
+    """Find the columns and categories of a file; of names without ids, all must be known before the first image."""
+    names = file.schema_arrow.names
+    stored = {int(key): str(name) for key, name in read_parquet_metadata(part, CATEGORIES_KEY).items()}
+    own = known_columns(names)
+    needed = [own[key] for key in ("category", "category_id", "class_id") if key in own]
+    is_large = "category_id" in own and "category" not in own  # ids of any number: no need to see them all
+    pairs = file.schema_arrow.empty_table() if is_large and category_names is None else file.read(columns=needed)
+    frame = pairs.select(needed).to_pandas().drop_duplicates().reindex(columns=names)
+    layout = table_layout(frame, str(part), box_format=box_format, category_names=category_names)
+    return layout if layout.category_names or not stored else layout._replace(category_names=stored)
+
+
+def _images_of_batches(part: Path, file: Any, layout: TableLayout) -> Iterator[Detections]:
+    import pandas as pd
+
+    rest: pd.DataFrame | None = None  # rows of an image that may go on in the next batch
+    first_row = 0
+    for batch in file.iter_batches(ROWS_PER_BATCH, columns=list(layout.columns.values())):
+        frame = batch.to_pandas()
+        frame.index = pd.RangeIndex(first_row, first_row + len(frame), name="row")
+        first_row += len(frame)
+        frame = frame if rest is None else pd.concat((rest, frame)).rename_axis("row")
+        _, owners = image_ids_of(frame, layout.columns.get("image_id", "image_id"), str(part))
+        if (np.diff(owners) < 0).any():
+            raise InputError(f"{part}: the rows of an image do not stand together; sort them by image_id")
+        is_last = owners == owners[-1]
+        rest = frame[is_last]
+        yield from detections_in_frame(frame[~is_last], layout, str(part))
+    if rest is not None:
+        yield from detections_in_frame(rest, layout, str(part))
 
 
 def read_counts(
-    path: str | Path, categories: Mapping[int, str] | None = None, *, blank_is_zero: bool = False
+    path: str | Path, *, category_names: Mapping[int, str] | None = None, blank_is_zero: bool = False
 ) -> TrueCounts:
-    r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.tsv``, ``.xlsx``).
+    r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.xlsx`` …).
 
     A table has the columns ``image_id,category,count``, or one row for each image and one column for each category,
-    whose empty cells are unknown unless ``blank_is_zero``. ``categories`` are the names that it may use, by default
-    COCO's. ``.json`` and ``.csv`` may be gzipped.
+    whose empty cells are unknown unless ``blank_is_zero``. Categories may be your own: `CountEstimator.fit` matches
+    them with those of the detections by name. ``category_names`` restricts the names to these, with their ids.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "counts.csv"
-    ...     _ = file.write_text("image_id,category,count\n7,dog,3\n")
-    ...     read_counts(file).count(7, 18)
-    3
+    ...     _ = file.write_text("image_id,bolt,nut\n7,3,0\n")
+    ...     labels = read_counts(file)
+    >>> labels.categories, labels.count(7, "bolt")
+    ({0: 'bolt', 1: 'nut'}, 3)
     """
     path = Path(path)
     if suffix_without_gz(path) == ".json":
-        _need("msgspec", path)
+        _import("msgspec", path)
         from tallybox.detections.coco import read_coco_instances
 
         return read_coco_instances(path)
-    if suffix_without_gz(path) in (".csv", ".tsv") or path.suffix.lower() == ".xlsx":
-        from tallybox.detections.count_tables import read_table_counts
-
-        return read_table_counts(path, categories, blank_is_zero=blank_is_zero)
-    raise InputError(f"labels must be a .json, .json.gz, .csv, .csv.gz, .tsv or .xlsx file, but got {path}")
+    return counts_in_frame(read_table(path), str(path), category_names, blank_is_zero=blank_is_zero)
 
 
-def with_counts(
-    images: Iterable[Detections],
-    names: Mapping[int, str],
-    labels: str | Path,
-    *,
-    only: Sequence[str] = (),
-    missing_is_zero: bool = False,
-    are_photos: bool = False,
-) -> tuple[Iterable[Detections], TrueCounts]:
-    """Return detections and the true counts in a file, under the category ids of the detections.
+def counts_in_frame(
+    frame: pd.DataFrame, source: str, category_names: Mapping[int, str] | None = None, *, blank_is_zero: bool = False
+) -> TrueCounts:
+    """Return true counts from a data frame with a row for each image and category, or with a column for each category.
 
-    ``names`` are the names of the detections' categories, empty where they are not known. Labels are matched by these
-    names: a table may use them, and COCO instances take the detector's ids. Boxes of categories that the labels do not
-    name are kept, because `tallybox count` sees them too; such categories are not labelled, because their objects were
-    not counted. ``only`` names the categories whose counts are kept. With
-    ``missing_is_zero``, images without labels hold no objects of the labelled categories; otherwise they are
-    unlabelled. With ``are_photos``, image ids are paths, and labels may name a photo without folder or suffix.
+    A category of the first kind of table counts 0 in an image that has rows of others only. A row without a category
+    and with a count of 0 is an image without objects.
     """
-    counts = read_counts(labels, names or None, blank_is_zero=missing_is_zero)
-    if not names and counts.categories and counts.categories.items() <= COCO_CATEGORIES.items():
-        names = COCO_CATEGORIES  # of which COCO instances may hold only some
-    if names:
-        counts = counts.with_categories_of(names)
-        counts = replace(counts, categories=names, labelled=counts.labelled_ids())
-    if only:
-        counts = counts.of_categories(category_id_of(name, counts.categories or COCO_CATEGORIES) for name in only)
-    if are_photos or missing_is_zero:
-        images = list(images)
-    if are_photos:
-        counts = counts.of_photos([str(image.image_id) for image in images])
-    if missing_is_zero:
-        counts = counts.with_zeros(images)
-    return images, counts
+    columns = known_columns(frame.columns)
+    if "image_id" not in columns:
+        raise InputError(f"{source}: no column image_id (or image, photo, file_name …) among {list(frame.columns)}")
+    is_long = "count" in columns and bool({"category", "category_id"} & columns.keys())
+    if not is_long:
+        names = [str(name) for name in frame.columns if name != columns["image_id"]]
+        columns = {"image_id": columns["image_id"], "category": "category", "count": "count"}
+        images, _ = image_ids_of(frame, columns["image_id"], source)
+        if len(images) < len(frame):
+            raise InputError(f"{source}: an image has two rows")
+        wide = frame.set_axis([str(name) for name in frame.columns], axis=1)
+        if not blank_is_zero:
+            wide = wide.dropna(axis=1, how="all")
+        if numeric := [name for name in names if name.isdecimal()]:
+            raise InputError(f"{source}: column {numeric[0]!r} is a number; name the category")
+        for name in names:
+            whole_numbers(frame[name].dropna(), source, f"column {name}:", maximum=MAX_COUNT)
+        index_name = frame.index.name
+        frame = wide.melt(columns["image_id"], var_name="category", value_name="count", ignore_index=False)
+        frame = frame.rename_axis(index_name)
+        if blank_is_zero:
+            frame["count"] = frame["count"].fillna(0)
+    if not len(frame):
+        raise InputError(f"{source}: no rows, or no columns of categories")
+    return _counts_in_long(frame, source, category_columns(frame, columns), category_names)
 
 
-def read_category_names(path: str | Path) -> Mapping[int, str]:
-    """Return the names that a file of detections gives its categories, else those of COCO."""
-    return stored_category_names(Path(path)) or COCO_CATEGORIES
+def _counts_in_long(
+    frame: pd.DataFrame, source: str, columns: Mapping[str, str], category_names: Mapping[int, str] | None
+) -> TrueCounts:
+    images, owners = image_ids_of(frame, columns["image_id"], source)
+    counts: dict[ImageId, dict[int, int]] = {image_id: {} for image_id in images}
+    category = frame[columns.get("category_id", columns.get("category", ""))]
+    is_named = "category_id" not in columns
+    stated = frame[columns["count"]]
+    numbers = whole_numbers(stated.dropna(), source, "count", maximum=MAX_COUNT)
+    is_counted = stated.notna().to_numpy()
+    if is_named:
+        own = [str(name).strip() for name in category.dropna().unique()]
+        names = dict(category_names or number_categories(own))
+        ids = {name: category_id_of(str(name).strip(), names) for name in category.dropna().unique()}
+        category_ids = [ids.get(name) for name in category.tolist()]
+    else:
+        names = names_of_ids(frame, source, columns) if "category" in columns else dict(category_names or {})
+        filled = whole_numbers(category.dropna(), source, "category_id").tolist()
+        rest = iter(filled)
+        category_ids = [None if missing else next(rest) for missing in category.isna()]
+    unknown: set[tuple[ImageId, int]] = set()
+    next_count = iter(numbers.tolist())
+    for line, owner, category_id, counted in zip(frame.index, owners.tolist(), category_ids, is_counted, strict=True):
+        image_id, count = images[owner], next(next_count) if counted else None
+        if category_id is None:
+            if count != 0:
+                raise row_error(source, frame, line, "category is missing")
+        elif count is None:
+            unknown.add((image_id, category_id))
+        elif category_id in counts[image_id]:
+            raise row_error(source, frame, line, f"image {image_id!r} has two counts of category {category_id}")
+        else:
+            counts[image_id][category_id] = count
+    labelled = frozenset(category_id for category_id in category_ids if category_id is not None)
+    is_arbitrary = is_named and category_names is None and is_own(names)
+    return TrueCounts(
+        counts, categories=names, unknown=frozenset(unknown), labelled=labelled, ids_are_arbitrary=is_arbitrary
+    )
 
 
-def stored_category_names(path: Path, categories: Mapping[int, str] = COCO_CATEGORIES) -> Mapping[int, str]:
-    """Return the names of categories that a Parquet or CSV file holds; a CSV without ids may use ``categories``."""
-    if suffix_without_gz(path) == ".csv":
-        from tallybox.detections.tables import read_csv_category_names
+def read_category_names(path: str | Path) -> dict[int, str]:
+    """Return the names of classes in YOLO's ``data.yaml``, by number.
 
-        return read_csv_category_names(path, categories)
-    if not is_parquet(path):
-        return {}
-    _need("pyarrow", path)
-    from tallybox.detections.parquet import read_parquet_categories
-
-    return read_parquet_categories(path)
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "data.yaml"
+    ...     _ = file.write_text("names: [nut, bolt]")
+    ...     read_category_names(file)
+    {0: 'nut', 1: 'bolt'}
+    """
+    path = Path(path)
+    yaml = _import("yaml", path, "pyyaml")
+    with open_regular(path) as file:
+        try:
+            content = yaml.safe_load(file)
+            names = content["names"]
+            return {
+                int(key): str(name) for key, name in (names.items() if isinstance(names, dict) else enumerate(names))
+            }
+        except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}: no list of names as in YOLO's data.yaml: {error_summary(error)}") from None
 
 
 def is_parquet(path: Path) -> bool:
@@ -155,6 +383,5 @@ def is_parquet(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() == ".parquet"
 
 
-def _need(package: str, path: Path) -> None:
-    """Raise, with what to install, where the package that reads a file is missing."""
-    import_optional(package, needed_for=f"reading {path}", install="'tallybox[detections]'")
+def _import(module: str, path: Path, package: str | None = None) -> Any:
+    return import_optional(module, needed_for=f"reading {path}", install="'tallybox[detections]'", package=package)

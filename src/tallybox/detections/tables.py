@@ -1,237 +1,342 @@
-"""Tables: the rows of CSV and Excel files, and detections in CSV files with the names of their categories.
+"""Tables of detections: a data frame to `Detections`, whatever its columns are called.
 
-Their columns are listed in docs/reference/file-formats.md.
+The column names are listed in docs/reference/file-formats.md. The index of a data frame holds the lines or rows of the
+file, so that an error can name them.
 """
 
-import csv
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain
-from pathlib import Path
-from reprlib import repr as shortened
-from typing import Any
-from zipfile import BadZipFile, ZipFile
+from __future__ import annotations
 
-from tallybox.detections.adapters import COLUMN_NAMES, IMAGE_COLUMNS
-from tallybox.detections.category_names import COCO_CATEGORIES, LISTED, category_id_of, find_category
-from tallybox.detections.detections import MAX_SIDE, Detections, ImageId, Size
-from tallybox.detections.rows import BOX_AND_SCORE, RowsByImage, image_key, image_size
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.detections.adapters import ClassIds, ClassNames, categories_of_numbers, names_by_class
+from tallybox.detections.categories import category_id_of, number_categories
+from tallybox.detections.detections import (
+    MAX_SIDE,
+    BoxFormat,
+    Detections,
+    Floats,
+    ImageId,
+    Integers,
+    Size,
+    far_outside,
+    first_problem,
+    outside_image,
+)
+from tallybox.detections.labels import image_key
 from tallybox.errors import InputError
-from tallybox.files import error_summary, import_optional, open_regular, open_text
 
-# Unlike float(), it accepts no underscores and only ASCII digits.
-NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+|nan|inf|infinity)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-WHOLE_OR_POINT_ZERO = re.compile(r"(\d+)(?:\.0*)?", re.ASCII)  # pandas writes 3.0 where a column has empty cells
-LONG_COLUMNS = {"category", "category_id", "count"}
-COLUMNS = {*IMAGE_COLUMNS, *LONG_COLUMNS, *BOX_AND_SCORE, "width", "height"}
-MAX_DIGITS = 1000  # of a whole number; Python converts up to 4,300
-MAX_LINE = 1 << 20  # characters
-MAX_UNPACKED = 1 << 28  # bytes of an Excel file; a file of some kilobytes can claim any size
-SEPARATORS = ",;\t"  # Excel writes semicolons where numbers have a decimal comma
+if TYPE_CHECKING:
+    import pandas as pd
 
-
-class TableRow(dict[str, str]):
-    """The texts of a line by column; methods return some as numbers and ids, with errors that name file and line."""
-
-    __slots__ = ("line", "path")
-
-    def __init__(self, path: Path, line: int, cells: Iterable[tuple[str, str]] = ()) -> None:
-        super().__init__(cells)
-        self.path, self.line = path, line
-
-    def error(self, problem: str) -> InputError:
-        """Return an error of this line."""
-        return InputError(f"{self.path}, line {self.line}: {problem}")
-
-    def image_id(self, column: str) -> ImageId:
-        """Return the id of the image, which every line must name."""
-        if not self[column]:
-            raise self.error(f"{column} must be given, but got {list(self.values())}")
-        return image_key(self[column])
-
-    def category_id(self, text: str, categories: Mapping[int, str]) -> int:
-        """Return the id of a category that the line names by its name or its id."""
-        match = WHOLE_OR_POINT_ZERO.fullmatch(text)
-        key = image_key(match[1] if match else text)
-        if isinstance(key, int):
-            return key
-        return self.category_named(key, categories)
-
-    def category_named(self, name: str, categories: Mapping[int, str], remedy: str = LISTED) -> int:
-        """Return the id of a category that the line names, as `category_id_of` does."""
-        try:
-            return category_id_of(name, categories, remedy=remedy)
-        except InputError as error:
-            raise self.error(str(error)) from None
-
-    def whole_number(self, column: str, maximum: int) -> int:
-        """Return a number, which must be written in ASCII digits."""
-        text = self[column]
-        if not (match := WHOLE_OR_POINT_ZERO.fullmatch(text)):
-            expected = "a whole number of at least 0"
-        elif len(match[1]) > MAX_DIGITS or int(match[1]) > maximum:
-            expected = f"at most {maximum}"
-        else:
-            return int(match[1])
-        raise self.error(f"{column} must be {expected}, but got {shortened(text)}")
+# Columns, and the names that other tools have for them; the first that a table has is taken.
+COLUMN_NAMES = {
+    "image_id": ("image_id", "image", "photo", "file", "file_name", "filename", "image_name", "frame_index", "frame"),
+    "category_id": ("category_id",),
+    "category": ("category", "class_name", "name"),
+    "class_id": ("class_id", "class", "cls"),
+    "score": ("score", "confidence", "conf"),
+    "image_width": ("image_width",),
+    "image_height": ("image_height",),
+    "count": ("count",),
+}
+BOX_COLUMNS: dict[str, BoxFormat] = {
+    "x1 y1 x2 y2": "xyxy",
+    "xmin ymin xmax ymax": "xyxy",
+    "x_min y_min x_max y_max": "xyxy",
+    "left top right bottom": "xyxy",
+    "x y width height": "xywh",
+    "x y w h": "xywh",
+    "left top width height": "xywh",
+    "x_center y_center width height": "cxcywh",
+    "xcenter ycenter width height": "cxcywh",
+    "cx cy w h": "cxcywh",
+}
+BOX = ("box0", "box1", "box2", "box3")  # the four columns of boxes, whatever they mean
+MAX_EXACT = 2**53  # whole numbers up to this are exact in float64
 
 
-def is_number(text: str) -> bool:
-    """Return whether a text is a finite number."""
-    return bool(NUMBER.fullmatch(text)) and not text.lstrip("+-").isalpha()
+class TableLayout(NamedTuple):
+    """What the columns of a table of detections are called and mean."""
+
+    columns: Mapping[str, str]  # names in the table, by ours
+    box_format: BoxFormat
+    category_ids: Mapping[str, int]  # of names; empty if the table has numbers
+    class_ids: Mapping[int, int]  # category ids of class numbers; empty if the numbers are category ids
+    category_names: Mapping[int, str] | None
 
 
-def read_csv_detections(path: Path, categories: Mapping[int, str]) -> Iterator[Detections]:
-    """Yield the detections of each image, in the order in which images first appear."""
-    rows = RowsByImage(path, unit="line")
-    category_ids: dict[str, int] = {}  # by the text in the table; there are few
-    for row in read_rows(path, ("image_id", "category", *BOX_AND_SCORE)):
-        image_id = row.image_id("image_id")
-        category = row.get("category_id") or row.get("category", "")
-        rows.add_image(image_id, _size(row))
-        texts = [row[name] for name in BOX_AND_SCORE]
-        if not category and not any(texts):
-            continue
-        if category not in category_ids:
-            category_ids[category] = row.category_id(category, categories)
-        for name, text in zip(BOX_AND_SCORE, texts, strict=True):
-            if not NUMBER.fullmatch(text):
-                raise row.error(f"{name} must be a number, but got {shortened(text)}")
-        rows.add(row.line, image_id, category_ids[category], map(float, texts))
-    yield from rows.images()
+def known_columns(names: Iterable[Any]) -> dict[str, str]:
+    """Return the known columns of a table: our names to its own, in any case and with blanks for underscores.
 
-
-def _size(row: TableRow) -> Size | None:
-    if not (row.get("width") or row.get("height")):
-        return None
-    width, height = (row.whole_number(name, MAX_SIDE) if row.get(name) else None for name in ("width", "height"))
-    return image_size(f"{row.path}, line {row.line}", width, height)
-
-
-def read_csv_category_names(path: Path, categories: Mapping[int, str] | None) -> Mapping[int, str]:
-    """Return the names of categories in a CSV by their ids; empty where it has only ids.
-
-    Ids are those of the column ``category_id``. Without it, they are the ids of ``categories`` if these are an
-    estimator's, or if all names are COCO's; other names are numbered from 0 in alphabetical order.
+    >>> known_columns(["File name", "Confidence", "note"])
+    {'image_id': 'File name', 'score': 'Confidence'}
     """
-    columns = read_header(path)
-    if "category" not in columns or (categories is None and "category_id" not in columns):
-        return {}
-    names: dict[int, str] = {}
-    without_id: set[str] = set()
-    for row in read_rows(path, ("category",)):
-        category, number = row["category"], row.get("category_id")
-        if not category or isinstance(image_key(category), int):
-            continue
-        if not number:
-            without_id.add(category)
-            continue
-        category_id = row.category_id(number, {})
-        if names.setdefault(category_id, category) != category:
-            both = f"{names[category_id]!r} and {category!r}"
-            raise row.error(f"a category must have one name, but {category_id} is {both}")
-    if names or categories is None or not without_id:
-        return names
-    if categories is not COCO_CATEGORIES or all(find_category(name, categories) is not None for name in without_id):
-        return categories
-    return dict(enumerate(sorted(without_id)))
+    by_key = {str(name).strip().casefold().replace(" ", "_"): name for name in names}
+    found = {ours: next((key for key in keys if key in by_key), None) for ours, keys in COLUMN_NAMES.items()}
+    return {ours: by_key[key] for ours, key in found.items() if key is not None}
 
 
-def read_header(path: Path) -> list[str]:
-    """Return the names of the columns."""
-    return _column_names(next(_cells(path), (1, []))[1])
-
-
-def read_rows(path: Path, names: Sequence[str]) -> Iterator[TableRow]:
-    """Yield each row; the columns ``names`` must be there. ``category_id`` may stand for ``category``."""
-    cells = _cells(path)
-    header = _column_names(next(cells, (1, []))[1])
-    present = {*header, "category"} if "category_id" in header else set(header)
-    if missing := [name for name in names if name not in present]:
-        how = "; add class_name, for class_id may be any numbering" if "class_id" in header else ""
+def table_layout(
+    frame: pd.DataFrame,
+    source: str,
+    *,
+    box_format: BoxFormat | None = None,
+    category_ids: ClassIds = None,
+    category_names: ClassNames = None,
+) -> TableLayout:
+    """Find the columns and the categories of a table; ``frame`` holds all its pairs of category and number."""
+    if box_format not in (None, *get_args(BoxFormat)):
+        raise InputError(f'box_format is "xyxy", "xywh" or "cxcywh", but got {box_format!r}')
+    columns = known_columns(frame.columns)
+    if "score" not in columns:
+        raise InputError(f"{source}: no column score (or confidence, conf) among {list(frame.columns)}")
+    by_key = {str(name).strip().casefold(): name for name in frame.columns}
+    named = next((names for names in BOX_COLUMNS if by_key.keys() >= set(names.split())), None)
+    if named is not None:
+        columns |= {ours: by_key[name] for ours, name in zip(BOX, named.split(), strict=True)}
+        box_format = box_format or BOX_COLUMNS[named]
+        if not {"width", "height"} & set(named.split()):  # else they are sizes of boxes
+            sides = {f"image_{side}": by_key[side] for side in ("width", "height") if side in by_key}
+            columns = sides | columns
+    elif "bbox" not in by_key:
         raise InputError(
-            f"{path} must have the columns {', '.join(names)}, but {missing[0]} is missing from {header}{how}"
+            f"{source}: no columns of boxes (x1 y1 x2 y2, x y width height or x_center y_center width height) among "
+            f"{list(frame.columns)}"
         )
-    for line, row in cells:
-        if row and len(row) != len(header):
-            raise InputError(
-                f"{path}, line {line}: must have the {len(header)} columns of the header, "
-                f"but got {len(row)}; the file may be cut short"
-            )
-        if row:
-            yield TableRow(path, line, zip(header, map(str.strip, row), strict=True))
+    elif box_format is None:
+        raise InputError(f'{source}: a column bbox needs box_format="xyxy", "xywh" or "cxcywh" (--box-format)')
+    else:
+        columns["bbox"] = by_key["bbox"]
+    return _with_categories(frame, source, columns, box_format, category_ids, category_names)
 
 
-def _column_names(header: Sequence[str]) -> list[str]:
-    """Return the names of columns; "File name" and those of supervision's CSV get the names used here."""
-    names = _renamed([name.strip() for name in header], {name: name for name in COLUMNS})
-    return _renamed(names, COLUMN_NAMES) if "x_min" in names else names
+def _with_categories(
+    frame: pd.DataFrame,
+    source: str,
+    columns: dict[str, str],
+    box_format: BoxFormat,
+    category_ids: ClassIds,
+    category_names: ClassNames,
+) -> TableLayout:
+    """Find out what the categories are called: by names in the table, or by names that the caller gives."""
+    columns = category_columns(frame, columns)
+    given = None if category_names is None else names_by_class(category_names)
+    number_column = columns.get("category_id", columns.get("class_id"))
+    if number_column is not None and (given is not None or category_ids is not None):
+        numbers = sorted(set(whole_numbers(frame[number_column].dropna(), source, number_column).tolist()))
+        ids, names = categories_of_numbers(numbers, category_ids, given)
+        layout = {key: name for key, name in columns.items() if key != "category"} | {"category_id": number_column}
+        return TableLayout(layout, box_format, {}, dict(zip(numbers, ids.tolist(), strict=True)), names)
+    if "category_id" in columns:
+        names = names_of_ids(frame, source, columns) if "category" in columns else None
+        return TableLayout(columns, box_format, {}, {}, names)
+    if "category" in columns:
+        stated = [str(name) for name in frame[columns["category"]].dropna().unique()]
+        names = number_categories(stated) if given is None else given
+        ids_of_names = {name: category_id_of(name, names) for name in stated}
+        return TableLayout(columns, box_format, ids_of_names, {}, names)
+    if "class_id" in columns:
+        raise InputError(
+            f"{source}: class numbers without names; add a column class_name, or give the detector's names "
+            "(category_names=, --names data.yaml)"
+        )
+    raise InputError(f"{source}: no column category or category_id among {list(frame.columns)}")
 
 
-def _renamed(names: Sequence[str], new_names: Mapping[str, str]) -> list[str]:
-    """Return names with the known ones, in any case, replaced by new ones, unless two would be the same."""
-    renamed = [new_names.get(name.casefold().replace(" ", "_"), name) for name in names]
-    return [name if renamed.count(new) > 1 else new for name, new in zip(names, renamed, strict=True)]
+def category_columns(frame: pd.DataFrame, columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns with numbers under ``category`` as ``category_id`` and with text ids as ``category``."""
+    chosen = dict(columns)
+    if "category" in chosen and "category_id" not in chosen and _holds_numbers(frame[chosen["category"]]):
+        chosen["category_id"] = chosen.pop("category")
+    for key in ("category_id", "class_id"):
+        if key in chosen and not _holds_numbers(frame[chosen[key]]):
+            name = chosen.pop(key)
+            chosen.setdefault("category", name)
+    return chosen
 
 
-def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the texts of each line with its number."""
-    if path.suffix.lower() == ".xlsx":
-        yield from _excel_cells(path)
-        return
-    line = 0
-    try:
-        with open_text(path) as file:
-            first = file.readline(MAX_LINE)
-            separator = next((mark for mark in SEPARATORS if mark in first), ",")
-            rest = iter(partial(file.readline, MAX_LINE), "")  # a longer line is an error, not kept in memory
-            lines = csv.reader(chain([first], rest), delimiter=separator)
-            for row in lines:
-                line = lines.line_num
-                yield line, row
-    except (csv.Error, UnicodeDecodeError) as error:
-        cure = '; in Excel, save it as "CSV UTF-8"' if isinstance(error, UnicodeDecodeError) else ""
-        raise InputError(f"{path}, line {line + 1}: must be CSV in UTF-8, but it is not: {error}{cure}") from None
+def _holds_numbers(column: pd.Series[Any]) -> bool:
+    import pandas as pd
+
+    return bool(pd.to_numeric(column.dropna(), errors="coerce").notna().all())
 
 
-def _excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of the first sheet as texts, as many as the first row has; empty rows are left out."""
-    openpyxl = import_optional("openpyxl", needed_for=f"reading {path}", install="openpyxl, or save the sheet as CSV")
-    with open_regular(path) as file:
+def names_of_ids(frame: pd.DataFrame, source: str, columns: Mapping[str, str]) -> dict[int, str]:
+    """Return the names of the ids in a table that has both; an id must have one name."""
+    pairs = frame[[columns["category_id"], columns["category"]]].dropna().drop_duplicates()
+    ids = whole_numbers(pairs[columns["category_id"]], source, "category_id").tolist()
+    names: dict[int, str] = {}
+    for line, category_id, name in zip(pairs.index, ids, pairs[columns["category"]].astype(str), strict=True):
+        if names.setdefault(category_id, name) != name:
+            raise row_error(source, frame, line, f"category {category_id} is {names[category_id]!r} and {name!r}")
+    return names
+
+
+class _Rows(NamedTuple):
+    images: list[ImageId]  # in the order of their first rows
+    owners: NDArray[np.intp]  # [N] index of the image of each row
+    is_detected: NDArray[np.bool_]  # [N] False in the row of an image without detections
+    boxes: Floats  # [N, 4] x1 y1 x2 y2
+    scores: Floats  # [N]
+    category_ids: Integers  # [N]
+    sizes: Integers  # [I, 2] of the images, 0 if not known
+
+
+def detections_in_frame(frame: pd.DataFrame, layout: TableLayout, source: str) -> Iterator[Detections]:
+    """Check all rows and yield one `Detections` for each image, in the order of their first rows."""
+    rows = _checked_rows(frame, layout, source)
+    order = np.argsort(rows.owners, kind="stable")
+    order = order[rows.is_detected[order]]
+    starts = np.searchsorted(rows.owners[order], np.arange(len(rows.images) + 1))
+    sizes = rows.sizes.tolist()
+    for number, image_id in enumerate(rows.images):
+        of_image = order[starts[number] : starts[number + 1]]
+        size = (sizes[number][0], sizes[number][1]) if sizes[number][0] else None
+        columns = rows.boxes[of_image], rows.scores[of_image], rows.category_ids[of_image]
+        yield Detections.of_checked(*columns, size, image_id, layout.category_names)
+
+
+def image_ids_of(frame: pd.DataFrame, column: str, source: str) -> tuple[list[ImageId], NDArray[np.intp]]:
+    """Return the images of a table in the order of their first rows, and the index of each row's image ``[N]``."""
+    if frame[column].isna().any():
+        raise row_error(source, frame, frame.index[frame[column].isna()][0], f"{column} is missing")
+    codes, values = frame[column].factorize()
+    images: dict[ImageId, int] = {}  # "285" and 285 are one image
+    numbers = [images.setdefault(image_key(value), len(images)) for value in values.tolist()]
+    return list(images), np.array(numbers, np.intp)[codes]
+
+
+def _checked_rows(frame: pd.DataFrame, layout: TableLayout, source: str) -> _Rows:
+    columns = layout.columns
+    if "image_id" not in columns:
+        raise InputError(f"{source}: no column image_id among {list(frame.columns)}")
+    images, owners = image_ids_of(frame, columns["image_id"], source)
+    values = [columns[key] for key in (*BOX, "bbox", "score") if key in columns]
+    category = columns["category"] if layout.category_ids else columns["category_id"]
+    is_detected = frame[[category, *values]].notna().any(axis=1).to_numpy()
+    detected = frame[is_detected]
+    for name in (category, *values):
+        if detected[name].isna().any():
+            line = detected.index[detected[name].isna()][0]
+            raise row_error(source, frame, line, f"{name} is missing")
+    if layout.category_ids:
+        ids = np.array([layout.category_ids[str(name)] for name in detected[category]], np.int64)
+    else:
+        ids = whole_numbers(detected[category], source, category)
+        ids = np.array([layout.class_ids[key] for key in ids.tolist()], np.int64) if layout.class_ids else ids
+    sizes, row_sizes = _sizes(frame, columns, source, images, owners)
+    boxes = _boxes_xyxy(detected, layout, source, row_sizes[is_detected])
+    scores = numbers(detected[columns["score"]], source, columns["score"]).astype(np.float32)
+    if problem := first_problem(boxes, scores):
+        raise row_error(source, frame, detected.index[problem[0]], problem[1])
+    is_outside = outside_image(boxes, row_sizes[is_detected]) & (row_sizes[is_detected, 0] > 0)
+    if is_outside.any():
+        index = int(np.argmax(is_outside))
+        message = far_outside(str(boxes[index].round(1).tolist()), row_sizes[is_detected][index].tolist())
+        raise row_error(source, frame, detected.index[index], message)
+    every = _Rows(images, owners, is_detected, *_empty_rows(len(frame)), sizes)
+    every.boxes[is_detected], every.scores[is_detected] = boxes, scores.clip(0, 1)
+    every.category_ids[is_detected] = ids
+    return every
+
+
+def _empty_rows(number: int) -> tuple[Floats, Floats, Integers]:
+    return np.zeros((number, 4), np.float32), np.zeros(number, np.float32), np.zeros(number, np.int64)
+
+
+def _boxes_xyxy(frame: pd.DataFrame, layout: TableLayout, source: str, sizes: Integers) -> Floats:
+    """Return boxes ``[N, 4]`` as x1 y1 x2 y2; ``sizes`` ``[N, 2]`` are those of their images, 0 if not known."""
+    columns = layout.columns
+    if "bbox" in columns:
         try:
-            with ZipFile(file) as packed:
-                if (unpacked := sum(entry.file_size for entry in packed.infolist())) > MAX_UNPACKED:
-                    raise InputError(
-                        f"{path} must unpack to at most {MAX_UNPACKED >> 20} MB, but claims {unpacked >> 20}; save "
-                        "the sheet as CSV"
-                    )
-            file.seek(0)
-            books = [openpyxl.load_workbook(file, read_only=True, data_only=is_value) for is_value in (True, False)]
-            sheets = [book.worksheets[0].iter_rows(values_only=True) for book in books]
-            width = None
-            for line, (values, formulas) in enumerate(zip(*sheets, strict=True), 1):
-                if without := [f for value, f in zip(values, formulas, strict=True) if value is None and f is not None]:
-                    raise InputError(
-                        f"{path}, line {line}: a formula must have a stored value, but {shortened(without[0])} has "
-                        "none; open the file in a spreadsheet program and save it"
-                    )
-                row = [_text(value) for value in values]
-                while row and not row[-1]:
-                    row.pop()
-                width = len(row) if width is None else width
-                if row:
-                    yield line, row + [""] * (width - len(row))
-        except InputError:
-            raise
-        except BadZipFile:
-            raise InputError(f"{path} must be an Excel file (.xlsx), but it is none, or damaged") from None
-        except Exception as error:  # for a damaged file, openpyxl raises errors of any type
-            raise InputError(f"{path} must be an Excel file (.xlsx), but: {error_summary(error)}") from None
+            boxes = np.array(frame[columns["bbox"]].tolist(), np.float64).reshape(len(frame), 4)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{source}: bbox must be four numbers each: {error}") from None
+    else:
+        boxes = np.column_stack([numbers(frame[columns[side]], source, columns[side]) for side in BOX])
+    if layout.box_format == "cxcywh":
+        if len(boxes) and sizes.all() and (boxes <= 1).all():  # YOLO's fractions of the image
+            boxes = boxes * np.tile(sizes, 2)
+        boxes[:, :2] -= boxes[:, 2:] / 2
+    if layout.box_format != "xyxy":
+        boxes[:, 2:] += boxes[:, :2]
+    with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused
+        return boxes.astype(np.float32)
 
 
-def _text(value: Any) -> str:
-    """Return a cell's value as Excel shows it: whole numbers without a decimal point."""
-    if value is None:
-        return ""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+def _sizes(
+    frame: pd.DataFrame, columns: Mapping[str, str], source: str, images: list[ImageId], owners: NDArray[np.intp]
+) -> tuple[Integers, Integers]:
+    """Return the sizes of images ``[I, 2]`` and of the images of rows ``[N, 2]``, 0 if not known."""
+    rows = np.zeros((len(frame), 2), np.int64)
+    for index, key in enumerate(("image_width", "image_height")):
+        if key in columns:
+            rows[:, index] = whole_numbers(frame[columns[key]].fillna(0), source, columns[key], maximum=MAX_SIDE)
+    sizes = np.zeros((len(images), 2), np.int64)
+    np.maximum.at(sizes, owners, rows)
+    is_wrong = (rows != sizes[owners]).any(1) & rows.any(1) | ((rows == 0).any(1) & rows.any(1))
+    if is_wrong.any():
+        index = int(np.argmax(is_wrong))
+        message = f"image {images[owners[index]]!r} has two sizes, or a width without a height"
+        raise row_error(source, frame, frame.index[index], message)
+    return sizes, sizes[owners]
+
+
+def numbers(column: pd.Series[Any], source: str, name: str) -> NDArray[np.float64]:
+    """Return a column of numbers; the error for anything else names the line."""
+    import pandas as pd
+
+    values: NDArray[np.float64] = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    if np.isnan(values).any():
+        index = int(np.argmax(np.isnan(values)))
+        text = repr(column.iloc[index])[:50]
+        raise row_error(source, column, column.index[index], f"{name} {text} is not a number")
+    return values
+
+
+def whole_numbers(column: pd.Series[Any], source: str, name: str, *, maximum: int | None = None) -> Integers:
+    """Return a column of whole numbers, from 0 to ``maximum`` if that is given."""
+    values = numbers(column, source, name)
+    low, high = (-MAX_EXACT, MAX_EXACT) if maximum is None else (0, maximum)
+    is_wrong = (values != np.floor(values)) | (values < low) | (values > high)
+    if is_wrong.any():
+        index = int(np.argmax(is_wrong))
+        expected = "a whole number" if maximum is None else f"a whole number from 0 to {maximum}"
+        message = f"{name} {values[index]:g} is not {expected}"
+        raise row_error(source, column, column.index[index], message)
+    return values.astype(np.int64)
+
+
+def row_error(source: str, frame: pd.DataFrame | pd.Series[Any], label: Any, problem: str) -> InputError:
+    """Return an error that names the line of a file, or the row of a data frame."""
+    return InputError(f"{source}, {frame.index.name or 'row'} {label}: {problem}")
+
+
+def detections_of_frame(
+    frame: pd.DataFrame,
+    box_format: BoxFormat | None,
+    image_size: Size | None,
+    image_id: ImageId | None,
+    category_ids: ClassIds,
+    class_names: ClassNames,
+) -> Detections:
+    """Return the detections of one image from a data frame of the caller's, as `Detections.from_dataframe` does."""
+    source = "data frame"
+    own_column = known_columns(frame.columns).get("image_id")
+    if own_column is None or image_id is not None:
+        frame = frame.assign(image_id=0 if image_id is None else image_id)
+    if image_size is not None:
+        frame = frame.assign(image_width=image_size[0], image_height=image_size[1])
+    layout = table_layout(frame, source, box_format=box_format, category_ids=category_ids, category_names=class_names)
+    images = list(detections_in_frame(frame, layout, source))
+    if len(images) > 1:
+        ids = [image.image_id for image in images[:3]]
+        raise InputError(f"Expected the rows of one image, but got {ids}; pass those of frame.groupby({own_column!r})")
+    image = images[0] if images else Detections.empty(image_id, image_size)
+    stated_id = image.image_id if image_id is None and own_column is not None else image_id
+    return replace(image, image_id=stated_id, category_names=layout.category_names)

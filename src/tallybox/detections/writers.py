@@ -1,18 +1,44 @@
-"""Writers: detections to files, by their suffix."""
+"""Writers: data frames and detections to files, by their suffix."""
+
+from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.detections import Detections
+from tallybox.detections.readers import CATEGORIES_KEY
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, check_writable, import_optional, suffix_without_gz
+from tallybox.files import atomic_writing, check_writable, error_summary, import_optional, suffix_without_gz
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
+SIZE = ("width", "height")
+ROWS_PER_GROUP = 1 << 17  # that the writer of Parquet collects
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write a data frame without its index, atomically, as .csv, .tsv, .xlsx or .parquet by the path's suffix."""
+    suffix = path.suffix.lower()
+    with atomic_writing(path) as file:
+        if suffix in (".csv", ".tsv"):
+            frame.to_csv(file, index=False, sep="," if suffix == ".csv" else "\t")
+        elif suffix == ".xlsx":
+            import_optional("openpyxl", needed_for=f"writing {path}", install="'tallybox[detections]'")
+            frame.to_excel(file, index=False, engine="openpyxl")
+        elif suffix == ".parquet":
+            frame.to_parquet(file, index=False)
+        else:
+            raise InputError(f"{path}: not a table; expected .csv, .tsv, .xlsx or .parquet")
 
 
 def write_detections(detections: Iterable[Detections], path: Path, *, categories: Mapping[int, str]) -> int:
@@ -22,27 +48,22 @@ def write_detections(detections: Iterable[Detections], path: Path, *, categories
     """
     check_can_be_written(path)
     if path.suffix.lower() == ".parquet":
-        import_optional("pyarrow", needed_for=f"writing {path}", install="'tallybox[detections]'")
-        from tallybox.detections.parquet import write_parquet
-
         return write_parquet(detections, path, categories=categories)
     for category_id, name in categories.items():
         if COCO_CATEGORIES.get(category_id) != name:
-            raise InputError(
-                f"{path} cannot hold names of categories, and {name!r} is none of COCO's; write a .parquet file"
-            )
+            raise InputError(f"{path}: JSON has no names of categories, and {name!r} is not COCO's; write .parquet")
     return _write_coco_results(detections, path)
 
 
 def check_can_be_written(path: Path) -> None:
-    """Raise, before hours of detecting, where detections could not be written to a path; make its folder."""
+    """Raise, before hours of detecting, if detections cannot be written to a path; make its folder."""
     if path.suffix.lower() != ".parquet" and suffix_without_gz(path) != ".json":
-        raise InputError(f"detections must be written to a .parquet, .json or .json.gz file, but got {path}")
+        raise InputError(f"{path}: detections can be written as .parquet, .json or .json.gz")
     check_writable(path)
 
 
 def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
-    """Write COCO results, gzipped where the name ends in ``.gz``; an image without detections leaves no trace there."""
+    """Write COCO results, gzipped if the name ends in ``.gz``; an image without detections leaves no trace there."""
     images, separator = 0, b"["
     with atomic_writing(path) as plain:
         is_packed = path.suffix.lower() == ".gz"
@@ -51,7 +72,7 @@ def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
             for image in detections:
                 images += 1
                 if image.image_id is None:
-                    raise InputError("detections must have an image_id to be written, but got None")
+                    raise _without_id()
                 boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1)
                 for category_id, box, score in zip(image.category_ids, boxes_xywh, image.scores, strict=True):
                     result: dict[str, Any] = {"image_id": image.image_id, "category_id": int(category_id)}
@@ -61,3 +82,75 @@ def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
                     separator = b",\n"
             file.write(b"]\n" if separator != b"[" else b"[]\n")
     return images
+
+
+def _without_id() -> InputError:
+    return InputError("Detections need an image_id to be written")
+
+
+def write_parquet(
+    detections: Iterable[Detections],
+    path: Path,
+    *,
+    categories: Mapping[int, str] | None = None,
+    metadata: Mapping[bytes, str] | None = None,
+) -> int:
+    """Write detections of images that have an id and return how many images there were.
+
+    Row groups end where images end. Pages have checksums, which `read_detections` verifies.
+    """
+    import_optional("pyarrow", needed_for=f"writing {path}", install="'tallybox[detections]'")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    images = 0
+    groups = _row_groups(detections)
+    first = next(groups, [])
+    ids_are_texts = bool(first) and isinstance(first[0].image_id, str)
+    fields = [("image_id", pa.string() if ids_are_texts else pa.int64()), ("category_id", pa.int64())]
+    fields += [(name, pa.float32()) for name in BOX_AND_SCORE] + [(name, pa.int32()) for name in SIZE]
+    names = {CATEGORIES_KEY: json.dumps({str(key): name for key, name in categories.items()})} if categories else {}
+    schema = pa.schema(fields, metadata={**(metadata or {}), **names} or None)
+    with atomic_writing(path) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
+        for group in chain([first] if first else [], groups):
+            writer.write_table(_table(group, schema))
+            images += len(group)
+    return images
+
+
+def _row_groups(detections: Iterable[Detections]) -> Iterator[list[Detections]]:
+    """Yield the images of one row group after another."""
+    group: list[Detections] = []
+    rows = 0
+    for image in detections:
+        if image.image_id is None:
+            raise _without_id()
+        group.append(image)
+        rows += max(len(image), 1)
+        if rows >= ROWS_PER_GROUP:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
+
+
+def _table(group: list[Detections], schema: Any) -> Any:
+    import pyarrow as pa
+
+    rows = [max(len(image), 1) for image in group]
+    owners = np.repeat(np.arange(len(group)), rows)  # [R] the image of each row
+    is_empty = np.repeat([len(image) == 0 for image in group], rows)  # [R]
+    detection = pa.array(np.cumsum(~is_empty) - 1, mask=is_empty)  # [R] index in the group, null in empty images
+    try:
+        image_ids = pa.array([image.image_id for image in group], schema.field("image_id").type)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise InputError(f"Image ids must be all texts or all numbers of 64 bits: {error_summary(error)}") from None
+    columns = {"image_id": image_ids.take(owners)}
+    columns["category_id"] = pa.array(np.concatenate([image.category_ids for image in group])).take(detection)
+    numbers = np.concatenate([np.column_stack((image.boxes, image.scores)) for image in group])  # [D, 5]
+    for index, name in enumerate(BOX_AND_SCORE):
+        columns[name] = pa.array(numbers[:, index]).take(detection)
+    sizes = [image.image_size or (None, None) for image in group]
+    for index, name in enumerate(SIZE):
+        columns[name] = pa.array([size[index] for size in sizes], schema.field(name).type).take(owners)
+    return pa.table(columns, schema)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from tallybox.concurrency import in_batches
-from tallybox.detections.category_names import category_id_of, category_name_of, listed_names
-from tallybox.detections.detections import Detections, ImageId
+from tallybox.detections.categories import category_id_of, category_name_of, listed_names
+from tallybox.detections.detections import Detections, ImageId, common_categories, match_images
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
@@ -75,27 +75,32 @@ class CountEstimator:
     def fit(
         self,
         detections: Iterable[Detections],
-        counts: TrueCounts | Mapping[tuple[ImageId, int], int],
+        counts: TrueCounts | Mapping[tuple[ImageId, int], int] | Mapping[tuple[ImageId, str], int],
         *,
         category_names: Mapping[int, str] | None = None,
         detector: Sequence[str] = (),
         on_progress: OnProgress | None = None,
     ) -> Self:
-        """Learn from images and how many of each category they hold: labels, or counts by (image_id, category_id).
+        """Learn from images and how many of each category they hold: labels, or counts by (image_id, category).
 
-        ``category_names`` are the names of one's own category ids; without them, and without names in the labels, ids
-        are COCO's. ``detector`` is the SPEC of what detected, with its phrases, as `PhotoCounter` takes them: the file
+        Categories of detections and labels are matched by name if both have names, otherwise by id.
+        ``category_names`` are names for the ids of detections without names; ids without any names are COCO's.
+        ``detector`` is the SPEC of what detected, with its phrases, as `PhotoCounter` takes them: the file
         keeps it, so that the estimator is not used with another.
 
         In a labelled image, a category that is named only for other images counts 0; a category that is never named is
         unknown, and is not learned from. ``on_progress(done, total)`` is called after each epoch.
         """
-        labels = counts if isinstance(counts, TrueCounts) else _as_labels(counts)
-        if category_names is not None:
-            labels = replace(labels, categories=dict(category_names), labelled=labels.labelled_ids())
+        labels = counts if isinstance(counts, TrueCounts) else TrueCounts.of_pairs(counts)
+        images, names = common_categories(detections, category_names)
         show = on_progress or (lambda done, total: None)
         fitted, self.report = fit(
-            detections, labels, self._config, max_objects=self._max_objects, seed=self._seed, on_progress=show
+            images,
+            labels.for_detections(names),
+            self._config,
+            max_objects=self._max_objects,
+            seed=self._seed,
+            on_progress=show,
         )
         self._fitted = replace(fitted, detector=tuple(detector))
         return self
@@ -138,14 +143,14 @@ class CountEstimator:
         if isinstance(detections, Detections):
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
         category_ids, words = self._ids_and_words(categories)
-        for images in in_batches(self._converted(detections), IMAGES_PER_BATCH):
+        for images in in_batches(self.matched(detections), IMAGES_PER_BATCH):
             if not self._reported_unlearned:
                 self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, self._predict_batch(images, category_ids, words, prior, keep_inputs), strict=True)
 
-    def _converted(self, detections: Iterable[Detections]) -> Iterator[Detections]:
-        """Yield detections, those of other libraries converted."""
-        return (Detections.of_any(image, self.fitted.categories) for image in detections)
+    def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
+        """Yield detections under the category ids of this estimator, matched by name if they have names."""
+        return match_images(detections, self.fitted.categories)
 
     def _ids_and_words(self, categories: Categories) -> tuple[list[int] | None, dict[int, str]]:
         """Return the ids of categories, and the words by which some of them were named."""
@@ -185,7 +190,7 @@ class CountEstimator:
             listed[:] = True
         predictions, learned = arrays.each(), set(self.fitted.category_ids)
         ends = np.searchsorted(pairs.image_index, np.arange(len(images)), side="right")
-        for start, end in pairwise((0, *ends.tolist())):
+        for image, (start, end) in zip(images, pairwise((0, *ends.tolist())), strict=True):
             ids = pairs.category_ids[start:end].tolist()
             rows = (start + np.flatnonzero(listed[start:end])).tolist()
             by_id = {
@@ -193,7 +198,7 @@ class CountEstimator:
             }
             yield ImagePredictions(
                 by_id,
-                self.fitted.categories,
+                image.category_names or self.fitted.categories,
                 None if category_ids is None else words,
                 dict(zip(ids, moments[start:end], strict=True)),
                 inference.inputs.at(torch.tensor(rows, dtype=torch.int64)) if keep_inputs else None,
@@ -285,14 +290,3 @@ class CountEstimator:
         self = cls(fitted.config.component)
         self._config, self._max_objects, self._fitted = fitted.config, fitted.config.max_objects, fitted
         return self
-
-
-def _as_labels(counts: Mapping[tuple[ImageId, int], int]) -> TrueCounts:
-    by_image: dict[ImageId, dict[int, int]] = {}
-    for key, count in counts.items():
-        if not isinstance(key, tuple) or len(key) != 2:
-            raise InputTypeError(f"counts must be TrueCounts, or keyed by (image_id, category_id), but got key {key!r}")
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-            raise InputError(f"counts must be whole numbers of at least 0, but got {count!r} for {key!r}")
-        by_image.setdefault(key[0], {})[int(key[1])] = int(count)
-    return TrueCounts(by_image, labelled=frozenset(int(category_id) for _, category_id in counts))

@@ -8,7 +8,8 @@ import numpy as np
 
 from tallybox.concurrency import in_batches
 from tallybox.detections.baselines import Metric
-from tallybox.detections.detections import Detections
+from tallybox.detections.categories import match_categories
+from tallybox.detections.detections import Detections, match_images
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
@@ -57,7 +58,13 @@ class Evaluation:
 
 
 def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels: TrueCounts) -> Evaluation:
-    """Score an estimator on images that it was not fitted to."""
+    """Score an estimator on images that it was not fitted to; categories are matched by name if all have names."""
+    names = dict(estimator.fitted.categories)
+    if labels.categories:
+        ids = match_categories(labels.categories, names)
+        names = {ids[key]: name for key, name in labels.categories.items()} | names
+        labels = labels.renumbered(ids, names)
+    detections = match_images(detections, names)
     tuned = estimator.fitted.baselines
     empty = {name: {metric: CountSums() for metric in get_args(Metric)} for name in tuned}
     result, scored = Evaluation(empty, set(labels.labelled_ids())), set[int]()

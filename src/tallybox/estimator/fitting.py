@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.baselines import Metric, tabulate, tune
-from tallybox.detections.category_names import COCO_CATEGORIES, category_name_of, listed_names
+from tallybox.detections.categories import COCO_CATEGORIES, category_name_of, listed_names
 from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.detections.metrics import CoverageSums

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.category_names import category_id_of
+from tallybox.detections.categories import category_id_of
 from tallybox.detections.metrics import CountSums, groups_of
 from tallybox.errors import InputError
 

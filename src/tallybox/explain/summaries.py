@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tallybox.detections.category_words import plural
+from tallybox.detections.categories import plural
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.explain.counting import Counting
 from tallybox.explain.steps import joined, number

@@ -3,16 +3,16 @@
 from typing import Any
 
 from tallybox.counter.module import Counter
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.explain.counting import Counting, count_with_component
 from tallybox.explain.page_data import PageCounting, page_counting, page_data
 from tallybox.explain.steps import Step, number
 from tallybox.explain.summaries import Summary, percent
-from tallybox.photos.features import RegionFeatures
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.answer import PhotoAnswer
 from tallybox.vqa.question import quoted
+from tallybox.vqa.regions import RegionFeatures
 
 
 def answer_page(answer: PhotoAnswer, photo: Photo, counter: Counter | PresenceCounter) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def cached_detections(
     names and may raise. A photo that cannot be read is given to ``on_failure`` and left out.
     """
     import_optional("pyarrow", needed_for="keeping detections", install="'tallybox[detections]'")
-    from tallybox.detections.parquet import write_parquet
+    from tallybox.detections.writers import write_parquet
 
     origin = {"detector": [spec, *texts], "model": _state(Path(spec.partition(":")[2]))}
     states = {image_id: _state(path) for image_id, path in photos.items()}
@@ -131,7 +131,7 @@ def _read(
     folder: Path, origin: Mapping[str, Any], states: Mapping[str, Any]
 ) -> tuple[Mapping[int, str], dict[str, Detections]]:
     """Return the detections in the folder of photos that have not changed since."""
-    from tallybox.detections.parquet import read_parquet, read_parquet_categories, read_parquet_metadata
+    from tallybox.detections.readers import CATEGORIES_KEY, read_detections, read_parquet_metadata
 
     categories: Mapping[int, str] = {}
     kept: dict[str, Detections] = {}
@@ -140,11 +140,11 @@ def _read(
         if any(stored.get(key) != value for key, value in origin.items()):
             continue
         stored_states = stored.get("photos", {})
-        for image in read_parquet(part):
+        for image in read_detections(part):
             image_id = str(image.image_id)
             if image_id in states and stored_states.get(image_id) == states[image_id]:
                 kept[image_id] = replace(image, image_id=image_id)
-        categories = read_parquet_categories(part)
+        categories = {int(key): name for key, name in read_parquet_metadata(part, CATEGORIES_KEY).items()}
     return categories, kept
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tallybox.concurrency import in_batches
-from tallybox.detections.category_names import check_same_names
+from tallybox.detections.categories import check_common_names
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
@@ -73,7 +73,7 @@ class PhotoCounter:
             self.estimator = CountEstimator.untrained(categories_of(self.detector))
         if self.spec is not None:
             check_same_detector(self.estimator.fitted.detector, (self.spec, *self.texts))
-        check_same_names(self.estimator.fitted.categories, categories_of(self.detector), self.spec or "the detector")
+        check_common_names(categories_of(self.detector), self.estimator.fitted.categories, self.spec or "the detector")
 
     def count(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountPrediction]:
         """Return how many objects of each category a photo shows, by the category's name.
@@ -137,4 +137,8 @@ def count_detected(
     images = [photo.detections for photo in batch if photo.detections is not None]
     predictions = estimator.predict_each(images, categories, keep_inputs=keep_inputs)
     for photo in batch:
-        yield photo if photo.detections is None else replace(photo, predictions=next(predictions)[1])
+        if photo.detections is None:
+            yield photo
+        else:
+            matched, predicted = next(predictions)
+            yield replace(photo, detections=matched, predictions=predicted)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.concurrency import in_batches
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import error_summary

@@ -1,118 +1,90 @@
-"""The images that `tallybox fit`, `evaluate` and `suggest` read: files of detections, or photos."""
+"""Labelled images: detections of a file, or of photos, with their true counts. `fit` and `evaluate` read them so."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import click
-
-from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_line
-from tallybox.detections.category_names import check_same_names
-from tallybox.detections.detections import Detections
+from tallybox.detections.adapters import ClassNames
+from tallybox.detections.detections import BoxFormat, Detections, common_categories
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.readers import read_detections, read_for_estimator, stored_category_names, with_counts
+from tallybox.detections.readers import read_counts, read_detections
 from tallybox.errors import InputError
-from tallybox.estimator.fitted import Fitted
-
-
-class ImageSource(NamedTuple):
-    """Images with what was detected in them."""
-
-    images: Iterable[Detections]
-    names: Mapping[int, str]  # of the categories; empty where they are not known
-    detector: tuple[str, ...]  # SPEC and phrases of what detects in photos; none for a file of detections
+from tallybox.photos.cache import cached_detections
+from tallybox.photos.pipeline import OnFailure, OnProgress
+from tallybox.photos.sources import find_photos, find_sources
+from tallybox.photos.specs import DEFAULT_SPEC
 
 
 class LabelledImages(NamedTuple):
-    """Images with what was detected in them and what they really hold."""
+    """Images with their true counts, under the same category ids."""
 
-    images: Iterable[Detections]
+    images: list[Detections]
     counts: TrueCounts
-    detector: tuple[str, ...]
+    detector: tuple[str, ...]  # SPEC and phrases of the detector that looked at photos; empty for a file of detections
 
 
-def open_images(
-    source: str,
-    estimator: Path,
-    report: Callable[[InputError], None],
-    fitted: Fitted | None = None,
+def read_labelled_images(
+    source: str | Path,
+    labels: str | Path,
     *,
-    check: Callable[[Iterable[Detections], Mapping[int, str]], object] = lambda images, names: None,
-    detector: str | None,
-    texts: Sequence[str],
-) -> ImageSource:
-    """Return the images of a file of detections, or of photos, whose detections are kept beside the estimator.
+    cache: str | Path | None = None,
+    detector: str | None = None,
+    texts: Sequence[str] = (),
+    categories: Sequence[str] = (),
+    missing_is_zero: bool = False,
+    box_format: BoxFormat | None = None,
+    category_names: ClassNames = None,
+    on_failure: OnFailure = lambda error: None,
+    on_progress: OnProgress = lambda done, total: None,
+) -> LabelledImages:
+    """Return what `CountEstimator.fit` and `evaluate` take, from photos or a file of detections and a file of labels.
 
-    A ``fitted`` estimator must have learned from the same detector, and the images' categories must have its names.
-    Before photos are detected, ``check`` gets them without boxes, and the names of the categories; it may raise.
+    ``source`` is a file of detections, or a folder or pattern of photos, in which a ``detector`` looks. Detections of
+    photos are kept in the folder ``cache``, by default beside the labels: an interrupted run goes on where it was, and
+    later ones detect only new photos. Labels are checked first. Categories are matched by name. Boxes of categories
+    that the labels do not name are kept, because the estimator sees them too.
+
+    ``categories`` are the only ones whose counts are kept. With ``missing_is_zero``, images without labels, and empty
+    cells of a table, have no objects of the labelled categories; otherwise they are unknown. ``box_format`` and
+    ``category_names`` are as in `read_detections`. ``on_failure`` gets the error of a photo that cannot be read.
     """
-    from tallybox.photos.cache import cached_detections
-    from tallybox.photos.sources import find_photos, find_sources
-    from tallybox.photos.specs import DEFAULT_SPEC, check_same_detector
-
-    try:
-        is_file = not find_sources([source])[0].is_photo and not detector
-        photos = {} if is_file else find_photos([source])
-    except InputError as error:
-        raise click.UsageError(str(error)) from error
-
-    def check_early(names: Mapping[int, str]) -> None:
-        if fitted is not None:
-            check_same_names(fitted.categories, names, source)
-        check(map(Detections.empty, photos), names)
-
-    names: Mapping[int, str]
-    images: Iterable[Detections]
+    stored = read_counts(labels, blank_is_zero=missing_is_zero)
+    is_file = detector is None and not find_sources([str(source)])[0].is_photo
     if is_file:
         if texts:
-            raise click.UsageError(f"--text is for photos, but {source} is a file of detections")
-        path = Path(source)
-        if fitted is not None:
-            names, images = read_for_estimator(path, fitted.categories)
-        else:
-            names, images = stored_category_names(path), read_detections(path)
-        return ImageSource(images, names, ())
+            raise InputError(f"texts are for photos, but {source} is a file of detections")
+        found = read_detections(source, box_format=box_format, category_names=category_names)
+        return _labelled(*common_categories(found, None), stored, (), categories, missing_is_zero)
+    photos = find_photos([str(source)])
     spec = detector or DEFAULT_SPEC
-    if fitted is not None:
-        check_same_detector(fitted.detector, (spec, *texts))
-    folder = estimator.with_suffix(".detections")
-    with progress_bar("detecting") as show:
-        names, images = cached_detections(
-            photos,
-            folder,
-            spec=spec,
-            texts=texts,
-            check=check_early,
-            on_failure=report,
-            on_progress=show,
-        )
-    echo_line(f"detections of {len(images):,} photos are kept in {folder}", err=True)
-    if fitted is not None:  # where all photos were detected before, nothing was checked early
-        check_same_names(fitted.categories, names, source)
-    return ImageSource(images, names, (spec, *texts))
+
+    def check(names: Mapping[int, str]) -> None:
+        """Raise before minutes of detecting if the labels are wrong; warnings come with the counts."""
+        with warnings.catch_warnings(action="ignore"):
+            _counts(stored, names, categories).of_photos(list(photos))
+
+    folder = Path(labels).with_suffix(".detections") if cache is None else Path(cache)
+    names, images = cached_detections(
+        photos, folder, spec=spec, texts=texts, check=check, on_failure=on_failure, on_progress=on_progress
+    )
+    return _labelled(images, names, stored, (spec, *texts), categories, missing_is_zero)
 
 
-def open_labelled_images(
-    source: str,
-    labels: Path,
-    estimator: Path,
-    report: Callable[[InputError], None],
-    fitted: Fitted | None = None,
-    *,
+def _labelled(
+    images: list[Detections],
+    names: Mapping[int, str],
+    stored: TrueCounts,
+    detector: tuple[str, ...],
     categories: Sequence[str],
     missing_is_zero: bool,
-    **photo_options: Any,
 ) -> LabelledImages:
-    """Return the images as `open_images` does, with their true counts from a file of labels."""
-    options: dict[str, Any] = {"labels": labels, "only": categories, "missing_is_zero": missing_is_zero}
+    counts = _counts(stored, names, categories)
+    if detector:
+        counts = counts.of_photos([str(image.image_id) for image in images])
+    return LabelledImages(images, counts.with_zeros(images) if missing_is_zero else counts, detector)
 
-    def check(images: Iterable[Detections], names: Mapping[int, str]) -> None:
-        """Raise where the labels are wrong, before minutes of detecting; warnings come with the counts."""
-        with warnings.catch_warnings(action="ignore"):
-            with_counts(images, names, are_photos=True, **options)
 
-    opened = open_images(source, estimator, report, fitted, check=check, **photo_options)
-    labelled = with_counts(opened.images, opened.names, are_photos=bool(opened.detector), **options)
-    return LabelledImages(*labelled, opened.detector)
+def _counts(stored: TrueCounts, names: Mapping[int, str], categories: Sequence[str]) -> TrueCounts:
+    counts = stored.for_detections(names)
+    return counts.of_categories(categories) if categories else counts

@@ -16,13 +16,13 @@ from torch import Tensor
 
 from tallybox.boxes import first_kept, nms_by_category
 from tallybox.concurrency import single_threaded_torch
-from tallybox.detections.category_names import COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORY_IDS
 from tallybox.detections.detections import Detections
 from tallybox.devices import device_or_default
 from tallybox.errors import InputError
 from tallybox.photos.detector import boxes_in_photo, map_same_size
 from tallybox.photos.images import BICUBIC, Photo, letterbox
-from tallybox.photos.network import BINS, SIDES, STRIDES, HeadMaps, load_picodet_network
+from tallybox.photos.network import BINS, SIDES, STRIDES, CpuNetwork, HeadMaps, load_picodet_network
 
 DEFAULT_SIZE = 640  # AP on 128 photos of COCO: 42.0, against 40.9 at 512 and 38.9 at 768 px
 MULTIPLE = STRIDES[-1]  # sides of the network's input are multiples of it
@@ -61,11 +61,7 @@ class PicoDet:
             raise InputError(f"size must be a whole number of pixels from {MULTIPLE} to 4096, but got {size!r}")
         self.size = size
         self.device = device_or_default(device)
-        self.network = load_picodet_network().to(self.device)
-        if self.device.type == "cpu":
-            # glibc keeps freed memory up to twice the largest block that was ever freed (32 MiB at most). What it gives
-            # back to the system costs page faults at the next photo, 5 of 39 ms on two cores: so free a large block.
-            torch.empty(31 << 20, dtype=torch.uint8)
+        self.network = CpuNetwork() if self.device.type == "cpu" else load_picodet_network().to(self.device)
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the boxes of each photo, up to 200, a box once for each category that scores above 0.05."""

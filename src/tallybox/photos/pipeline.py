@@ -118,4 +118,5 @@ def detect_photos(photos: Sequence[Photo], detector: Detector) -> list[Detection
     for detections in detected:
         if not isinstance(detections, Detections):
             raise TallyboxError(f"{name} must return tallybox.Detections; got {type(detections).__name__}")
-    return list(detected)
+    names = getattr(detector, "categories", None)
+    return [image if image.category_names or not names else image.renumbered({}, names) for image in detected]

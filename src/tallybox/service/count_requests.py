@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 from starlette.exceptions import HTTPException
 
-from tallybox.detections.box_checks import check_in_image, check_not_corners
-from tallybox.detections.category_names import check_known_ids
-from tallybox.detections.detections import Detections
+from tallybox.detections.categories import check_known_ids
+from tallybox.detections.detections import Detections, check_in_image
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.service.batching import CountJob, JobPredictions
@@ -28,9 +26,7 @@ def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) 
             raise HTTPException(413, f"a request must have at most {limit:,} {name}, but got {number:,}")
     detections = tuple(_detections(image, index) for index, image in enumerate(request.images))
     for index, image in enumerate(detections):
-        check_known_ids(estimator.fitted.categories, image.category_ids.tolist(), f"images[{index}]")
-    if unsized := [image.boxes for image in detections if image.image_size is None]:
-        check_not_corners(np.concatenate(unsized), "images")
+        check_known_ids(image.category_ids.tolist(), estimator.fitted.categories, f"images[{index}]")
     return CountJob(detections, categories)
 
 

@@ -11,21 +11,22 @@ import torch
 from torch import Tensor
 
 from tallybox.counter.module import Counter
-from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.prediction import CountPrediction
-from tallybox.photos.features import RegionFeatures, regions_of
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, detections_of
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.checkpoints import load_model
+from tallybox.vqa.components import GlimpseCounter
 from tallybox.vqa.data.category_words import CategoryWords
 from tallybox.vqa.data.questions import COUNTING_WORDS
 from tallybox.vqa.data.vocabulary import Vocabulary
-from tallybox.vqa.model import Batch, GlimpseCounter, scale_features
+from tallybox.vqa.model import Batch, scale_features
 from tallybox.vqa.question import encode_question
+from tallybox.vqa.regions import RegionFeatures, regions_of
 
 SHIPPED_MODEL = Path(__file__).parent / "models" / "photos_presence.safetensors"  # see docs/results/ask.md
 RUNNERS_UP = 4

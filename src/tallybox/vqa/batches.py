@@ -3,50 +3,36 @@
 Legend: B questions, N proposals (padded), F features, P proposals of all photos, I photos.
 """
 
-import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tallybox.concurrency import map_in_order
 from tallybox.errors import InputError
-from tallybox.vqa.data.prepare import VOCABULARY
-from tallybox.vqa.data.splits import (
-    JOINED_SPLITS,
-    UNKNOWN_RELEVANCE,
-    EncodedQuestions,
-    content_checksums,
-    has_split,
-    open_questions,
-)
-from tallybox.vqa.data.store import PHOTOS, FeatureStore, checksum
-from tallybox.vqa.data.vocabulary import Vocabulary
+from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE, EncodedQuestions, open_questions
+from tallybox.vqa.data.store import PHOTOS, FeatureStore
+from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 from tallybox.vqa.model import Batch, DataSizes, scale_features
 
 Rows = NDArray[np.int64]
-Item = TypeVar("Item")
 
 # A thread copies a batch of the paper's size in about 5 ms, a GPU's step takes 2: several read side by side.
 READERS = min(8, os.cpu_count() or 1)
-READ_AHEAD = 2  # batches that wait for the device
 PHOTOS_PER_CHUNK = 2048  # copied to the device together: 0.8 GB of the paper's features
-MAX_VERIFIED_BYTES = 2 * 2**30  # a second or two on one core
-MAX_FINITE_BITS = 0x7BFF  # of half precision, without its sign
-DATA_CHECKSUM = "data_checksum"  # its name in a run's config.json
 SPARE_GPU_BYTES = 8 * 2**30  # for the model and the activations of a step
+UNKNOWN_FREE_BYTES = 4 * 2**30  # assumed if the system does not say how much memory is free
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The questions and photos that a model learns from, and the vocabulary of their indices."""
+    """The questions and photos that a model is trained on, and the vocabulary of their indices."""
 
     questions: EncodedQuestions
     store: FeatureStore
@@ -56,37 +42,20 @@ class TrainingData:
     @property
     def sizes(self) -> DataSizes:
         """The sizes that a model's layers must have."""
-        max_proposals = int(np.diff(self.store.offsets).max(initial=1))
-        return DataSizes(len(self.words), len(self.answers), self.store.features.shape[1], max_proposals)
+        max_proposals = int(self.store.num_boxes.max(initial=1))
+        return DataSizes(len(self.words), len(self.answers), self.store.width, max_proposals)
 
 
 def open_training_data(prepared: Path, split: str) -> TrainingData:
     """Open a split of a prepared folder."""
-    vocabulary, store = Vocabulary.load(prepared / VOCABULARY), open_photos(prepared)
-    return TrainingData(open_questions(prepared, split), store, vocabulary.words, vocabulary.answers)
-
-
-def data_checksum(prepared: Path) -> str:
-    """Return a checksum of what models may learn from in a prepared folder, wherever the folder is.
-
-    Of the photos, the first block is enough to tell features apart, and stays when photos are added.
-    """
-    splits = [content_checksums(prepared, split) for split in JOINED_SPLITS["trainval"] if has_split(prepared, split)]
-    first_block = FeatureStore.open(prepared / PHOTOS).header["blocks"][0]
-    return checksum((prepared / VOCABULARY).read_bytes() + json.dumps([splits, first_block]).encode())[:16]
-
-
-def open_photos(prepared: Path) -> FeatureStore:
-    """Open the photos of a prepared folder; checksums of the features are compared if that takes seconds only."""
-    store = FeatureStore.open(prepared / PHOTOS)
-    store.verify(index_only=store.features.nbytes > MAX_VERIFIED_BYTES)
-    return store
+    vocabulary, store = Vocabulary.load(prepared / VOCABULARY), FeatureStore.open(prepared / PHOTOS)
+    return TrainingData(open_questions(prepared, split, store), store, vocabulary.words, vocabulary.answers)
 
 
 def answerable(questions: EncodedQuestions) -> EncodedQuestions:
     """Return the questions that have at least one answer in the vocabulary; a model cannot learn from the rest."""
     if questions.answers is None:
-        raise InputError("questions must have answers to learn from, but these have none; is it a test split?")
+        raise InputError("These questions have no answers to train on; a test split has none.")
     return questions.at(np.flatnonzero((questions.answers >= 0).any(1)))
 
 
@@ -114,8 +83,7 @@ class Examples:
 
     def padded_sizes(self, rows: Rows) -> dict[str, int]:
         """Return the numbers of proposals and words that a batch is padded to: its largest."""
-        images, offsets = self.questions.images[rows], self.store.offsets
-        proposals = (offsets[images + 1] - offsets[images]).max(initial=1)
+        proposals = self.store.num_boxes[self.questions.images[rows]].max(initial=1)
         return {"proposals": int(proposals), "words": int(self.questions.lengths[rows].max())}
 
 
@@ -126,7 +94,7 @@ class ResidentExamples(Examples):
         super().__post_init__()
         questions, store, device = self.questions, self.store, self.device
         rows, photo = np.unique(questions.images, return_inverse=True)
-        counts = np.diff(store.offsets)[rows]
+        counts = store.num_boxes[rows]
         starts = np.concatenate(([0], counts.cumsum()))
         self.max_proposals = int(counts.max(initial=1))
         self.starts, self.counts, self.words, self.lengths, self.answers_on_device = (
@@ -134,16 +102,15 @@ class ResidentExamples(Examples):
             for values in (starts[photo], counts[photo], questions.words, questions.lengths, self.answers)
         )
         self.relevance = None if questions.relevance is None else torch.from_numpy(questions.relevance).to(device)
-        self.features = torch.empty(int(starts[-1]), store.features.shape[1], device=device, dtype=self.dtype)
+        self.features = torch.empty(int(starts[-1]), store.width, device=device, dtype=self.dtype)
         self.boxes = torch.empty(int(starts[-1]), 4, device=device)
         for first in range(0, len(rows), PHOTOS_PER_CHUNK):
             chunk = rows[first : first + PHOTOS_PER_CHUNK]
-            source = np.concatenate([np.arange(*store.offsets[row : row + 2]) for row in chunk])
-            target = slice(int(starts[first]), int(starts[first]) + len(source))
-            features = np.asarray(store.features[source])
-            check_finite(store, features)
+            features = np.concatenate([store.features_of(row) for row in chunk.tolist()])
+            boxes = np.concatenate([store.boxes_xyxy[slice(*store.offsets[row : row + 2])] for row in chunk.tolist()])
+            target = slice(int(starts[first]), int(starts[first]) + len(boxes))
             self.features[target] = scale_features(torch.from_numpy(features).to(device), self.length).to(self.dtype)
-            self.boxes[target] = torch.from_numpy(np.asarray(store.boxes_xyxy[source])).to(device)
+            self.boxes[target] = torch.from_numpy(boxes).to(device)
 
     def at(self, rows: Tensor, *, proposals: int, words: int) -> LabelledBatch:
         """Return the questions in ``rows [B]`` padded to these sizes, without waiting for the device."""
@@ -170,18 +137,18 @@ class StreamedExamples(Examples):
 
     def batches(self, order: Iterable[Rows]) -> Iterator[LabelledBatch]:
         """Yield each batch, padded to its largest photo and longest question."""
-        for host in read_ahead(order, lambda rows: self.read(rows, **self.padded_sizes(rows))):
+        for host in map_in_order(
+            lambda rows: self.read(rows, **self.padded_sizes(rows)), order, threads=READERS, ahead=2
+        ):
             yield self.labelled([value.to(self.device, non_blocking=True) for value in host])
 
     def read(self, rows: Rows, *, proposals: int, words: int) -> list[Tensor]:
         """Return the questions in ``rows [B]`` padded to these sizes, in memory that a GPU can copy from."""
         questions, pinned = self.questions, self.device.type == "cuda"
-        shape = len(rows), proposals, self.store.features.shape[1]
+        shape = len(rows), proposals, self.store.width
         features = torch.empty(shape, dtype=torch.float16, pin_memory=pinned)
         boxes = torch.empty(len(rows), proposals, 4, pin_memory=pinned)
         mask = self.store.read_into(questions.images[rows], features.numpy(), boxes.numpy())
-        if not pinned:  # on a GPU the check would take longer than a step; the loss is checked instead
-            check_finite(self.store, features.numpy())
         arrays = [mask, questions.words[rows, :words], questions.lengths[rows], self.answers[rows]]
         small = [torch.from_numpy(array) for array in arrays]
         if questions.relevance is not None:
@@ -196,28 +163,28 @@ class StreamedExamples(Examples):
 
 
 def load_examples(
-    questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
+    questions: EncodedQuestions,
+    store: FeatureStore,
+    device: torch.device,
+    dtype: torch.dtype,
+    length: float,
+    max_bytes: int | None = None,
 ) -> ResidentExamples | StreamedExamples:
-    """Copy the photos to a device's memory where they fit, else read them when they are needed."""
-    proposals = int(np.diff(store.offsets)[np.unique(questions.images)].sum())
-    fits = proposals * (store.features.shape[1] * dtype.itemsize + 16) < free_bytes(device)
+    """Copy the photos to a device's memory if they fit, by default into the free memory; else stream them."""
+    proposals = int(store.num_boxes[np.unique(questions.images)].sum())
+    needed = proposals * (store.width * dtype.itemsize + 16)
+    fits = needed < (free_bytes(device) if max_bytes is None else max_bytes)
     return (ResidentExamples if fits else StreamedExamples)(questions, store, device, dtype, length)
-
-
-def check_finite(store: FeatureStore, features: NDArray[np.float16]) -> None:
-    """Raise if features of a store are not finite, which `prepare` never writes."""
-    if features.size and int((features.view(np.uint16) & 0x7FFF).max()) > MAX_FINITE_BITS:
-        raise InputError(
-            f"{store.folder} must hold finite features, but some are not: it is damaged; "
-            "tallybox vqa prepare --verify says where"
-        )
 
 
 def free_bytes(device: torch.device) -> int:
     """Return how much of a device's memory photos may use."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf, macOS not this name
+        return UNKNOWN_FREE_BYTES
 
 
 def fitted(relevance: Tensor, proposals: int) -> Tensor:
@@ -227,22 +194,6 @@ def fitted(relevance: Tensor, proposals: int) -> Tensor:
     (tensor([[1, 0]]), tensor([[ 1, -1]]))
     """
     return nn.functional.pad(relevance, (0, proposals - relevance.shape[1]), value=UNKNOWN_RELEVANCE)
-
-
-def read_ahead(order: Iterable[Rows], read: Callable[[Rows], Item]) -> Iterator[Item]:
-    """Yield ``read(rows)`` for each item in order; threads read a few items ahead.
-
-    >>> list(read_ahead([np.arange(2), np.arange(3)], len))
-    [2, 3]
-    """
-    with ThreadPoolExecutor(READERS) as readers:
-        waiting: deque[Future[Item]] = deque()
-        for rows in order:
-            waiting.append(readers.submit(read, rows))
-            if len(waiting) > READERS + READ_AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def epoch_order(questions: int, batch: int, seed: int, epoch: int) -> list[Rows]:

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from tallybox.errors import InputError
 from tallybox.files import read_tensors, write_tensors
-from tallybox.vqa.config import ModelConfig, VqaConfig
+from tallybox.vqa.config import MODELS, ModelConfig, VqaConfig
 from tallybox.vqa.model import DataSizes, VqaModel
 
 KIND = "tallybox.vqa"
 VERSION = 1
 FILE = "checkpoint.safetensors"  # the last
-BEST = "best.safetensors"  # the weights that were best on the validation questions
+BEST = "best.safetensors"  # the parameters that were best on the validation questions
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Checkpoint:
     epoch: int  # completed epochs
     steps: int  # completed steps
     temperature: float = 1.0  # divides the logits before they become probabilities
-    split: str = ""  # of the questions learned from; empty where it is not known
+    split: str = ""  # of the questions it was trained on; empty if it is not known
 
 
 def write_checkpoint(
@@ -45,27 +45,33 @@ def read_checkpoint(folder: Path, *, prefix: str = "") -> tuple[Checkpoint, dict
     """Read a run's checkpoint and its tensors whose names begin with a prefix, under names without it."""
     path = folder / FILE if folder.is_dir() else folder
     if not path.is_file():
-        raise InputError(f"{folder} must be a folder that tallybox vqa train wrote, but it has no {FILE}")
+        raise InputError(f"{folder} has no {FILE}; is it a folder of tallybox vqa train?")
     try:
         header, tensors = read_tensors(path)
         checkpoint = _checkpoint(header)
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise InputError(f"{path} must be a checkpoint of tallybox vqa train, but: {reason}") from None
+        raise InputError(f"{path} is not a checkpoint of tallybox vqa train: {reason}") from None
     return checkpoint, {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
 
 
-def load_model(folder: Path) -> tuple[VqaModel, Checkpoint]:
-    """Return a run's model in evaluation mode."""
+def load_model(folder: Path, component: str | None = None) -> tuple[VqaModel, Checkpoint]:
+    """Return a run's model in evaluation mode.
+
+    If the run uses a component of your own, name it: a file alone does not decide which code is run.
+    """
     checkpoint, tensors = read_checkpoint(folder, prefix="model.")
+    name = checkpoint.config.model.name
+    if name not in MODELS and component != name:
+        raise InputError(f"{folder} uses the component {name}; pass --model {name} to run its code")
     return model_of(checkpoint.config.model, checkpoint.sizes, tensors, folder), checkpoint
 
 
 def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor], source: Path) -> VqaModel:
-    """Return a model with these weights in evaluation mode; ``source`` is the file they come from."""
-    wrong = f"{source} must hold the weights of a {config.name} model"
+    """Return a model with these parameters in evaluation mode; ``source`` is the file they come from."""
+    wrong = f"{source} does not hold the parameters of a {config.name} model"
     if not all(0 <= size < 2**31 for size in asdict(sizes).values()):
-        raise InputError(f"{wrong}, but its sizes are {asdict(sizes)}")
+        raise InputError(f"{wrong}: its sizes are {asdict(sizes)}")
     try:
         with torch.device("meta"):  # whatever sizes a damaged file names, no memory is allocated for them
             model = VqaModel(config, sizes)
@@ -73,10 +79,10 @@ def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor
     except (OverflowError, RuntimeError, TypeError) as error:
         title, *details = str(error).splitlines()  # only load_state_dict's errors have details
         reason = "; ".join(line.strip() for line in details[:2]) if title.endswith(":") else title
-        raise InputError(f"{wrong}, but: {reason}") from None
+        raise InputError(f"{wrong}: {reason}") from None
     damaged = [name for name, value in model.state_dict().items() if not value.isfinite().all()]
     if damaged:
-        raise InputError(f"{source} must hold finite weights, but {damaged[0]} has others")
+        raise InputError(f"{source}: {damaged[0]} is not finite")
     return model.float().eval()
 
 

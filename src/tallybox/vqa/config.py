@@ -11,7 +11,7 @@ from typing import Any, Literal, cast, get_args, get_origin
 from tallybox.checks import check_count
 from tallybox.errors import InputError, InputTypeError
 
-ModelName = Literal["baseline", "nms", "counter", "presence"]
+MODELS = ("baseline", "nms", "counter", "presence")
 Padding = Literal["masked", "published"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
@@ -22,12 +22,15 @@ RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
     "0 or more": (("feature_length", "attention_supervision"), lambda value: 0 <= value < math.inf),
     "between 0 and 2**63 - 1": (("seed",), lambda value: 0 <= value < 2**63),
     "2 or more, as batch normalisation needs": (("batch",), lambda value: value >= 2),
-    "above 0": (("presence_sharpness", "learning_rate", "count_rate"), lambda value: 0 < value < math.inf),
+    "above 0": (
+        ("counter_sharpness", "presence_sharpness", "learning_rate", "count_rate"),
+        lambda value: 0 < value < math.inf,
+    ),
 }
 
 
 class _Checked:
-    """A configuration that raises where a value is wrong."""
+    """A configuration that raises if a value is wrong."""
 
     def __post_init__(self) -> None:
         for setting in fields(cast(Any, self)):
@@ -46,7 +49,7 @@ class _Checked:
 class ModelConfig(_Checked):
     """The model of the paper's appendix "Baseline architecture", with or without a component that counts."""
 
-    name: ModelName = "counter"
+    name: str = "counter"  # one of MODELS, or your own component as package.module:Class
     embedding: int = 300  # of a word
     question: int = 1024  # state of the GRU
     attention: int = 512  # hidden units that combine proposals and question
@@ -55,13 +58,24 @@ class ModelConfig(_Checked):
     dropout: float = 0.5  # before the GRU and every linear layer except the one after the count component
     attention_dropout: float | None = None  # before the layers of the attention; None: the same as dropout
     max_objects: int = 10  # of the count component
+    segments: int = 16  # of its piecewise linear functions; the paper's d
     # How photos with fewer proposals are padded. masked: padding changes nothing. published: zeros take part in the
     # softmax and in the counter, as in the published code.
     padding: Padding = "masked"
     feature_length: float = 1.0  # L2 norm that each proposal's features are scaled to; 0: not scaled
     nms_iou_threshold: float = 0.5  # of the nms model
     nms_score_threshold: float = 0.0  # on the logistic of a proposal's mean glimpse; 0: no proposal is left out by it
-    presence_sharpness: float = 1.0  # factor of the first glimpse before the presence counter
+    # Factors of the first glimpse before the counter (or your own component) and before the presence counter.
+    counter_sharpness: float = 1.0
+    presence_sharpness: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.name not in MODELS and ":" not in self.name:
+            hint = _suggestion(self.name, [*MODELS])
+            raise InputError(
+                f"model name must be one of {', '.join(MODELS)} or package.module:Class, not {self.name!r}{hint}"
+            )
 
 
 @dataclass(frozen=True)
@@ -111,7 +125,7 @@ def read_configuration(path: Path | None, **overrides: dict[str, Any]) -> VqaCon
         try:
             tables = tomllib.loads(path.read_text())
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"{path} must be a TOML file, but: {error}") from None
+            raise InputError(f"Cannot read {path} as TOML: {error}") from None
     for name, values in overrides.items():
         tables[name] = tables.get(name, {}) | {key: value for key, value in values.items() if value is not None}
     try:
@@ -131,8 +145,6 @@ def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
     for name, value in values.items():
         if name not in defaults:
             raise InputError(f"[{table}] has no {name}{_suggestion(name, list(defaults))}")
-        if (table, name, value) == ("model", "name", "counting"):
-            value = "counter"  # its name in configurations and checkpoints of tallybox 0.1
         expected = float if defaults[name] is None else type(defaults[name])
         if expected is float and type(value) is int:
             value = float(value)

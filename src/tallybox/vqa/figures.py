@@ -1,10 +1,12 @@
-"""Figures of a trained VQA model: curves, accuracy by count, activations beside the toy task's, examples."""
+"""Figures of a trained VQA model: curves, accuracy by count, activations with the toy task's, examples."""
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -18,14 +20,14 @@ from tallybox.photos.sources import find_photos
 from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, draw_all, picture
 from tallybox.runs import read_results
 from tallybox.toy.figures import Results, draw_role, read_sweep
-from tallybox.vqa.data.photo_ids import photo_id
+from tallybox.vqa.batches import StreamedExamples
+from tallybox.vqa.components import GlimpseCounter, PublishedGlimpseCounter
+from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import open_records
-from tallybox.vqa.evaluation import VALIDATION
-from tallybox.vqa.examples import counting_examples
-from tallybox.vqa.model import GlimpseCounter
-from tallybox.vqa.prediction import load_run, predict_run, prepared_folder
+from tallybox.vqa.prediction import load_run, open_for_model, predict_run, prepared_folder
 from tallybox.vqa.scoring import accuracy_by, true_count
+from tallybox.vqa.validation import VALIDATION
 
 # The toy task's activations are drawn for noise near these values, as in the paper's last figure of activations.
 TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
@@ -33,13 +35,14 @@ NEAR = 0.025  # at most this far away
 PIXELS_OF_A_PHOTO = 500  # of its longer side
 MAX_BAR = 10  # one bar for this count and all larger ones
 YELLOW = "#F0E442"  # of the same palette, seen better on photos
+MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
 SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # the scores that have a curve
 
 
 def draw_run_figures(
     run: Path, out: Path, device: torch.device, split: str, prepared: Path | None, toy: Path | None, photos: Path | None
 ) -> list[Path]:
-    """Draw the figures that a run has the data for into a folder, each as SVG and PNG; return the files."""
+    """Draw a run's figures into a folder; return the files."""
     model, _ = load_run(run)
     predictions = predict_run(run, split=split, device=device, prepared=prepared)[1]
     records = open_records(prepared_folder(run, prepared), split)
@@ -62,8 +65,61 @@ def draw_run_figures(
     return draw_all(out, drawings)
 
 
+def counting_examples(
+    run: Path, question_ids: Sequence[int] = (), *, number: int = 8, split: str = "val", prepared: Path | None = None
+) -> list[dict[str, Any]]:
+    """Return the counter model's computation for counting questions, ready for JSON.
+
+    Each has ``question``, ``question_id``, ``image_id``, ``size_wh``, the kept ``boxes`` (pixels) with their
+    ``attention``, the matrices ``A``, ``D`` and ``C``, the ``count``, the ``prediction`` and the ``truth``, the most
+    frequent answer. Without ids, the first ``number`` questions that start with "how many" are taken.
+    """
+    model, checkpoint = load_run(run)
+    if not (isinstance(model.count, GlimpseCounter) and isinstance(model.count.counter, Counter)):
+        raise InputError(f"{run} is a {checkpoint.config.model.name} model; examples need a counter model")
+    folder = prepared_folder(run, prepared)
+    (questions, store), records = open_for_model(checkpoint, folder, split), open_records(folder, split)
+    row_of = {record.question_id: row for row, record in enumerate(records)}
+    question_ids = question_ids or [record.question_id for record in records if record.counts][:number]
+    if not question_ids:
+        raise InputError(f'Split {split} has no question that starts with "how many".')
+    if unknown := [question_id for question_id in question_ids if question_id not in row_of]:
+        raise InputError(f"Question {unknown[0]} is not in split {split}.")
+    rows = np.array([row_of[question_id] for question_id in question_ids])
+    length = checkpoint.config.model.feature_length
+    examples = StreamedExamples(questions, store, torch.device("cpu"), torch.float32, length)
+    batch = model.padded(next(examples.batches([rows])).batch)
+    with torch.no_grad():
+        logits, glimpses = model(batch)
+        trace: dict[str, Any]
+        if isinstance(model.count, PublishedGlimpseCounter):
+            kept, distance, quantities = model.count.quantities(glimpses, batch.boxes)
+            trace = {**vars(quantities), **kept._asdict(), "distance": distance, "count": quantities.count.flatten()}
+            trace["mask"] = torch.ones_like(kept.attention, dtype=torch.bool)
+        else:
+            trace = vars(model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask))
+    described = []
+    for index, row in enumerate(rows):
+        record, real = records[row], trace["mask"][index]
+        described.append(
+            {
+                "question": record.text,
+                "question_id": record.question_id,
+                "image_id": record.image_id,
+                "size_wh": store.sizes_wh[questions.images[row]].tolist(),
+                "boxes": trace["boxes"][index][real].tolist(),
+                "attention": trace["attention"][index][real].tolist(),
+                **{name: trace[key][index][real][:, real].tolist() for name, key in MATRICES.items()},
+                "count": trace["count"][index].item(),
+                "prediction": checkpoint.answers[int(logits[index].argmax())],
+                "truth": None if record.answers is None else collections.Counter(record.answers).most_common(1)[0][0],
+            }
+        )
+    return described
+
+
 def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
-    """Draw the loss by step, and the accuracy in training beside scores on the validation questions."""
+    """Draw the loss by step, and the accuracy in training and scores on the validation questions."""
     with picture(path, 9, 3.4) as figure:
         loss, scores = figure.subplots(1, 2)
         steps = [line["step"] for line in log]
@@ -130,15 +186,12 @@ def with_photos(examples: list[dict[str, Any]], folder: Path | None) -> list[dic
     found = find_photos([folder])
     files = {photo_id(path.stem): path for path in found.values()} | {photo_id(name): found[name] for name in found}
     if not any(example["image_id"] in files for example in examples):
-        raise InputError(
-            f"{folder} must hold the photos of the questions, named by their ids, "
-            f"but photo {examples[0]['image_id']} is not there, nor are the others"
-        )
+        raise InputError(f"{folder} has none of the questions' photos, for instance {examples[0]['image_id']}")
     return [example | {"photo": files.get(example["image_id"])} for example in examples]
 
 
 def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw a row for each example that `tallybox.vqa.examples` returns: its boxes, A, D and C, count and answers."""
+    """Draw a row for each example of `counting_examples`: its boxes, A, D and C, count and answers."""
     with picture(path, 11, 2.5 * len(examples)) as figure:
         rows = figure.subplots(len(examples), 5, width_ratios=(1.8, 1, 1, 1, 1.1), squeeze=False)
         for axes, example in zip(rows, examples, strict=True):
@@ -166,7 +219,7 @@ def draw_boxes(axes: Axes, example: Mapping[str, Any]) -> None:
 
 
 def write_answers(axes: Axes, example: Mapping[str, Any]) -> None:
-    """Write the count, what the model answers and what people answered."""
+    """Write the count, the model's answer and people's answer."""
     truth = "unknown" if example["truth"] is None else example["truth"]
     lines = f"c = {example['count']:.2f}\n\npredicted: {example['prediction']}\nground truth: {truth}"
     axes.text(0, 0.5, lines, va="center", transform=axes.transAxes)

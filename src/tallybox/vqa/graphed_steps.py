@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tallybox.vqa.batches import LabelledBatch, ResidentExamples, Rows, StreamedExamples, read_ahead
+from tallybox.concurrency import map_in_order
+from tallybox.vqa.batches import READERS, LabelledBatch, ResidentExamples, Rows, StreamedExamples
 from tallybox.vqa.model import WordPacking
 from tallybox.vqa.steps import VqaTrainer
 
@@ -51,7 +52,7 @@ class StreamedInputs:
     def fill(self, order: Iterable[Rows]) -> Iterator[None]:
         """Put each batch in place, and yield when it is."""
         following: list[Tensor] = []
-        for host in read_ahead(order, lambda rows: self.examples.read(rows, **self.sizes)):
+        for host in map_in_order(lambda rows: self.examples.read(rows, **self.sizes), order, threads=READERS, ahead=2):
             current, following = following, self._copy(host)  # copied while the current one is computed
             if current:
                 yield from self._put(current)

@@ -10,12 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from tallybox.boxes import batched_nms
-from tallybox.counter.module import Counter
-from tallybox.counter.published import published_features, published_quantities
-from tallybox.counter.reference import Quantities
-from tallybox.kernels.proposals import Proposals
-from tallybox.presence.module import PresenceCounter
+from tallybox.vqa.components import count_component
 from tallybox.vqa.config import ModelConfig
 
 
@@ -33,7 +28,7 @@ class WordPacking:
     """Which of a batch's padded words ``[B, L]`` the GRU reads: at each step, the questions that are long enough.
 
     ``batch_sizes [L]`` bounds the number of questions at each step, and never rises. Questions must be sorted, the
-    longest first. A batch fits where no step has more questions than that; fewer are padded.
+    longest first. A batch fits if no step has more questions than that; fewer are padded.
     """
 
     def __init__(self, batch_sizes: list[int], device: torch.device) -> None:
@@ -41,7 +36,7 @@ class WordPacking:
         index = [question * words + word for word, number in enumerate(batch_sizes) for question in range(number)]
         self.index = torch.tensor(index, device=device)  # [P] into the flattened words
         self.batch_sizes = torch.tensor(batch_sizes)  # [L] on the CPU, as a PackedSequence has them
-        self.starts = (self.batch_sizes.cumsum(0) - self.batch_sizes).to(device)  # [L] where a step starts among P
+        self.starts = (self.batch_sizes.cumsum(0) - self.batch_sizes).to(device)  # [L] first of each step among P
 
     def last(self, lengths: Tensor) -> Tensor:
         """Return the index among P of each question's last word, ``[B]``."""
@@ -193,71 +188,6 @@ class Attention(nn.Module):
         x, y = self.from_features(self.dropout(features)), self.from_question(self.dropout(question)).unsqueeze(1)
         glimpses: Tensor = self.to_glimpses(self.dropout(fuse(x, y)))
         return glimpses
-
-
-class GlimpseCounter(nn.Module):
-    """A counting layer over the first glimpse: its logit times ``sharpness``, through a logistic."""
-
-    def __init__(self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0) -> None:
-        super().__init__()
-        self.counter, self.features, self.sharpness = counter, features, sharpness
-
-    def log_odds(self, glimpses: Tensor) -> Tensor:
-        """Return the input of the layer, ``[B, N, G]`` to ``[B, N]``."""
-        return glimpses[..., 0] * self.sharpness
-
-    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
-        """Count from ``glimpses [B, N, G]``, ``boxes [B, N, 4]`` and ``mask [B, N]``: features ``[B, features]``."""
-        features: Tensor = self.counter(self.log_odds(glimpses), boxes, mask)
-        return features
-
-
-class PublishedFirstGlimpse(GlimpseCounter):
-    """The paper's component over the first glimpse with padding among the proposals, as in the published code."""
-
-    counter: Counter
-
-    def quantities(self, glimpses: Tensor, boxes: Tensor) -> tuple[Proposals, Tensor, Quantities]:
-        """Return what the component computes from ``glimpses [B, N, G]`` and ``boxes [B, N, 4]``, 0 for padding."""
-        weight, objects = self.counter.weight[0], self.counter.max_objects
-        return published_quantities(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
-
-    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
-        """Count proposals and padding."""
-        weight, objects = self.counter.weight[0], self.counter.max_objects
-        return published_features(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
-
-
-class SuppressedCount(nn.Module):
-    """The number of proposals that greedy NMS keeps, one-hot; a proposal's score is the mean of its glimpses."""
-
-    def __init__(self, max_proposals: int, iou_threshold: float = 0.5, score_threshold: float = 0.0) -> None:
-        super().__init__()
-        self.features = max_proposals + 1
-        self.iou_threshold, self.score_threshold = iou_threshold, score_threshold
-
-    def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
-        """Return the one-hot number, ``[B, max_proposals + 1]``, without a gradient."""
-        with torch.no_grad():
-            scores = glimpses.mean(-1)
-            mask = mask & (scores.sigmoid() >= self.score_threshold)
-            kept = batched_nms(boxes, scores, mask, self.iou_threshold).sum(-1)
-            return nn.functional.one_hot(kept.clamp(max=self.features - 1), self.features).to(glimpses.dtype)
-
-
-def count_component(config: ModelConfig, max_proposals: int) -> GlimpseCounter | SuppressedCount | None:
-    """Return the count component of the named model; the baseline has none."""
-    objects = config.max_objects
-    match config.name:
-        case "baseline":
-            return None
-        case "nms":
-            return SuppressedCount(max_proposals, config.nms_iou_threshold, config.nms_score_threshold)
-        case "counter":
-            layer = GlimpseCounter if config.padding == "masked" else PublishedFirstGlimpse
-            return layer(Counter(objects, logits=True), objects + 1)
-        case "presence":
-            return GlimpseCounter(PresenceCounter(objects, logits=True), objects + 2, config.presence_sharpness)
 
 
 class Classifier(nn.Module):

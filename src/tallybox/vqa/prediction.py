@@ -12,13 +12,12 @@ import torch
 from tallybox.errors import InputError
 from tallybox.files import write_text
 from tallybox.runs import read_config
-from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples, open_photos
+from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples
 from tallybox.vqa.checkpoints import Checkpoint, load_model
-from tallybox.vqa.config import ModelName
-from tallybox.vqa.data.prepare import VOCABULARY
+from tallybox.vqa.config import MODELS
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_questions, open_records
-from tallybox.vqa.data.store import FeatureStore
-from tallybox.vqa.data.vocabulary import Vocabulary
+from tallybox.vqa.data.store import PHOTOS, FeatureStore
+from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.published import load_published
 from tallybox.vqa.steps import autocast, compute_dtype
@@ -35,7 +34,7 @@ def predict_run(
     split: str,
     device: torch.device,
     prepared: Path | None = None,
-    name: ModelName | None = None,
+    name: str | None = None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[Checkpoint, dict[int, str]]:
     """Return a run's checkpoint and its answers to the questions of a split, by question id."""
@@ -50,15 +49,15 @@ def open_for_model(checkpoint: Checkpoint, folder: Path, split: str) -> tuple[En
 
     The model's vocabulary may differ from the folder's, as that of a published file does.
     """
-    questions, store = open_questions(folder, split), open_photos(folder)
-    if store.features.shape[1] != checkpoint.sizes.features:
+    store = FeatureStore.open(folder / PHOTOS)
+    questions = open_questions(folder, split, store)
+    if store.width != checkpoint.sizes.features:
         raise InputError(
-            f"photos must have {checkpoint.sizes.features} features as those that the model learned from, "
-            f"but got {store.features.shape[1]}"
+            f"The model was trained on {checkpoint.sizes.features} features a proposal, but {folder} has {store.width}."
         )
     if Vocabulary.load(folder / VOCABULARY).words != checkpoint.words:
         words, lengths = encode_words(Vocabulary(checkpoint.words, checkpoint.answers), open_records(folder, split))
-        questions = replace(questions, words=words.astype(np.int64), lengths=lengths.astype(np.int64), answers=None)
+        questions = replace(questions, words=words, lengths=lengths, answers=None)
     return questions, store
 
 
@@ -97,13 +96,16 @@ def answer(
     return dict(zip(questions.question_ids.tolist(), answers, strict=True))
 
 
-def load_run(run: Path, name: ModelName | None = None) -> tuple[VqaModel, Checkpoint]:
-    """Return the model of a run's folder, or of a file of the published code; ``name`` says which model that holds."""
+def load_run(run: Path, name: str | None = None) -> tuple[VqaModel, Checkpoint]:
+    """Return the model of a run's folder, or of a file of the published code.
+
+    ``name`` is the model in a file of the published code, or the component of your own that a run uses.
+    """
     if run.suffix in PUBLISHED_SUFFIXES:
         return load_published(run, name)
-    if name is not None:
-        raise InputError(f"--model {name} is for a .pth file of the published code, but {run} names its own model")
-    return load_model(run)
+    if name in MODELS:
+        raise InputError(f"--model {name} is for a .pth file of the published code; {run} names its own model")
+    return load_model(run, name)
 
 
 def prepared_folder(run: Path, prepared: Path | None) -> Path:
@@ -112,10 +114,7 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
         return prepared
     settings = run_settings(run)
     if not settings:
-        raise InputError(
-            f"{run} must be a folder that tallybox vqa train wrote, but it has no config.json; "
-            "for a checkpoint alone, name the questions' folder with --prepared"
-        )
+        raise InputError(f"{run} has no config.json; name the prepared folder with --prepared")
     source = settings.get("prepared")
     if source is not None and Path(source).exists():
         return Path(source)

@@ -16,7 +16,7 @@ from tallybox.counter.published import read_published_weight
 from tallybox.errors import InputError
 from tallybox.files import error_summary
 from tallybox.vqa.checkpoints import Checkpoint, model_of
-from tallybox.vqa.config import ModelConfig, ModelName, VqaConfig
+from tallybox.vqa.config import ModelConfig, VqaConfig
 from tallybox.vqa.model import DataSizes, VqaModel
 
 PUBLISHED_PROPOSALS = 100  # of a photo, padding included
@@ -37,13 +37,13 @@ LAYERS = {
 }
 
 
-def load_published(path: Path, name: ModelName | None = None) -> tuple[VqaModel, Checkpoint]:
+def load_published(path: Path, name: str | None = None) -> tuple[VqaModel, Checkpoint]:
     """Return the model in a file of the published code, in evaluation mode, and its vocabulary.
 
     ``name`` says which model it holds, baseline or counter; by default, the weights decide.
     """
     if name not in (None, "baseline", "counter"):
-        raise InputError(f"a file of the published code must be a baseline or counter model, but got {name!r}")
+        raise InputError(f"Models of the published code are baseline and counter, not {name!r}.")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
         words = _in_order(content["vocab"]["question"], first=1)
@@ -58,15 +58,14 @@ def load_published(path: Path, name: ModelName | None = None) -> tuple[VqaModel,
         # torch advises to switch weights_only off, which would run the file's content.
         refused = isinstance(error, UnpicklingError) or "weights_only" in str(error)
         reason = "it is damaged, or holds more than tensors and plain values" if refused else error_summary(error)
-        wrong = f"{path} must be a checkpoint of the published code with weights and vocab, but: {reason}"
-        raise InputError(wrong) from None
+        raise InputError(f"{path} is not a checkpoint of the published code: {reason}") from None
     if len(words) != sizes.words or len(answers) < sizes.answers:
         raise InputError(
-            f"{path} must have a vocabulary that fits its weights ({sizes.words} words, {sizes.answers} answers), "
-            f"but got {len(words)} and {len(answers)}"
+            f"{path}: its vocabulary of {len(words)} words and {len(answers)} answers does not fit its weights "
+            f"({sizes.words}, {sizes.answers})"
         )
     if name not in (None, config.name):
-        raise InputError(f"{path} must hold a counter (lin_c, bn2, counter) to be a counter model, but it does not")
+        raise InputError(f"{path} has no counter (lin_c, bn2, counter)")
     model = model_of(config, sizes, tensors, path)
     return model, Checkpoint(VqaConfig(model=config), sizes, words, answers[: sizes.answers], epoch=0, steps=0)
 

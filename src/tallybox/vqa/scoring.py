@@ -1,7 +1,8 @@
 """VQA accuracy by the official rule, accuracy over balanced pairs, and errors of counts."""
 
+import collections
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
@@ -23,7 +24,6 @@ TRUE_COUNTS = {
     "count_2_or_more": (2, math.inf),
 }
 COUNT_KEYS = (*TRUE_COUNTS, "count_mae", "count_rmse")
-COUNT_KEYS += ("count_simple", "count_rmse_simple", "count_complex", "count_rmse_complex")  # of TallyQA
 LARGEST_COUNT = 20  # HowMany-QA's; larger counts are taken as this one, so that no single answer makes half of an error
 Key = TypeVar("Key", bound=Hashable)
 Pairs = NDArray[np.int64] | Sequence[Sequence[int]]  # [K, 2] question ids
@@ -37,7 +37,7 @@ def all_scores(predictions: Mapping[int, str], records: Sequence[QuestionRecord]
 def accuracy(prediction: str, answers: Sequence[str]) -> float:
     """Return the official accuracy of one answer: min(agreeing / 3, 1), averaged over leaving out each person.
 
-    Both sides are normalised where the people differ; where all agree, the answers are compared as they are. Fewer or
+    Both sides are normalised if the people differ; if all agree, the answers are compared as they are. Fewer or
     more than ten answers count as ten in the same proportions: with a single answer, only the same one is right.
 
     >>> answers = ["two"] * 3 + ["3"] * 7
@@ -69,22 +69,16 @@ def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pai
     """
     expected = {record.question_id for record in records}
     if missing := expected - predictions.keys():
-        raise InputError(
-            f"predictions must answer all {len(expected)} questions, but {len(missing)} have no answer, "
-            f"among them {min(missing)}"
-        )
+        raise InputError(f"{len(missing)} of {len(expected)} questions have no answer, among them {min(missing)}.")
     if unknown := predictions.keys() - expected:
-        raise InputError(
-            f"predictions must be of these {len(expected)} questions, but {len(unknown)} are of others, "
-            f"among them {min(unknown)}; are they of another split?"
-        )
+        raise InputError(f"{len(unknown)} answers are to unknown questions, among them {min(unknown)}.")
     values: dict[str, list[float]] = defaultdict(list)
     accuracies: dict[int, float] = {}
     kinds: dict[int, set[str]] = {}
     for record in records:
         key, answer_type = record.question_id, record.answer_type
         if record.answers is None or answer_type is None:
-            raise InputError(f"question {key} must have answers to be scored, but has none; is it of a test split?")
+            raise InputError(f"Question {key} has no answers to score against.")
         if answer_type not in ANSWER_TYPES:
             types = ", ".join(ANSWER_TYPES)
             raise InputError(f"question {key}: answer_type must be one of {types}, but got {answer_type!r}")
@@ -101,10 +95,9 @@ def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pai
 def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecord]) -> dict[str, float]:
     """Return the official accuracy in percent by true count, and the errors of counts, by name.
 
-    ``count_mae`` is the mean absolute error, ``count_rmse`` the root of the mean squared one; for TallyQA's simple and
-    complex questions, ``count_simple`` is the share of right counts in percent, ``count_rmse_simple`` their error.
-    Only counting questions with a true count are included; what does not occur has no entry. An answer that is not a
-    whole number is taken as 0, and one above 20 as 20, the largest count of the benchmarks.
+    ``count_mae`` is the mean absolute error, ``count_rmse`` the root of the mean squared one. Only counting questions
+    with a true count are included. An answer that is not a whole number is taken as 0, and one above 20 as 20, the
+    largest count of the benchmarks.
 
     >>> records = [QuestionRecord(k, str(k), "How many cats?", (str(k),) * 10, "number") for k in (1, 2, 6)]
     >>> errors = count_errors({1: "1", 2: "yes", 6: "5"}, records)
@@ -123,9 +116,6 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
         error = abs(min(whole_number(prediction) or 0, LARGEST_COUNT) - min(truth, LARGEST_COUNT))
         values["count_mae"].append(error)
         values["count_rmse"].append(error**2)
-        if record.group is not None:
-            values[f"count_{record.group}"].append(100 * (whole_number(prediction) == truth))
-            values[f"count_rmse_{record.group}"].append(error**2)
     means = {name: math.fsum(values[name]) / len(values[name]) for name in COUNT_KEYS if name in values}
     return {name: math.sqrt(mean) if "rmse" in name else mean for name, mean in means.items()}
 
@@ -155,8 +145,8 @@ def true_count(record: QuestionRecord) -> int | None:
     if not record.counts:
         return None
     if record.answers is None:
-        raise InputError(f"question {record.question_id} must have answers, but has none; is it of a test split?")
-    return whole_number(Counter(normalise(answer) for answer in record.answers).most_common(1)[0][0])
+        raise InputError(f"Question {record.question_id} has no answers.")
+    return whole_number(collections.Counter(normalise(answer) for answer in record.answers).most_common(1)[0][0])
 
 
 def whole_number(answer: str) -> int | None:

@@ -27,7 +27,7 @@ def soft_cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
 def attention_loss(glimpse: Tensor, relevance: Tensor) -> Tensor:
     """Return the mean over questions of the mean binary cross-entropy of their proposals.
 
-    ``glimpse [B, N]`` are log-odds, ``relevance [B, N]`` is 1, 0, or -1 where it is unknown. Proposals of unknown
+    ``glimpse [B, N]`` are log-odds, ``relevance [B, N]`` is 1, 0, or -1 if unknown. Proposals of unknown
     relevance are left out; a question that has no others adds 0.
     """
     is_known = relevance >= 0
@@ -74,12 +74,12 @@ class VqaTrainer:
                 rate = torch.zeros((), device=device) if on_gpu else 0.0
                 groups.append({"params": parameters, "lr": rate, "factor": factor})
         self.optimiser = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
-        for parameter in model.parameters():
-            self.optimiser.state[parameter] = {
-                "step": torch.zeros((), device=device if on_gpu else "cpu"),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
+        for parameter in model.parameters():  # Adam makes its state in a first step, here one of 0
+            parameter.grad = torch.zeros_like(parameter)
+        self.optimiser.step()
+        for state in self.optimiser.state.values():
+            for value in state.values():
+                value.zero_()
         self.totals = torch.zeros(2, device=device)  # loss and accuracy, summed since the last `pop_totals`
 
     def compile(self) -> None:
@@ -134,6 +134,6 @@ class VqaTrainer:
         """Copy a state that `tensors` gave back into place."""
         for name, value in self.tensors():
             if name not in tensors or tensors[name].shape != value.shape:
-                raise InputError(f"a checkpoint must hold {name} with shape {list(value.shape)}; it is another model's")
+                raise InputError(f"The checkpoint is of another model: {name} of shape {list(value.shape)} is missing.")
             value.copy_(tensors[name])
         self.steps = steps

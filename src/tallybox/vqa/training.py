@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ from tallybox.concurrency import single_threaded_torch
 from tallybox.errors import InputError
 from tallybox.files import import_optional, write_text
 from tallybox.runs import CONFIG, check_unchanged, open_run, read_config, read_results
-from tallybox.vqa.batches import DATA_CHECKSUM, Rows, TrainingData, answerable, epoch_order, load_examples
+from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, load_examples, open_training_data
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
+from tallybox.vqa.components import CustomCount, PublishedGlimpseCounter
 from tallybox.vqa.config import VqaConfig
-from tallybox.vqa.evaluation import ValidationData, Validator
+from tallybox.vqa.data.splits import data_identity, has_split
+from tallybox.vqa.evaluation import DATA
 from tallybox.vqa.graphed_steps import GraphedSteps
-from tallybox.vqa.model import PublishedFirstGlimpse, VqaModel
+from tallybox.vqa.model import VqaModel
 from tallybox.vqa.steps import VqaTrainer
+from tallybox.vqa.validation import ValidationData, Validator, open_validation_data
 
 # Multiplications in the largest layer of a step. Measured on two busy cores at 42 million: a step took 0.05 s on one
 # thread, and up to 1.9 s on two.
@@ -63,6 +66,32 @@ def train(
             return run.run(on_progress, on_epoch, curves=curves, checkpoint_epochs=checkpoint_epochs)
 
 
+def train_prepared(
+    prepared: Path,
+    folder: Path,
+    config: VqaConfig,
+    *,
+    split: str = "train",
+    validate_every: int | None = None,
+    device: torch.device,
+    on_progress: OnProgress = lambda done, total: None,
+) -> Checkpoint:
+    """Train a model on a split of a prepared folder; see `train`.
+
+    After every ``validate_every`` epochs (0: never) it is scored on val, by default after each if val is not part of
+    the split.
+    """
+    data, validation = open_training_data(prepared, split), None
+    if validate_every and (split != "train" or not has_split(prepared, "val")):
+        raise InputError("--validate-every needs a split val that is not trained on")
+    if split == "train" and validate_every != 0 and has_split(prepared, "val"):
+        validation = open_validation_data(prepared, "val", validate_every or 1)
+    described = {"prepared": str(prepared.resolve()), "split": split, DATA: data_identity(prepared)}
+    return train(
+        data, folder, config, device=device, described=described, validation=validation, on_progress=on_progress
+    )
+
+
 class VqaRun:
     """A training run: its data on a device, its trainer, its folder."""
 
@@ -79,14 +108,9 @@ class VqaRun:
         questions, training = answerable(data.questions), config.training
         batch, supervision = training.batch, training.attention_supervision
         if len(questions) < batch:
-            raise InputError(
-                f"batch must be at most the {len(questions)} questions to learn from, but got {batch}; lower it"
-            )
+            raise InputError(f"A batch of {batch} is larger than the {len(questions)} questions to train on; lower it.")
         if supervision and questions.relevance is None:
-            raise InputError(
-                "attention_supervision must be 0 where true boxes are not known, "
-                f"but got {supervision}; prepare the questions with --instances"
-            )
+            raise InputError("attention_supervision needs true boxes; prepare the questions with --instances")
         settings = open_folder(folder, config, described)
         torch.manual_seed(training.seed)
         self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), training, device)
@@ -94,18 +118,18 @@ class VqaRun:
         self.graphed: GraphedSteps | None = None
         if training.fast and device.type == "cuda":
             self.trainer.compile()
-            # The gradient of the reference's product waits for the device, which a graph cannot.
-            if not isinstance(self.trainer.model.count, PublishedFirstGlimpse):
+            # The gradient of the reference's product waits for the device, which a graph cannot; and so may your own.
+            if not isinstance(self.trainer.model.count, PublishedGlimpseCounter | CustomCount):
                 self.graphed = GraphedSteps(self.trainer, self.examples)
         self.epoch = 0
         if (folder / FILE).exists():
             checkpoint, tensors = read_checkpoint(folder)
             if checkpoint.sizes != data.sizes:
-                raise InputError(f"{folder} holds a run on other data; name a new folder")
+                raise InputError(f"{folder} has a run on other data; name a new folder")
             self.trainer.restore(tensors, checkpoint.steps)
             self.epoch = checkpoint.epoch
         if self.epoch > training.epochs:
-            raise InputError(f"epochs must be at least the {self.epoch} that {folder} has, but got {training.epochs}")
+            raise InputError(f"{folder} has been trained for {self.epoch} epochs, more than {training.epochs}")
         if settings is not None:
             write_text(folder / CONFIG, json.dumps(settings, indent=1) + "\n")
         self.validator: Validator | None = None
@@ -156,10 +180,10 @@ class VqaRun:
         order = self._order(self.epoch)
         # Each epoch has its own seed, so that a resumed run draws the same random numbers.
         torch.manual_seed(int(np.random.SeedSequence((settings.seed, self.epoch)).generate_state(1)[0]))
-        # A graph replays whole batches only; the last batch may be smaller.
-        whole = [rows for rows in order if self.graphed is not None and len(rows) == settings.batch]
-        rest = self.examples.batches(order[len(whole) :])
-        replayed = iter(()) if self.graphed is None else self.graphed.run(whole)
+        # A graph replays complete batches only; the last batch may be smaller.
+        complete = [rows for rows in order if self.graphed is not None and len(rows) == settings.batch]
+        rest = self.examples.batches(order[len(complete) :])
+        replayed = iter(()) if self.graphed is None else self.graphed.run(complete)
         log.since = time.perf_counter()
         for number, _ in enumerate(chain(replayed, map(trainer.step, rest)), start=1):
             if trainer.steps % settings.log_steps == 0 or number == len(order):
@@ -170,18 +194,14 @@ class VqaRun:
 def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> dict[str, Any] | None:
     """Write the config.json of a new run, or return that of an earlier one with the new number of epochs, unwritten.
 
-    Raises where anything else differs, except the path of data that are the same.
+    Raises if anything else differs, except the folder of the same data.
     """
     settings = asdict(config) | described
     if not (earlier := read_config(folder)):
         open_run(folder, settings)
         return None
-    tables = VqaConfig.from_dict({name: earlier.get(name, {}) for name in ("model", "training")})
-    # Settings that it was written without have their defaults.
-    extended = replace(tables, training=replace(tables.training, epochs=config.training.epochs))
-    # Where the data came from is compared by checksum, or by path in runs of before there were checksums.
-    source = "prepared" if DATA_CHECKSUM in earlier else DATA_CHECKSUM
-    found = earlier | asdict(extended) | {key: value for key, value in described.items() if key == source}
+    training = earlier.get("training", {}) | {"epochs": config.training.epochs}
+    found = earlier | {"training": training, **{key: described[key] for key in ("prepared",) if key in described}}
     check_unchanged(folder, found, settings)
     return {**json.loads((folder / CONFIG).read_text()), "config": found}
 
@@ -206,10 +226,7 @@ class TrainingLog:
         """Add a line about the steps since the last one."""
         loss, accuracy = trainer.pop_totals()
         if not math.isfinite(loss):
-            raise InputError(
-                f"the loss must be finite, but is {loss} after step {trainer.steps}; lower the learning rate, or check "
-                "the features with tallybox vqa prepare --verify"
-            )
+            raise InputError(f"The loss is {loss} after step {trainer.steps}; lower the learning rate.")
         now, steps = time.perf_counter(), trainer.steps - self.steps
         values = {
             "loss": loss / steps,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS
 from tallybox.errors import TallyboxError
 from tallybox.photos.detectors.adapter import AdaptedDetector
 from tests.support.small_photos import small_photos

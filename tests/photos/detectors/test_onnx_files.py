@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 from PIL.Image import Resampling
 
-from tallybox.detections.category_names import COCO_CATEGORIES, COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS
 from tallybox.errors import InputError, TallyboxError
 from tallybox.photos.detectors import onnx_files
 from tallybox.photos.specs import detector_of

@@ -3,7 +3,7 @@ import pytest
 import supervision
 import torch
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.photos.detectors.transformers_models import TransformersDetector

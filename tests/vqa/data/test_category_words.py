@@ -1,8 +1,7 @@
 import pytest
 
-from tallybox.detections.category_names import COCO_CATEGORIES
-from tallybox.detections.category_words import SYNONYMS
-from tallybox.vqa.data.category_words import KINDS, UNIONS, CategoryWords
+from tallybox.detections.categories import COCO_CATEGORIES
+from tallybox.vqa.data.category_words import HYPONYMS, SYNONYMS, UNIONS, CategoryWords
 
 WORDS = CategoryWords.of(COCO_CATEGORIES)
 IDS = {name: category_id for category_id, name in COCO_CATEGORIES.items()}
@@ -44,8 +43,8 @@ def test_a_question_that_names_none_or_two_names_nothing(question):
 
 def test_every_word_is_of_a_known_category_and_of_no_other():
     names = set(COCO_CATEGORIES.values())
-    assert {*SYNONYMS, *KINDS, *(name for some in UNIONS.values() for name in some)} <= names
-    words = [word for table in (SYNONYMS, KINDS) for some in table.values() for word in some]
+    assert {*SYNONYMS, *HYPONYMS, *(name for some in UNIONS.values() for name in some)} <= names
+    words = [word for table in (SYNONYMS, HYPONYMS) for some in table.values() for word in some]
     assert len(words) == len(set(words))
     assert not names & set(words)
 

@@ -1,27 +1,22 @@
-import gzip
+import json
 import shutil
 import subprocess
-from collections import Counter
-from pathlib import Path
+import zipfile
 
 import numpy as np
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.vqa.data.answers import normalise
-from tallybox.vqa.data.features import PhotoFeatures, write_tsv
-from tallybox.vqa.data.prepare import SplitFiles, official_files, prepare
-from tallybox.vqa.data.questions import read_questions, read_records
-from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.official import SplitFiles, official_files, read_questions, read_records
+from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.data.prepare import prepare
+from tallybox.vqa.data.splits import data_identity, open_pairs, open_questions, open_records
+from tallybox.vqa.data.store import FeatureStore, write_features
+from tallybox.vqa.data.tsv import write_tsv
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tests.support.killing import command, kill_when
 from tests.support.shared_data import data_folder
 from tests.support.vqa_files import annotation, annotations_file, question, questions_file, small_photos, small_set
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -35,217 +30,187 @@ def prepared(tmp_path, official):
     return tmp_path / "prepared"
 
 
-def test_questions_as_numbers(prepared):
-    vocabulary = Vocabulary.load(prepared / "vocabulary.json")
-    store = FeatureStore.open(prepared / "photos")
-    for split, number in (("train", 38), ("val", 40), ("test", 1), ("trainval", 78)):
-        questions, records = open_questions(prepared, split), open_records(prepared, split)
-        assert len(questions) == len(records) == number
-        assert questions.words.shape[1] == questions.lengths.max()
+def files_of(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def break_records(path, *records):
+    lines = path.read_bytes().split(b"\n")
+    for record in records:
+        lines[record] = lines[record][:-9]
+    path.write_bytes(b"\n".join(lines))
+
+
+def test_questions_point_at_their_photos_words_and_answers(official, prepared):
+    vocabulary, store = Vocabulary.load(prepared / "vocabulary.json"), FeatureStore.open(prepared / "photos")
+    assert vocabulary.split == "train"
+    for split in ("train", "val"):
+        records, questions = open_records(prepared, split), open_questions(prepared, split)
+        files = official_files(official)[split]
+        assert records == read_records(files.questions, files.annotations)
+        assert [store.image_ids[row] for row in questions.images] == [record.image_id for record in records]
         for row, record in enumerate(records):
-            assert questions.question_ids[row] == record.question_id
-            assert store.image_ids[questions.images[row]] == record.image_id
-            places = questions.words[row]
-            assert places[: questions.lengths[row]].tolist() == vocabulary.encode_question(record.text)
-            assert not places[questions.lengths[row] :].any()
-            if questions.answers is not None:
-                assert questions.answers[row].tolist() == vocabulary.encode_answers(record.answers)
+            words = questions.words[row, : questions.lengths[row]].tolist()
+            assert words == vocabulary.encode_question(record.text)
+            assert questions.answers[row].tolist() == vocabulary.encode_answers(record.answers)
     assert open_questions(prepared, "test").answers is None
-    assert open_records(prepared, "test")[0].answers is None
-    assert open_questions(prepared, "trainval").answers.shape == (78, 10)
-    assert open_pairs(prepared, "val").tolist() == [[200, 210]]
-    assert open_pairs(prepared, "trainval").shape == (2, 2)
-    assert open_pairs(prepared, "test").shape == (0, 2)
+    assert open_pairs(prepared, "train").tolist() == [[10, 20]]
 
 
-def test_the_vocabulary_is_of_the_training_split(tmp_path, official):
-    done = prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared", answers=2)
-    vocabulary = Vocabulary.load(tmp_path / "prepared" / "vocabulary.json")
-    assert vocabulary.answers == ("yes", "2")
-    assert "unicorns" not in vocabulary.words
-    assert done["unanswerable"]["train"] == 0  # "two" is among the ten of each
-    assert (done["words"], done["answers"], done["photos"], done["questions"]["val"]) == (
-        len(vocabulary.words),
-        2,
-        40,
-        40,
-    )
-    assert -1 in open_questions(tmp_path / "prepared", "train").answers
+def test_trainval_is_both(prepared):
+    both, train, val = (open_questions(prepared, split) for split in ("trainval", "train", "val"))
+    assert both.question_ids.tolist() == [*train.question_ids, *val.question_ids]
+    assert both.images.tolist() == [*train.images, *val.images]
+    assert len(open_pairs(prepared, "trainval")) == 2
+    assert len(open_records(prepared, "trainval")) == len(both)
 
 
-def test_the_vocabulary_is_of_both_splits_where_that_is_wanted(tmp_path, official):
-    asked = official / "v2_OpenEnded_mscoco_val2014_questions.json"
-    asked.write_text(asked.read_text().replace("dogs", "zebras"))
+def test_a_vocabulary_of_trainval_or_of_another_folder(tmp_path, official, prepared):
     files, features = official_files(official), [official / "features.tsv"]
-    (official / "v2_OpenEnded_mscoco_test-dev2015_questions.json").write_bytes(
-        gzip.decompress((official / "v2_OpenEnded_mscoco_test2015_questions.json.gz").read_bytes())
-    )
-    of_train, of_both = tmp_path / "train", tmp_path / "trainval"
-    prepare(files, features, of_train)
-    files = official_files(official)
-    assert list(files) == ["train", "val", "test", "test-dev"]
-    prepare(files, features, of_both, vocabulary_from="trainval")
-    both, records = Vocabulary.load(of_both / "vocabulary.json"), open_records(of_both, "trainval")
-    assert both == Vocabulary.of(records)
-    assert set(both.words) - set(Vocabulary.load(of_train / "vocabulary.json").words) == {"zebras"}
-    assert open_questions(of_both, "test-dev").question_ids.tolist() == [9]
-    with pytest.raises(InputError, match="another configuration \\(vocabulary_from trainval, not none\\)"):
-        prepare(files, features, of_both)
-    with pytest.raises(InputError, match="splits must include val to make a vocabulary from, but got train"):
+    prepare(files, features, tmp_path / "both", vocabulary_from="trainval")
+    both = Vocabulary.load(tmp_path / "both" / "vocabulary.json")
+    assert both == Vocabulary.of(open_records(prepared, "trainval"), split="trainval")
+    with pytest.raises(InputError, match="val"):
         prepare({"train": files["train"]}, features, tmp_path / "none", vocabulary_from="trainval")
+    with pytest.raises(InputError, match="train"):
+        prepare({"test": files["test"]}, features, tmp_path / "test")
+    prepare({"test": files["test"]}, features, tmp_path / "test", vocabulary=both)
+    assert open_questions(tmp_path / "test", "test").words[0].tolist() == both.encode_question("How many unicorns?")
 
 
 def test_a_question_without_a_known_answer_stays(tmp_path, official):
-    records = [question(1, 1), question(2, 1), question(3, 1)]
-    questions_file(official / "own.json", records)
+    questions_file(official / "own.json", [question(number, 1) for number in (1, 2, 3)])
     answers = [["yes"] * 10, ["yes"] * 10, ["rare"] * 10]
     annotations_file(official / "own_answers.json", [annotation(n, a, 1) for n, a in enumerate(answers, 1)])
     files = {"train": SplitFiles(official / "own.json", official / "own_answers.json")}
     done = prepare(files, [official / "features.tsv"], tmp_path / "prepared", answers=1)
     assert done["unanswerable"] == {"train": 1}
     assert open_questions(tmp_path / "prepared", "train").answers[2].tolist() == [-1] * 10
-    assert open_records(tmp_path / "prepared", "train")[2].answers == ("rare",) * 10
 
 
-def test_test_alone_with_an_earlier_vocabulary(tmp_path, official, prepared):
-    splits = {"test": official_files(official)["test"]}
-    with pytest.raises(InputError, match="splits must include train to make a vocabulary from, but got test"):
-        prepare(splits, [official / "features.tsv"], tmp_path / "test")
-    earlier = Vocabulary.load(prepared / "vocabulary.json")
-    prepare(splits, [official / "features.tsv"], tmp_path / "test", vocabulary=earlier)
-    assert open_questions(tmp_path / "test", "test").words[0].tolist() == [*earlier.encode_question("how many"), 0]
-
-
-def test_several_files_of_features_and_a_photo_twice(tmp_path, official, prepared):
-    photos = small_photos(40)
+def test_a_file_of_features_is_read_once_and_more_files_add_photos(tmp_path, official):
+    photos, splits = small_photos(40), official_files(official)
     write_tsv(tmp_path / "one.tsv", photos[:15])
-    write_tsv(tmp_path / "two.tsv.gz", photos[10:])
-    done = prepare(official_files(official), [tmp_path / "one.tsv", tmp_path / "two.tsv.gz"], tmp_path / "parts")
+    write_features(tmp_path / "two.safetensors", photos[10:])
+    with pytest.raises(InputError, match="photos"):
+        prepare(splits, [tmp_path / "one.tsv"], tmp_path / "prepared")
+    (first,) = (tmp_path / "prepared" / "photos").iterdir()
+    before = first.stat().st_mtime_ns
+    done = prepare(splits, [tmp_path / "two.safetensors"], tmp_path / "prepared")
     assert (done["photos"], done["repeated_photos"]) == (40, 5)
-    for name in ("features", "boxes_xyxy", "image_ids"):
-        one, other = (getattr(FeatureStore.open(folder / "photos"), name) for folder in (prepared, tmp_path / "parts"))
-        np.testing.assert_array_equal(one, other)
+    assert first.stat().st_mtime_ns == before
+    identity = data_identity(tmp_path / "prepared")
+    write_tsv(tmp_path / "test.tsv", small_photos(5, first_id=900))
+    prepare(splits, [tmp_path / "test.tsv"], tmp_path / "prepared")
+    assert data_identity(tmp_path / "prepared") == identity, "photos without questions of train and val"
+    write_tsv(tmp_path / "one.tsv", [*photos[:14], photos[14]._replace(features=photos[14].features + 1)])
+    prepare(splits, [tmp_path / "one.tsv"], tmp_path / "prepared")
+    assert first.stat().st_mtime_ns != before, "a changed file is read again"
+    assert data_identity(tmp_path / "prepared") != identity
+
+
+def test_missing_photos_and_test_splits_without_any(tmp_path, official):
+    write_tsv(official / "features.tsv", small_photos(38))
+    splits, features = official_files(official), [official / "features.tsv"]
+    with pytest.raises(InputError, match=r"2 questions are about 1 photos .* among them 39"):
+        prepare(splits, features, tmp_path / "prepared")
+    done = prepare(splits, features, tmp_path / "prepared", skip_broken=True)
+    assert done["left_out"] == {"test": 1}
+    assert done["lost_questions"] == {"train": 0, "val": 2}
+    assert json.loads((tmp_path / "prepared" / "skipped.json").read_text())["questions"]["val"] == [390, 391]
+
+
+def test_broken_records_are_errors_or_skipped(tmp_path, official):
+    break_records(official / "features.tsv", 3, 25)
+    splits, features = official_files(official), [official / "features.tsv"]
+    with pytest.raises(InputError, match=r"record 3: .*--skip-broken"):
+        prepare(splits, features, tmp_path / "prepared")
+    for _ in range(2):
+        done = prepare(splits, features, tmp_path / "prepared", skip_broken=True)
+        assert (done["photos"], len(done["broken_records"])) == (38, 2)
+        assert done["lost_questions"] == {"train": 2, "val": 2, "test": 0}
+    with pytest.raises(InputError, match=r"record 3: .*--skip-broken"):
+        prepare(splits, features, tmp_path / "prepared")
+
+
+def test_a_file_that_cannot_be_opened_is_skipped_like_a_record(tmp_path, official):
+    write_features(tmp_path / "a.safetensors", small_photos(40))
+    (tmp_path / "a.safetensors").write_bytes((tmp_path / "a.safetensors").read_bytes()[:999])
+    splits, features = official_files(official), [tmp_path / "a.safetensors", official / "features.tsv"]
+    with pytest.raises(InputError, match=r"a\.safetensors"):
+        prepare(splits, features, tmp_path / "prepared")
+    done = prepare(splits, features, tmp_path / "prepared", skip_broken=True)
+    assert (done["photos"], len(done["broken_records"])) == (40, 1)
+    with zipfile.ZipFile(tmp_path / "a.tsv.zip", "w") as archive:
+        archive.write(official / "features.tsv")
+    with pytest.raises(InputError, match="zip"):
+        prepare(splits, [tmp_path / "a.tsv.zip"], tmp_path / "zipped")
+    with pytest.raises(InputError, match="nowhere"):
+        prepare(splits, [tmp_path / "nowhere.tsv"], tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no files of features"):
+        prepare(splits, [tmp_path / "empty"], tmp_path / "none")
+
+
+def test_a_record_of_another_width_is_broken(tmp_path, official):
+    photos = [*small_photos(3), *small_photos(1, features=5, first_id=4), *small_photos(36, first_id=5)]
+    write_tsv(official / "features.tsv", photos)
+    done = prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
+    assert (done["photos"], len(done["broken_records"])) == (39, 1)
 
 
 def test_real_questions(tmp_path):
-    folder = data_folder("vqa2-subset")
-    real = official_files(folder)
+    real = official_files(data_folder("vqa2-subset"))
     assert list(real) == ["train", "val"]
-    asked = read_questions(real["val"].questions)
     box, feature = np.array([[0, 0, 9, 9]], np.float32), np.ones((1, 2), np.float32)
-    photos = [
-        PhotoFeatures(str(image_id), (640, 480), box, feature) for image_id in sorted({one.image_id for one in asked})
-    ]
-    write_tsv(tmp_path / "features.tsv", photos)
+    ids = sorted({one.image_id for one in read_questions(real["val"].questions)})
+    write_tsv(tmp_path / "features.tsv", [PhotoFeatures(str(one), (640, 480), box, feature) for one in ids])
     done = prepare({"train": real["val"]}, [tmp_path / "features.tsv"], tmp_path / "prepared")
-    vocabulary = Vocabulary.load(tmp_path / "prepared" / "vocabulary.json")
     assert (done["questions"]["train"], done["answers"]) == (8977, 3000)
-    said = Counter(
-        normalise(answer) for record in open_records(tmp_path / "prepared", "train") for answer in record.answers
-    )
-    assert [said[answer] for answer in vocabulary.answers] == sorted(said.values(), reverse=True)[:3000]
-    assert set(vocabulary.answers[:3]) == {"yes", "no", "2"}
     assert 0 < done["unanswerable"]["train"] < 900
-    records = open_records(tmp_path / "prepared", "train")
-    assert records == read_records(real["val"].questions, real["val"].annotations)
+    assert set(Vocabulary.load(tmp_path / "prepared" / "vocabulary.json").answers[:3]) == {"yes", "no", "2"}
 
 
-def test_again_it_changes_nothing(official, prepared):
-    before = {path: path.stat().st_mtime_ns for path in prepared.rglob("*.npy")}
-    prepare(official_files(official), [official / "features.tsv"], prepared)
-    assert {path: path.stat().st_mtime_ns for path in prepared.rglob("*.npy")} == before
+@pytest.mark.parametrize("name", ["train.safetensors", "train.jsonl", "vocabulary.json"])
+def test_damaged_files_are_one_line(prepared, name):
+    readers = {"train.safetensors": open_questions, "train.jsonl": open_records}
+    (prepared / name).write_bytes((prepared / name).read_bytes()[:-20])
+    with pytest.raises(InputError, match=name):
+        readers[name](prepared, "train") if name in readers else Vocabulary.load(prepared / name)
+    (prepared / name).unlink()
+    with pytest.raises(InputError, match="prepare"):
+        readers[name](prepared, "train") if name in readers else Vocabulary.load(prepared / name)
 
 
-def test_another_input_needs_another_folder(official, prepared):
-    write_tsv(official / "features.tsv", small_photos(41))
-    with pytest.raises(
-        InputError, match=r"features.tsv must be as it was when .*prepared was begun, but its content differs"
-    ):
-        prepare(official_files(official), [official / "features.tsv"], prepared)
-
-
-def test_missing_photos_are_named(tmp_path, official):
-    write_tsv(official / "features.tsv", small_photos(38))
-    with pytest.raises(
-        InputError, match=r"val2014_questions.json, record 38: photo 39 must .* 2 questions of val about 1 photos"
-    ):
-        prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
-
-
-def test_a_changed_split_is_noticed(prepared):
-    content = bytearray((prepared / "train" / "answers.npy").read_bytes())
-    content[-1] ^= 1
-    (prepared / "train" / "answers.npy").write_bytes(content)
-    with pytest.raises(InputError, match=r"answers\.npy must be as it was written"):
-        open_questions(prepared, "train")
-
-
-@pytest.mark.parametrize("name", ["words.npy", "records.jsonl", "checksums.json"])
-def test_a_damaged_split_is_one_line(prepared, name):
-    for content, found in ((b"{", "its checksum differs|cannot be read"), (None, "there is none|has .val, test")):
-        path = prepared / "train" / name
-        path.unlink()
-        if content is not None:
-            path.write_bytes(content)
-        with pytest.raises(InputError, match=rf"must be .*({found}).* tallybox vqa prepare"):
-            (open_records if name == "records.jsonl" else open_questions)(prepared, "train")
-
-
-def test_folders_without_what_is_needed(tmp_path, official, prepared):
-    with pytest.raises(InputError, match="must have files like v2_OpenEnded"):
-        official_files(tmp_path)
+def test_folders_without_the_official_files(tmp_path, official, prepared):
+    with pytest.raises(InputError, match="questions"):
+        official_files(prepared)
+    with pytest.raises(InputError, match="folder"):
+        official_files(tmp_path / "nowhere")
     (official / "v2_mscoco_val2014_annotations.json.gz").unlink()
-    with pytest.raises(InputError, match="split val must have a file of annotations beside"):
+    with pytest.raises(InputError, match="annotations"):
         official_files(official)
-    shutil.copy(
-        official / "v2_OpenEnded_mscoco_val2014_questions.json", official / "OpenEnded_mscoco_val2014_questions.json"
-    )
-    with pytest.raises(InputError, match="must have one file of val questions, but has"):
+    questions = official / "v2_OpenEnded_mscoco_val2014_questions.json"
+    shutil.copy(questions, official / "OpenEnded_mscoco_val2014_questions.json")
+    with pytest.raises(InputError, match="two files of val questions"):
         official_files(official)
-    with pytest.raises(
-        InputError, match=r"split must be one that .* has \(train, val, test, trainval\), but got 'dev'"
-    ):
+    with pytest.raises(InputError, match="'dev'"):
         open_questions(prepared, "dev")
 
 
-def test_killed_in_both_phases_it_finishes_with_the_same_files(tmp_path):
-    """A real process, killed while it writes photos and again while it writes questions."""
+def test_killed_while_it_writes_photos_it_finishes_with_the_same_files(tmp_path):
     official = tmp_path / "official"
     official.mkdir()
-    photos = small_photos(256 * 12, features=64)
-    write_tsv(official / "features.tsv", photos)
-    asked = [question(n, n % len(photos) + 1, f"How many things like {n} are there here?") for n in range(12000)]
-    questions_file(official / "v2_OpenEnded_mscoco_train2014_questions.json", asked)
-    answered = [annotation(n, [str(n % 9)] * 10, n % len(photos) + 1) for n in range(12000)]
+    for part in range(4):
+        write_tsv(official / f"features-{part}.tsv", small_photos(400, features=64, first_id=1 + 400 * part))
+    questions_file(
+        official / "v2_OpenEnded_mscoco_train2014_questions.json", [question(n, n % 1600 + 1) for n in range(2000)]
+    )
+    answered = [annotation(n, [str(n % 9)] * 10, n % 1600 + 1) for n in range(2000)]
     annotations_file(official / "v2_mscoco_train2014_annotations.json", answered)
-    prepared_to = command("vqa", "prepare", official, "--features", official / "features.tsv", "--out")
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    prepare(official_files(official), [official / "features.tsv"], whole)
-
-    journal = killed / "photos.unfinished" / "journal.jsonl"
-    kill_when([*prepared_to, str(killed)], lambda: journal.exists() and journal.read_bytes().count(b"\n") > 2)
-    assert not (killed / "photos").exists()
-    kill_when([*prepared_to, str(killed)], lambda: (killed / "train.unfinished" / "records.jsonl").exists())
-    assert (killed / "photos").exists()
-    assert not (killed / "train").exists()
-    subprocess.run([*prepared_to, str(killed)], check=True, capture_output=True)
-    assert contents(killed) == contents(whole)
-    FeatureStore.open(killed / "photos").verify()
-
-
-def test_a_store_in_another_order_brings_its_questions_with_it(tmp_path, official, prepared):
-    photos = small_photos(40)
-    write_tsv(tmp_path / "one.tsv", photos[20:])
-    write_tsv(tmp_path / "two.tsv", photos[:20])
-    earlier = shutil.copytree(prepared, tmp_path / "earlier")
-    shutil.rmtree(prepared / "photos")
-    prepare(official_files(official), [tmp_path / "one.tsv", tmp_path / "two.tsv"], prepared)
-    store, questions = FeatureStore.open(prepared / "photos"), open_questions(prepared, "train")
-    assert store.image_ids[0] == photos[20].image_id
-    assert store.image_ids[questions.images].tolist() == [r.image_id for r in open_records(prepared, "train")]
-    shutil.rmtree(earlier / "photos")
-    shutil.copytree(prepared / "photos", earlier / "photos")
-    with pytest.raises(
-        InputError, match=r"val must be about the photos in .*photos, but was written for another store"
-    ):
-        open_questions(earlier, "val")
+    prepare(official_files(official), [official], tmp_path / "complete")
+    killed = tmp_path / "killed"
+    arguments = command("vqa", "prepare", official, "--features", official, "--out", killed)
+    kill_when(arguments, lambda: len(list((killed / "photos").glob("official-*"))) > 1)
+    subprocess.run(arguments, check=True, capture_output=True)
+    assert files_of(killed) == files_of(tmp_path / "complete")

@@ -45,7 +45,7 @@ def test_saved_and_loaded(tmp_path):
     vocabulary.save(tmp_path / "vocabulary.json")
     assert Vocabulary.load(tmp_path / "vocabulary.json") == vocabulary
     (tmp_path / "other.json").write_text('{"words": []}')
-    with pytest.raises(InputError, match=r"other\.json must be a vocabulary with words and answers"):
+    with pytest.raises(InputError, match=r"other\.json"):
         Vocabulary.load(tmp_path / "other.json")
-    with pytest.raises(InputError, match="there is no such file"):
+    with pytest.raises(InputError, match=r"absent\.json"):
         Vocabulary.load(tmp_path / "absent.json")

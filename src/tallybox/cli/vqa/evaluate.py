@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,13 @@ from tallybox.devices import device_or_default
 if TYPE_CHECKING:
     from tallybox.vqa.evaluation import Scores
 
+TITLES = {"baseline": "Baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
+# The columns of the paper's second table, and their scores.
+TABLE_KEYS = ("number", "count", "all", "pair_number", "pair_count", "pair_all")
+COLUMNS = [(key.replace("_", " ").capitalize(), key) for key in TABLE_KEYS]
+MISSING = "–"
 COUNTING = [
     *(("Count", "count"), ("RMSE", "count_rmse"), ("MAE", "count_mae")),
-    *(("Simple", "count_simple"), ("RMSE", "count_rmse_simple")),
-    *(("Complex", "count_complex"), ("RMSE", "count_rmse_complex")),
 ]
 BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other"), ("All", "all")]
 
@@ -27,7 +31,7 @@ BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other")
 @click.argument("runs", nargs=-1, required=True, type=existing)
 @click.option("--split", default="val", show_default=True, help="Which questions.")
 @click.option("--prepared", type=existing, help="Another prepared folder than the run's own.")
-@click.option("--model", "name", type=click.Choice(["baseline", "counter"]), help="What a .pth file is taken for.")
+@click.option("--model", "name", help="The model in a .pth file (baseline, counter), or your runs' own component.")
 @click.option("--question-types", is_flag=True, help="Also the accuracy by the official types of questions.")
 @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @json_option
@@ -43,7 +47,7 @@ def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **option
     if as_json:
         summary = summarise(scores)
         for name, group in groups.items():
-            summary[name]["learned_from"] = group.learned_from  # under "model" too, where that is the same
+            summary[name]["learned_from"] = group.learned_from
         click.echo(json.dumps(summary))
         return
     show_tables(scores)
@@ -52,12 +56,12 @@ def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **option
 
 
 def warn_of_learned(run: Path, split: str, prepared: Path | None) -> None:
-    """Warn if a run learned from questions that it is scored on."""
+    """Warn if a run was trained on questions that it is scored on."""
     from tallybox.vqa.evaluation import count_learned
 
     if learned := count_learned(run, split, prepared):
         click.echo(
-            f"Warning: {run} learned from {learned} of these questions; its scores say nothing about new ones",
+            f"Warning: {run} was trained on {learned} of these questions; its scores say nothing about new ones.",
             err=True,
         )
 
@@ -67,7 +71,7 @@ def show_tables(scores: dict[str, list[Scores]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tallybox.vqa.evaluation import COLUMNS, TYPE, table_rows, title_of
+    from tallybox.vqa.evaluation import TYPE
 
     for title, columns in (
         ("VQA accuracy, then balanced pair accuracy, in percent", COLUMNS),
@@ -90,3 +94,36 @@ def show_tables(scores: dict[str, list[Scores]]) -> None:
         for key, cells in zip(types, by_type, strict=True):
             table.add_row(key.removeprefix(TYPE), *cells)
         Console().print(table)
+
+
+def table_rows(
+    runs: Mapping[str, Sequence[Mapping[str, float]]], columns: Sequence[tuple[str, str]] = COLUMNS
+) -> list[list[str]]:
+    """Return a row of text for each model, its title first: "mean±deviation", or the mean of a single run.
+
+    >>> table_rows({"baseline": [{"number": 44.0, "all": 64.0}, {"number": 45.0, "all": 64.0}]})
+    [['Baseline', '44.50±0.7', '–', '64.00±0.0', '–', '–', '–']]
+    """
+    return [
+        [title_of(model), *(_cell([run[key] for run in scores if key in run]) for _, key in columns)]
+        for model, scores in runs.items()
+    ]
+
+
+def title_of(name: str) -> str:
+    """Return the title of a model, with its differing settings in brackets.
+
+    >>> title_of("counter (padding published)")
+    '+ counter (padding published)'
+    """
+    model, space, differing = name.partition(" (")
+    return TITLES.get(model, model) + space + differing
+
+
+def _cell(values: Sequence[float]) -> str:
+    from tallybox.vqa.evaluation import mean_and_deviation
+
+    if not values:
+        return MISSING
+    mean, deviation = mean_and_deviation(values)
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f}±{deviation:.1f}"

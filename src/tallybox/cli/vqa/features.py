@@ -1,4 +1,4 @@
-"""`tallybox vqa features`: regions and features of one's own photos."""
+"""`tallybox vqa features`: region features of one's own photos."""
 
 import json
 import time
@@ -16,14 +16,13 @@ from tallybox.errors import InputError
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder of features.")
 @json_option
 def features(paths: tuple[str, ...], out: Path, as_json: bool) -> None:
-    """Write regions of photos, folders of photos and patterns ("*.jpg") with features, for `tallybox vqa prepare`.
+    """Write the regions of photos, folders of photos and patterns ("*.jpg") for `tallybox vqa prepare`.
 
-    Features are PicoDet's scores of the 80 categories of COCO.
-    The same command resumes after an interruption, or adds photos. A photo that cannot be read is reported and the
-    others are written; the exit status is then 1.
+    Features are PicoDet's scores of 80 categories. The same command goes on after an interruption, or adds photos. A
+    photo that cannot be read is reported and the others are written; the exit status is then 1.
     """
     from tallybox.photos.sources import find_photos
-    from tallybox.vqa.photo_features import write_photo_features
+    from tallybox.vqa.regions import write_photo_features
 
     start = time.perf_counter()
     try:
@@ -37,6 +36,6 @@ def features(paths: tuple[str, ...], out: Path, as_json: bool) -> None:
         if as_json:
             click.echo(json.dumps({**done._asdict(), "seconds": seconds}))
             return
-        new = f"{done.regions} regions of {done.features} features this time" if done.features else "nothing new"
+        new = f"{done.regions} new regions of {done.features} features" if done.features else "nothing new"
         click.echo(f"{out}: {done.photos} photos, {new}; {seconds} s")
         click.echo(f"next: tallybox vqa prepare QUESTIONS --features {out} --out PREPARED")

@@ -26,4 +26,4 @@ def figures(run: Path, out: Path | None, device: str | None, **options: Any) -> 
     warn_of_learned(run, options["split"], options["prepared"])
     out = out or (run if run.is_dir() else run.parent) / "figures"
     written = draw_run_figures(run, out, device=device_or_default(device), **options)
-    click.echo(f"{out}: {', '.join(sorted({path.stem for path in written}))}, each as SVG and PNG")
+    click.echo(f"{out}: {', '.join(sorted({path.stem for path in written}))}")

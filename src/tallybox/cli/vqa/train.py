@@ -11,8 +11,7 @@ from tallybox.cli.options import json_option
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.devices import device_or_default
-from tallybox.errors import InputError
-from tallybox.vqa.config import ModelName, Precision, read_configuration
+from tallybox.vqa.config import MODELS, Precision, read_configuration
 
 
 @click.command()
@@ -23,16 +22,15 @@ from tallybox.vqa.config import ModelName, Precision, read_configuration
 @click.option(
     "--model",
     "name",
-    type=click.Choice([*get_args(ModelName), "counting"]),  # the name of counter in tallybox 0.1
-    metavar="|".join(get_args(ModelName)),
-    help="[default: counter]",
+    metavar="|".join(MODELS),
+    help="Or your own component as package.module:Class.  [default: counter]",
 )
 @click.option("--epochs", type=int, help="[default: 100]")
 @click.option("--batch", type=int, help="Questions per step.  [default: 256]")
 @click.option(
     "--validate-every",
     type=click.IntRange(min=0),
-    help="Epochs between validations on val, 0 for none.  [default: 1 where there is a val that is not learned from]",
+    help="Epochs between validations on val, 0 for none.  [default: 1 if there is a val that is not trained on]",
 )
 @click.option("--seed", type=int, help="[default: 0]")
 @click.option("--precision", type=click.Choice(get_args(Precision)), help="Of matrix products.  [default: auto]")
@@ -50,33 +48,18 @@ def train(
     **training: Any,
 ) -> None:
     """Train a model on the PREPARED folder; the same command resumes an interrupted or a shorter run."""
-    from tallybox.runs import read_config
-    from tallybox.vqa.batches import DATA_CHECKSUM, data_checksum, open_training_data
-    from tallybox.vqa.data.splits import has_split
-    from tallybox.vqa.evaluation import open_validation_data
-    from tallybox.vqa.training import train as train_model
+    from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
+    from tallybox.vqa.training import train_prepared
 
+    if split == "trainval" and Vocabulary.load(prepared / VOCABULARY).split == "train":
+        warning = f"Warning: the vocabulary of {prepared} is of train only; prepare with --vocabulary-from trainval."
+        echo_line(warning, err=True)
     values = read_configuration(config, model={"name": name}, training=training)
-    data = open_training_data(prepared, split)
-    if split == "trainval" and not read_config(prepared).keys() & {"vocabulary_from", "vocabulary"}:
-        click.echo(
-            f"Warning: the vocabulary of {prepared} is of train only; for words and answers of val too, prepare with "
-            "--vocabulary-from trainval",
-            err=True,
-        )
-    validation = None
-    if validate_every and not has_split(prepared, "val"):
-        raise InputError(f"--validate-every needs a split val, but {prepared} has none; leave it out")
-    if split == "train" and validate_every != 0 and (validate_every or has_split(prepared, "val")):
-        validation = open_validation_data(prepared, "val", validate_every or 1)
-    elif validate_every:
-        raise InputError("--validate-every needs questions that are not learned from, but val is among them")
-    described = {"prepared": str(prepared.resolve()), "split": split, DATA_CHECKSUM: data_checksum(prepared)}
-    where = device_or_default(device)
     start = time.perf_counter()
     with progress_bar(f"training {values.model.name}") as show:
-        done = train_model(
-            data, out, values, device=where, described=described, validation=validation, on_progress=show
+        where = device_or_default(device)
+        done = train_prepared(
+            prepared, out, values, split=split, validate_every=validate_every, device=where, on_progress=show
         )
     name, seconds = values.model.name, round(time.perf_counter() - start, 2)
     if as_json:

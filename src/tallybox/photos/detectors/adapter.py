@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tallybox.detections.adapters import on_host
-from tallybox.detections.category_names import COCO_CATEGORIES, category_ids_of_classes, coco_id_of_class
+from tallybox.detections.categories import COCO_CATEGORIES, category_ids_of_classes, find_category
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.photos.detector import boxes_in_photo, map_same_size, wrap_errors
@@ -30,7 +30,7 @@ class AdaptedDetector:
         """Take the names of the model's labels; names of COCO's categories in any order become COCO's ids."""
         category_ids = category_ids_of_classes(dict(sorted(names.items())))
         categories = {category_id: names[label].strip() for label, category_id in category_ids.items()}
-        is_coco = all(coco_id_of_class(name) == category_id for category_id, name in categories.items())
+        is_coco = all(find_category(name) == category_id for category_id, name in categories.items())
         self.categories = {i: COCO_CATEGORIES[i] for i in sorted(categories)} if is_coco else categories
         self._category_ids = {label: category_ids.get(label, NO_CATEGORY) for label in names}
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import import_optional

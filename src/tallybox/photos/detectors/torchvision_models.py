@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from tallybox.detections.category_names import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, InputTypeError
 from tallybox.files import import_optional

@@ -3,11 +3,45 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tallybox.detections.category_words import SYNONYMS, spellings
+from tallybox.detections.categories import plural
 from tallybox.vqa.data.vocabulary import question_words
 
+# Other words for COCO's names, in questions.
+SYNONYMS = {
+    "person": ("human",),
+    "bicycle": ("bike",),
+    "car": ("automobile",),
+    "motorcycle": ("motorbike",),
+    "airplane": ("plane", "aeroplane", "aircraft"),
+    "boat": ("ship",),
+    "fire hydrant": ("hydrant",),
+    "backpack": ("rucksack",),
+    "handbag": ("purse",),
+    "tie": ("necktie",),
+    "frisbee": ("flying disc",),
+    "sports ball": ("ball",),
+    "baseball bat": ("bat",),
+    "baseball glove": ("mitt",),
+    "tennis racket": ("racket", "racquet"),
+    "cup": ("mug",),
+    "donut": ("doughnut",),
+    "couch": ("sofa",),
+    "potted plant": ("plant", "houseplant"),
+    "dining table": ("table",),
+    "tv": ("television",),
+    "laptop": ("notebook computer",),
+    "mouse": ("computer mouse",),
+    "remote": ("remote control",),
+    "cell phone": ("phone", "cellphone", "mobile phone", "smartphone"),
+    "microwave": ("microwave oven",),
+    "refrigerator": ("fridge",),
+    "teddy bear": ("teddy", "stuffed animal"),
+    "hair drier": ("hair dryer", "hairdryer"),
+}
+OTHER_PLURALS = {"person": "persons", "skis": "ski"}
+
 # Words for a part of a category. A detector does not distinguish them, so all things of the category are counted.
-KINDS = {
+HYPONYMS = {
     "person": ("man", "woman", "child", "boy", "girl", "kid", "guy", "lady"),
     "car": ("taxi", "van"),
     "cat": ("kitten",),
@@ -48,7 +82,7 @@ class CategoryWords:
             if together:
                 categories |= dict.fromkeys(_spelled(general), together)
         for category_id, name in names.items():
-            for word in (*SYNONYMS.get(name, ()), *KINDS.get(name, ())):
+            for word in (*SYNONYMS.get(name, ()), *HYPONYMS.get(name, ())):
                 categories |= dict.fromkeys(_spelled(word), frozenset({category_id}))
         for category_id, name in names.items():  # last: a category's own name means nothing else
             categories |= dict.fromkeys(_spelled(name), frozenset({category_id}))
@@ -77,5 +111,5 @@ class CategoryWords:
 
 def _spelled(name: str) -> Iterator[tuple[str, ...]]:
     """Yield the spellings of a name as the words of a question."""
-    for text in spellings(name):
+    for text in dict.fromkeys((name, plural(name), OTHER_PLURALS.get(name, name))):
         yield tuple(question_words(text))

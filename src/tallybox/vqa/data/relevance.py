@@ -1,4 +1,4 @@
-"""Targets for attention: which proposals show what a question names, by the true boxes of COCO instances files."""
+"""Targets for attention: which proposals show the category that a question names, by COCO's true boxes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,28 +9,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import numpy_box_iou
-from tallybox.detections.coco import INSTANCES, read_coco_instances
+from tallybox.detections.coco import Int64, JsonRecord
 from tallybox.errors import InputError
-from tallybox.json_files import Int64, JsonRecord, read_json
+from tallybox.files import read_json
 from tallybox.vqa.data.category_words import CategoryWords
-from tallybox.vqa.data.photo_ids import photo_id
+from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE
 from tallybox.vqa.data.store import FeatureStore
 
+INSTANCES = "COCO instances (an object with images, annotations, categories)"
 RELEVANT_IOU = 0.5  # of a proposal with a true box, at least
 
 Boxes = NDArray[np.float64]  # [K, 4] corners in pixels
 
 
-class _BoxAnnotation(JsonRecord):
+class _Image(JsonRecord):
+    id: Int64 | str
+
+
+class _Category(JsonRecord):
+    id: Int64
+    name: str
+
+
+class _Annotation(JsonRecord):
     image_id: Int64 | str
     category_id: Int64
     bbox: tuple[float, float, float, float]
+    iscrowd: int = 0
 
 
-class _BoxesFile(JsonRecord):
-    annotations: list[_BoxAnnotation]
+class _InstancesFile(JsonRecord):
+    images: list[_Image]
+    annotations: list[_Annotation]
+    categories: list[_Category]
 
 
 @dataclass(frozen=True)
@@ -39,32 +52,32 @@ class TrueBoxes:
 
     categories: dict[int, str]
     corners: dict[str, dict[int, list[tuple[float, ...]]]]  # by photo and category; photos without objects included
-    unknown: frozenset[tuple[str, int]]  # (photo, category) with a crowd, which has no box for each object
+    unknown: set[tuple[str, int]]  # (photo, category) with a crowd, which has no box for each object
 
     @classmethod
     def read(cls, paths: Sequence[Path]) -> "TrueBoxes":
         """Read COCO instances files, which must use the same category ids."""
-        categories: dict[int, str] = {}
-        corners: dict[str, dict[int, list[tuple[float, ...]]]] = {}
-        unknown: set[tuple[str, int]] = set()
+        boxes = cls({}, {}, set())
         for path in paths:
-            labels = read_coco_instances(path)  # which checks the file
-            for category_id, name in labels.categories.items():
-                if categories.setdefault(category_id, name) != name:
-                    raise InputError(
-                        f"{path} must number categories as the files before it, "
-                        f"but calls {category_id} {name!r}, which is {categories[category_id]!r} there"
-                    )
-            corners |= {photo_id(image_id): {} for image_id in labels.counts}
-            for annotation in read_json(path, _BoxesFile, INSTANCES).annotations:
+            content = read_json(path, _InstancesFile, INSTANCES)
+            for category in content.categories:
+                if boxes.categories.setdefault(category.id, category.name) != category.name:
+                    raise InputError(f"{path} calls category {category.id} {category.name!r}, another file does not")
+            for image in content.images:
+                boxes.corners.setdefault(photo_id(image.id), {})
+            for number, annotation in enumerate(content.annotations):
+                image_id, category_id = photo_id(annotation.image_id), annotation.category_id
+                if image_id not in boxes.corners or category_id not in boxes.categories:
+                    raise InputError(f"{path}, annotations, record {number}: its image or category is not in the file")
                 left, top, width, height = annotation.bbox
-                boxes = corners[photo_id(annotation.image_id)].setdefault(annotation.category_id, [])
-                boxes.append((left, top, left + width, top + height))
-            unknown |= {(photo_id(image_id), category_id) for image_id, category_id in labels.unknown}
-        return cls(categories, corners, frozenset(unknown))
+                by_category = boxes.corners[image_id]
+                by_category.setdefault(category_id, []).append((left, top, left + width, top + height))
+                if annotation.iscrowd:
+                    boxes.unknown.add((image_id, category_id))
+        return boxes
 
     def of(self, image_id: str, category_ids: frozenset[int]) -> Boxes | None:
-        """Return a photo's boxes of several categories, or None where they are unknown."""
+        """Return a photo's boxes of several categories, or None if they are unknown."""
         if image_id not in self.corners or any((image_id, category) in self.unknown for category in category_ids):
             return None
         by_category = self.corners[image_id]
@@ -78,14 +91,14 @@ def relevance_of(
     true_boxes: TrueBoxes,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> NDArray[np.int8]:
-    """Return which proposals show what each question names, ``[Q, N]``.
+    """Return which proposals show the category that each question names, ``[Q, N]``.
 
-    1 where a proposal overlaps a true box of the category by at least `RELEVANT_IOU`, 0 where it overlaps none, -1
-    where that is unknown: padding, questions that do not name exactly one category, and photos without true boxes.
+    1 if a proposal overlaps a true box of the category by at least `RELEVANT_IOU`, 0 if it overlaps none, -1 if that
+    is unknown: padding, questions that do not name exactly one category, and photos without true boxes.
     """
     words = CategoryWords.of(true_boxes.categories)
     rows = store.rows_of([record.image_id for record in records])
-    numbers = np.diff(store.offsets)[rows]
+    numbers = store.num_boxes[rows]
     relevance = np.full((len(records), int(numbers.max(initial=1))), UNKNOWN_RELEVANCE, np.int8)
 
     @cache  # questions repeat

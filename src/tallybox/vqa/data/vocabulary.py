@@ -1,8 +1,8 @@
 """The words that a model reads and the answers that it can give, both by frequency in the training split."""
 
+import collections
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +13,7 @@ from tallybox.files import write_text
 from tallybox.vqa.data.answers import normalise
 from tallybox.vqa.data.questions import QuestionRecord
 
+VOCABULARY = "vocabulary.json"  # of a prepared folder
 ANSWERS = 3000  # the paper's
 UNKNOWN_ANSWER = -1
 NEITHER_LETTER_NOR_DIGIT = re.compile(r"[^a-z0-9 ]")
@@ -49,6 +50,7 @@ class Vocabulary:
 
     words: tuple[str, ...]
     answers: tuple[str, ...]
+    split: str = ""  # of the questions they were taken from
 
     @cached_property
     def _word_indices(self) -> dict[str, int]:
@@ -59,31 +61,30 @@ class Vocabulary:
         return {answer: index for index, answer in enumerate(self.answers)}
 
     @classmethod
-    def of(cls, records: Iterable[QuestionRecord], answers: int = ANSWERS) -> "Vocabulary":
+    def of(cls, records: Iterable[QuestionRecord], answers: int = ANSWERS, split: str = "") -> "Vocabulary":
         """Collect every word of the questions, and the most frequent normalised answers."""
-        words: Counter[str] = Counter()
-        normalised: Counter[str] = Counter()
+        words: collections.Counter[str] = collections.Counter()
+        normalised: collections.Counter[str] = collections.Counter()
         for record in records:
             words.update(question_tokens(record.text))
             normalised.update(normalise(answer) for answer in record.answers or ())
-        return cls(tuple(_by_frequency(words)), tuple(_by_frequency(normalised)[:answers]))
+        return cls(tuple(_by_frequency(words)), tuple(_by_frequency(normalised)[:answers]), split)
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
         """Read a ``vocabulary.json``."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            return cls(tuple(map(str, content["words"])), tuple(map(str, content["answers"])))
+            words, answers = (tuple(map(str, content[name])) for name in ("words", "answers"))
+            return cls(words, answers, str(content["split"]))
         except FileNotFoundError:
-            raise InputError(
-                f"{path} must be a vocabulary, but there is no such file; run tallybox vqa prepare"
-            ) from None
+            raise InputError(f"{path} is missing; run tallybox vqa prepare") from None
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} must be a vocabulary with words and answers, but: {error!r}") from None
+            raise InputError(f"{path} is not a vocabulary: {error!r}") from None
 
     def save(self, path: Path) -> None:
         """Write a ``vocabulary.json``."""
-        content = {"words": self.words, "answers": self.answers}
+        content = {"split": self.split, "words": self.words, "answers": self.answers}
         write_text(path, json.dumps(content, ensure_ascii=True, indent=0) + "\n")
 
     def encode_question(self, text: str) -> list[int]:
@@ -96,6 +97,6 @@ class Vocabulary:
         return [self._answer_indices.get(normalise(answer), UNKNOWN_ANSWER) for answer in answers]
 
 
-def _by_frequency(counts: Counter[str]) -> list[str]:
+def _by_frequency(counts: collections.Counter[str]) -> list[str]:
     """Return the keys, most frequent first, in alphabetical order where equally frequent."""
     return sorted(counts, key=lambda text: (-counts[text], text))

@@ -1,0 +1,180 @@
+"""Categories: COCO's 80 names, looking up a name, and matching the categories of two sources by name."""
+
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+
+from tallybox.errors import InputError, did_you_mean
+
+# Names of categories with consecutive ids, by the first id.
+_RUNS = {
+    1: "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant",
+    13: "stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe",
+    27: "backpack, umbrella",
+    31: (
+        "handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, baseball glove, "
+        "skateboard, surfboard, tennis racket, bottle"
+    ),
+    46: (
+        "wine glass, cup, fork, knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, "
+        "hot dog, pizza, donut, cake, chair, couch, potted plant, bed"
+    ),
+    67: "dining table",
+    70: "toilet",
+    72: "tv, laptop, mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, refrigerator",
+    84: "book, clock, vase, scissors, teddy bear, hair drier, toothbrush",
+}
+COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
+    {first + index: name for first, run in _RUNS.items() for index, name in enumerate(run.split(", "))}
+)
+COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)  # by class number of a detector that numbers COCO's categories from 0 to 79
+
+MAX_SHOWN = 200  # characters of an unknown name that an error quotes
+MAX_LISTED = 3  # names that a message lists
+NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})  # class names that are no categories
+IRREGULAR_PLURALS = {
+    "person": "people",
+    "man": "men",
+    "woman": "women",
+    "child": "children",
+    "mouse": "mice",
+    "knife": "knives",
+    "calf": "calves",
+    "sheep": "sheep",
+    "skis": "skis",
+    "scissors": "scissors",
+    "tv": "TVs",
+}
+
+
+def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:
+    """Return the id of a category by its name, or None; case matters only between names that differ in nothing else.
+
+    >>> find_category("Dog"), find_category("dogs")
+    (18, None)
+    """
+    for category_id, category in categories.items():
+        if category == name:
+            return category_id
+    matches = [key for key, category in categories.items() if _plain(category) == _plain(name)]
+    return matches[0] if len(matches) == 1 else None
+
+
+def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:
+    """Return the id of a category by its name; the error for an unknown name suggests a similar one."""
+    if (category_id := find_category(name, categories)) is not None:
+        return category_id
+    hint = did_you_mean(name, categories.values()) or f"; known are {listed_names(categories, categories)}"
+    raise InputError(f"Unknown category {name[:MAX_SHOWN]!r}{hint}")
+
+
+def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
+    """Return the name of a category, or its id as text if it has none."""
+    return categories.get(category_id, str(category_id))
+
+
+def listed_names(category_ids: Collection[int], categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
+    """Return the names of the first few categories, as messages list them.
+
+    >>> listed_names([18, 1, 2, 3])
+    'person, bicycle, car ...'
+    """
+    first = [category_name_of(category_id, categories) for category_id in sorted(category_ids)[:MAX_LISTED]]
+    return ", ".join(first) + (" ..." if len(category_ids) > MAX_LISTED else "")
+
+
+def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
+    """Return the category id of each class of a detector: COCO's if all names are COCO's, else the class number.
+
+    Classes that are no categories, such as the background, have no id.
+
+    >>> category_ids_of_classes({0: "person", 1: "N/A", 2: "couch"}), category_ids_of_classes({0: "dog", 1: "bolt"})
+    ({0: 1, 2: 63}, {0: 0, 1: 1})
+    """
+    named = {label: name for label, name in names.items() if _plain(name) not in NOT_CATEGORIES}
+    ids = {label: coco_id for label, name in named.items() if (coco_id := find_category(name)) is not None}
+    return ids if len(ids) == len(named) else {label: label for label in named}
+
+
+def number_categories(names: Iterable[str]) -> dict[int, str]:
+    """Give ids to names that came without: COCO's if all are COCO's, else 0, 1, … in alphabetical order.
+
+    >>> number_categories(["nut", "bolt"]), number_categories(["dog", "Person"])
+    ({0: 'bolt', 1: 'nut'}, {1: 'person', 18: 'dog'})
+    """
+    own = sorted(set(names))
+    ids = [find_category(name) for name in own]
+    if None not in ids:
+        return {key: name for key, name in COCO_CATEGORIES.items() if key in ids}
+    return dict(enumerate(own))
+
+
+def match_categories(source: Mapping[int, str], target: Mapping[int, str]) -> dict[int, int]:
+    """Return the target's id of each category of a source, matched by name.
+
+    A category that the target does not have keeps its id, or gets a new one if the target uses that id. If the target
+    has no names, ids stay as they are.
+
+    >>> match_categories({0: "nut", 1: "bolt", 2: "gear"}, {0: "bolt", 1: "nut"})
+    {0: 1, 1: 0, 2: 2}
+    """
+    target = _named(target)
+    if not target:
+        return {category_id: category_id for category_id in source}
+    ids = {key: found for key, name in source.items() if (found := find_category(name, target)) is not None}
+    by_target: dict[int, int] = {}
+    for category_id, found in ids.items():
+        if (other := by_target.setdefault(found, category_id)) != category_id:
+            raise InputError(f"Categories {source[other]!r} and {source[category_id]!r} both match {target[found]!r}")
+    taken = {*target, *ids.values()}
+    for category_id in source:
+        if category_id not in ids:
+            ids[category_id] = category_id if category_id not in taken else max(*taken, *source) + 1
+            taken.add(ids[category_id])
+    return {category_id: ids[category_id] for category_id in source}
+
+
+def check_common_names(source: Mapping[int, str], target: Mapping[int, str], owner: str) -> None:
+    """Raise if both sides have names and share none: then the estimator is for other categories."""
+    target = _named(target)
+    if source and target and not any(find_category(name, target) is not None for name in source.values()):
+        raise InputError(
+            f"None of the categories of {owner} ({listed_names(source, source)}) is one of the estimator's "
+            f"({listed_names(target, target)}); use an estimator fitted to this detector"
+        )
+
+
+def check_known_ids(category_ids: Iterable[int], target: Mapping[int, str], owner: str) -> None:
+    """Raise if ids without names cannot be those of an estimator of COCO's categories.
+
+    Such ids are class numbers of a detector: YOLO's class 16 is a dog, COCO's category 16 is a bird.
+    """
+    if target == COCO_CATEGORIES and (unknown := set(category_ids).difference(COCO_CATEGORIES)):
+        raise InputError(
+            f"{owner}: category ids {sorted(unknown)[:MAX_LISTED]} are not COCO's; if they are class numbers of a "
+            "detector, give its names with category_names= (--names data.yaml)"
+        )
+
+
+def plural(name: str) -> str:
+    """Return a name with its last word in the plural.
+
+    >>> plural("person"), plural("teddy bear"), plural("puppy"), plural("bench")
+    ('people', 'teddy bears', 'puppies', 'benches')
+    """
+    before, space, word = name.rpartition(" ")
+    if word in IRREGULAR_PLURALS:
+        return before + space + IRREGULAR_PLURALS[word]
+    if word.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{name}es"
+    if word.endswith("y") and word[-2:-1] not in tuple("aeiou"):
+        return f"{name[:-1]}ies"
+    return f"{name}s"
+
+
+def _named(categories: Mapping[int, str]) -> dict[int, str]:
+    """Return the categories that have a name; an id as text is none."""
+    return {category_id: name for category_id, name in categories.items() if name != str(category_id)}
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold()

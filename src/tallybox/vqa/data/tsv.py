@@ -1,0 +1,96 @@
+"""Bottom-up features: a TSV file with one photo per line, its boxes and features in base64, plain or gzipped.
+
+The columns are image_id, image_w, image_h, num_boxes, boxes (`[N, 4]` float32, x1 y1 x2 y2 in pixels) and features
+(`[N, F]` float32), or LXMERT's ten, which also name objects and attributes. N is 36 for every photo, or 10 to 100.
+"""
+
+import base64
+import binascii
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.errors import InputError
+from tallybox.files import atomic_writing, open_binary
+from tallybox.vqa.data.photos import OnBroken, PhotoFeatures, checked_photo, raise_broken
+
+COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
+# Where these columns are among six, and among LXMERT's ten: img_id, img_h, img_w, four of objects and attributes, …
+PLACES = {6: range(6), 10: (0, 2, 1, 7, 8, 9)}
+FLOAT32 = np.dtype("<f4")
+READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
+
+
+def read_tsv(
+    path: Path, on_broken: OnBroken = raise_broken, on_bytes: Callable[[int], None] = lambda done: None
+) -> Iterator[PhotoFeatures]:
+    """Yield the photos of a file; ``on_bytes`` hears how much of the file on the disk was read."""
+    if path.is_file() and zipfile.is_zipfile(path):
+        raise InputError(f"{path} is a zip archive; unpack it first")
+    with open_binary(path) as file:
+        lines = io.BufferedReader(cast(Any, file), READ_BYTES)
+        on_disk = getattr(file, "fileobj", file)
+        try:
+            record = 0
+            while line := lines.readline():
+                try:
+                    yield _parse_line(f"{path}, record {record}", line)
+                except InputError as error:
+                    on_broken(error)
+                record += 1
+                on_bytes(on_disk.tell())
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            on_broken(InputError(f"{path}: the gzip file is cut short or damaged after record {record}: {error}"))
+        finally:
+            lines.detach()  # `open_binary` closes the file
+
+
+def write_tsv(path: Path, photos: Iterable[PhotoFeatures]) -> None:
+    """Write photos to a file, gzipped if its name ends in ``.gz``."""
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(atomic_writing(path))
+        if path.suffix == ".gz":  # no name and no time in the header: the same photos give the same file
+            file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
+        for photo in photos:
+            width, height = photo.size_wh
+            numbers = f"{photo.image_id}\t{width:g}\t{height:g}\t{len(photo.boxes_xyxy)}\t".encode()
+            arrays = (np.ascontiguousarray(array, FLOAT32) for array in (photo.boxes_xyxy, photo.features))
+            file.write(numbers + b"\t".join(base64.b64encode(array.tobytes()) for array in arrays) + b"\n")
+
+
+def _parse_line(where: str, line: bytes) -> PhotoFeatures:
+    values = line.rstrip(b"\r\n").split(b"\t")
+    if len(values) not in PLACES:
+        raise InputError(
+            f"{where}: {len(values)} columns instead of {', '.join(COLUMNS)} or LXMERT's {max(PLACES)}; "
+            "the file is cut short, or no TSV of features"
+        )
+    image_id, *numbers, boxes_text, features_text = (values[place] for place in PLACES[len(values)])
+    try:
+        width, height, proposals = float(numbers[0]), float(numbers[1]), int(numbers[2])
+    except ValueError as error:
+        raise InputError(f"{where}: {', '.join(COLUMNS[1:4])} must be numbers: {str(error)[:100]}") from None
+    if proposals < 1:
+        raise InputError(f"{where}: num_boxes must be at least 1, but got {proposals}")
+    boxes = _array(where, "boxes", boxes_text, proposals)
+    features = _array(where, "features", features_text, proposals)
+    return checked_photo(where, image_id.decode("utf-8", "replace"), (width, height), boxes, features)
+
+
+def _array(where: str, name: str, text: bytes, proposals: int) -> NDArray[np.float32]:
+    """Return `[proposals, numbers per proposal]`."""
+    try:
+        content = binascii.a2b_base64(text, strict_mode=True)
+    except binascii.Error as error:
+        raise InputError(f"{where}: {name} are not base64: {error}") from None
+    if len(content) % (FLOAT32.itemsize * proposals):
+        raise InputError(f"{where}: {len(content)} bytes of {name} are not float32 numbers for {proposals} proposals")
+    return np.frombuffer(content, FLOAT32).reshape(proposals, -1)

@@ -1,1 +1,0 @@
-"""Simulated data sets in the official formats: scenes, proposals, questions, answers."""

@@ -1,0 +1,115 @@
+"""Tables of true counts: a row for each image and category, or a column for each category."""
+
+import gzip
+
+import pandas as pd
+import pytest
+
+from tallybox import read_counts
+from tallybox.detections.writers import write_table
+from tallybox.errors import InputError
+
+
+def read(folder, text, name="counts.csv", **options):
+    path = folder / name
+    path.write_text(text)
+    return read_counts(path, **options)
+
+
+def test_a_wide_table_has_a_row_for_each_photo_and_a_column_for_each_category(tmp_path):
+    labels = read(tmp_path, "photo,person,Dog\na.jpg,3,0\nb.jpg,,2\n")
+    assert labels.counts == {"a.jpg": {1: 3, 18: 0}, "b.jpg": {18: 2}}
+    assert labels.labelled == {1, 18}
+    assert labels.unknown == {("b.jpg", 1)}, "nobody filled an empty cell"
+
+
+def test_an_empty_cell_is_zero_on_request(tmp_path):
+    labels = read(tmp_path, "image_id,person,dog\n7,3,\n", blank_is_zero=True)
+    assert labels.counts == {7: {1: 3, 18: 0}}
+    assert not labels.unknown
+
+
+def test_a_long_table_has_a_row_for_each_photo_and_category(tmp_path):
+    labels = read(
+        tmp_path, "\ufeffimage_id,category,count\r\n7,dog,3\r\n7,person,0\r\na.jpg,teddy bear,2.0\r\n8,,0\r\n"
+    )
+    assert labels.counts == {7: {18: 3, 1: 0}, "a.jpg": {88: 2}, 8: {}}
+    assert labels.categories == {1: "person", 18: "dog", 88: "teddy bear"}
+    assert labels.labelled == {1, 18, 88}
+
+
+@pytest.mark.parametrize("column", ["image", "photo", "image_id"])
+def test_a_photo_may_be_called_total(tmp_path, column):
+    assert read(tmp_path, f"{column},dog\na,1\ntotal,2\n").counts == {"a": {18: 1}, "total": {18: 2}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Photo,Dog\na.jpg,3\n",
+        "File name,dog\na.jpg,3\n",
+        "photo,Category,Count\na.jpg,dog,3\n",
+        "IMAGE_ID,CATEGORY_ID,COUNT\na.jpg,18,3\n",
+        "image;dog\na.jpg;3\n",
+        "image\tdog\t\na.jpg\t3\t\n",
+        "image,dog,notes\na.jpg,3,\n",
+        "image,category,count,most_probable,expected,low,high\na.jpg,dog,3,3,3.1,2,4\n",
+    ],
+)
+def test_tables_of_spreadsheets_and_of_tallybox_count_are_read(tmp_path, text):
+    assert read(tmp_path, text).counts == {"a.jpg": {18: 3}}
+
+
+@pytest.mark.parametrize("name", ["counts.tsv", "counts.xlsx", "counts.parquet"])
+def test_counts_come_from_every_kind_of_table(tmp_path, name):
+    write_table(pd.DataFrame({"photo": ["a.jpg", "7"], "bolt": [3, None], "nut": [2, 1]}), tmp_path / name)
+    labels = read_counts(tmp_path / name)
+    assert labels.counts == {"a.jpg": {0: 3, 1: 2}, 7: {1: 1}}
+    assert labels.unknown == {(7, 0)}
+    assert labels.count("a.jpg", "nut") == 2
+
+
+def test_own_categories_are_numbered_by_name_unless_ids_are_stated(tmp_path):
+    named = read(tmp_path, "image_id,category,count\n7,nut,3\n7,bolt,1\n")
+    assert (named.categories, named.counts, named.ids_are_arbitrary) == ({0: "bolt", 1: "nut"}, {7: {1: 3, 0: 1}}, True)
+    both = read(tmp_path, "image_id,category_id,category,count\n7,5,nut,3\n")
+    assert (both.categories, both.counts, both.ids_are_arbitrary) == ({5: "nut"}, {7: {5: 3}}, False)
+    given = read(tmp_path, "image_id,nut\n7,3\n", category_names={8: "Nut"})
+    assert (given.counts, given.ids_are_arbitrary) == ({7: {8: 3}}, False)
+    with pytest.raises(InputError, match=r"nuts.*'nut'"):
+        read(tmp_path, "image_id,nuts\n7,3\n", category_names={8: "nut"})
+
+
+@pytest.mark.parametrize("column", ["category", "category_id"])
+def test_counts_by_id_alone_name_no_categories(tmp_path, column):
+    path = tmp_path / "counts.csv.gz"
+    path.write_bytes(gzip.compress(f"image_id,{column},count\n7,500,3\n".encode()))
+    labels = read_counts(path)
+    assert (labels.count(7, 500), labels.categories) == (3, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image_id,dog\n7,3.0\n8,many\n", "line 3: count 'many'"),
+        ("image_id,dog\n7,2.5\n", "line 2: count 2.5"),
+        ("image_id,dog,notes\n7,2,two hide\n", "line 2: count 'two hide'"),
+        ("image_id,dog\n7,3\n7,4\n", "two rows"),
+        ("image_id,16\n7,3\n", "'16' is a number"),
+        ("image_id,dog,dog\n7,3,3\n", "'dog'"),
+        ("image_id\n7\n", "categories"),
+        ("dog,cat\n7,3\n", "image_id"),
+        ("image_id,category,count\n", "no rows"),
+        ("image_id,category,count\n7,dog,3\n7,Dog,2\n", "line 3: .* two counts"),
+        ("image_id,category,count\n7,dog,-1\n", "line 2: count -1"),
+        ("image_id,category,count\n7,dog,2_0\n", "line 2: count '2_0'"),
+        ("image_id,category,count\n7,dog,100000000000000000000\n", "line 2: count 1e"),
+        ("image_id,category,count\n,dog,2\n", "line 2: image_id is missing"),
+        ("image_id,category,count\n8,,2\n", "line 2: category is missing"),
+        ("", "empty"),
+    ],
+)
+def test_wrong_counts_are_named_with_file_and_line(tmp_path, text, message):
+    with pytest.raises(InputError, match=message) as raised:
+        read(tmp_path, text)
+    assert "counts.csv" in str(raised.value)
