@@ -1,12 +1,14 @@
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import box_iou
-from tallybox.boxes import box_area, box_intersection, box_xywh_to_xyxy
+from tallybox.boxes import box_area, box_intersection, box_xywh_to_xyxy, numpy_box_iou
+from tallybox.errors import InputTypeError
 from tests.support import oracle
 from tests.support.problems import random_boxes
 from tests.support.strategies import box_sets
@@ -112,10 +114,29 @@ def test_gradients_are_finite_where_boxes_have_no_area_or_coincide():
     assert boxes.grad.isfinite().all()
 
 
-def test_pixel_boxes_in_half_precision_do_not_overflow():
-    boxes = boxes_of((0, 0, 640, 480), (320, 0, 640, 480))
-    got = box_iou(boxes.half(), boxes.half())
-    torch.testing.assert_close(got.double(), box_iou(boxes, boxes), rtol=1e-3, atol=1e-3)
+PIXELS = boxes_of((0, 0, 640, 480), (320, 0, 640, 480))
+
+
+@pytest.mark.parametrize("first", [torch.float16, torch.bfloat16, torch.float32, torch.int32])
+@pytest.mark.parametrize("second", [torch.float16, torch.float32])
+def test_pixel_boxes_of_any_dtypes_do_not_overflow(first, second):
+    for got in (box_iou(PIXELS.to(first), PIXELS.to(second)), box_iou(PIXELS.to(second), PIXELS.to(first))):
+        assert got.dtype == torch.float32
+        torch.testing.assert_close(got.double(), box_iou(PIXELS, PIXELS), **ROUNDING[torch.float32]._asdict())
+
+
+def test_arrays_in_half_precision_do_not_overflow():
+    pixels = PIXELS.numpy()
+    for first, second in itertools.product((np.float16, np.float32), repeat=2):
+        got = numpy_box_iou(pixels.astype(first), pixels.astype(second))
+        np.testing.assert_allclose(got, numpy_box_iou(pixels, pixels), rtol=ROUNDING[torch.float32].rtol)
+
+
+def test_complex_boxes_are_refused():
+    with pytest.raises(InputTypeError, match="complex"):
+        box_iou(PIXELS, PIXELS.cfloat())
+    with pytest.raises(InputTypeError, match="complex"):
+        numpy_box_iou(PIXELS.cfloat().numpy(), PIXELS.numpy())
 
 
 def test_area_is_width_times_height_and_never_negative():

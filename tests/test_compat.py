@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from tallybox import Counter, TallyboxError, compat
-from tests.support.problems import assert_same, random_boxes
+from tests.support.problems import assert_same, cotangent, random_boxes, random_problem, random_weight
 from tests.support.reference_cases import CASE_NUMBERS, ReferenceCase, load_case, published_state_dict
 from tests.support.tolerances import PUBLISHED, PUBLISHED_WITHOUT_UNION_FLOOR
 
@@ -212,3 +212,60 @@ def test_the_number_of_objects_must_be_a_whole_number_of_at_least_one():
         compat.Counter(0)
     with pytest.raises(TallyboxError, match=r"objects must be a whole number, but got 2\.5"):
         compat.Counter(2.5)
+
+
+def random_compat_counter(objects: int) -> compat.Counter:
+    counter = compat.Counter(objects, already_sigmoided=True).double()
+    weight = random_weight(USED, 16, seed=3)
+    counter.load_state_dict({f"f.{k}.weight": weight[k] for k in range(USED)})
+    return counter
+
+
+def published_toy_baseline(counter, attention):
+    """`Baseline.forward` of the published toy/model.py."""
+    return counter.to_one_hot(attention.sum(dim=1, keepdim=True))
+
+
+def test_the_published_toy_baseline_runs():
+    one_hot = published_toy_baseline(
+        compat.Counter(3), torch.tensor([[1.0, 0.75, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    )
+    expected = torch.tensor([[0, 0, 0.25, 0.75], [1, 0, 0, 0], [0, 0, 0, 1]])
+    torch.testing.assert_close(one_hot, expected)
+
+
+def test_the_published_forward_can_be_written_with_the_published_parts():
+    """`Counter.forward` of the published counting.py, line by line."""
+    counter = random_compat_counter(5)
+    problem = random_problem(3, proposals=8, seed=1)
+    all_boxes, all_attention = problem.boxes.mT, problem.attention
+    boxes, attention = counter.filter_most_important(counter.objects, all_boxes, all_attention)
+    relevancy, distance = counter.outer_product(attention), 1 - counter.iou(boxes, boxes)
+    score = counter.f[0](relevancy) * counter.f[1](distance)
+    per_entry, per_row = counter.deduplicate(counter.f[3](relevancy) * counter.f[4](distance), attention)
+    correction = counter.f[0](attention * attention) / per_row
+    score = (score / per_entry).sum(dim=2).sum(dim=1, keepdim=True) + correction.sum(dim=1, keepdim=True)
+    one_hot = counter.to_one_hot((score + 1e-20).sqrt())
+    att_conf, dist_conf = (counter.f[5](attention) - 0.5).abs(), (counter.f[6](distance) - 0.5).abs()
+    confidence = counter.f[7](att_conf.mean(1, keepdim=True) + dist_conf.mean(2).mean(1, keepdim=True))
+    torch.testing.assert_close(one_hot * confidence, counter(all_boxes, all_attention))
+    torch.testing.assert_close(counter.outer_diff(attention), (attention[:, :, None] - attention[:, None]).abs())
+
+
+@pytest.mark.parametrize("smallest", [0.0, 1e-3], ids=["a box without area", "boxes of a usual size"])
+def test_fused_or_not_the_numbers_are_the_references(smallest):
+    counter = random_compat_counter(6)
+    problem = random_problem(4, proposals=9, seed=2)
+    boxes = problem.boxes.clone()
+    boxes[0, :6, 2:] = boxes[0, :6, :2] + smallest**0.5
+    results = []
+    for dtype in (torch.float64, torch.float32):  # float64 takes the reference
+        counter.zero_grad()
+        given = [value.to(dtype).clone().requires_grad_() for value in (boxes.mT, problem.attention)]
+        features = counter.to(dtype)(*given)
+        features.backward(cotangent(features))
+        gradients = [value.grad for value in given] + [parameter.grad for parameter in counter.parameters()]
+        results.append([value.detach().double() for value in (features, *gradients)])
+    torch.testing.assert_close(*reversed(results), rtol=1e-3, atol=1e-4)
+    if smallest == 0:
+        assert counter.iou(boxes.mT, boxes.mT)[0, 0, 0] == 0

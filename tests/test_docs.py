@@ -16,8 +16,11 @@ import pytest
 import tallybox
 from tallybox.vqa.config import ModelConfig, TrainingConfig
 from tests.support.pages import browser, open_page
+from tests.support.torch_warnings import TORCH_WARNS_ABOUT_ITSELF
 
 __all__ = ["browser", "open_page"]  # fixtures
+
+pytestmark = TORCH_WARNS_ABOUT_ITSELF  # a page exports to ONNX
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -1,14 +1,13 @@
 """Put a counting layer into a model and train it end to end, from counts alone.
 
-    python examples/layer_in_a_model/train.py
+    python examples/layer_in_a_model/train.py --seeds 8
 
-Each image has 12 proposals with a feature vector each; some show the object that is asked for, some of those the same
-one. Nobody tells the model which: it learns where to look from "how many" alone. Three models differ only in how they
-turn attention into a count. A minute on two CPU cores.
+Each image has 12 proposals with a feature vector each. Some show the object in question, and some of those show the
+same one. The model is told only how many objects there are, and learns where to look from that. Three models differ
+only in how they turn attention into a count. A few seconds for each model and seed on a CPU.
 """
 
 import argparse
-import time
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +21,8 @@ PROPOSALS, FEATURES, MAX_OBJECTS = 12, 16, 6
 def make_images(number: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Return features ``[B, N, F]``, boxes ``[B, N, 4]`` and how many objects are shown ``[B]``.
 
-    Proposal i stands at place i or, where it is a copy, almost where the one before it stands. The first number of a
-    feature vector tells, under noise, whether a proposal shows the object.
+    Proposal i is at place i or, if it is a copy, close to the one before it. The first number of a feature vector
+    tells, under noise, whether a proposal shows the object.
     """
     shows = torch.rand(number, PROPOSALS, generator=generator) < 0.4
     is_copy = torch.rand(number, PROPOSALS, generator=generator) < 0.4
@@ -49,8 +48,9 @@ class CountingModel(nn.Module):
         if layer == "presence":  # its first outputs are log-probabilities already: no head
             self.count = tallybox.PresenceCounter(MAX_OBJECTS, logits=True)
         elif layer == "counter":
-            self.count = tallybox.Counter(MAX_OBJECTS, logits=True)
-            self.head = nn.Linear(MAX_OBJECTS + 1, MAX_OBJECTS + 1)
+            self.count = tallybox.Counter(PROPOSALS, logits=True)  # it keeps that many proposals: all of them
+            self.head = nn.Linear(PROPOSALS + 1, MAX_OBJECTS + 1)
+            nn.init.eye_(self.head.weight)  # feature k stands for k objects
         else:
             self.head = nn.Linear(1, MAX_OBJECTS + 1)
 
@@ -65,7 +65,7 @@ class CountingModel(nn.Module):
 
 
 def train(layer: str, *, learning_rate: float, steps: int, seed: int = 0) -> float:
-    """Train one model and return how many of 4,000 new images it counts right."""
+    """Train one model and return its accuracy on 4,000 new images."""
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     model = CountingModel(layer)
@@ -84,20 +84,22 @@ def train(layer: str, *, learning_rate: float, steps: int, seed: int = 0) -> flo
 
 
 def main() -> None:
-    """Train the three models and print how often each is right."""
+    """Train the three models and print their accuracies, seed by seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--learning-rate", type=float, default=0.025)
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=1)
     given = parser.parse_args()
     for layer, described in (
         ("sum", "sum of the attention"),
         ("counter", "tallybox.Counter"),
         ("presence", "tallybox.PresenceCounter"),
     ):
-        start = time.perf_counter()
-        right = train(layer, learning_rate=given.learning_rate, steps=given.steps, seed=given.seed)
-        print(f"{described:26} {right:.3f} of the counts right   {time.perf_counter() - start:.0f} s", flush=True)
+        print(f"{described:26}", end="", flush=True)
+        for seed in range(given.seeds):
+            accuracy = train(layer, learning_rate=given.learning_rate, steps=given.steps, seed=seed)
+            print(f" {accuracy:.3f}", end="", flush=True)
+        print()
 
 
 if __name__ == "__main__":

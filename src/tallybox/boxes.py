@@ -13,7 +13,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-Floats = NDArray[Any]  # float32 or float64; computed as given
+from tallybox.errors import InputTypeError
+
+Floats = NDArray[Any]  # float32 or float64
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 
@@ -40,15 +42,17 @@ def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
 
     No constant is added to the union, so the unit of the boxes does not matter. Where the union has no area the
     quotient is undefined; there it is 1 for two identical boxes and 0 otherwise, so a box overlaps itself fully
-    whatever its area. Half precision is computed in float32.
+    whatever its area. Half precision and whole numbers are computed in float32, mixed dtypes in the wider one.
 
     >>> a = torch.tensor([[0.0, 0.0, 2.0, 2.0], [5.0, 5.0, 5.0, 5.0]])
     >>> box_iou(a, torch.tensor([[1.0, 0.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0]]))
     tensor([[0.3333, 0.0000],
             [0.0000, 1.0000]])
     """
-    if boxes_a.dtype in (torch.float16, torch.bfloat16):  # areas in pixels overflow
-        boxes_a, boxes_b = boxes_a.float(), boxes_b.float()
+    if boxes_a.is_complex() or boxes_b.is_complex():
+        raise InputTypeError("boxes must be real numbers, but got complex ones")
+    dtype = torch.promote_types(torch.promote_types(boxes_a.dtype, boxes_b.dtype), torch.float32)  # halves overflow
+    boxes_a, boxes_b = boxes_a.to(dtype), boxes_b.to(dtype)
     intersection = box_intersection(boxes_a, boxes_b)
     union = box_area(boxes_a).unsqueeze(-1) + box_area(boxes_b).unsqueeze(-2) - intersection
     has_area = ~(union <= 0)  # NaN stays NaN
@@ -59,7 +63,11 @@ def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
 
 
 def numpy_box_iou(boxes_a: Floats, boxes_b: Floats) -> Floats:
-    """Return what `box_iou` returns, for arrays: ``[..., N, 4]``, ``[..., M, 4]`` to ``[..., N, M]``."""
+    """Return `box_iou` for arrays: ``[..., N, 4]``, ``[..., M, 4]`` to ``[..., N, M]``."""
+    if np.iscomplexobj(boxes_a) or np.iscomplexobj(boxes_b):
+        raise InputTypeError("boxes must be real numbers, but got complex ones")
+    dtype = np.result_type(boxes_a, boxes_b, np.float32)  # areas in pixels overflow halves
+    boxes_a, boxes_b = np.asarray(boxes_a, dtype), np.asarray(boxes_b, dtype)
     intersection, area_a, area_b = _intersections_and_areas(boxes_a, boxes_b)
     union = area_a[..., :, None] + area_b[..., None, :]
     union -= intersection

@@ -42,8 +42,15 @@ TRANSFORMS = {
 }
 
 
+# Linearizing takes seconds.
+EVERY_TRANSFORM = [
+    pytest.param(transform, id=name, marks=[pytest.mark.slow] if name == "linearize" else [])
+    for name, transform in TRANSFORMS.items()
+]
+
+
 @pytest.mark.parametrize("differentiated", ["attention", "boxes", "parameters"])
-@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize("transform", EVERY_TRANSFORM)
 @pytest.mark.parametrize("masked", [False, True])
 def test_auto_gives_what_the_reference_gives(layer, transform, differentiated, masked):
     problem = random_problem(2, proposals=7, max_objects=5, heads=2, masked=masked, seed=3, layer=layer)
@@ -66,7 +73,7 @@ def test_auto_gives_what_the_reference_gives(layer, transform, differentiated, m
     torch.testing.assert_close(got, expected, **tolerance("reference", torch.float32)._asdict())
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize("transform", EVERY_TRANSFORM)
 @pytest.mark.parametrize("fused", FUSED)
 def test_a_fused_backend_says_that_it_has_no_rules(layer, fused, transform):
     problem = random_problem(2, proposals=5, seed=3, layer=layer)

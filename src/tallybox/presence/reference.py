@@ -133,7 +133,7 @@ def poisson_binomial(presence: Tensor, max_objects: int) -> Tensor:
     groups = torch.nn.functional.pad(torch.stack((1 - presence, presence), -1), (0, max_objects - 1))
     counts = torch.arange(max_objects + 1, device=presence.device)
     total = (counts.unsqueeze(-1) + counts).clamp(max=max_objects)
-    joins = torch.nn.functional.one_hot(total, max_objects + 1).flatten(0, 1).to(presence.dtype)
+    joins = (total.unsqueeze(-1) == counts).flatten(0, 1).to(presence.dtype)
     with _full_precision(presence.device.type):
         while groups.shape[-2] > 1:
             pairs = groups.shape[-2] // 2
