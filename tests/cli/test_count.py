@@ -2,6 +2,7 @@ import csv
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def test_a_folder_of_photos_is_counted_in_tables(photos):
 
 
 def test_photos_give_the_json_of_the_contract_and_the_counts_of_their_detections(photos, detections):
-    result = run(*(photos / path.name for path in sample_photos()), "--tiles", "off", "--json")
+    result = run(*(photos / path.name for path in sample_photos()), "--json")
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
     assert said.keys() == {"images"}
@@ -180,7 +181,7 @@ def test_pictures_never_replace_a_file_that_count_did_not_write(photos, tmp_path
     result = run(tmp_path / "a.jpg", photos / LOBBY, "--save", tmp_path, "--json")
     assert result.exit_code == 1
     assert own.read_bytes() == before
-    assert "a_counted.jpg exists" in result.stderr
+    assert "a_counted.jpg must be a picture that tallybox drew, or not be there" in result.stderr
     assert "Wrote 1 picture to" in result.stderr
     assert len(json.loads(result.stdout)["images"]) == 2
     own.unlink()
@@ -262,7 +263,7 @@ def test_what_cannot_be_written_is_one_line_before_anything_is_counted(photos, t
         result = run(photos, option, path)
         assert result.exit_code == 1
         assert result.stdout == ""
-        assert str(path) in result.stderr
+        assert re.search("must be a (file|folder) that can be written", result.stderr)
         assert len(result.stderr.splitlines()) == 1
 
 

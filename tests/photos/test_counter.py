@@ -49,7 +49,7 @@ def test_a_kept_photo_is_drawn_without_reading_it_again(counter, monkeypatch):
 
 
 def test_a_photo_that_was_decoded_at_a_reduced_size_is_drawn_whole(tmp_path):
-    counter = PhotoCounter(PicoDet(size=64, device="cpu"), embedded_estimator(), tiles="off")
+    counter = PhotoCounter(PicoDet(size=64, device="cpu"), embedded_estimator())
     (kept,) = counter.count_each([sample_photos()[1]], keep_photos=True)
     assert kept.photo.image.size < kept.photo.size_wh
     assert counter.draw(kept).width == kept.photo.size_wh[0]

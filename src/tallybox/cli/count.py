@@ -15,7 +15,6 @@ from tallybox.cli.options import (
     file_to_write,
     json_option,
     reported_failures,
-    tiles_option,
 )
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
@@ -29,7 +28,7 @@ from tallybox.photos.pipeline import PhotoResult
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
 from tallybox.photos.specs import DEFAULT_SPEC
-from tallybox.photos.tiles import Tiles
+from tallybox.photos.tiles import check_tiles
 
 
 @click.command()
@@ -37,8 +36,10 @@ from tallybox.photos.tiles import Tiles
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
 @estimator_option
 @detector_options
-@tiles_option
 @detections_options
+@click.option(
+    "--tiles", default="auto", metavar="auto|off|N", help="Windows for large photos; N: their smallest side in pixels."
+)
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=file_to_write, help='Write a CSV; "-" prints it.')
 @click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
@@ -51,9 +52,9 @@ def count(
     detector: str | None,
     texts: tuple[str, ...],
     engine: str | None,
-    tiles: Tiles,
     box_format: BoxFormat | None,
     names: Path | None,
+    tiles: str,
     folder: Path | None,
     table: Path | None,
     wide: bool,
@@ -139,8 +140,8 @@ def count(
                     show_progress(done, len(sources))
 
 
-def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str], tiles: Tiles) -> PhotoCounter:
-    counter = PhotoCounter(spec, estimator, tiles=tiles, texts=texts)
+def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str], tiles: str) -> PhotoCounter:
+    counter = PhotoCounter(spec, estimator, tiles=check_tiles(int(tiles) if tiles.isdecimal() else tiles), texts=texts)
     if not counter.estimator.is_calibrated:
         echo_line(
             f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they are. To "

@@ -68,21 +68,6 @@ detector_options = joined(
         "--engine", type=click.Choice(["local", "ray"]), help="Where: here, or on a Ray cluster.  [default: local]"
     ),
 )
-
-
-def _as_tiles(context: click.Context, parameter: click.Parameter, value: str) -> str | int:
-    if value not in ("auto", "off") and not value.isdecimal():
-        raise click.BadParameter(f"{value!r} is not auto, off or a number of pixels")
-    return int(value) if value.isdecimal() else value
-
-
-tiles_option = click.option(
-    "--tiles",
-    default="auto",
-    callback=_as_tiles,
-    metavar="auto|off|N",
-    help="Count in windows: large photos and crowds, none, or with windows of N pixels.  [default: auto]",
-)
 source_options = joined(click.option("--detector", metavar="SPEC", help=f"For photos. {SPEC_HELP}"), text_option)
 detections_options = joined(
     click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,7 +22,7 @@ from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import check_same_detector, detector_of
-from tallybox.photos.tiles import MIN_CROWD, MIN_WINDOW, Tiles, check_tiles, count_windows, split_windows
+from tallybox.photos.tiles import CROWDED, Tiles, Tiling, blocks_of, check_tiles, count_blocks, window_side
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,8 +39,8 @@ class PhotoCounter:
     presence counter, and its predictions are marked ``calibrated=False``. ``texts`` are the phrases that a zero-shot
     detector looks for. Threads may share a counter.
 
-    ``tiles`` is about large photos and crowds, which are counted in overlapping windows: ``"auto"`` from 1,280 px on
-    and if a limit is reached, ``"off"``, or the side of a window in pixels of the photo.
+    ``tiles="auto"`` counts large photos (from 1,280 px on) and crowds in overlapping windows; ``"off"`` never does, and
+    a number is the side of the smallest windows in pixels of the photo.
 
     >>> from tallybox.photos import sample_photos
     >>> counts = PhotoCounter().count(sample_photos()[1])
@@ -106,50 +107,53 @@ class PhotoCounter:
         """
         if isinstance(photos, str | bytes | Path):
             raise InputTypeError("count_many takes several photos; call count for one")
-        detected = detect_each(photos, self.detector, keep_photos=keep_photos, tiles=self.tiles)
-        for batch in in_batches(detected, BATCH):
+        if self.tiles != "off":  # a photo may be read twice, a file object only once
+            photos = (photo.read() if hasattr(photo, "read") else photo for photo in photos)
+        for batch in in_batches(detect_each(photos, self.detector, keep_photos=keep_photos), BATCH):
             for counted in count_detected(self.estimator, batch, categories, keep_inputs=keep_photos):
-                is_crowded = any(p.saturated and p.count >= MIN_CROWD for p in counted.counts.values())
-                if is_crowded and self.tiles == "auto" and not counted.window:
-                    yield self._count_crowd(counted, categories)
-                else:
-                    yield counted
+                side = self._window_side(counted)
+                yield self._count_in_windows(counted, side, categories) if side else counted
 
-    def _count_crowd(self, counted: PhotoResult, categories: Categories) -> PhotoResult:
-        """Count again in windows of half the photo's side, because a limit was reached."""
+    def _window_side(self, counted: PhotoResult) -> int:
+        """Return the side of the windows in which a photo should be counted again, 0 for none."""
+        if counted.detections is None or counted.detections.image_size is None:
+            return 0
+        limit = CROWDED * self.estimator.fitted.config.max_objects
+        crowded = any(prediction.count >= limit for prediction in counted.counts.values())
+        return window_side(counted.detections.image_size, self.tiles, crowded=crowded)
+
+    def _count_in_windows(self, counted: PhotoResult, side: int, categories: Categories) -> PhotoResult:
+        start = perf_counter()
         assert counted.source is not None
-        photo = read_photo(counted.source)
-        side = max(MIN_WINDOW, max(photo.size_wh) // 2)
-        again = replace(counted, detections=detect_in_windows(photo, side, self.detector), window=side)
-        return next(count_detected(self.estimator, [again], categories))
+        try:
+            photo = read_photo(counted.source)
+        except InputError as error:  # it was changed or removed meanwhile
+            return PhotoResult(counted.source, error=error)
+        side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
+        detections, windows = detect_in_windows(photo, side, self.detector)
+        predictions = count_blocks(self.estimator, blocks_of(detections, side), categories)[0]
+        tiling = Tiling(side, windows, perf_counter() - start)
+        return replace(counted, detections=detections, predictions=predictions, tiling=tiling)
 
     def explain(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountExplanation]:
-        """Return which boxes of a photo were counted and why, by the category's name; always of the whole photo."""
+        """Return which boxes of a photo were counted and why, by the category's name; the photo is seen as a whole."""
         (detected,) = detect_each([photo], self.detector)
         if detected.error is not None:
             raise detected.error
         assert detected.detections is not None
         return self._by_name(self.estimator.explain(detected.detections, categories))
 
-    def draw(self, counted: PhotoResult, *, max_side: int | None = None) -> Image:
+    def draw(self, counted: PhotoResult) -> Image:
         """Return a counted photo with its objects outlined and, below it, the counts in words."""
-        from tallybox.photos.outlines import MAX_SIDE, Outline, draw_outlines, outlines_of
+        from tallybox.photos.outlines import MAX_SIDE, draw_counts
 
         assert counted.detections is not None
         assert counted.source is not None
-        side = max_side or MAX_SIDE
         photo = counted.photo
-        if photo is None or max(photo.image.size) < min(side, max(photo.size_wh)):  # decoded at a reduced size
-            photo = read_photo(counted.source, reduced_to=side)
-        outlines: list[Outline] = []
-        if counted.window:
-            for part in split_windows(counted.detections, counted.window):
-                explained = self.estimator.explain(part, list(counted.predictions or ()))
-                outlines += outlines_of(part, self._by_name(explained), outlines)
-        else:
-            explained = self.estimator.explain(counted.detections, predictions=counted.predictions)
-            outlines = outlines_of(counted.detections, self._by_name(explained))
-        return draw_outlines(photo, outlines, counted.counts, max_side=side)
+        if photo is None or photo.image.size != photo.size_wh:  # detection decodes large photos at a reduced size
+            photo = read_photo(counted.source, reduced_to=MAX_SIDE)
+        explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
+        return draw_counts(photo, counted.detections, self._by_name(explanations))
 
     def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:
         return {self.estimator.category_name(category_id): e for category_id, e in explanations.items()}
@@ -162,13 +166,11 @@ def count_detected(
 
     With ``keep_inputs``, `PhotoCounter.draw` uses them again.
     """
-    whole = [photo.detections for photo in batch if photo.detections is not None and not photo.window]
-    predictions = estimator.predict_each(whole, categories, keep_inputs=keep_inputs)
+    images = [photo.detections for photo in batch if photo.detections is not None]
+    predictions = estimator.predict_each(images, categories, keep_inputs=keep_inputs)
     for photo in batch:
         if photo.detections is None:
             yield photo
-        elif photo.window:
-            yield replace(photo, predictions=count_windows(estimator, photo.detections, photo.window, categories))
         else:
             matched, predicted = next(predictions)
             yield replace(photo, detections=matched, predictions=predicted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.photos.detector import Detector, Result, wrap_errors
 from tallybox.photos.images import Photo, PhotoSource, read_photo
 from tallybox.photos.picodet import PicoDet
-from tallybox.photos.tiles import Tiles, crop_windows, join_windows, plan_windows, window_side
+from tallybox.photos.tiles import Tiling, crop_windows, join_windows, plan_windows
 
 BATCH = 8  # photos that other detectors get together
 BATCH_ON_CPU, BATCH_ON_GPU = 2, 32  # the same for PicoDet
@@ -32,8 +32,8 @@ class PhotoResult:
     detections: Detections | None = None
     error: InputError | None = None
     photo: Photo | None = None  # decoded; only if photos are kept
-    window: int = 0  # pixels of the photo: the side of the windows that it was detected in, 0 for the whole photo
     predictions: ImagePredictions | None = None
+    tiling: Tiling | None = None  # None if the photo was counted as a whole
 
     @property
     def path(self) -> Path | None:
@@ -54,43 +54,39 @@ class PhotoResult:
 
 
 def detect_each(
-    sources: Iterable[PhotoSource], detector: Detector, *, keep_photos: bool = False, tiles: Tiles = "off"
+    sources: Iterable[PhotoSource], detector: Detector, *, keep_photos: bool = False
 ) -> Iterator[PhotoResult]:
-    """Yield the detections of photos, in order and in bounded memory; large photos in windows, if ``tiles`` says so."""
+    """Yield the detections of photos, in order and in bounded memory."""
 
-    def detect(photos: Sequence[Photo]) -> list[PhotoResult]:
-        sides = [window_side(photo.size_wh, tiles) for photo in photos]
-        whole = iter(detect_photos([p for p, side in zip(photos, sides, strict=True) if not side], detector))
-        found = [
-            detect_in_windows(photo, side, detector) if side else next(whole)
-            for photo, side in zip(photos, sides, strict=True)
-        ]
+    def detect(photos: Sequence[Photo]) -> list[tuple[Detections, Photo | None]]:
         kept = photos if keep_photos else [None] * len(photos)
-        return [PhotoResult(None, d, photo=p, window=w) for d, p, w in zip(found, kept, sides, strict=True)]
+        return list(zip(detect_photos(photos, detector), kept, strict=True))
 
-    for source, result in map_photos(detect, sources, detector, whole=tiles != "off"):
-        yield PhotoResult(source, error=result) if isinstance(result, InputError) else replace(result, source=source)
+    for source, result in map_photos(detect, sources, detector):
+        if isinstance(result, InputError):
+            yield PhotoResult(source, error=result)
+        else:
+            detections, photo = result
+            yield PhotoResult(source, detections, photo=photo)
 
 
-def detect_in_windows(photo: Photo, side: int, detector: Detector) -> Detections:
-    """Return the detections of a photo from overlapping windows; ``side`` is that of the finest ones."""
+def detect_in_windows(photo: Photo, side: int, detector: Detector) -> tuple[Detections, int]:
+    """Return the detections of a photo from overlapping windows, and their number; ``side`` is the finest ones'."""
     windows = plan_windows(photo.size_wh, side)
-    crops = in_batches(crop_windows(photo, windows), BATCH)
-    return join_windows(photo, windows, [*chain.from_iterable(detect_photos(batch, detector) for batch in crops)])
+    crops = crop_windows(photo, windows)
+    if isinstance(detector, PicoDet) and detector.device.type == "cpu":
+        found = map_in_order(partial(detect_photos, detector=detector), in_batches(crops, BATCH_ON_CPU))
+    else:
+        batch = BATCH_ON_GPU if isinstance(detector, PicoDet) else BATCH
+        found = (detect_photos(photos, detector) for photos in in_batches(crops, batch))
+    return join_windows(photo, windows, [*chain.from_iterable(found)]), len(windows)
 
 
 def map_photos(
-    function: Callable[[Sequence[Photo]], list[Result]],
-    sources: Iterable[PhotoSource],
-    detector: Detector,
-    *,
-    whole: bool = False,
+    function: Callable[[Sequence[Photo]], list[Result]], sources: Iterable[PhotoSource], detector: Detector
 ) -> Iterator[tuple[PhotoSource, Result | InputError]]:
-    """Yield the result of a function that uses a detector for each photo, or the photo's error, in order.
-
-    With ``whole``, the function needs more pixels of a photo than the detector does.
-    """
-    read = partial(_read, reduced_to=2 * detector.size if isinstance(detector, PicoDet) and not whole else None)
+    """Yield the result of a function that uses a detector for each photo, or the photo's error, in order."""
+    read = partial(_read, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
     if isinstance(detector, PicoDet) and detector.device.type == "cpu":
         # Each thread reads and detects its own photos: threads that share a photo wait for each other at every layer.
         batches = in_batches(sources, BATCH_ON_CPU)
@@ -128,8 +124,6 @@ def _call(
 def detect_photos(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
     """Call a detector and check that it returns `Detections`, one for each photo."""
     name = f"{type(detector).__name__}.detect"
-    if not photos:
-        return []
     with wrap_errors(f"{name} raised", with_type=True):
         detected = detector.detect(photos)
     if not isinstance(detected, Sequence) or len(detected) != len(photos):
