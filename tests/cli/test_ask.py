@@ -22,19 +22,22 @@ def test_json_is_one_object_and_nothing_else():
     command = [sys.executable, "-m", "tallybox", "ask", str(BUSES), "How many buses and zebus are there?", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     said = json.loads(done.stdout)
-    assert list(said) == ["answer", "probability", "others", "unknown_words"]
+    assert list(said) == ["answer", "probability", "others", "unknown_words", "counts"]
+    assert said["counts"]["bus"]["count"] in (2, 3)
     assert isinstance(said["answer"], str)
     assert 0 < said["probability"] <= 1
     assert all(isinstance(answer, str) and 0 <= share <= said["probability"] for answer, share in said["others"])
     assert said["unknown_words"] == ["zebus"]
-    assert done.stderr == "It does not know: 'zebus'. It answers from the others: take that as a guess.\n"
+    assert "'zebus'" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_people_read_the_answer_first():
     ran = run(RIDERS, "How many horses are there?", "--model", SHIPPED_MODEL)
     assert ran.exit_code == 0, ran.output
     assert ran.stderr == ""
-    first, *others = ran.stdout.splitlines()
+    first, *others, counted = ran.stdout.splitlines()
+    assert counted == "tallybox count: 2 horse (90 %: 1–3)"
     assert first.split()[0] == "2"
     assert first.split()[2] == "%"
     assert len(others) <= 4
@@ -44,13 +47,13 @@ def test_people_read_the_answer_first():
 @pytest.mark.parametrize(
     ("photo", "question", "said"),
     [
-        (RIDERS, "", "QUESTION must be in words"),
-        (RIDERS, "zebu?", "it does not know 'zebu'"),
-        (RIDERS, "how " * 2000, "at most 40 words, but got 2000"),
-        (RIDERS, "\x1b[31mzebu\x07", "it does not know"),
-        ("missing.jpg", PEOPLE, "there is no such file"),
-        (RIDERS.parent, PEOPLE, "it is a folder"),
-        (__file__, PEOPLE, "it is no image"),
+        (RIDERS, "", "QUESTION"),
+        (RIDERS, "zebu?", "'zebu'"),
+        (RIDERS, "how " * 2000, "40 words"),
+        (RIDERS, "\x1b[31mzebu\x07", "zebu"),
+        ("missing.jpg", PEOPLE, "missing.jpg"),
+        (RIDERS.parent, PEOPLE, "folder"),
+        (__file__, PEOPLE, "test_ask.py"),
     ],
 )
 def test_mistakes_are_one_line(photo, question, said):
@@ -65,9 +68,9 @@ def test_mistakes_are_one_line(photo, question, said):
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (SHIPPED_ESTIMATOR, "must be a checkpoint of tallybox vqa train"),
-        (BUSES, "must be a checkpoint"),
-        (BUSES.parent, "has no"),
+        (SHIPPED_ESTIMATOR, "checkpoint"),
+        (BUSES, "checkpoint"),
+        (BUSES.parent, "checkpoint"),
     ],
 )
 def test_what_is_no_model_is_refused(model, said):
@@ -84,14 +87,14 @@ def test_a_page_is_written_beside_the_answer(tmp_path):
     json.loads(ran.stdout)
     assert page.read_text().startswith("<!doctype html>")
     assert str(BUSES.parent) not in page.read_text()
-    assert "how it came to that" in ran.stderr
+    assert str(page) in ran.stderr
 
 
 def test_a_page_that_cannot_be_written_is_said_before_an_answer():
     ran = run(BUSES, PEOPLE, "--json", "--explain", BUSES / "page.html")
     assert ran.exit_code == 1
     assert ran.stdout == ""
-    assert "must be a file that can be written, but: File exists" in ran.stderr
+    assert "page.html" in ran.stderr
 
 
 def test_bytes_that_are_no_text_are_named(tmp_path):
@@ -100,3 +103,15 @@ def test_bytes_that_are_no_text_are_named(tmp_path):
     done = subprocess.run(command, capture_output=True, check=True)
     assert json.loads(done.stdout)["unknown_words"] == []
     assert "How many ��dogs?" in (tmp_path / "page.html").read_text()
+
+
+def test_it_answers_without_msgspec():
+    """As after pip install 'tallybox[cli,photos]'."""
+    code = "import sys; sys.modules['msgspec'] = None; from tallybox.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "ask", str(RIDERS), "How many horses are there?", "--json"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["answer"] == "2"

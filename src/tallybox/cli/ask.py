@@ -1,4 +1,4 @@
-"""`tallybox ask`: the answer to a question about a photo, with what else it might be."""
+"""`tallybox ask`: a VQA model's answer to a question about a photo. Experimental."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ BAR = 24  # characters of a certain answer
 @click.command()
 @click.argument("photo", type=any_path)
 @click.argument("question")
-@click.option("--model", type=existing, help="What `tallybox vqa train` wrote.")
-@click.option("--explain", "page", type=file_to_write, help="Write a page that shows why (.html).")
+@click.option("--model", type=existing, help="A run or checkpoint of `tallybox vqa train`.")
+@click.option("--explain", "page", type=file_to_write, help="Write an explanation (.html).")
 @json_option
 def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_json: bool) -> None:
-    """Answer an English QUESTION about a PHOTO, such as "How many dogs are there?".
+    """Experimental: answer an English QUESTION about a PHOTO, such as "How many dogs are there?".
 
-    The model that comes with tallybox is small: it learned from 3,000 photos, knows about 1,000 words, and answers with
-    one of 138 numbers, words or yes and no. Words that it never saw are named.
+    The bundled model is small: it was trained on 3,000 photos, knows about 1,000 words and 138 answers. For "how many"
+    of a known category, the count of `tallybox count` is printed too; it is the better one.
     """
     with Console(stderr=True).status("Looking at the photo"):
         from tallybox.photos.images import read_photo
@@ -46,11 +46,11 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         seen = answerer.look(decoded)
         answer, counts = answerer.ask(seen, question), count_named(seen, question)
     if page is not None and counter is not None:
-        from tallybox.explain.page import report_page
+        from tallybox.explain.page import explain_page
         from tallybox.explain.vqa_answer import answer_page
         from tallybox.files import write_text
 
-        write_text(page, report_page(answer_page(answer, decoded, counter)))
+        write_text(page, explain_page(answer_page(answer, decoded, counter)))
         echo_line(f"Wrote explanation to {page}", err=True)
     if answer.unknown_words:
         words = named_words(answer.unknown_words, answerer.vocabulary)
@@ -61,7 +61,8 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         return
     _print(answer)
     for name, count in counts.items():
-        echo_line(f"tallybox count says: {name} {count.count} (90 %: {count.low}–{count.high})")
+        interval = f"{count.low}" if count.low == count.high else f"{count.low}–{count.high}"
+        echo_line(f"tallybox count: {count.count} {name} (90 %: {interval})")
 
 
 def _print(answer: PhotoAnswer) -> None:

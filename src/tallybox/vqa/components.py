@@ -3,16 +3,14 @@
 Legend: B questions, N proposals (padded), G glimpses.
 """
 
-from importlib import import_module
-
 import torch
 from torch import Tensor, nn
 
 from tallybox.boxes import batched_nms
+from tallybox.components import load_component
 from tallybox.counter.module import Counter
 from tallybox.counter.published import published_features, published_quantities
 from tallybox.counter.reference import Quantities
-from tallybox.errors import InputError
 from tallybox.kernels.proposals import Proposals
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.config import ModelConfig
@@ -69,7 +67,7 @@ class SuppressedCount(nn.Module):
 
 
 class CustomCount(nn.Module):
-    """Your own component over the first glimpse: ``forward(scores [B, N], boxes [B, N, 4], mask [B, N])``."""
+    """Your own component over the first glimpse, see `tallybox.components`."""
 
     def __init__(self, component: nn.Module, sharpness: float = 1.0) -> None:
         super().__init__()
@@ -85,22 +83,6 @@ class CustomCount(nn.Module):
 
 
 CountComponent = GlimpseCounter | SuppressedCount | CustomCount
-
-
-def import_component(spec: str) -> type[nn.Module]:
-    """Import the class that ``package.module:Class`` names.
-
-    >>> import_component("torch.nn:Identity").__name__
-    'Identity'
-    """
-    module, _, name = spec.partition(":")
-    try:
-        component = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"Cannot import the component {spec}: {error}") from error
-    if not (isinstance(component, type) and issubclass(component, nn.Module)):
-        raise InputError(f"The component {spec} is not a torch.nn.Module class.")
-    return component
 
 
 def count_component(config: ModelConfig, max_proposals: int) -> CountComponent | None:
@@ -120,4 +102,4 @@ def count_component(config: ModelConfig, max_proposals: int) -> CountComponent |
             return GlimpseCounter(presence, objects + 2, config.presence_sharpness)
         case spec:
             with torch.device("cpu"):
-                return CustomCount(import_component(spec)(), config.counter_sharpness)
+                return CustomCount(load_component(spec)(objects), config.counter_sharpness)
