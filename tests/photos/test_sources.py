@@ -40,7 +40,7 @@ def test_detections_are_recognised_by_their_suffix(folder):
 def test_what_is_not_there_is_one_line(folder):
     (folder / "empty").mkdir()
     for given in (folder / "none.jpg", str(folder / "*.tif"), folder / "empty"):
-        with pytest.raises(InputError, match="must"):
+        with pytest.raises(InputError, match=r"none\.jpg|tif|empty"):
             find_sources([given])
 
 
@@ -73,12 +73,10 @@ def test_a_pattern_leaves_out_outlined_copies_like_a_folder(folder):
 def test_two_photos_of_one_id_and_what_is_no_photo_are_one_line(tmp_path):
     for name in ("a", "b"):
         save_photos(tmp_path / name, 1)
-    with pytest.raises(
-        InputError, match=r"a/00\.png and .*b/00\.png are both '00\.png'; name one folder that holds both"
-    ):
+    with pytest.raises(InputError, match=r"a/00\.png and .*b/00\.png have the same id"):
         find_photos([tmp_path / "a", tmp_path / "b"])
     (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(InputError, match=r"PHOTOS must be photos or folders of them, but got .*x\.json"):
+    with pytest.raises(InputError, match=r"x\.json"):
         find_photos([tmp_path / "x.json"])
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "x.parquet").touch()
