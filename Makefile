@@ -63,7 +63,7 @@ format: $(VENV)/.develop
 
 # Every picture in the docs that a command can draw in seconds.
 figures: $(VENV)/.develop
-	@$(BIN)/tallybox demo --figure docs/figures/cats.svg > /dev/null
+	@$(BIN)/python -c "from pathlib import Path; from tallybox.explain.cats import draw_cats; draw_cats(Path('docs/figures/cats.svg'))"
 	@$(BIN)/python docs/pictures.py
 
 # Pin what is installed now; run it in a fresh environment after changing pyproject.toml.

@@ -1,6 +1,6 @@
 """From a detector's JSON and a CSV of counts to a fitted counter.
 
-python count_from_coco.py                            # on photos that are made up on the spot, written as files first
+python count_from_coco.py                            # on synthetic photos, written as files first
 python count_from_coco.py detections.json counts.csv # on your own
 """
 
@@ -11,7 +11,7 @@ from tallybox import CountEstimator, evaluate, read_counts, read_detections
 
 
 def main(detections: Path, counts: Path) -> None:
-    """Learn from the first three quarters of the labelled images, show what the rest is counted as."""
+    """Fit on the first three quarters of the labelled images and count in the rest."""
     labels = read_counts(counts)
     known = labels.first_images(len(labels) * 3 // 4)
     estimator = CountEstimator().fit(read_detections(detections), known)
@@ -30,6 +30,6 @@ if __name__ == "__main__":
     if len(sys.argv) == 3:
         main(Path(sys.argv[1]), Path(sys.argv[2]))
     else:
-        from made_up_files import write_files
+        from synthetic_files import write_files
 
-        main(*write_files(Path("made_up")))
+        main(*write_files(Path("synthetic")))

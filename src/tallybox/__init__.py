@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tallybox.photos import read_photo as read_photo
     from tallybox.photos import sample_photos as sample_photos
     from tallybox.photos.counter import PhotoCounter as PhotoCounter
+    from tallybox.photos.labelled import read_labelled_images as read_labelled_images
     from tallybox.presence.functional import presence_features as presence_features
     from tallybox.presence.module import PresenceCounter as PresenceCounter
     from tallybox.presence.trace import PresenceTrace as PresenceTrace
@@ -60,6 +61,7 @@ _MODULES = {
     "tallybox.estimator.prediction": ("CountPrediction",),
     "tallybox.photos": ("Photo", "PicoDet", "read_photo", "sample_photos"),
     "tallybox.photos.counter": ("PhotoCounter",),
+    "tallybox.photos.labelled": ("read_labelled_images",),
     "tallybox.presence.functional": ("presence_features",),
     "tallybox.presence.module": ("PresenceCounter",),
     "tallybox.presence.trace": ("PresenceTrace",),

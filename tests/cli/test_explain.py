@@ -1,16 +1,33 @@
 import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner
 
 from tallybox.cli import cli
-from tallybox.explain.summaries import quantity
+from tallybox.explain.words import quantity
 from tallybox.photos import sample_photos
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 
 PHOTOS = made_up_photos(3, seed=11)[0]
+OWN_DETECTOR = """
+from tallybox import Detections
+
+
+class Bolts:
+    categories = {0: "bolt"}
+
+    def detect(self, photos):
+        return [Detections([[0, 0, 9, 9], [20, 0, 29, 9]], [0.9, 0.8], [0, 0], photo.size_wh) for photo in photos]
+
+
+def make():
+    return Bolts()
+"""
 
 
 def run(*arguments: object):
@@ -65,10 +82,10 @@ def test_a_photo_is_shown_with_what_count_says(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--component", "counter"), "name it with --image ID"),
-        (("--component", "counter", "--image", "77"), "must hold image '77'"),
-        (("--component", "counter", "--image", "1", "--category", "dragon"), "but got 'dragon'"),
-        (("--component", "counter", "--estimator", "x"), "give one of them"),
+        (("--component", "counter"), "--image"),
+        (("--component", "counter", "--image", "77"), "77"),
+        (("--component", "counter", "--image", "1", "--category", "dragon"), "dragon"),
+        (("--component", "counter", "--estimator", "x"), "--estimator"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, detections, options, said):
@@ -77,3 +94,43 @@ def test_mistakes_are_one_line(tmp_path, detections, options, said):
     assert said in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
     assert not (tmp_path / "page.html").exists()
+
+
+def test_without_out_the_page_lies_next_to_the_photo(tmp_path):
+    photo = tmp_path / "riders.jpg"
+    photo.write_bytes(sample_photos()[1].read_bytes())
+    ran = run(photo)
+    assert ran.exit_code == 0, ran.output
+    assert (tmp_path / "riders.html").read_text().startswith("<!doctype html>")
+
+
+def test_an_input_is_not_overwritten(tmp_path):
+    photo = tmp_path / "riders.jpg"
+    photo.write_bytes(sample_photos()[1].read_bytes())
+    ran = run(photo, "--out", photo)
+    assert ran.exit_code == 1
+    assert photo.read_bytes() == sample_photos()[1].read_bytes()
+
+
+def test_a_page_is_written_into_a_fifo(tmp_path):
+    fifo = tmp_path / "page.html"
+    os.mkfifo(fifo)
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(fifo.read_text)
+        ran = run(sample_photos()[1], "--out", fifo)
+        assert ran.exit_code == 0, ran.output
+        assert reading.result(60).startswith("<!doctype html>")
+    assert fifo.is_fifo()
+
+
+def test_an_own_detector_without_an_estimator_gives_a_page_without_the_comparison(tmp_path, monkeypatch):
+    (tmp_path / "own_detector.py").write_text(OWN_DETECTOR)
+    monkeypatch.syspath_prepend(tmp_path)
+    out = tmp_path / "page.html"
+    ran = run(sample_photos()[1], "--detector", "own_detector:make", "--out", out)
+    assert ran.exit_code == 0, ran.output
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', out.read_text())
+    (count,) = json.loads(data)["counts"]
+    assert count["baselines"] is None
+    assert count["label"] == "2 bolts"
+    assert any("calibrated" in fact for fact in count["facts"])

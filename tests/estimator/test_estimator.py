@@ -1,4 +1,6 @@
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -81,7 +83,7 @@ def test_an_untrained_estimator_takes_scores_for_probabilities_and_marks_its_cou
     assert apples.expected == pytest.approx(2, abs=0.1)
     assert not untrained.is_calibrated
     assert untrained.predict(Detections.empty()) == {}
-    with pytest.raises(TallyboxError, match="must learn before it is saved"):
+    with pytest.raises(TallyboxError, match="fit"):
         untrained.save("nowhere")
 
 
@@ -214,11 +216,31 @@ def test_counts_beyond_the_largest_say_so():
 
 def test_mistakes_are_said(unseen):
     photos, labels = unseen
-    with pytest.raises(TallyboxError, match="must learn before it counts"):
+    with pytest.raises(TallyboxError, match="fit"):
         CountEstimator().predict(photos[0])
-    with pytest.raises(InputError, match="at least 4 labelled images"):
+    with pytest.raises(InputError, match="4 labelled images"):
         CountEstimator().fit(photos[:2], labels.first_images(2))
     with pytest.raises(InputError, match="component must be"):
         CountEstimator("neural")
     with pytest.raises(InputError, match="members must be at least 2"):
         CountEstimator(members=1)
+
+
+def test_a_prediction_depends_on_no_other_import_and_changes_no_thread_setting(tmp_path):
+    small_estimator().save(tmp_path / "small.estimator")
+    script = """
+import sys, threading, torch
+from tallybox import CountEstimator, Detections
+estimator, photo = CountEstimator.load(sys.argv[1]), Detections([[0, 0, 9, 9], [1, 0, 9, 9]], [0.9, 0.4], [18, 18])
+torch.set_num_threads(2)
+seen = []
+def images():
+    yield photo
+    started = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    started.start(), started.join()
+before = [each[18].probabilities.tolist() for each in estimator.predict_many(images(), [18])]
+import numba
+after = [each[18].probabilities.tolist() for each in estimator.predict_many(images(), [18])]
+assert before == after and seen == [2, 2] and torch.get_num_threads() == 2, (before, after, seen)
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path / "small.estimator"], check=True)

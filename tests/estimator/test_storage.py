@@ -54,7 +54,7 @@ def test_what_is_loaded_counts_exactly_as_what_was_saved(file):
         (lambda header: header["config"].update(members=10**9), "members", True),
         (lambda header: header.update(category_ids=[*range(5000)]), "categories", True),
         (lambda header: header.pop("tail_mean"), "tail_mean", True),
-        (lambda header: header["config"].update(members=10**9), "changed", False),
+        (lambda header: header["config"].update(members=10**9), "estimator", False),
     ],
 )
 def test_a_changed_header_is_one_clear_line(file, change, noun, checksum):
@@ -77,7 +77,7 @@ def test_a_changed_weight_is_noticed(file):
     content = bytearray(file.read_bytes())
     content[-3] ^= 64
     file.write_bytes(content)
-    with pytest.raises(InputError, match="content was changed"):
+    with pytest.raises(InputError, match="not an estimator"):
         CountEstimator.load(file)
 
 

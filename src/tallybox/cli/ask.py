@@ -46,11 +46,11 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         seen = answerer.look(decoded)
         answer, counts = answerer.ask(seen, question), count_named(seen, question)
     if page is not None and counter is not None:
-        from tallybox.explain.page import report_page
+        from tallybox.explain.page import explain_page
         from tallybox.explain.vqa_answer import answer_page
         from tallybox.files import write_text
 
-        write_text(page, report_page(answer_page(answer, decoded, counter)))
+        write_text(page, explain_page(answer_page(answer, decoded, counter)))
         echo_line(f"Wrote explanation to {page}", err=True)
     if answer.unknown_words:
         words = named_words(answer.unknown_words, answerer.vocabulary)

@@ -1,9 +1,11 @@
-"""`tallybox explain`: one static page that shows how a count came about."""
+"""`tallybox explain`: one static page that explains the counts of an image."""
 
-from collections.abc import Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,15 +15,16 @@ from tallybox.detections.categories import COCO_CATEGORIES, category_id_of
 from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError
-from tallybox.explain.page import report_page
+from tallybox.explain.page import explain_page
 from tallybox.files import check_writable, write_text
 
-WITH_SHIPPED = "counted with the estimator that ships with tallybox"
+if TYPE_CHECKING:
+    from tallybox.estimator.estimator import CountEstimator
 
 
 @click.command()
 @click.argument("path", type=existing)
-@click.option("--out", type=file_to_write, required=True, help="The page to write (.html).")
+@click.option("--out", type=file_to_write, help="The page to write.  [default: PATH with the suffix .html]")
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Explain these only; may be repeated.")
 @estimator_option
 @source_options
@@ -33,7 +36,7 @@ WITH_SHIPPED = "counted with the estimator that ships with tallybox"
 )
 def explain(
     path: Path,
-    out: Path,
+    out: Path | None,
     categories: tuple[str, ...],
     file: Path | None,
     detector: str | None,
@@ -41,61 +44,61 @@ def explain(
     image_id: str | None,
     component: Any,
 ) -> None:
-    """Write one static page that shows how the count of an image came about.
+    r"""Write one page that explains the counts of a photo, or of an image in a file of detections.
 
-    PATH is a photo, or a file of detections (.json, .json.gz, .csv, .csv.gz, .parquet). Without --category, every
-    category that may be there is shown.
+    \b
+    tallybox explain photo.jpg
+    tallybox explain photo.jpg --category person --out people.html
+    tallybox explain detections.json --image 1532 --estimator own.safetensors
     """
-    from tallybox.estimator.estimator import CountEstimator
-    from tallybox.explain.page_data import canvas_size, estimator_countings, page_data, untrained_countings
+    from tallybox.explain.page_data import canvas_size, estimator_counts, page_data, untrained_counts
     from tallybox.photos.counter import PhotoCounter
     from tallybox.photos.detector import categories_of
     from tallybox.photos.images import read_photo
-    from tallybox.photos.shipped import shipped_estimator
     from tallybox.photos.sources import find_sources
     from tallybox.photos.specs import DEFAULT_SPEC
 
+    out = out or path.with_suffix(".html")
     if component is not None and file is not None:
-        raise InputError("--component explains an untrained component and --estimator a fitted one; give one of them")
-    check_writable(out, [path])
+        raise InputError("--component explains an untrained component and --estimator a fitted one; give one of them.")
+    check_writable(out, [given for given in (path, file) if given is not None])
     sources = find_sources([path])
     if len(sources) != 1:
-        raise InputError(f"{path} must be one photo or one file of detections, but it is a folder; a page explains one")
+        raise InputError(f"{path} is a folder; a page explains one photo or one image of a file of detections.")
     photo = read_photo(path) if sources[0].is_photo else None
-    estimator = None if file is None else CountEstimator.load(file)
     if photo is not None:
-        counter = PhotoCounter(detector or DEFAULT_SPEC, estimator, texts=texts)
+        counter = PhotoCounter(detector or DEFAULT_SPEC, file, texts=texts)
         (image,), title, names = counter.detector.detect([photo]), path.name, categories_of(counter.detector)
-        estimator = counter.estimator if component is None else None
+        estimator: CountEstimator | None = counter.estimator
+        uncalibrated = f"Scores of {detector}, not calibrated"
     else:
         if detector or texts:
-            raise InputError(f"--detector and --text are for photos, but {path} is a file of detections")
+            raise InputError(f"--detector and --text are for photos, but {path} is a file of detections.")
         image = _stored_image(path, read_detections(path), image_id)
-        if component is None:
-            estimator = estimator or shipped_estimator()
+        estimator, uncalibrated = None if component else _estimator_of_detections(file), "Not calibrated"
+        if estimator is not None:
             (image,) = estimator.matched([image])
         names = image.category_names or COCO_CATEGORIES
         title = f"image {image.image_id} of {path.name}"
-    if estimator is None:
-        countings = untrained_countings(component, image, _category_ids(categories, names), names)
-        how = "the paper's component, untrained" if component == "counter" else "presence counting, untrained"
+    if estimator is None or component is not None:
+        ids = [int(name) if name.isdigit() else category_id_of(name, names) for name in categories]
+        counts, source = untrained_counts(component, image, ids or None, names), "Untrained component"
     else:
-        if file is None and photo is None:
-            echo_line(
-                "Explaining with the estimator that ships with tallybox; it is right only for boxes of PicoDet-S at "
-                "640 px. For another detector give its own with --estimator FILE.",
-                err=True,
-            )
-        countings = estimator_countings(estimator, image, list(categories) or None)
-        if file is not None:
-            how = f"counted with {file.name}"
-        elif estimator.is_calibrated:
-            how = WITH_SHIPPED
-        else:
-            how = f"counted with the scores of {detector} as they are, uncalibrated"
-    write_text(out, report_page(page_data(f"How many in {title}?", how, canvas_size(image), countings, photo)))
-    counts = ", ".join(counting["summary"]["headline"] for counting in countings)
-    echo_line(f"{out}: {counts}", err=True)
+        counts = estimator_counts(estimator, image, list(categories) or None)
+        bundled = "Bundled estimator" if estimator.is_calibrated else uncalibrated
+        source = bundled if file is None else f"Estimator {file.name}"
+    write_text(out, explain_page(page_data(f"How many in {title}?", source, canvas_size(image), counts, photo)))
+    echo_line(f"{out}: {', '.join(count['label'] for count in counts)}", err=True)
+
+
+def _estimator_of_detections(file: Path | None) -> CountEstimator:
+    from tallybox.estimator.estimator import CountEstimator
+    from tallybox.photos.shipped import shipped_estimator
+
+    if file is not None:
+        return CountEstimator.load(file)
+    echo_line("Using the bundled estimator, fitted to PicoDet-S; for another detector pass --estimator FILE.", err=True)
+    return shipped_estimator()
 
 
 def _stored_image(path: Path, stored: Iterable[Detections], image_id: str | None) -> Detections:
@@ -103,17 +106,8 @@ def _stored_image(path: Path, stored: Iterable[Detections], image_id: str | None
     matching = (image for image in stored if image_id is None or str(image.image_id) == image_id)
     images = list(islice(matching, 2))
     if not images:
-        expected = "at least one image" if image_id is None else f"image {image_id!r}"
-        raise InputError(f"{path} must hold {expected}, but it does not")
+        raise InputError(f"{path} has no image{'' if image_id is None else f' {image_id!r}'}.")
     if len(images) > 1 and image_id is None:
-        raise InputError(
-            f"{path} holds several images ({images[0].image_id!r}, {images[1].image_id!r} ...), "
-            "and a page explains one; name it with --image ID"
-        )
+        first, second = (image.image_id for image in images)
+        raise InputError(f"{path} has several images ({first!r}, {second!r} ...); choose one with --image ID.")
     return images[0]
-
-
-def _category_ids(categories: tuple[str, ...], names: Mapping[int, str]) -> list[int] | None:
-    """Return the ids of categories by name or number."""
-    is_id = {category: category.isdigit() and category not in names.values() for category in categories}
-    return [int(text) if is_id[text] else category_id_of(text, names) for text in categories] or None

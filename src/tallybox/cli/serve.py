@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +28,11 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 @click.option("--token", envvar="TALLYBOX_TOKEN", help="Require this bearer token; TALLYBOX_TOKEN is safer.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name the service may be called by.")
 @click.option(
-    "--images-at-once", type=click.IntRange(1), help="How many images are counted together at most.  [default: 256]"
+    "--images-at-once",
+    type=click.IntRange(1),
+    default=256,
+    show_default=True,
+    help="How many images to count together at most.",
 )
 def serve(
     host: str,
@@ -40,35 +42,39 @@ def serve(
     texts: tuple[str, ...],
     token: str | None,
     hosts: tuple[str, ...],
-    images_at_once: int | None,
+    images_at_once: int,
 ) -> None:
-    """Serve the explorer page and the HTTP service until stopped (Ctrl-C).
+    r"""Serve the explorer page and the HTTP service until stopped (Ctrl-C).
 
-    The page is at /, the description of the service at /docs. Only this machine can connect unless --host says
-    otherwise.
+    Only this machine can connect, unless --host says otherwise. The OpenAPI description is at /openapi.json.
+
+    \b
+    tallybox serve
+    tallybox serve --estimator own.safetensors --detector onnx:own.onnx
+    TALLYBOX_TOKEN=secret tallybox serve --host 0.0.0.0 --allow-host counts.example.org
     """
-    for package in ("fastapi", "uvicorn"):
+    for package in ("fastapi", "granian"):
         import_optional(package, needed_for="serving", install="'tallybox[serve]'")
     from tallybox.service.api import ServiceSettings
     from tallybox.service.server import serve as run
 
     if token == "":
-        raise TallyboxError("a token must not be empty; leave it out to ask for none")
+        raise TallyboxError("The token is empty; leave it out to serve without one.")
     if host not in LOCAL and token is None:
-        echo_line(f"Anybody who reaches {host} may ask: no token was given.", err=True)
-    settings = ServiceSettings(*_estimator_and_detector(file, detector, texts), token=token, hosts=hosts)
-    if images_at_once is not None:
-        settings = replace(settings, images_at_once=images_at_once)
-    with suppress(KeyboardInterrupt):  # which uvicorn raises again after an orderly stop
-        run(settings, host, port, on_start=lambda at: echo_line(f"tallybox is at {at} (Ctrl-C stops)", err=True))
+        echo_line(f"Warning: no token set; anyone who can reach {host} can use the service.", err=True)
+    estimator, found, reason = _estimator_and_detector(file, detector, texts)
+    settings = ServiceSettings(
+        estimator, found, token=token, hosts=hosts, images_at_once=images_at_once, no_detector=reason
+    )
+    run(settings, host, port, on_start=lambda at: echo_line(f"tallybox is at {at} (Ctrl-C stops)", err=True))
 
 
 def _estimator_and_detector(
     file: Path | None, spec: str | None, texts: Sequence[str]
-) -> tuple[CountEstimator, Detector | None]:
-    """Return what counts and what detects; no detector where the embedded one is not installed or not the estimator's.
+) -> tuple[CountEstimator, Detector | None, str]:
+    """Return the estimator and the detector, or the reason why there is no detector.
 
-    Detections are counted all the same.
+    Without a detector the service still counts detections.
     """
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.photos.counter import PhotoCounter
@@ -79,9 +85,9 @@ def _estimator_and_detector(
     try:
         import_optional("PIL", needed_for="counting photos", install="'tallybox[photos]'", package="pillow")
         counter = PhotoCounter(spec or DEFAULT_SPEC, estimator, texts=texts)
-        return counter.estimator, counter.detector
+        return counter.estimator, counter.detector, ""
     except TallyboxError as error:
         if spec or texts:
             raise
-        echo_line(f"Photos are not counted: {error}", err=True)
-        return estimator or shipped_estimator(), None
+        echo_line(f"This service does not count photos: {error}", err=True)
+        return estimator or shipped_estimator(), None, f"This service does not count photos: {error}"

@@ -13,7 +13,7 @@ from tallybox.estimator.inputs import SUMMARY
 from tallybox.estimator.prediction import Floats, Integers, IntervalLevels, levels_needed, medians_of, write_out_tail
 
 COVERAGE = 0.9
-# A group of predicted counts with fewer pairs is calibrated by the larger level of its own and of all counts near it.
+# A group of predicted counts with fewer pairs is calibrated by the larger of its own level and that of all pairs.
 MIN_GROUP_PAIRS = 40
 # A category is listed for an image unless it is 90 % certain that there is none.
 LISTED_PROBABILITY = 1 - COVERAGE
@@ -35,20 +35,21 @@ def interval_levels(probabilities: Floats, tail_mean: Floats, true_counts: Integ
     groups = groups_of(medians)
     levels = []
     for group in range(len(IntervalLevels._fields)):
-        own = needed[groups == group]
-        level = _conformal_quantile(own)
-        if len(own) < MIN_GROUP_PAIRS:
-            level = _conformal_quantile(needed)
+        own = np.sort(needed[groups == group])
+        level = _conformal_quantile(own if len(own) >= MIN_GROUP_PAIRS else np.sort(needed))
+        if 0 < len(own) < MIN_GROUP_PAIRS:
+            level = max(level, _conformal_quantile(own, at_most=own[-1]))
         levels.append(level)
     return IntervalLevels(*levels)
 
 
-def _conformal_quantile(needed: Floats) -> float:
-    """Return the level that covers a further pair with a probability of at least 0.9, given those of earlier pairs."""
-    rank = ceil(COVERAGE * (len(needed) + 1))
-    if rank > len(needed):
-        return EVERYTHING
-    return min(float(np.partition(needed, rank - 1)[rank - 1]) + SLACK, EVERYTHING)
+def _conformal_quantile(ordered: Floats, at_most: float = EVERYTHING) -> float:
+    """Return the level that covers a further pair with a probability of at least 0.9, given those of earlier pairs.
+
+    With fewer than nine there is none; then it is ``at_most``.
+    """
+    rank = ceil(COVERAGE * (len(ordered) + 1))
+    return min((float(ordered[rank - 1]) if rank <= len(ordered) else at_most) + SLACK, EVERYTHING)
 
 
 @dataclass(frozen=True)

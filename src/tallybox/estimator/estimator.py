@@ -14,7 +14,7 @@ from tallybox.concurrency import in_batches
 from tallybox.detections.categories import category_id_of, category_name_of, listed_names
 from tallybox.detections.detections import Detections, ImageId, common_categories, match_images
 from tallybox.detections.labels import TrueCounts
-from tallybox.errors import InputError, InputTypeError, TallyboxError
+from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.config import IMAGES_PER_BATCH, Component, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
@@ -33,10 +33,10 @@ Categories = Sequence[int | str] | None  # by id or by name; None for all that m
 
 
 class CountEstimator:
-    """Count objects of each category from a detector's boxes, having learned from counts alone.
+    """Count objects of each category from a detector's boxes, trained on counts alone.
 
-    ``component`` is what counts: ``"presence"``, or ``"counter"`` for comparison. Counts below ``max_objects`` have a
-    probability of their own, larger ones share one; by default the labels decide.
+    ``component`` is the counting component: ``"presence"``, or ``"counter"`` for comparison. Counts below
+    ``max_objects`` have a probability of their own, larger ones share one; by default the labels decide.
 
     >>> def photo(number, dogs):  # each dog found twice
     ...     boxes = [[40 * dog, 0, 40 * dog + 30 + twice, 30] for dog in range(dogs) for twice in range(2)]
@@ -69,7 +69,7 @@ class CountEstimator:
     def fitted(self) -> Fitted:
         """Everything that was learned."""
         if self._fitted is None:
-            raise TallyboxError("an estimator must learn before it counts; call fit, or load one")
+            raise TallyboxError("This estimator is not fitted; call fit, or load one.")
         return self._fitted
 
     def fit(
@@ -81,15 +81,15 @@ class CountEstimator:
         detector: Sequence[str] = (),
         on_progress: OnProgress | None = None,
     ) -> Self:
-        """Learn from images and how many of each category they hold: labels, or counts by (image_id, category).
+        """Fit to images and their true counts: labels, or counts by (image_id, category).
 
         Categories of detections and labels are matched by name if both have names, otherwise by id.
         ``category_names`` are names for the ids of detections without names; ids without any names are COCO's.
-        ``detector`` is the SPEC of what detected, with its phrases, as `PhotoCounter` takes them: the file
-        keeps it, so that the estimator is not used with another.
+        ``detector`` is the SPEC of the detector with its phrases: the file keeps it, so that the estimator is not used
+        with another.
 
         In a labelled image, a category that is named only for other images counts 0; a category that is never named is
-        unknown, and is not learned from. ``on_progress(done, total)`` is called after each epoch.
+        unknown. ``on_progress(done, total)`` is called after each epoch.
         """
         labels = counts if isinstance(counts, TrueCounts) else TrueCounts.of_pairs(counts)
         images, names = common_categories(detections, category_names)
@@ -142,24 +142,15 @@ class CountEstimator:
         """
         if isinstance(detections, Detections):
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
-        category_ids, words = self._ids_and_words(categories)
+        category_ids = self.category_ids(categories)
         for images in in_batches(self.matched(detections), IMAGES_PER_BATCH):
             if not self._reported_unlearned:
                 self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
-            yield from zip(images, self._predict_batch(images, category_ids, words, prior, keep_inputs), strict=True)
+            yield from zip(images, self._predict_batch(images, category_ids, prior, keep_inputs), strict=True)
 
     def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
         """Yield detections under the category ids of this estimator, matched by name if they have names."""
         return match_images(detections, self.fitted.categories)
-
-    def _ids_and_words(self, categories: Categories) -> tuple[list[int] | None, dict[int, str]]:
-        """Return the ids of categories, and the words by which some of them were named."""
-        if isinstance(categories, str):
-            raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
-        if categories is None:
-            return None, {}
-        by_id = self.by_category_id(categories)
-        return list(by_id), {category_id: word for category_id, word in by_id.items() if isinstance(word, str)}
 
     def report_unlearned(self, category_ids: Iterable[int]) -> None:
         """Log once that some categories had no labels: their counts rest on what all categories share."""
@@ -167,47 +158,37 @@ class CountEstimator:
             return
         if unlearned := set(category_ids).difference(self.fitted.category_ids):
             self._reported_unlearned = True
+            names = listed_names(unlearned, self.fitted.categories)
             logger.warning(
-                "The estimator never learned from labels of %d of the categories (%s): their counts and intervals are "
-                "guesses by what it learned from others; leave them out, or fit with labels of them.",
+                "No training labels for %d categories (%s). Their counts are extrapolated and their intervals are not "
+                "calibrated.",
                 len(unlearned),
-                listed_names(unlearned, self.fitted.categories),
+                names,
             )
 
     def _predict_batch(
-        self,
-        images: list[Detections],
-        category_ids: list[int] | None,
-        words: Mapping[int, str],
-        prior: Prior,
-        keep_inputs: bool,
+        self, images: list[Detections], category_ids: list[int] | None, prior: Prior, keep_inputs: bool
     ) -> Iterator[ImagePredictions]:
         pairs = pairs_of_images(images, category_ids)
         inference = infer_pairs(self.fitted, images, pairs)
         arrays, moments = inference.predictions(prior), inference.moments()
-        listed = arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY
-        if category_ids is not None:
-            listed[:] = True
+        listed = (arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY) | (category_ids is not None)
         predictions, learned = arrays.each(), set(self.fitted.category_ids)
         ends = np.searchsorted(pairs.image_index, np.arange(len(images)), side="right")
         for image, (start, end) in zip(images, pairwise((0, *ends.tolist())), strict=True):
             ids = pairs.category_ids[start:end].tolist()
-            rows = (start + np.flatnonzero(listed[start:end])).tolist()
-            by_id = {
-                ids[row - start]: replace(predictions[row], calibrated=ids[row - start] in learned) for row in rows
-            }
+            rows = np.flatnonzero(listed[start:end])
             yield ImagePredictions(
-                by_id,
+                {ids[row]: replace(predictions[start + row], calibrated=ids[row] in learned) for row in rows.tolist()},
                 image.category_names or self.fitted.categories,
-                None if category_ids is None else words,
-                dict(zip(ids, moments[start:end], strict=True)),
-                inference.inputs.at(torch.tensor(rows, dtype=torch.int64)) if keep_inputs else None,
+                complete=category_ids is None,
+                moments=dict(zip(ids, moments[start:end], strict=True)),
+                inputs=inference.inputs.at(torch.from_numpy(start + rows)) if keep_inputs else None,
             )
 
     def totals(self, categories: Categories = None) -> Totals:
         """Return totals to which predictions are added, of ``categories``, or of all that some image lists."""
-        category_ids, words = self._ids_and_words(categories)
-        return Totals(self.fitted, {**self.fitted.categories, **words}, category_ids)
+        return Totals(self.fitted, self.category_ids(categories))
 
     def total(self, detections: Iterable[Detections], categories: Categories = None) -> dict[str, TotalPrediction]:
         """Return how many objects of each category there are in all images together, by name, with an interval.
@@ -232,21 +213,11 @@ class CountEstimator:
             predictions = next(self.predict_each([detections], wanted, keep_inputs=True))[1]
         return explain_predictions(self.fitted, predictions.inputs, predictions)
 
-    def by_category_id(self, categories: Iterable[int | str]) -> dict[int, int | str]:
-        """Return categories that are given by id or by name, by their ids, and with their names where these are given.
-
-        Two words for one category are an error, because its prediction is answered under one of them.
-        """
-        by_id: dict[int, int | str] = {}
-        for category in categories:
-            category_id = self.category_id(category)
-            first = by_id.get(category_id)
-            if not isinstance(first, str):
-                by_id[category_id] = category
-            elif isinstance(category, str) and category != first:
-                name = self.category_name(category_id)
-                raise InputError(f"each category must be named once, but {first!r} and {category!r} are both {name!r}")
-        return by_id
+    def category_ids(self, categories: Categories) -> list[int] | None:
+        """Return the ids of categories that are given by id or by name; None for all."""
+        if isinstance(categories, str):
+            raise InputTypeError(f"categories must be a list of names or ids, but got the text {categories!r}")
+        return None if categories is None else list(dict.fromkeys(map(self.category_id, categories)))
 
     def category_id(self, category: int | str) -> int:
         """Return the id of a category that is given by id or by name."""
@@ -259,7 +230,7 @@ class CountEstimator:
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file: safetensors with a JSON header."""
         if not self.is_calibrated:
-            raise TallyboxError("an untrained estimator must learn before it is saved; call fit")
+            raise TallyboxError("This estimator is not fitted, so there is nothing to save; call fit.")
         save_fitted(self.fitted, Path(path))
 
     @property

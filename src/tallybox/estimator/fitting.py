@@ -1,6 +1,6 @@
 """Fitting: baselines, inputs, the ensemble, NMS, and calibration on the photos that members left out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, get_args
@@ -16,7 +16,7 @@ from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs,
 from tallybox.detections.metrics import CoverageSums
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, interval_levels, learn_prevalence
-from tallybox.estimator.config import KEEP_ALL, EstimatorConfig, check_size
+from tallybox.estimator.config import EstimatorConfig, check_size
 from tallybox.estimator.fitted import Fitted
 from tallybox.estimator.inference import Inference, infer
 from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
@@ -29,23 +29,15 @@ from tallybox.estimator.training import (
     LabelledInputs,
     OnProgress,
     epochs_for,
-    epochs_of,
-    held_out_losses,
     train,
 )
-
-Label = Callable[[EstimatorConfig, Sequence[CountingPair]], LabelledInputs]
 
 MIN_IMAGES = 4
 # Bounds of `max_objects`, which by default only one in a thousand labels exceeds.
 MAX_OBJECTS = (10, 60)
-# NMS of the inputs is tried if this share of pairs has more boxes than can take part.
-CROWDED_SHARE = 0.05
-NMS_IOUS = (0.85, 0.7, KEEP_ALL)
-# The first is taken unless the loss of another on held-out photos is smaller by this: on 150 photos, with each box of
-# COCO repeated ten times, trials preferred different ones by 0.03.
-CLEARLY_BETTER = 0.03
-TRIAL_PAIRS, TRIAL_STEPS = 4000, 150
+# If this share of pairs has more boxes than can take part, boxes that overlap a better one by more are left out. With
+# each box of COCO repeated ten times, 0.7 and 0.85 were equally good.
+CROWDED_SHARE, CROWDED_NMS_IOU = 0.05, 0.85
 
 
 @dataclass(frozen=True)
@@ -98,7 +90,6 @@ def fit(
     }
     places = np.random.default_rng(seed).permutation(len(images)).argsort()
     label = partial(_label, images, category_ids, places % config.members)  # parts of equal size
-    config = replace(config, nms_iou=_chosen_nms_iou(config, pairs, label, seed))
     labelled, epochs = label(config, pairs), epochs_for(len(pairs))
     ensemble = train(labelled, members=config.members, seed=seed, epochs=epochs, on_progress=on_progress)
     nms, nms_of_parts = _learn_nms(labelled)
@@ -149,11 +140,14 @@ def _sized(
     if max_objects is None:
         truth = [pair.true_count for pair in pairs]
         max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
+    proposals = max(config.proposals, 2 * max_objects)
+    boxes = np.array([(pair.detections.category_ids == pair.category_id).sum() for pair in pairs])
     return replace(
         config,
         members=min(config.members, labelled_parts),  # each leaves out another part
         max_objects=max_objects,
-        proposals=max(config.proposals, 2 * max_objects),
+        proposals=proposals,
+        nms_iou=CROWDED_NMS_IOU if (boxes > proposals).mean() > CROWDED_SHARE else config.nms_iou,
     )
 
 
@@ -228,21 +222,6 @@ def _scores(probabilities: Floats, tail_mean: Floats, truth: Integers, parts: In
     figures = {**sums.compute(), "coverage90": coverage.coverage()}
     by_answer = {answer: round(share, 4) for answer, share in coverage.coverage_by_group().items()}
     return {**{name: round(value, 4) for name, value in figures.items()}, "coverage90_by_predicted_count": by_answer}
-
-
-def _chosen_nms_iou(config: EstimatorConfig, pairs: Sequence[CountingPair], label: Label, seed: int) -> float:
-    """Choose, if boxes are many, at which IoU near-identical ones are removed, by short trials on held-out photos."""
-    number = np.array([(pair.detections.category_ids == pair.category_id).sum() for pair in pairs])
-    if (number > config.proposals).mean() <= CROWDED_SHARE:
-        return config.nms_iou
-    pairs = pairs[:TRIAL_PAIRS]
-    losses = {}
-    for nms_iou in NMS_IOUS:
-        labelled = label(replace(config, nms_iou=nms_iou), pairs)
-        trial = train(labelled, members=1, seed=seed, epochs=epochs_of(len(pairs), TRIAL_STEPS))
-        losses[nms_iou] = held_out_losses(trial, labelled, labelled.by_part(1)).item()
-    losses[NMS_IOUS[0]] -= CLEARLY_BETTER
-    return min(losses, key=lambda nms_iou: losses[nms_iou])
 
 
 def _over_every_category(

@@ -18,6 +18,7 @@ Integers = NDArray[np.int64]
 MIN_WEIGHT = 1e-3  # of thresholds that are kept, relative to the best
 PRIOR_PAIRS = 4.0  # with so many, the error rate of a group of counts is drawn towards that of all counts
 SHARES = np.linspace(0, 1, 101)
+MIN_SHARE = 0.1  # less is left out: held-out likelihoods are those of one member, and the ensemble is better
 
 
 class NmsCounts(NamedTuple):
@@ -88,4 +89,5 @@ def preferred_share(nms: Floats, ensemble: Floats) -> float:
     mixed = SHARES[:, None] * nms + (1 - SHARES[:, None]) * ensemble
     log_likelihood = np.log(mixed.clip(min=1e-12)).sum(1)
     weights = np.exp(log_likelihood - log_likelihood.max())
-    return round(float(weights @ SHARES / weights.sum()), 4)
+    share = round(float(weights @ SHARES / weights.sum()), 4)
+    return share if share >= MIN_SHARE else 0.0

@@ -85,8 +85,8 @@ ABSENT = CountPrediction(0, 0, 0.0, 0, 0, 0, saturated=False, probabilities=np.o
 class ImagePredictions(Mapping[int, CountPrediction]):
     """The predictions of one image by category id; a category's name is a key as well.
 
-    ``names`` are those of all categories that the estimator knows. ``words`` are the names by which a caller asked for
-    some categories only; without them, a known category that is not listed counts 0.
+    ``names`` are those of all categories that the estimator knows. If the predictions are ``complete``, a known
+    category that is not listed counts 0; otherwise only some categories were counted.
 
     >>> dog = CountPrediction(2, 2, 2.1, 1, 3, 0, False, np.array([0.0, 0.1, 0.8, 0.1]))
     >>> predictions = ImagePredictions({18: dog}, {17: "cat", 18: "dog"})
@@ -100,33 +100,25 @@ class ImagePredictions(Mapping[int, CountPrediction]):
         self,
         by_id: Mapping[int, CountPrediction],
         names: Mapping[int, str],
-        words: Mapping[int, str] | None = None,
+        *,
+        complete: bool = True,
         moments: Mapping[int, Floats] | None = None,
         inputs: Any = None,
     ) -> None:
-        self._by_id = by_id
-        self._names = names
-        self._words = words
+        self._by_id, self._names, self._complete = by_id, names, complete
         self.moments = moments or {}  # by category id, of all detected categories: `Totals` adds them up
         self.inputs = inputs  # `ModelInputs` of the categories, if they were kept for `CountEstimator.explain`
 
     def __getitem__(self, category: int | str) -> CountPrediction:
-        category_id = self._find(category) if isinstance(category, str) else category
+        category_id = category_id_of(category, self._names) if isinstance(category, str) else category
         if category_id in self._by_id:
             return self._by_id[category_id]
-        if self._words is not None or category_id not in self._names:
+        if not self._complete or category_id not in self._names:
             raise InputError(f"Category {category!r} was not counted, only {', '.join(self.by_name()) or 'nothing'}.")
         return ABSENT
 
-    def _find(self, name: str) -> int:
-        by_word = {self._name(category_id): category_id for category_id in self._by_id}
-        return by_word[name] if name in by_word else category_id_of(name, self._names)
-
-    def _name(self, category_id: int) -> str:
-        return (self._words or {}).get(category_id) or self._names.get(category_id) or str(category_id)
-
     def __contains__(self, category: object) -> bool:
-        return category in self._by_id or category in [self._name(key) for key in self._by_id]
+        return category in self._by_id or category in self.by_name()
 
     def get(self, category: Any, default: Any = None) -> Any:
         """Return the prediction of a category that is listed, else the default."""
@@ -144,7 +136,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
 
     def by_name(self) -> "NamedPredictions":
         """Return the predictions by the categories' names (an id as text if it has no name)."""
-        return NamedPredictions(self, {self._name(key): prediction for key, prediction in self._by_id.items()})
+        return NamedPredictions(self, {self._names.get(key, str(key)): p for key, p in self._by_id.items()})
 
 
 class NamedPredictions(dict[str, CountPrediction]):

@@ -7,7 +7,7 @@ a delete-group jackknife. Held-out photos tell by what factor totals are too low
 Legend: P pairs of an image and a category, M members, C categories.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,22 +47,21 @@ class TotalPrediction:
 class Totals:
     """Adds up the predictions of images; by default, totals are of the categories that some image lists."""
 
-    def __init__(self, fitted: Fitted, names: Mapping[int, str], category_ids: Iterable[int] | None = None) -> None:
-        self._fitted, self._names = fitted, names
-        self.listed_ids = set[int](category_ids or ())
-        self._images = 0
+    def __init__(self, fitted: Fitted, category_ids: Iterable[int] | None = None) -> None:
+        self._fitted, self._images = fitted, 0
+        self._listed_ids = set(category_ids or ())
         self._sums: dict[int, Floats] = {}  # [3 + M] by category id, of `Inference.moments`
 
     def add(self, predictions: ImagePredictions) -> None:
         """Add one image."""
         self._images += 1
-        self.listed_ids.update(predictions)
+        self._listed_ids.update(predictions)
         for category_id, moments in predictions.moments.items():
             self._sums[category_id] = self._sums.get(category_id, 0) + moments
 
     def compute(self) -> dict[str, TotalPrediction]:
         """Return the totals by the names of categories."""
-        chosen, totals = sorted(self.listed_ids), self._fitted.totals
+        chosen, totals = sorted(self._listed_ids), self._fitted.totals
         nothing = np.zeros(3 + self._fitted.ensemble.members)
         sums = np.array([self._sums.get(category_id, nothing) for category_id in chosen]).reshape(-1, len(nothing))
         mean, variance = joint_moments(
@@ -72,7 +71,9 @@ class Totals:
         calibrated = set(self._fitted.category_ids if totals.calibrated else ())
         rows = zip(chosen, mean.tolist(), lows.tolist(), highs.tolist(), strict=True)
         return {
-            self._names.get(key, str(key)): TotalPrediction(expected, low, high, self._images, key in calibrated)
+            self._fitted.categories.get(key, str(key)): TotalPrediction(
+                expected, low, high, self._images, key in calibrated
+            )
             for key, expected, low, high in rows
         }
 

@@ -109,12 +109,7 @@ def train(
 def epochs_for(pairs: int) -> int:
     """Return the number of epochs to train on so many pairs."""
     steps = MIN_STEPS // 2 if pairs < MIN_PAIRS_TO_STOP_EARLY else MIN_STEPS
-    return max(EPOCHS, epochs_of(pairs, steps))
-
-
-def epochs_of(pairs: int, steps: int) -> int:
-    """Return how many epochs over so many pairs have so many steps."""
-    return math.ceil(steps / math.ceil(max(pairs, 1) / _batch(pairs)))
+    return max(EPOCHS, math.ceil(steps / math.ceil(pairs / _batch(pairs))))
 
 
 def _batch(pairs: int) -> int:

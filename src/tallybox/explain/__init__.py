@@ -1,4 +1,4 @@
-"""What the static report and the explorer page both draw with: countings as plain data, example scenes, and assets."""
+"""Explained counts: traces as plain data, one static page, and the assets that the explorer shares with it."""
 
 from importlib.resources import files
 

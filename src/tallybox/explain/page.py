@@ -1,9 +1,8 @@
 """One static page that explains counts: plain data in, HTML out. Needs neither torch nor a network.
 
-The data: ``{"title", "source", "image": {"width", "height", "href"}, "countings": [...]}`` as
-`tallybox.explain.page_data` makes them, or `tallybox.explain.vqa_answer` for a question; ``href`` is a data URL or
-None. Names and titles are shown as text, whatever they hold: they reach the page through an escaped JSON block, and
-from there only through text nodes.
+The data are ``{"title", "source", "image": {"width", "height", "href"}, "counts": [...]}`` from
+`tallybox.explain.page_data`, or from `tallybox.explain.vqa_answer` for a question; ``href`` is a data URL or None.
+Names and titles are always shown as text: they reach the page in an escaped JSON block, and become text nodes.
 """
 
 import base64
@@ -24,10 +23,10 @@ EXPORT = re.compile(r"^export (?=(?:async )?function |const |class )", re.MULTIL
 TOP_LEVEL_NAME = re.compile(r"^(?:async )?(?:function\*?|const|let|class) ([A-Za-z_$][\w$]*)", re.MULTILINE)
 
 
-def report_page(page: Mapping[str, Any]) -> str:
+def explain_page(page: Mapping[str, Any]) -> str:
     """Return the page as one HTML document that loads nothing and may run nothing but its own script."""
     assets = read_assets("tallybox.explain")
-    style, script = assets["page.css"], joined_modules("report.js", assets)
+    style, script = assets["page.css"], bundle("explain_page.js", assets)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -40,15 +39,14 @@ def report_page(page: Mapping[str, Any]) -> str:
         "without_script": _without_script(page),
         "data": embedded_json(page),
     }
-    # In one pass: what is put in is not searched again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], assets["report.html"])
+    # One pass, so that inserted text is not searched again.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], assets["explain_page.html"])
 
 
-def joined_modules(entry: str, modules: Mapping[str, str]) -> str:
-    """Return a JavaScript module and all that it imports as one script, each once and after what it needs.
+def bundle(entry: str, modules: Mapping[str, str]) -> str:
+    """Return a JavaScript module and all its imports as one script, each module once and after its own imports.
 
-    Import lines and `export` words are left out. So modules may only have named imports from ``./``, and no two of
-    them may declare the same name at the top level.
+    Modules may only have named imports from ``./``, and no two of them may declare the same name at the top level.
     """
     parts: dict[str, str] = {}
 
@@ -78,16 +76,11 @@ def embedded_json(data: Any) -> str:
 
 
 def _without_script(page: Mapping[str, Any]) -> str:
-    """Write the counts and steps in plain HTML, for browsers that run no script."""
-    parts = []
-    for counting in page["countings"]:
-        summary = counting["summary"]
-        sentences = [summary["certainty"], summary["interval"], *summary["reasons"]]
-        parts.append(f"<h2>{html.escape(summary['headline'])}</h2>")
-        parts += [f"<p>{html.escape(sentence)}</p>" for sentence in sentences if sentence]
-        steps = [(html.escape(step["title"]), html.escape(step["text"])) for step in counting["steps"]]
-        parts += ["<ol>", *(f"<li><strong>{title}.</strong> {text}</li>" for title, text in steps), "</ol>"]
-    return "".join(parts)
+    """Write the counts in plain HTML, for browsers that run no script."""
+    return "".join(
+        f"<h2>{html.escape(count['headline'])}</h2><p>{html.escape(' '.join(count['facts']))}</p>"
+        for count in page["counts"]
+    )
 
 
 def _hash(content: str) -> str:

@@ -242,13 +242,17 @@ def _values(image: Image) -> NDArray[np.float64]:
 
 
 def _open(file: Path | BytesIO) -> Image:
-    """Open an image, reading only its header; our own limit replaces Pillow's warning about large images."""
+    """Open an image, reading only its header; our own limit replaces Pillow's, which refuses 179 megapixels."""
     pillow = _pillow()
     pillow.init()
     _register_heif()
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        image: Image = pillow.open(file, formats=[name for name in FORMATS if name in pillow.OPEN])
+        limit, pillow.MAX_IMAGE_PIXELS = pillow.MAX_IMAGE_PIXELS, None
+        try:
+            image: Image = pillow.open(file, formats=[name for name in FORMATS if name in pillow.OPEN])
+        finally:
+            pillow.MAX_IMAGE_PIXELS = limit
     return image
 
 

@@ -38,7 +38,7 @@ def read_labelled_images(
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> LabelledImages:
-    """Return what `CountEstimator.fit` and `evaluate` take, from photos or a file of detections and a file of labels.
+    r"""Read labelled images for `CountEstimator.fit` and `evaluate`: photos or a file of detections, and labels.
 
     ``source`` is a file of detections, or a folder or pattern of photos, in which a ``detector`` looks. Detections of
     photos are kept in the folder ``cache``, by default beside the labels: an interrupted run goes on where it was, and
@@ -48,6 +48,14 @@ def read_labelled_images(
     ``categories`` are the only ones whose counts are kept. With ``missing_is_zero``, images without labels, and empty
     cells of a table, have no objects of the labelled categories; otherwise they are unknown. ``box_format`` and
     ``category_names`` are as in `read_detections`. ``on_failure`` gets the error of a photo that cannot be read.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "found.csv").write_text("image_id,name,x1,y1,x2,y2,conf\n7,nut,0,0,9,9,0.5\n")
+    >>> _ = (folder / "counts.csv").write_text("image_id,bolt,nut\n7,0,3\n")
+    >>> images, counts, _ = read_labelled_images(folder / "found.csv", folder / "counts.csv")
+    >>> images[0].category_names, counts.count(7, "nut")
+    ({0: 'nut'}, 3)
     """
     stored = read_counts(labels, blank_is_zero=missing_is_zero)
     is_file = detector is None and not find_sources([str(source)])[0].is_photo

@@ -15,6 +15,13 @@ DATA = Path(__file__).parent / "data"
 SHIPPED_ESTIMATOR = DATA / "picodet_estimator.safetensors"
 SAMPLE_PHOTOS = ("buses_in_the_rain.jpg", "riders_on_a_beach.jpg", "lobby_with_suitcases.jpg")
 
+# COCO's labels of the sample photos.
+SAMPLE_COUNTS = {
+    "buses_in_the_rain.jpg": {"bus": 2, "car": 4, "person": 5, "motorcycle": 1},
+    "riders_on_a_beach.jpg": {"horse": 2, "person": 2},
+    "lobby_with_suitcases.jpg": {"suitcase": 12},
+}
+
 
 def shipped_estimator() -> CountEstimator:
     """Load the estimator.

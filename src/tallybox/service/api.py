@@ -11,87 +11,85 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Route
 
 from tallybox import __version__
 from tallybox.detections.detections import Detections
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.explain.counting import Counting
+from tallybox.explain import read_assets
+from tallybox.explain.explained_count import ExplainedCount
 from tallybox.explain.scenes import ExampleScene, example_scenes, toy_scene
 from tallybox.photos.detector import Detector
-from tallybox.photos.images import Photo
+from tallybox.photos.shipped import SAMPLE_COUNTS, sample_photos
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.count_requests import checked_categories, count_answer, count_job
-from tallybox.service.explaining import WeightSet, explain, warm_up, weight_sets
-from tallybox.service.guard import PHOTO_TYPES, Guard, content_type
+from tallybox.service.counts import category_boxes, checked_categories, count_job, image_counts, image_detections
+from tallybox.service.guard import Guard, content_type
 from tallybox.service.limits import Limits
-from tallybox.service.models import CategoryInfo, CountAnswer, CountRequest, ExplainRequest, Health
-from tallybox.service.pages import page_routes
+from tallybox.service.models import (
+    CategoryInfo,
+    CountAnswer,
+    CountRequest,
+    ExplainRequest,
+    Health,
+    ParameterSet,
+    SamplePhoto,
+)
+from tallybox.service.parameters import Explainer
 from tallybox.service.problems import PROBLEMS, answer_problem, problem_responses
-from tallybox.service.uploads import FORM_DESCRIPTION, Uploads, detected_photos, outlined_photo, read_uploads
+from tallybox.service.uploads import BODY_DESCRIPTION, Uploads, decode_photo, read_uploads
 
-PhotoUploads = Annotated[Uploads, Depends(read_uploads)]
+MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """What a service counts with, and whom it answers."""
+    """The estimator and the detector of a service, and its limits."""
 
     estimator: CountEstimator
     detector: Detector | None = None
     limits: Limits = field(default_factory=Limits)
     token: str | None = None
-    hosts: tuple[str, ...] = ()  # names, besides addresses and localhost, by which it may be called
+    hosts: tuple[str, ...] = ()  # names of the service, besides IP addresses and localhost
     images_at_once: int = 256  # counted together under load; 1: each on its own
+    no_detector: str = "Photos need the extra: pip install 'tallybox[photos]'"  # the reason, without a detector
 
 
 def create_app(settings: ServiceSettings) -> Guard:
     """Return the ASGI application, ready to be served."""
-    api = build_api(settings)
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        # Version 0.1 took photos at the path of detections.
-        if scope["type"] == "http" and scope["path"] == "/v1/count" and content_type(scope).startswith(PHOTO_TYPES):
-            scope = {**scope, "path": "/v1/count/photo", "raw_path": b"/v1/count/photo"}
-        await api(scope, receive, send)
-
-    return Guard(app, settings.limits, settings.token, settings.hosts)
+    return Guard(build_api(settings), settings.limits, settings.token, settings.hosts)
 
 
 async def require_json(request: Request) -> None:
     """Refuse other content types, and empty bodies."""
     if content_type(request.scope) != "application/json":
-        raise HTTPException(415, "Content-Type must be application/json, but got another; photos go to /v1/count/photo")
+        raise HTTPException(415, "Content-Type must be application/json; photos go to /v1/count/photo.")
     if not await request.body():
-        raise HTTPException(400, "the body must be JSON, but it is empty")
-
-
-async def require_photos(request: Request) -> None:
-    """Refuse other content types."""
-    if not content_type(request.scope).startswith(PHOTO_TYPES):
-        raise HTTPException(415, "Content-Type must be that of an image or multipart/form-data, but got another")
+        raise HTTPException(400, "The body is empty; send JSON.")
 
 
 def build_api(settings: ServiceSettings) -> FastAPI:
     """Return the routes without the guard before them."""
-    estimator, limits = settings.estimator, settings.limits
-    count_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-count")
-    detect_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-detect")
-    explain_thread = ThreadPoolExecutor(1, thread_name_prefix="tallybox-explain")
-    sets, scenes = weight_sets(estimator), example_scenes()
-    count_all, at_once = partial(count_jobs, estimator), settings.images_at_once
-    batcher = Batcher(count_all, count_thread, images_at_once=at_once, max_pending=limits.pending)
+    estimator, limits, explainer = settings.estimator, settings.limits, Explainer.of(settings.estimator)
+    count_thread, detect_thread, explain_thread = (
+        ThreadPoolExecutor(1, thread_name_prefix=f"tallybox-{work}") for work in ("count", "detect", "explain")
+    )
+    batcher = Batcher(
+        partial(count_jobs, estimator),
+        count_thread,
+        images_at_once=settings.images_at_once,
+        max_pending=limits.pending,
+    )
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         with count_thread, detect_thread, explain_thread:
-            explain_thread.submit(warm_up, sets)
+            explain_thread.submit(explainer.warm_up)
             yield
 
     api = FastAPI(
         title="tallybox",
         version=__version__,
-        docs_url=None,
+        docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
         responses=problem_responses(400, 401, 403, 408, 413, 429),
@@ -101,66 +99,73 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     # The dependency only describes the token; the guard checks it before a body is read.
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
     post_json = partial(v1.post, responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
-    photo_problems = problem_responses(415, 422, 503)
-    post_photos = partial(v1.post, openapi_extra=FORM_DESCRIPTION, dependencies=[Depends(require_photos)])
 
-    async def detect(uploads: Uploads) -> list[tuple[Photo, Detections]]:
+    def detect(uploads: Uploads) -> list[Detections]:
         if settings.detector is None:
-            raise HTTPException(503, "photos need the detector; install it with: pip install 'tallybox[photos]'")
-        return await wrap_future(detect_thread.submit(detected_photos, uploads, settings.detector, limits))
+            raise HTTPException(503, settings.no_detector)
+        if not 1 <= len(uploads.files) <= limits.photos:
+            raise HTTPException(422, f"A form must have 1 to {limits.photos} files; got {len(uploads.files)}.")
+        images = []
+        for name, content in uploads.files:  # one decoded photo in memory at a time
+            images += settings.detector.detect([decode_photo(name, content, limits.image_pixels)])
+        return images
 
     @post_json("/count", response_model_exclude_defaults=True)
-    async def count(request: Request, body: CountRequest) -> CountAnswer:
+    async def count(body: CountRequest) -> CountAnswer:
         """Count the objects in detections."""
-        if request.query_params.keys() & {"category", "detections"}:
-            message = "category and detections in the address belong to photos; name categories in the body"
-            raise HTTPException(422, message)
         job = count_job(body, estimator, limits)
-        return count_answer(job, await batcher.submit(job))
+        counted = await batcher.submit(job)
+        answers = [image_counts(image, said.by_name()) for image, said in zip(job.images, counted, strict=True)]
+        return CountAnswer(images=answers)
 
-    @post_photos("/count/photo", responses=photo_problems, response_model_exclude_defaults=True)
+    @v1.post(
+        "/count/photo",
+        responses=problem_responses(415, 422, 503),
+        openapi_extra=BODY_DESCRIPTION,
+        response_model_exclude_defaults=True,
+    )
     async def count_photo(
-        uploads: PhotoUploads,
-        detections: Annotated[bool, Query(description="Also return what the detector found.")] = False,
+        uploads: Annotated[Uploads, Depends(read_uploads)],
+        boxes: Annotated[bool, Query(description="Also return the boxes of each category.")] = False,
+        detections: Annotated[bool, Query(description="Also return all boxes of the detector.")] = False,
     ) -> CountAnswer:
         """Count the objects in a photo, or in each photo of a form."""
         categories = checked_categories(uploads.categories or None, estimator)
-        job = CountJob(tuple(photo_detections for _, photo_detections in await detect(uploads)), categories)
-        return count_answer(job, await batcher.submit(job), with_detections=detections)
-
-    @post_photos("/outline", responses=photo_problems | {200: {"content": {"image/jpeg": {}}}}, response_class=Response)
-    async def outline_photo(uploads: PhotoUploads) -> Response:
-        """Return a photo as a JPEG with its objects outlined and, below it, the counts in words."""
-        if len(uploads.files) > 1:
-            raise HTTPException(422, f"one photo is outlined at a time, but got {len(uploads.files)}")
-        categories = checked_categories(uploads.categories or None, estimator)
-        ((photo, detections),) = await detect(uploads)
-        picture = await wrap_future(detect_thread.submit(outlined_photo, photo, detections, estimator, categories))
-        return Response(picture, media_type="image/jpeg")
+        images = await wrap_future(detect_thread.submit(detect, uploads))
+        answers = []
+        for image, said in zip(images, await batcher.submit(CountJob(tuple(images), categories)), strict=True):
+            answer = image_counts(image, said.by_name())
+            answer.size = None if image.image_size is None else list(image.image_size)
+            if boxes:
+                answer.boxes = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))
+            if detections:
+                answer.detections = image_detections(image)
+            answers.append(answer)
+        return CountAnswer(images=answers)
 
     @post_json("/explain")
-    async def explain_boxes(body: ExplainRequest) -> Counting:
-        """Count boxes with one component, and return every intermediate quantity."""
-        boxes, max_boxes = len(body.boxes), limits.explained_boxes
-        if boxes > max_boxes:
-            raise HTTPException(413, f"at most {max_boxes} boxes are explained at once, but got {boxes}")
-        return await wrap_future(explain_thread.submit(explain, body, sets))
+    async def explain_boxes(body: ExplainRequest) -> ExplainedCount:
+        """Count boxes with one component or the estimator, and return every intermediate quantity."""
+        number = max(len(body.boxes), len(body.context.boxes) // 10)
+        if number > limits.explained_boxes:
+            raise HTTPException(413, f"At most {limits.explained_boxes} boxes are explained at once; got {number}.")
+        return await wrap_future(explain_thread.submit(explainer.explain, body))
 
     @v1.get("/categories")
     async def categories() -> list[CategoryInfo]:
-        """List the categories that can be counted."""
+        """List the categories of the estimator."""
         learned, names = set(estimator.fitted.category_ids), sorted(estimator.fitted.categories.items())
         return [CategoryInfo(id=key, name=name, learned=key in learned) for key, name in names]
 
-    @v1.get("/weights")
-    async def weights() -> dict[str, list[WeightSet]]:
-        """List the sets of weights that a component can be explained with, by component."""
-        return sets
+    @v1.get("/parameters")
+    async def parameters() -> dict[str, list[ParameterSet]]:
+        """List the sets of learned parameters by component."""
+        return explainer.labels
 
     @v1.get("/scenes")
     async def list_scenes() -> list[ExampleScene]:
         """List the example scenes."""
-        return scenes
+        return example_scenes()
 
     @v1.get("/scenes/toy", responses=problem_responses(422))
     async def draw_toy_scene(
@@ -168,14 +173,33 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         noise: Annotated[float, Query(ge=0, le=1)] = 0.25,
         seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
     ) -> ExampleScene:
-        """Draw a sample of the toy task."""
+        """Draw an image of the toy task."""
         return await wrap_future(explain_thread.submit(toy_scene, side_length, noise, seed))
+
+    @v1.get("/photos")
+    async def photos() -> list[SamplePhoto]:
+        """List the sample photos with their true counts; none if the service cannot count photos."""
+        names = [path.name for path in reversed(sample_photos())] if settings.detector is not None else []
+        return [SamplePhoto(name=name, truth=SAMPLE_COUNTS[name]) for name in names]
 
     @api.get("/healthz")
     async def health() -> Health:
-        """Say that the service runs, and what it can count."""
+        """Return the state of the service."""
         return Health(version=__version__, counts_photos=settings.detector is not None)
 
     api.include_router(v1)
-    api.router.routes += page_routes()
+    add_files(api)
     return api
+
+
+def add_files(api: FastAPI) -> None:
+    """Serve the explorer at ``/``, and its files from memory: no path is made from a request."""
+    files: dict[str, tuple[bytes, str]] = {}
+    for name, text in read_assets("tallybox.explain", "tallybox.service").items():
+        path = "/" if name == "explorer.html" else f"/assets/{name}"
+        files[path] = (text.encode(), MEDIA_TYPES[name[name.rindex(".") :]])
+    for photo in sample_photos():
+        files[f"/photos/{photo.name}"] = (photo.read_bytes(), "image/jpeg")
+    for path, (content, media_type) in files.items():
+        answer = Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
+        api.router.routes.append(Route(path, answer, methods=["GET"]))

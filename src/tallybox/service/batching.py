@@ -1,4 +1,4 @@
-"""Requests that arrive while others are being counted are counted together.
+"""Batching: requests that arrive while others are being counted are counted together.
 
 No request waits for others to arrive: the pending ones are counted as soon as the counting thread is free. A single
 request is answered at once; under load, batches grow by themselves.
@@ -22,7 +22,7 @@ JobPredictions = list[ImagePredictions]  # one for each image of a job
 
 @dataclass(frozen=True)
 class CountJob:
-    """What one request counts: its images, and the categories that it names, if any."""
+    """The images of one request, and the categories that it names, if any."""
 
     images: tuple[Detections, ...]
     categories: tuple[int | str, ...] | None  # each once, by id or by name
@@ -61,8 +61,7 @@ class Batcher:
     async def submit(self, job: CountJob) -> JobPredictions:
         """Wait for a job's predictions."""
         if len(self._pending) >= self._max_pending:
-            message = f"at most {self._max_pending} requests may wait, but got one more; try again later"
-            raise HTTPException(429, message)
+            raise HTTPException(429, "Too many pending requests; try again later.")
         result: asyncio.Future[JobPredictions] = asyncio.get_running_loop().create_future()
         self._pending.append((job, result))
         if self._running is None:
@@ -70,8 +69,8 @@ class Batcher:
         return await result
 
     async def _run(self) -> None:
-        # Answers go out and the next batch fills before it is counted: a thread that took its batches by itself needed
-        # 14 % more processor time a request with 200 clients, for they were smaller.
+        # Answers go out and the next batch fills before it is counted. A thread that took its batches by itself made
+        # smaller ones, and needed 14 % more processor time a request with 200 clients.
         loop = asyncio.get_running_loop()
         try:
             while batch := self._next_batch():

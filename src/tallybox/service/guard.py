@@ -1,15 +1,15 @@
-"""Checks on every request before it reaches a route: who may send it, how large it is, how long it takes.
+"""Checks on every request before it reaches a route: its sender, its size, and its time.
 
-A page on another site must not use a service on this machine. Its requests carry that site's Origin, which is
-refused; and a site that points its own name at this machine is recognised by the Host, which must be an address,
+A page of another site must not use a service on this machine. Its requests carry that site's Origin, which is
+refused. A site that points its own name at this machine is refused by its Host, which must be an IP address,
 localhost, or a name given at the start. There is no CORS.
 """
 
 import asyncio
 import hmac
 import ipaddress
+import re
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -30,38 +30,37 @@ HEADERS = [
     ),
 ]
 
-# A body that is too large is read and thrown away up to so many times the limit: a client that is cut off while it
+# A body that is too large is read and discarded up to this many times the limit: a client that is cut off while it
 # sends never reads the error.
 DISCARD_UP_TO = 8
 
-PHOTO_TYPES = ("image/", "multipart/form-data")  # bodies that carry photos; others are JSON
+PHOTO_TYPES = ("image/", "multipart/form-data")  # bodies of photos; others are JSON
+HOST = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
 
 
 class Guard:
-    """Checks Host, Origin and token, reads the body within its limits, and ends what takes too long."""
+    """Checks Host, Origin and token, reads the body within its limits, and ends requests that take too long."""
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None, hosts: Iterable[str]) -> None:
         self.app = app
         self.limits = limits
         self.token = token
         self.hosts = {host.lower() for host in hosts} | {"localhost"}
-        self.held = 0  # bytes of bodies
-        self.is_stopping = False  # then clients are asked to close their connections
+        self.buffered_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or say why not."""
+        """Answer one request, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         body, is_started = bytearray(), False
-        unread: list[Message] = []  # the whole body, for the app
+        unread: list[Message] = []  # the complete body, for the app
 
         async def send_guarded(message: Message) -> None:
             nonlocal is_started
             if message["type"] == "http.response.start":
                 is_started = True
-                closing = [(b"connection", b"close")] if self.is_stopping else []
-                message = {**message, "headers": [*message["headers"], *HEADERS, *closing]}
+                message = {**message, "headers": [*message["headers"], *HEADERS]}
             await send(message)
 
         async def receive_again() -> Message:
@@ -76,39 +75,41 @@ class Guard:
                 await self.app(scope, receive_again, send_guarded)
         except HTTPException as problem:
             await problem_answer(problem.status_code, problem.detail)(scope, receive, send_guarded)
-        except ClientDisconnect:
-            pass  # while it sent the body: nobody waits for an answer
+        except ClientDisconnect:  # or a malformed chunk, whose sender waits for an answer
+            await problem_answer(400, "The body is malformed or incomplete.")(scope, receive, send_guarded)
         except TimeoutError:
             if not is_started:
-                message = f"a request must be answered within {self.limits.seconds:g} s, but it was not; ask for less"
+                message = f"The request took more than {self.limits.seconds:g} s; ask for less."
                 await problem_answer(408, message)(scope, receive, send_guarded)
         finally:
-            self.held -= len(body)
+            self.buffered_bytes -= len(body)
 
     def _check_sender(self, request: Request) -> None:
         headers = request.headers
         host = headers.get("host", "")
         if not self._is_allowed(host):
-            allowed = "an address, localhost or a name given with --allow-host"
-            raise HTTPException(403, f"Host must be {allowed}, but got another name")
-        if not _is_origin_of(host, headers.get("origin")):
-            raise HTTPException(403, "Origin must be this service's own, but got another site's")
+            raise HTTPException(403, "Host must be an IP address, localhost or a name given with --allow-host.")
+        if headers.get("origin", f"http://{host}").lower().partition("://")[2] != host.lower():
+            raise HTTPException(403, "Origin must be this service.")
         if self.token is not None and request.scope["path"].startswith("/v1/"):
             authorization = headers.get("authorization", "").encode("latin-1")
             if not hmac.compare_digest(authorization, b"Bearer " + self.token.encode()):
-                raise HTTPException(401, "Authorization must be 'Bearer TOKEN' with the service's token, but it is not")
+                raise HTTPException(401, "Authorization must be 'Bearer TOKEN' with the service's token.")
 
     def _is_allowed(self, host: str) -> bool:
+        match = HOST.fullmatch(host)
+        if match is None:
+            return False
+        name = (match["ipv6"] or match["name"]).lower().rstrip(".")
         try:
-            name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
             return name in self.hosts or bool(ipaddress.ip_address(name))
         except ValueError:
             return False
 
     async def read_body(self, request: Request, body: bytearray) -> None:
-        """Read the whole body of a request; `held` counts what all requests together have read."""
+        """Read the complete body of a request; `buffered_bytes` counts the bytes of all requests together."""
         limits, max_bytes = self.limits, self.limits.body_bytes
-        too_large = HTTPException(413, f"a body must have at most {max_bytes:,} bytes, but got more; ask for less")
+        too_large = HTTPException(413, f"A body must have at most {max_bytes:,} bytes.")
         announced = request.headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > DISCARD_UP_TO * max_bytes:
             raise too_large
@@ -120,27 +121,18 @@ class Guard:
                     if received > DISCARD_UP_TO * max_bytes:
                         raise too_large
                     if received <= max_bytes:
-                        if self.held + len(chunk) > limits.held_bytes:
-                            raise HTTPException(429, "the service is busy with large requests; try again later")
-                        self.held += len(chunk)
+                        if self.buffered_bytes + len(chunk) > limits.buffered_bytes:
+                            raise HTTPException(429, "The service is busy with large requests; try again later.")
+                        self.buffered_bytes += len(chunk)
                         body += chunk
         except TimeoutError:
-            raise HTTPException(408, f"a request must arrive within {limits.seconds:g} s, but it did not") from None
+            raise HTTPException(408, f"The request did not arrive within {limits.seconds:g} s.") from None
         if received > max_bytes:
             raise too_large
         if not content_type(request.scope).startswith(PHOTO_TYPES) and body.count(b",") > limits.json_values:
-            raise HTTPException(
-                413, f"a body must have at most {limits.json_values:,} values, but got more; ask for less"
-            )
+            raise HTTPException(413, f"A body must have at most {limits.json_values:,} values.")
 
 
 def content_type(scope: Scope) -> str:
     """Return the media type of a request's body, without parameters."""
     return Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
-
-
-def _is_origin_of(host: str, origin: str | None) -> bool:
-    try:
-        return origin is None or urlsplit(origin).netloc.lower() == host.lower()
-    except ValueError:  # such as "http://[::1"
-        return False

@@ -1,11 +1,13 @@
 """Request bodies and answers; FastAPI checks them and describes them in ``/openapi.json``.
 
-`Counting`, `ExampleScene` and `WeightSet` are answers too: the dataclasses that the library itself uses.
+`ExplainedCount` and `ExampleScene` are answers too: dataclasses of the library.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from tallybox.explain.explained_count import BaselineCounts
 
 # Areas of larger boxes would leave the range in which single precision tells them apart.
 MAX_COORDINATE = 1_000_000.0
@@ -24,19 +26,19 @@ Name = Annotated[str, Field(max_length=200)]
 
 
 class RequestModel(BaseModel):
-    """Part of a request: unknown keys are errors, and a text is no number."""
+    """Part of a request: unknown keys and numbers as text are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ImageDetections(RequestModel):
-    """What a detector finds in one image; nothing suppressed."""
+    """All boxes of a detector in one image, without NMS."""
 
-    image: Annotated[Name | int | None, Field(description="Comes back with the answer.")] = None
+    image: Annotated[Name | int | None, Field(description="Returned with the counts.")] = None
     boxes: Boxes
     scores: Shares
-    category_ids: list[CategoryId] = Field(fail_fast=True, description="One for each box, as the estimator knows them.")
-    size: Annotated[Size | None, Field(description="Width and height of the image, where known.")] = None
+    category_ids: list[CategoryId] = Field(fail_fast=True, description="One for each box, the ids of the estimator.")
+    size: Annotated[Size | None, Field(description="Width and height of the image, if known.")] = None
 
 
 class CountRequest(RequestModel):
@@ -44,21 +46,21 @@ class CountRequest(RequestModel):
 
     images: Annotated[list[ImageDetections], Field(fail_fast=True)]
     categories: Annotated[list[Name | CategoryId], Field(fail_fast=True, max_length=1000)] | None = Field(
-        None, description="Names or ids to answer for; without it, every category that is more than 10 % probable."
+        None, description="Names or ids to count; by default every category with a probability above 10 %."
     )
 
 
 class CategoryCount(BaseModel):
-    """How many there are of one category."""
+    """The count of one category."""
 
     count: int = Field(description="The median.")
     most_probable: int
     expected: float = Field(description="The mean.")
-    low: int = Field(description="The interval's lower end; nine of ten such intervals hold the true count.")
+    low: int = Field(description="The lower end of the 90 % interval.")
     high: int
-    at_least: int = Field(0, description="Counts from here on have no probabilities of their own; left out where 0.")
-    saturated: bool = Field(False, description="A limit was reached: there may be more. Left out if false.")
-    calibrated: bool = Field(True, description="Left out where true.")
+    at_least: int = Field(0, description="From this count on the model does not distinguish counts; left out if 0.")
+    saturated: bool = Field(False, description="Whether a limit of boxes or counts was reached; left out if not.")
+    calibrated: bool = Field(True, description="Left out if true.")
 
 
 class CategoryInfo(BaseModel):
@@ -66,7 +68,20 @@ class CategoryInfo(BaseModel):
 
     id: int
     name: str
-    learned: bool = Field(description="Whether the estimator learned from labels of it.")
+    learned: bool = Field(description="Whether the estimator has training labels of it.")
+
+
+class CategoryBoxes(BaseModel):
+    """The boxes of one category, counted ones first."""
+
+    category_id: int
+    label: str = Field(description="The count in words, such as '2 people'.")
+    probability: float = Field(description="That there is at least one.")
+    boxes: list[list[float]]
+    scores: list[float]
+    presence: list[float] = Field(description="The share of an object that each box counts as.")
+    duplicate_of: list[int] = Field(description="The counted box of the same object: itself, another, or -1.")
+    baselines: BaselineCounts | None
 
 
 class ImageCounts(BaseModel):
@@ -74,8 +89,9 @@ class ImageCounts(BaseModel):
 
     image: str | int | None
     counts: dict[str, CategoryCount]
-    detections: ImageDetections | None = Field(None, description="With ?detections=true: what the detector found.")
-    category_ids: dict[str, int] | None = Field(None, description="With ?detections=true: the ids of these categories.")
+    size: list[int] | None = Field(None, description="Width and height; of photos only.")
+    boxes: dict[str, CategoryBoxes] | None = Field(None, description="With ?boxes=true, by name of category.")
+    detections: ImageDetections | None = Field(None, description="With ?detections=true, all boxes of the detector.")
 
 
 class CountAnswer(BaseModel):
@@ -85,28 +101,48 @@ class CountAnswer(BaseModel):
 
 
 class NmsThresholds(RequestModel):
-    """The NMS + threshold to compare with."""
+    """The NMS to compare with."""
 
     iou: Share = 0.5
     score: Share = 0.5
 
 
 class ExplainRequest(RequestModel):
-    """Boxes and attention weights to count with one component."""
+    """Boxes and their scores, to count with one component or with the estimator."""
 
-    component: Literal["counter", "presence"] = "counter"
+    component: Literal["counter", "presence", "estimator"] = "counter"
     boxes: Boxes
     attention: Shares
     max_objects: Annotated[int, Field(ge=1, le=100)] = 10
-    weights: Name = Field("untrained", description="The name of a set that GET /v1/weights lists.")
+    parameters: Name = Field("untrained", description="The name of a set that GET /v1/parameters lists.")
     activations: Annotated[list[Knots], Field(min_length=8, max_length=8)] | None = Field(
-        None, description="f1 ... f8 at their knots, rising from 0 to 1: instead of a set of weights (paper only)."
+        None, description="f1 ... f8 at their knots, rising from 0 to 1: instead of a set (counter only)."
     )
     nms: NmsThresholds = NmsThresholds()
+    category: Name | CategoryId = Field("", description="The category of the boxes (estimator only).")
+    context: ImageDetections = Field(
+        ImageDetections(boxes=[], scores=[], category_ids=[]),
+        description="Boxes of other categories in the same image, and its size (estimator only).",
+    )
+
+
+class ParameterSet(BaseModel):
+    """A set of learned parameters."""
+
+    name: str
+    label: str
+    scenes: Literal["all", "toy", "photo"] = Field(description="The kind of scenes that it was trained for.")
+
+
+class SamplePhoto(BaseModel):
+    """A photo that comes with the package."""
+
+    name: str
+    truth: dict[str, int] = Field(description="True counts by category.")
 
 
 class Health(BaseModel):
-    """That the service runs, and what it can count."""
+    """The state of the service."""
 
     status: Literal["ok"] = "ok"
     version: str

@@ -1,4 +1,4 @@
-"""Every error of the service has one form: a status and ``{"error": "one line"}``."""
+"""Every error of the service has the same form: a status and ``{"error": "one line"}``."""
 
 import json
 import logging
@@ -13,33 +13,33 @@ from starlette.exceptions import HTTPException
 from tallybox.errors import TallyboxError
 
 DESCRIPTIONS = {
-    400: "The request is not what it should be.",
-    401: "The token is missing or wrong.",
-    403: "The Host or the Origin is not this service's.",
-    408: "The request, or its answer, took too long.",
-    413: "The request is too large.",
-    415: "The content type is not supported.",
-    422: "A value is wrong; the answer says which.",
-    429: "Too many requests wait.",
-    503: "The service was started without what this needs.",
+    400: "Malformed request.",
+    401: "Missing or wrong token.",
+    403: "Host or Origin of another site.",
+    408: "Time limit exceeded.",
+    413: "Request too large.",
+    415: "Unsupported content type.",
+    422: "Invalid value; the message names it.",
+    429: "Too many pending requests.",
+    503: "The service cannot count photos.",
 }
-MAX_NAMED = 3  # problems of a body; the others are counted
+MAX_NAMED = 3  # errors of a body; further ones are only counted
 NOT_JSON = {"json_invalid", "string_unicode"}  # the second: half of a surrogate pair
 
 
 class ErrorAnswer(BaseModel):
-    """Why there is no answer, in one line."""
+    """An error in one line."""
 
     error: str
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the problems with which a route may answer."""
+    """Describe the errors of a route for the OpenAPI document."""
     return {status: {"model": ErrorAnswer, "description": DESCRIPTIONS[status]} for status in statuses}
 
 
 async def answer_problem(request: Request, problem: Exception) -> Response:
-    """Answer anything that goes wrong as an `ErrorAnswer`."""
+    """Answer any exception with an `ErrorAnswer`."""
     match problem:
         case HTTPException():
             return problem_answer(problem.status_code, problem.detail, problem.headers)
@@ -49,18 +49,18 @@ async def answer_problem(request: Request, problem: Exception) -> Response:
             is_json = not any(error["type"] in NOT_JSON for error in problem.errors())
             return problem_answer(422 if is_json else 400, _summary(problem))
     logging.getLogger("tallybox.serve").error("%s %s failed", request.method, request.url.path, exc_info=problem)
-    return problem_answer(500, "the service failed to answer; its log says why")
+    return problem_answer(500, "Internal error; see the log of the service.")
 
 
 PROBLEMS: tuple[type[Exception], ...] = (HTTPException, TallyboxError, RequestValidationError, Exception)
 
 
 def _summary(problem: RequestValidationError) -> str:
-    """Say what is wrong and where, without repeating the values."""
+    """Summarise validation errors without repeating the values."""
     errors = problem.errors()
     problems = [f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}" for error in errors[:MAX_NAMED]]
     more = [f"and {len(errors) - MAX_NAMED} more"] if len(errors) > MAX_NAMED else []
-    return " ".join("; ".join(problems + more).split())  # one line, whatever the names of keys hold
+    return " ".join("; ".join(problems + more).split())  # names of keys may contain line breaks
 
 
 def problem_answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -1,35 +1,40 @@
-// The distribution of the count as bars.
+// A distribution of the count as bars, with axes; the bars of the 90 % interval are darker, that of the answer darkest.
 import { element } from "./element.js";
 import { percent, short } from "./format.js";
 
 const TAIL = 0.002; // bars behind the last that is more probable than this are left out
+const MAX_LABELLED = 10; // bars; of more, only the answer's has its value above it
 
 export function createBars() {
   const bars = element("div", { class: "bars", role: "img" });
+  const axis = element("p", { class: "axis-name" });
+  const scale = element("div", { class: "bars-scale", "aria-hidden": "true" });
 
-  // The bar of the answer stands out; without one, the highest.
-  function update(distribution, { low, high, answer, asShares = true } = {}) {
+  // ``asShares``: values are probabilities, not features.
+  function update(distribution, { low, high, answer, what = "count", asShares = true } = {}) {
     const top = Math.min(answer ?? distribution.indexOf(Math.max(...distribution)), distribution.length - 1);
     const last = distribution.findLastIndex((share) => share > TAIL);
     const barCount = Math.min(Math.max(last + 2, top + 3, 5), distribution.length);
     const largest = Math.max(...distribution, 1e-9);
     const written = (share) => (asShares ? percent(share) : short(share));
+    const shown = distribution.slice(0, barCount);
+    scale.replaceChildren(...[largest, largest / 2, 0].map((share) => element("span", {}, written(share))));
     bars.replaceChildren(
-      ...distribution.slice(0, barCount).map((share, count) => {
-        const isLast = count === distribution.length - 1;
-        const column = element(
+      ...shown.map((share, count) => {
+        const isLabelled = count === top || (barCount <= MAX_LABELLED && share >= 0.05 * largest);
+        const bar = element("i");
+        bar.style.height = `${(110 * share) / largest}px`;
+        return element(
           "div",
           { class: `bar${count === top ? " top" : ""}${count >= low && count <= high ? " inside" : ""}`, title: `${count}: ${written(share)}` },
-          element("span", { class: "value" }, share >= 0.05 * largest && share >= 0.005 ? written(share).replace(" %", barCount > 9 ? "" : " %") : ""),
+          element("div", { class: "column" }, element("span", { class: "value" }, isLabelled ? written(share) : ""), bar),
+          element("span", { class: "tick" }, count === distribution.length - 1 && asShares ? `${count}+` : String(count)),
         );
-        const bar = element("i");
-        bar.style.height = `${(72 * share) / largest}%`;
-        column.append(bar, element("span", { class: "tick" }, isLast && asShares ? `${count}+` : String(count)));
-        return column;
       }),
     );
-    bars.setAttribute("aria-label", distribution.slice(0, barCount).map((share, count) => `${count}: ${written(share)}`).join(", "));
+    bars.setAttribute("aria-label", shown.map((share, count) => `${count}: ${written(share)}`).join(", "));
+    axis.textContent = what;
   }
 
-  return { element: bars, update };
+  return { element: element("figure", { class: "bars-figure" }, scale, bars, axis), update };
 }

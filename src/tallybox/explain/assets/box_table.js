@@ -1,15 +1,15 @@
-// Every box in a table: score, presence, and what became of it.
+// Every box in a table: number, score, presence and kind.
 import { element } from "./element.js";
-import { boxRoles, isPaper, scoreName } from "./objects.js";
 import { short } from "./format.js";
+import { isCounter, scoreName } from "./marks.js";
 
-export function boxTable(counting, pointing) {
-  const { labels, scores, presence, merged_into } = counting;
-  const names = ["box", ...(labels ? ["looks like"] : []), scoreName(counting), isPaper(counting) ? "share" : "presence", "what became of it"];
-  const rows = boxRoles(counting).map(({ box, kind, colour }) => {
-    const swatch = element("span", { class: "swatch" });
-    swatch.style.background = colour ?? "transparent";
-    const outcome = { counted: "counted", merged: `merged into box ${merged_into[box] + 1}`, leftover: "too faint, not counted" }[kind];
+export function boxTable(explained, marks, pointing) {
+  const { labels, scores, presence } = explained;
+  const names = ["box", ...(labels ? ["looks like"] : []), scoreName(explained), isCounter(explained) ? "share" : "presence", "result"];
+  const rows = marks.map(({ kind, colour, detail }, box) => {
+    const swatch = element("span", { class: `swatch ${kind}` });
+    swatch.style.borderColor = colour ?? "";
+    swatch.style.background = kind === "clear" ? colour : "";
     return element(
       "tr",
       pointing.attributes(box),
@@ -17,11 +17,11 @@ export function boxTable(counting, pointing) {
       ...(labels ? [element("td", {}, labels[box])] : []),
       element("td", {}, short(scores[box], 3)),
       element("td", { class: "presence" }, short(presence[box], 3)),
-      element("td", { class: "quiet" }, outcome),
+      element("td", { class: "quiet" }, detail.split(" · ").at(-1)),
     );
   });
-  const headings = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
   const body = element("tbody", {}, ...rows);
   pointing.mark(body);
+  const headings = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
   return element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All boxes" }, element("table", {}, element("thead", {}, headings), body));
 }

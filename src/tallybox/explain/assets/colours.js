@@ -1,7 +1,8 @@
-// Colours of boxes and of matrices, distinguishable with all common kinds of colour vision, in light and in dark.
+// Colours of categories and of matrices, distinguishable with all common kinds of colour vision, in light and in dark.
 import { clamp } from "./format.js";
 
-const OBJECTS = ["#0072b2", "#d55e00", "#009e73", "#b0508f", "#8a6d00", "#2a9bd6", "#7a4fc0", "#a5480d"];
+// Okabe and Ito's palette, in the order of outlined photos.
+const CATEGORIES = ["#e69f00", "#0072b2", "#f0e442", "#d55e00", "#56b4e9", "#009e73", "#cc79a7"];
 
 // From 0 to 1, and from -1 over 0 to 1.
 const RAMPS = {
@@ -11,8 +12,14 @@ const RAMPS = {
 
 const darkMode = window.matchMedia("(prefers-color-scheme: dark)");
 
-export function objectColour(number) {
-  return OBJECTS[number % OBJECTS.length];
+export function categoryColour(number) {
+  return CATEGORIES[number % CATEGORIES.length];
+}
+
+// Black or white, whichever is readable on a colour.
+export function inkOn(colour) {
+  const [red, green, blue] = [1, 3, 5].map((offset) => parseInt(colour.slice(offset, offset + 2), 16));
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 130 ? "#000" : "#fff";
 }
 
 export function valueColour(value, signed = false) {

@@ -1,17 +1,31 @@
-// What simpler ways to count would say.
+// Three methods on one scale: the sum of the scores, NMS, and tallybox.
 import { element } from "./element.js";
-import { short } from "./format.js";
+import { range, short } from "./format.js";
+import { intervalBar, scaleEnd } from "./interval.js";
 
 export function createCompare() {
-  const list = element("dl", { class: "compare" });
-  const entry = (name, value, key) => element("div", {}, element("dt", {}, name), element("dd", { "data-baseline": key }, value));
-  return {
-    element: list,
-    update({ sum, nms, iou_threshold, score_threshold }, scored = "score") {
-      list.replaceChildren(
-        entry(scored === "score" ? "adding up scores" : `adding up ${scored}`, short(sum), "sum"),
-        entry(`NMS, IoU ${short(iou_threshold)}, ${scored} ≥ ${short(score_threshold)}`, String(nms), "nms"),
+  const rows = element("div", { class: "compare" });
+
+  function update({ count, low = null, high = null, baselines, truth = null, colour = null, name = "tallybox", scored = "scores" }) {
+    rows.hidden = !baselines;
+    if (!baselines) return;
+    const { sum, nms, iou_threshold, score_threshold } = baselines;
+    const max = scaleEnd(count, high, sum, nms, truth);
+    const row = (key, text, value, title, bar = {}) =>
+      element(
+        "div",
+        { class: "method", "data-method": key, title },
+        element("span", {}, text),
+        element("b", { class: "number" }, short(value, 1)),
+        intervalBar({ count: value, truth, max, label: `${text}: ${short(value, 1)}`, ...bar }),
       );
-    },
-  };
+    rows.replaceChildren(
+      row("sum", scored === "scores" ? "add up the scores" : `add up the ${scored}`, sum, ""),
+      row("nms", "delete overlaps (NMS)", nms, `NMS at IoU ${short(iou_threshold)}, score at least ${short(score_threshold)}`),
+      row("tallybox", name, count, "", low === null ? { colour } : { low, high, colour, label: `${name}: ${short(count, 1)}, 90 %: ${range(low, high)}` }),
+      element("p", { class: "small quiet" }, `Scale: 0 to ${max}.`, ...(truth === null ? [] : [" ", element("span", { class: "truth-key" }), ` true count: ${truth}`])),
+    );
+  }
+
+  return { element: rows, update };
 }

@@ -3,21 +3,24 @@ import { element, setAttributes, svgElement } from "./element.js";
 import { clamp, short } from "./format.js";
 
 const SIZE = 120;
-const EDGE = 8;
+const EDGE = 16; // around the frame, for the axes
 
-export function createCurve({ symbol, name, across = "", onBend = null }) {
+export function createCurve({ symbol, name, across = "input", up = "output", onBend = null }) {
   const line = svgElement("polyline", { class: "line" });
   const knots = svgElement("g");
   const svg = svgElement(
     "svg",
-    { viewBox: `0 0 ${SIZE + 2 * EDGE} ${SIZE + 2 * EDGE + 8}`, role: onBend ? "group" : "img", "aria-label": `${symbol}, ${name}` },
+    { viewBox: `0 0 ${SIZE + 2 * EDGE} ${SIZE + 2 * EDGE}`, role: onBend ? "group" : "img", "aria-label": `${symbol}, ${name}` },
     svgElement("rect", { class: "frame", x: EDGE, y: EDGE, width: SIZE, height: SIZE }),
     svgElement("line", { class: "even", x1: EDGE, y1: EDGE + SIZE, x2: EDGE + SIZE, y2: EDGE }),
     line,
     knots,
-    svgElement("text", { class: "axis", x: EDGE, y: SIZE + EDGE + 11 }, "0"),
-    svgElement("text", { class: "axis", x: EDGE + SIZE, y: SIZE + EDGE + 11, "text-anchor": "end" }, "1"),
-    svgElement("text", { class: "axis", x: EDGE + SIZE / 2, y: SIZE + EDGE + 11, "text-anchor": "middle" }, across),
+    svgElement("text", { class: "axis", x: EDGE, y: SIZE + EDGE + 10 }, "0"),
+    svgElement("text", { class: "axis", x: EDGE + SIZE, y: SIZE + EDGE + 10, "text-anchor": "end" }, "1"),
+    svgElement("text", { class: "axis", x: EDGE + SIZE / 2, y: SIZE + EDGE + 10, "text-anchor": "middle" }, across),
+    svgElement("text", { class: "axis", x: EDGE - 4, y: SIZE + EDGE, "text-anchor": "end" }, "0"),
+    svgElement("text", { class: "axis", x: EDGE - 4, y: EDGE + 6, "text-anchor": "end" }, "1"),
+    svgElement("text", { class: "axis", transform: `translate(${EDGE - 5} ${EDGE + SIZE / 2}) rotate(-90)`, "text-anchor": "middle" }, up),
   );
   let values = [];
 
@@ -40,7 +43,7 @@ export function createCurve({ symbol, name, across = "", onBend = null }) {
     const drag = (event) => {
       if (!event.currentTarget.hasPointerCapture(event.pointerId)) return;
       const area = svg.getBoundingClientRect();
-      const y = ((event.clientY - area.top) / area.height) * (SIZE + 2 * EDGE + 8);
+      const y = ((event.clientY - area.top) / area.height) * (SIZE + 2 * EDGE);
       bend(index, 1 - (y - EDGE) / SIZE);
     };
     const press = (event) => {
@@ -51,7 +54,7 @@ export function createCurve({ symbol, name, across = "", onBend = null }) {
     };
     return svgElement("circle", {
       class: "knot",
-      r: 2.7,
+      r: 3,
       tabindex: 0,
       role: "slider",
       "aria-label": `${symbol} at ${short(index / (values.length - 1))}`,

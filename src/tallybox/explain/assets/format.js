@@ -13,3 +13,7 @@ export function short(value, digits = 2) {
 export function percent(share) {
   return share >= 0.995 && share < 1 ? ">99 %" : `${Math.round(100 * share)} %`;
 }
+
+export function range(low, high) {
+  return low === high ? String(low) : `${low}–${high}`;
+}

@@ -1,18 +1,18 @@
-// The learned functions of a head: the paper's eight activations, or presence counting's φ, τ, η and κ.
+// The learned functions of a head: the eight activations of the paper's counter, or φ, τ, η and κ of the presence counter.
 import { element } from "./element.js";
 import { createCurve } from "./curve.js";
 import { createSurface } from "./surface.js";
 
-// The names of `tallybox.counter.reference.Activations`, which a test compares.
+// What f1 to f8 of the paper are applied to.
 const ACTIVATIONS = [
-  "edge of relevance",
-  "edge of distance",
-  "likeness",
-  "row of relevance",
-  "row of distance",
-  "certainty of attention",
-  "certainty of distance",
-  "confidence",
+  "products of scores, in Ã",
+  "distances, in Ã",
+  "differences of edges, in Sim",
+  "differences of scores, in Sim",
+  "differences of distances, in Sim",
+  "scores, for the confidence",
+  "distances, for the confidence",
+  "the confidence",
 ];
 
 export function createFunctions(component, onBend = null) {
@@ -32,10 +32,10 @@ function createActivations(onBend) {
 }
 
 function createPresenceFunctions() {
-  const phi = createCurve({ symbol: "φ", name: "what a score is worth when no other box is near", across: "score" });
-  const tau = createCurve({ symbol: "τ", name: "how far the other box may stand for this one", across: "other box ahead →" });
-  const eta = createSurface({ symbol: "η", name: "how much of a box an overlap takes", across: "1 − score, 0 to 1" });
-  const kappa = createSurface({ symbol: "κ", name: "evidence of a neighbour: orange against, blue for", across: "its score, 0 to 1", signed: true });
+  const phi = createCurve({ symbol: "φ", name: "presence of a box without neighbours", across: "score", up: "presence" });
+  const tau = createCurve({ symbol: "τ", name: "how far the other box may replace this one", across: "lead of the other box", up: "τ" });
+  const eta = createSurface({ symbol: "η", name: "how much of a box an overlap takes", across: "1 − score" });
+  const kappa = createSurface({ symbol: "κ", name: "evidence of a neighbour: orange against, blue for", across: "its score", signed: true });
   return {
     element: element("div", { class: "curves" }, phi.element, tau.element, eta.element, kappa.element),
     update(functions) {

@@ -3,7 +3,9 @@ import { element } from "./element.js";
 import { onColourChange, valueColour } from "./colours.js";
 import { clamp, short } from "./format.js";
 
-const SIDE = 320; // pixels of the canvas; the page scales it
+const SIDE = 340; // pixels of the canvas; the page scales it
+const MARGIN = 20; // for the numbers of boxes, at the left and at the top
+const MAX_NUMBERS = 16; // on an axis; of more boxes, every second, third ... has its number
 
 export function createHeatmap({ symbol, name, signed = false, pointing }) {
   const canvas = element("canvas", { width: SIDE, height: SIDE, tabindex: 0, role: "img" });
@@ -25,27 +27,42 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
     const context = canvas.getContext("2d");
     context.clearRect(0, 0, SIDE, SIDE);
     if (!matrix.length) return;
-    const cell = SIDE / matrix.length;
+    const cell = (SIDE - MARGIN) / matrix.length;
     const gap = matrix.length > 24 ? 0 : 1;
     matrix.forEach((row, i) =>
       row.forEach((value, j) => {
         context.fillStyle = valueColour(value / largest, signed);
-        context.fillRect(j * cell, i * cell, cell - gap, cell - gap);
+        context.fillRect(MARGIN + j * cell, MARGIN + i * cell, cell - gap, cell - gap);
       }),
     );
+    drawNumbers(context, cell);
     outline(context, cell);
     say();
+  }
+
+  function drawNumbers(context, cell) {
+    context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--quiet");
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    const step = Math.ceil(boxes.length / MAX_NUMBERS);
+    boxes.forEach((box, index) => {
+      if (index % step) return;
+      const middle = MARGIN + (index + 0.5) * cell;
+      context.fillText(box + 1, middle, MARGIN / 2);
+      context.fillText(box + 1, MARGIN / 2, middle);
+    });
   }
 
   function outline(context, cell) {
     const [row, column] = pair();
     context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--warn");
     context.lineWidth = 2.5;
-    const frame = (x, y, width, height) => context.strokeRect(x + 1, y + 1, width - 3, height - 3);
+    const frame = (x, y, width, height) => context.strokeRect(MARGIN + x + 1, MARGIN + y + 1, width - 3, height - 3);
     if (row < 0 && column < 0) return;
     if (pointing.boxes().length === 1) {
-      frame(0, row * cell, SIDE, cell);
-      frame(row * cell, 0, cell, SIDE);
+      frame(0, row * cell, SIDE - MARGIN, cell);
+      frame(row * cell, 0, cell, SIDE - MARGIN);
     } else if (row >= 0 && column >= 0) {
       frame(column * cell, row * cell, cell, cell);
     }
@@ -65,7 +82,7 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
   function choose(event) {
     if (!matrix.length) return;
     const area = canvas.getBoundingClientRect();
-    const at = (offset, size) => clamp(Math.floor((offset / size) * matrix.length), 0, matrix.length - 1);
+    const at = (offset, size) => clamp(Math.floor(((SIDE * offset) / size - MARGIN) / (SIDE - MARGIN) * matrix.length), 0, matrix.length - 1);
     pointing.at(boxes[at(event.clientY - area.top, area.height)], boxes[at(event.clientX - area.left, area.width)]);
   }
 

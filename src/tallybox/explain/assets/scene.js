@@ -1,31 +1,30 @@
 // The photo, or an empty canvas, with its boxes. Frames are kept from one update to the next, so that one that is being
 // dragged, or has the focus, stays itself.
 import { element, setAttributes, svgElement } from "./element.js";
-import { objectColour } from "./colours.js";
-import { boxRoles, isPaper, scoreName } from "./objects.js";
-import { short } from "./format.js";
+import { categoryColour, inkOn } from "./colours.js";
 
-const MAX_TAGS = 12; // more would hide the boxes; then only counted ones have tags
-const SMALL = 240; // pixels of a picture on which tags are numbers only
-const KIND_ORDER = { leftover: 0, merged: 1, counted: 2 };
+const TAG = 11; // radius of a number's disc, in pixels on the screen
+const KIND_ORDER = { other: 0, duplicate: 1, doubtful: 2, clear: 3 };
 
-export function createScene(image, pointing) {
+export function createScene(image, pointing, { isEditable = false } = {}) {
   const picture = svgElement("image");
+  const backdrop = svgElement("g", { "aria-hidden": "true" });
   const frames = svgElement("g");
   const tags = svgElement("g", { "aria-hidden": "true" });
-  const hover = (event) => event.buttons === 0 && pointing.at(...under(event).slice(0, 1));
+  const pointed = (event) => pointing.at(...under(event).slice(0, 1));
   const svg = svgElement("svg", {
     class: "scene",
     role: "group",
-    "aria-label": "The boxes",
-    pointermove: hover,
-    pointerdown: (event) => event.pointerType !== "mouse" && pointing.at(...under(event).slice(0, 1)),
+    "aria-label": "Boxes",
+    pointermove: (event) => event.buttons === 0 && pointed(event),
+    pointerdown: (event) => event.pointerType !== "mouse" && pointed(event),
     pointerleave: () => pointing.at(),
   });
-  svg.append(picture, frames, tags);
-  let drawn = []; // by box: { frame, role }
-  let counting = null; // what is drawn
+  svg.append(backdrop, picture, frames, tags);
+  let drawn = []; // by box: { frame, mark }
+  let view = "counted"; // "photo": no boxes; "boxes": all; "counted": those that count
   let size = image;
+  let stacking = false;
 
   function resize(changed) {
     size = changed;
@@ -35,17 +34,31 @@ export function createScene(image, pointing) {
     else picture.removeAttribute("href");
   }
 
-  function update(changed) {
-    counting = changed;
-    const roles = boxRoles(counting);
-    while (drawn.length > roles.length) drawn.pop().frame.remove();
-    while (drawn.length < roles.length) drawn.push({ frame: svgElement("rect", { "data-box": drawn.length }), role: null });
-    roles.forEach((role, box) => {
-      drawn[box].role = role;
-      setFrame(drawn[box].frame, role, counting.boxes[box]);
+  function update(marks) {
+    while (drawn.length > marks.length) drawn.pop().frame.remove();
+    while (drawn.length < marks.length) drawn.push({ frame: newFrame(drawn.length), mark: null });
+    marks.forEach((mark, box) => {
+      drawn[box].mark = mark;
+      setFrame(drawn[box].frame, mark);
     });
     stack();
     point(pointing.boxes());
+  }
+
+  // A dark line under the coloured one, so that it shows on any photo.
+  function newFrame(box) {
+    return svgElement("g", { class: "frame", "data-box": box }, svgElement("rect", { class: "shade" }), svgElement("rect", { class: "line" }));
+  }
+
+  function setFrame(frame, { kind, colour, corners: [x1, y1, x2, y2] }) {
+    frame.setAttribute("class", `frame ${kind}`);
+    for (const rect of frame.children) setAttributes(rect, { x: x1, y: y1, width: Math.max(x2 - x1, 0), height: Math.max(y2 - y1, 0) });
+    frame.lastChild.style.stroke = colour ?? "";
+  }
+
+  function isShown({ kind }) {
+    if (isEditable || view === "boxes") return true;
+    return view === "counted" && (kind === "clear" || kind === "doubtful");
   }
 
   // Where the pointer is, in pixels of the picture.
@@ -54,79 +67,113 @@ export function createScene(image, pointing) {
     return [((event.clientX - area.left) / area.width) * size.width, ((event.clientY - area.top) / area.height) * size.height];
   }
 
-  // The boxes under the pointer, the smallest first: a large one must not hide those inside it.
+  // The shown boxes under the pointer, the smallest first: a large one must not hide those inside it.
   function under(event) {
     const [x, y] = pointerPosition(event);
     const area = ([x1, y1, x2, y2]) => (x2 - x1) * (y2 - y1);
-    return counting.boxes
-      .map((corners, box) => ({ corners, box }))
-      .filter(({ corners: [x1, y1, x2, y2] }) => x1 <= x && x <= x2 && y1 <= y && y <= y2)
+    return drawn
+      .map(({ mark }, box) => ({ mark, corners: mark.corners, box }))
+      .filter(({ mark, corners: [x1, y1, x2, y2] }) => isShown(mark) && x1 <= x && x <= x2 && y1 <= y && y <= y2)
       .sort((a, b) => area(a.corners) - area(b.corners) || a.box - b.box)
       .map(({ box }) => box);
   }
 
-  function setFrame(frame, role, [x1, y1, x2, y2]) {
-    setAttributes(frame, { x: x1, y: y1, width: Math.max(x2 - x1, 0), height: Math.max(y2 - y1, 0), class: `box ${role.kind}` });
-    frame.style.stroke = role.colour ?? "";
-  }
-
-  // Counted boxes lie over merged ones, those over leftovers.
+  // Clear boxes lie on top. Frames move only if their order changes, and without a change of the focus.
   function stack() {
-    const order = [...drawn].sort(({ role: a }, { role: b }) => KIND_ORDER[a.kind] - KIND_ORDER[b.kind] || b.box - a.box);
+    const order = [...drawn].sort(({ mark: a }, { mark: b }) => KIND_ORDER[a.kind] - KIND_ORDER[b.kind]);
     if (order.every(({ frame }, number) => frames.children[number] === frame)) return;
-    const focused = document.activeElement;
+    const focused = frames.contains(document.activeElement) ? document.activeElement : null;
+    stacking = true;
     frames.append(...order.map(({ frame }) => frame));
-    if (frames.contains(focused)) focused.focus({ preventScroll: true });
+    focused?.focus({ preventScroll: true });
+    stacking = false;
   }
 
   function point(boxes) {
-    for (const { frame, role } of drawn) {
-      frame.classList.toggle("pointed", boxes.includes(role.box));
-      frame.classList.toggle("dimmed", boxes.length > 0 && !boxes.includes(role.box));
-    }
+    drawn.forEach(({ frame, mark }, box) => {
+      const isPointed = boxes.includes(box);
+      frame.classList.toggle("pointed", isPointed);
+      frame.classList.toggle("dimmed", boxes.length > 0 && !isPointed);
+      frame.classList.toggle("hidden", !isShown(mark) && !isPointed);
+    });
     drawTags(boxes);
   }
 
   function drawTags(boxes) {
-    if (!counting) return;
-    const all = counting.isEdited && drawn.length <= MAX_TAGS;
-    const chosen = drawn.filter(({ role }) => (boxes.length ? boxes.includes(role.box) : all || role.kind === "counted"));
-    tags.replaceChildren(...chosen.flatMap(({ role }) => tag(role, boxes.length > 0)));
+    const unit = size.width / (svg.clientWidth || size.width);
+    const numbered = drawn.filter(({ mark }, box) => (boxes.length ? boxes.includes(box) : isShown(mark) && (isEditable || view === "counted")));
+    tags.replaceChildren(
+      ...numbered.filter(({ mark }) => fits(mark, unit) || boxes.length === 1).flatMap(({ mark }) => disc(mark, unit)),
+      ...(boxes.length === 1 && drawn[boxes[0]] ? detailTag(drawn[boxes[0]].mark, unit) : []),
+    );
   }
 
-  function tag(role, isPointed) {
-    const isSmall = svg.clientWidth < SMALL;
-    const unit = size.width / (svg.clientWidth || size.width);
-    const [x1, y1, , y2] = counting.boxes[role.box];
-    const share = `${isPaper(counting) ? "share" : "presence"} ${short(counting.presence[role.box])}`;
-    const label = counting.labels ? `${counting.labels[role.box]}  ` : "";
-    const text = isPointed
-      ? `${role.box + 1}  ${label}${scoreName(counting)} ${short(counting.scores[role.box])}  ${share}`
-      : `${role.box + 1}${counting.isEdited && !isSmall ? ` · ${short(counting.scores[role.box])}` : ""}`;
-    const [width, height] = [(text.length * 6.7 + 10) * unit, 19 * unit];
-    const left = Math.max(Math.min(x1, size.width - width), 0);
-    // A box that lies on its counted one has its tag at its lower edge.
-    const top = role.kind === "counted" || isPointed ? Math.max(y1 - height, 0) : Math.min(y2, size.height - height);
+  // A number must not hide a small object.
+  function fits({ corners: [x1, y1, x2, y2] }, unit) {
+    return Math.min(x2 - x1, y2 - y1) >= 2 * TAG * unit;
+  }
+
+  function disc({ corners: [x1, y1, x2, y2], kind, colour, number }, unit) {
+    const isFilled = kind === "clear";
+    const [x, y] = [Math.min(x1 + TAG * unit * 1.15, (x1 + x2) / 2), Math.min(y1 + TAG * unit * 1.15, (y1 + y2) / 2)];
+    const ground = isFilled ? colour : "#ffffff";
     return [
-      svgElement("rect", { class: "tag-ground", x: left, y: top, width, height, rx: 3 * unit, fill: role.colour ?? "#5b636b" }),
-      svgElement("text", { class: "tag", x: left + 5 * unit, y: top + 13.5 * unit, "font-size": 12 * unit }, text),
+      svgElement("circle", { class: "disc", cx: x, cy: y, r: TAG * unit, fill: ground, "stroke-width": 1.5 * unit }),
+      svgElement("text", { class: "tag", x, y: y + 4 * unit, "font-size": 12 * unit, "text-anchor": "middle", fill: inkOn(ground) }, String(number)),
     ];
+  }
+
+  function detailTag({ corners: [x1, y1, , y2], detail }, unit) {
+    const [width, height] = [(detail.length * 6.6 + 12) * unit, 20 * unit];
+    const left = Math.max(Math.min(x1, size.width - width), 0);
+    const top = y1 >= height ? y1 - height : Math.min(y2, size.height - height);
+    return [
+      svgElement("rect", { class: "tag-ground", x: left, y: top, width, height, rx: 4 * unit }),
+      svgElement("text", { class: "tag", x: left + 6 * unit, y: top + 14 * unit, "font-size": 12 * unit, fill: "#fff", textLength: width - 12 * unit, lengthAdjust: "spacingAndGlyphs" }, detail),
+    ];
+  }
+
+  function show(chosen) {
+    view = chosen;
+    point(pointing.boxes());
   }
 
   resize(image);
   pointing.listen(point);
   new ResizeObserver(() => drawTags(pointing.boxes())).observe(svg);
-  return { element: svg, update, resize, pointerPosition, under, frame: (box) => drawn[box]?.frame };
+  return { element: svg, backdrop, update, resize, show, pointerPosition, under, isStacking: () => stacking, frame: (box) => drawn[box]?.frame };
 }
 
-export function sceneLegend() {
+// The switch between the photo alone, all boxes of the detector, and the counted ones.
+export function createViewSwitch(scene) {
+  const views = ["photo", "boxes", "counted"].map((name) => ({
+    name,
+    button: element("button", { type: "button", "data-view": name, click: () => choose(name) }),
+  }));
+
+  function choose(name) {
+    scene.show(name);
+    for (const view of views) view.button.setAttribute("aria-pressed", view.name === name);
+  }
+
+  return {
+    element: element("div", { class: "choices", role: "group", "aria-label": "Shown on the photo" }, ...views.map(({ button }) => button)),
+    choose,
+    update({ boxes, counted }) {
+      const labels = { photo: "Photo", boxes: `Detector: ${boxes} boxes`, counted: `Counted: ${counted}` };
+      for (const { name, button } of views) button.textContent = labels[name];
+    },
+  };
+}
+
+export function sceneLegend(kinds = ["clear", "doubtful"]) {
+  const lines = {
+    clear: [{ stroke: categoryColour(0), "stroke-width": 2.5 }, "counted, clear"],
+    doubtful: [{ stroke: categoryColour(0), "stroke-width": 2.5, "stroke-dasharray": "5 3" }, "counted, doubtful (presence below 50 %)"],
+    duplicate: [{ stroke: categoryColour(0), "stroke-width": 1 }, "duplicate"],
+    other: [{ stroke: "#9aa1a8", "stroke-width": 1 }, "not counted"],
+  };
   const sample = (attributes) =>
-    svgElement("svg", { viewBox: "0 0 22 10", "aria-hidden": "true" }, svgElement("rect", { x: 1, y: 1, width: 20, height: 8, fill: "none", ...attributes }));
-  return element(
-    "p",
-    { class: "legend" },
-    element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 2 }), "counted"),
-    element("span", {}, sample({ stroke: objectColour(0), "stroke-width": 1, "stroke-dasharray": "3 2" }), "merged: shows the same object as the counted box of its colour"),
-    element("span", {}, sample({ stroke: "#9aa1a8", "stroke-width": 1 }), "not counted: too faint"),
-  );
+    svgElement("svg", { viewBox: "0 0 26 12", "aria-hidden": "true" }, svgElement("rect", { x: 2, y: 2, width: 22, height: 8, fill: "none", ...attributes }));
+  return element("p", { class: "legend" }, ...kinds.map((kind) => element("span", {}, sample(lines[kind][0]), lines[kind][1])));
 }

@@ -1,4 +1,4 @@
-// A function of an overlap and a score as a small heat map with its axes named.
+// A function of an overlap and a score as a small heat map with axes.
 import { element } from "./element.js";
 import { onColourChange, valueColour } from "./colours.js";
 import { short } from "./format.js";
@@ -12,8 +12,13 @@ export function createSurface({ symbol, name, across, signed = false }) {
     "figure",
     { class: "map surface" },
     element("figcaption", {}, element("b", {}, symbol), " ", element("span", { class: "quiet" }, name)),
-    canvas,
-    element("p", { class: "small quiet axes" }, `across: ${across}; down: overlap, 0 to 1`),
+    element(
+      "div",
+      { class: "plane" },
+      element("span", { class: "up" }, element("span", {}, "1"), element("span", {}, "overlap"), element("span", {}, "0")),
+      canvas,
+      element("span", { class: "across" }, element("span", {}, "0"), element("span", {}, across), element("span", {}, "1")),
+    ),
     readout,
   );
   let table = [];
@@ -30,16 +35,16 @@ export function createSurface({ symbol, name, across, signed = false }) {
     const step = 3;
     for (let y = 0; y < PIXELS; y += step) {
       for (let x = 0; x < PIXELS; x += step) {
-        context.fillStyle = valueColour(at(x / PIXELS, y / PIXELS) / largest, signed);
+        context.fillStyle = valueColour(at(x / PIXELS, 1 - y / PIXELS) / largest, signed);
         context.fillRect(x, y, step, step);
       }
     }
   }
 
-  function at(across01, down01) {
+  function at(across01, up01) {
     if (!table.length) return 0;
     const cells = table.length - 1;
-    const [row, column] = [down01 * cells, across01 * cells];
+    const [row, column] = [up01 * cells, across01 * cells];
     const [i, j] = [row, column].map((position) => Math.min(Math.floor(position), cells - 1));
     const [v, u] = [row - i, column - j];
     const upper = table[i][j] * (1 - u) + table[i][j + 1] * u;
@@ -49,7 +54,7 @@ export function createSurface({ symbol, name, across, signed = false }) {
 
   canvas.addEventListener("pointermove", (event) => {
     const area = canvas.getBoundingClientRect();
-    const [x, y] = [(event.clientX - area.left) / area.width, (event.clientY - area.top) / area.height];
+    const [x, y] = [(event.clientX - area.left) / area.width, 1 - (event.clientY - area.top) / area.height];
     readout.textContent = `overlap ${short(y)}: ${short(at(x, y))}`;
   });
   canvas.addEventListener("pointerleave", () => (readout.textContent = ""));

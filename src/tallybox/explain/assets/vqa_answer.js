@@ -1,4 +1,4 @@
-// What a report on a VQA answer shows besides a count: the answers, and the attention that they come from.
+// The answers of a VQA model, and its attention.
 import { element, svgElement } from "./element.js";
 import { percent } from "./format.js";
 

@@ -75,7 +75,7 @@ export function createEditor(scene, { state, change, select, selected }) {
   });
 
   svg.addEventListener("focusin", (event) => {
-    if (event.target.dataset.box !== undefined) select(Number(event.target.dataset.box));
+    if (event.target.dataset.box !== undefined && !scene.isStacking()) select(Number(event.target.dataset.box));
   });
 
   function move(box, [x1, y1, x2, y2], dx, dy) {
@@ -98,22 +98,22 @@ export function createEditor(scene, { state, change, select, selected }) {
     change({ boxes: state().boxes.map((old, number) => (number === box ? corners.map(roundedCorner) : old)) });
   }
 
-  function add(corners, weight) {
+  function add(corners, score) {
     const box = state().boxes.length;
-    change({ boxes: [...state().boxes, corners.map(roundedCorner)], attention: [...state().attention, weight] });
-    select(box);
+    change({ scene: "", boxes: [...state().boxes, corners.map(roundedCorner)], attention: [...state().attention, score] });
+    choose(box);
     return box;
   }
 
   function addInTheMiddle() {
     const { width, height } = state();
     if (state().boxes.length >= MAX_BOXES) return;
-    choose(add([0.4 * width, 0.35 * height, 0.6 * width, 0.65 * height], 0.8));
+    add([0.4 * width, 0.35 * height, 0.6 * width, 0.65 * height], 0.8);
   }
 
   function remove(box) {
     const without = (list) => list.filter((_, number) => number !== box);
-    change({ boxes: without(state().boxes), attention: without(state().attention) });
+    change({ scene: "", boxes: without(state().boxes), attention: without(state().attention) });
     select(state().boxes.length ? Math.min(box, state().boxes.length - 1) : null);
   }
 
@@ -126,7 +126,7 @@ export function createEditor(scene, { state, change, select, selected }) {
     const { boxes, attention, width } = state();
     boxes.forEach((_, box) => {
       const frame = scene.frame(box);
-      const label = `Box ${box + 1}, weight ${attention[box]}. Arrow keys move it, with Shift they resize it, Delete removes it.`;
+      const label = `Box ${box + 1}, score ${attention[box]}. Arrow keys move it, with Shift they resize it, Delete removes it.`;
       setAttributes(frame, { tabindex: 0, role: "button", "aria-label": label });
       frame.classList.toggle("selected", box === selected());
     });

@@ -1,29 +1,34 @@
-// The scene that is being explored, and how it travels in a link.
+// The scene that is being explored, and its form in a link.
 import { clamp } from "./format.js";
 
-export const MAX_BOXES = 40;
+export const MAX_BOXES = 60;
+export const TABS = ["photo", "play", "hood"];
+const KINDS = ["drawn", "toy", "photo"]; // of scenes
 
-// Numbers are rounded when they are set, so that a link, a file and the page hold the same ones.
+// Numbers are rounded when they are set, so that a link and the page have the same ones.
 export function roundedCorner(value) {
   return Math.round(value * 10) / 10;
 }
 
-export function roundedWeight(value) {
+export function roundedScore(value) {
   return Math.round(clamp(value, 0, 1) * 100) / 100;
 }
 
 export function emptyState() {
-  return { component: "counter", weights: "untrained", activations: null, maxObjects: 10, nms: [0.5, 0.5], width: 640, height: 400, boxes: [], attention: [] };
+  return { tab: "photo", kind: "drawn", scene: "", category: "", component: "counter", parameters: "untrained", activations: null, maxObjects: 10, nms: [0.5, 0.5], width: 640, height: 400, boxes: [], attention: [] };
 }
 
-export function sceneState(state, scene) {
-  return { ...state, width: scene.width, height: scene.height, boxes: scene.boxes.map((box) => [...box]), attention: [...scene.attention] };
+// A new scene starts with a component that suits it.
+export function sceneState(state, { name = "", kind = "drawn", category = "", width, height, boxes, attention }) {
+  const component = kind === "photo" ? "estimator" : state.component === "estimator" ? "counter" : state.component;
+  return { ...state, kind, scene: name, category, component, parameters: "untrained", activations: null, width, height, boxes: boxes.map((box) => [...box]), attention: [...attention] };
 }
 
-export function request(state) {
-  const { component, boxes, attention, activations } = state;
-  const weights = activations ? { activations } : { weights: state.weights };
-  return { component, boxes, attention, max_objects: state.maxObjects, nms: { iou: state.nms[0], score: state.nms[1] }, ...weights };
+export function request(state, context) {
+  const { component, boxes, attention, activations, category } = state;
+  const common = { component, boxes, attention, nms: { iou: state.nms[0], score: state.nms[1] } };
+  if (component === "estimator") return { ...common, category, ...(context ? { context } : {}) };
+  return { ...common, max_objects: state.maxObjects, ...(activations ? { activations } : { parameters: state.parameters }) };
 }
 
 export function toHash(state) {
@@ -31,7 +36,7 @@ export function toHash(state) {
   return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-// A link may come from anybody: what is not a scene is not taken.
+// A link may come from anybody: anything that is not a scene is ignored.
 export function fromHash(hash) {
   try {
     const bytes = Uint8Array.from(atob(hash.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
@@ -51,8 +56,10 @@ function checked(scene) {
   const isBox = (box) => Array.isArray(box) && box.length === 4 && box.every(Number.isFinite) && box[0] <= box[2] && box[1] <= box[3];
   const isRow = (row) => Array.isArray(row) && row.length >= 2 && row.length <= 65 && row.every(isShare);
   const isScene =
-    ["counter", "presence"].includes(state.component) &&
-    typeof state.weights === "string" &&
+    TABS.includes(state.tab) &&
+    KINDS.includes(state.kind) &&
+    ["counter", "presence", "estimator"].includes(state.component) &&
+    [state.parameters, state.scene, state.category].every((text) => typeof text === "string") &&
     (state.activations === null || (Array.isArray(state.activations) && state.activations.length === 8 && state.activations.every(isRow))) &&
     Number.isInteger(state.maxObjects) && state.maxObjects >= 1 && state.maxObjects <= 100 &&
     Array.isArray(state.nms) && state.nms.length === 2 && state.nms.every(isShare) &&

@@ -8,31 +8,28 @@ from research.toy_weights import SETTINGS, TOY_WEIGHTS, collect
 from tallybox.errors import InputError
 from tallybox.presence.weights import PresenceFunctions
 from tallybox.runs import read_results
-from tallybox.service.explaining import counter_with_knots, presence_with_weights, weight_sets
+from tallybox.service.parameters import Explainer, counter_with_knots, presence_with_parameters
 from tests.support.estimators import small_estimator
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "toy"
 
 
-def test_the_shipped_weights_are_those_of_the_results():
+def test_the_bundled_parameters_are_those_of_the_results():
     assert json.loads(TOY_WEIGHTS.read_text()) == collect(RESULTS)
 
 
 @pytest.mark.parametrize(("sweep", "side_length", "noise"), SETTINGS)
-def test_weights_make_the_functions_that_were_learned(sweep, side_length, noise):
+def test_parameters_make_the_functions_that_were_learned(sweep, side_length, noise):
     setting = {"side_length": side_length, "noise": noise, "seed": 0}
     row = next(row for row in read_results(RESULTS / sweep / "results.jsonl") if setting.items() <= row.items())
     name = f"toy-{side_length:g}-{noise:g}"
-    sets = {
-        component: {weight_set.name: weight_set.weights for weight_set in listed}
-        for component, listed in weight_sets(small_estimator()).items()
-    }
-    knots = counter_with_knots(sets["counter"][name], 10)
+    sets = Explainer.of(small_estimator()).sets
+    knots = counter_with_knots(tuple(map(tuple, sets["counter"][name])), 10)
     assert torch.nn.functional.pad(knots.weight.detach().cumsum(-1), (1, 0))[0].numpy() == pytest.approx(
         torch.tensor(row["activations"]).numpy(), abs=2e-5
     )
     for head in range(3):
-        component = presence_with_weights(sets["presence"][f"{name}-{head + 1}"], 10)
+        component = presence_with_parameters(json.dumps(sets["presence"][f"{name}-{head + 1}"]), 10)
         functions = PresenceFunctions.of(component.weights)
         for function in ("slope", "shift", "step", "calibration", "order", "evidence", "overlap"):
             values = getattr(functions, function).detach()[0].numpy()
@@ -40,12 +37,14 @@ def test_weights_make_the_functions_that_were_learned(sweep, side_length, noise)
             assert values == pytest.approx(torch.tensor(row["presence"][function][head]).numpy(), abs=0.03), function
 
 
-@pytest.mark.parametrize("knots", [[[0.1, 1.0]] * 8, [[0.0, 0.9]] * 8, [[0.0, 0.6, 0.5, 1.0]] * 8])
-def test_activations_that_are_none_are_refused(knots):
-    with pytest.raises(InputError, match="activations must"):
-        counter_with_knots(knots, 10)
+@pytest.mark.parametrize(
+    "knots", [[[0.1, 1.0]] * 8, [[0.0, 0.9]] * 8, [[0.0, 0.6, 0.5, 1.0]] * 8, [[0, 1]] * 7 + [[0, 0.5, 1]]]
+)
+def test_activations_that_do_not_rise_from_0_to_1_are_refused(knots):
+    with pytest.raises(InputError, match="activation"):
+        counter_with_knots(tuple(map(tuple, knots)), 10)
 
 
-def test_activations_of_different_lengths_are_refused():
-    with pytest.raises(InputError, match="as many knots"):
-        counter_with_knots([[0, 1]] * 7 + [[0, 0.5, 1]], 10)
+def test_a_component_is_built_once_for_the_same_parameters():
+    knots = ((0.0, 0.5, 1.0),) * 8
+    assert counter_with_knots(knots, 10) is counter_with_knots(knots, 10)

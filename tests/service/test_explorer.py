@@ -1,18 +1,20 @@
 import json
-import runpy
 
 import numpy as np
 import pytest
 import torch
 
 from tallybox import Counter, PresenceCounter
+from tallybox.photos import sample_photos
+from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.shipped import shipped_estimator
-from tallybox.service.explaining import counter_with_knots, presence_with_weights, weight_sets
+from tallybox.service.parameters import Explainer, counter_with_knots, presence_with_parameters
 from tests.support.pages import scene_of, settled, start_service, stop_service
+from tests.support.photos import embedded_detector
 
 
 def shown_count(page) -> float:
-    return float(page.locator(".result .count").get_attribute("data-value"))
+    return float(page.locator(".count[data-value]:visible").get_attribute("data-value"))
 
 
 def library_count(component, scene: dict) -> float:
@@ -23,8 +25,8 @@ def library_count(component, scene: dict) -> float:
 
 def drag(page, start: tuple[float, float], end: tuple[float, float]) -> None:
     """Drag on the canvas, from and to places given as shares of its size."""
-    page.locator(".editable").scroll_into_view_if_needed()
-    area = page.locator(".editable").bounding_box()
+    page.locator(".editable:visible").scroll_into_view_if_needed()
+    area = page.locator(".editable:visible").bounding_box()
     places = [(area["x"] + x * area["width"], area["y"] + y * area["height"]) for x, y in (start, end)]
     page.mouse.move(*places[0])
     page.mouse.down()
@@ -37,51 +39,9 @@ def drag(page, start: tuple[float, float], end: tuple[float, float]) -> None:
 def test_the_cats_are_counted_as_the_library_counts_them(explorer):
     page = explorer().page
     assert shown_count(page) == pytest.approx(library_count(Counter(10), scene_of(page)), abs=1e-6)
-    assert page.locator(".result .count").text_content() == "2.97"
-    assert page.locator("[data-baseline=sum]").text_content() == "3.6"
-    assert page.locator("[data-baseline=nms]").text_content() == "3"
-
-
-def test_every_box_of_the_opening_scene_is_seen_with_the_number_of_its_slider(explorer):
-    page = explorer().page
-    boxes = np.array(scene_of(page)["boxes"])
-    assert len(np.unique(boxes, axis=0)) == 4
-    tags = page.locator(".editable .tag").all_text_contents()
-    labels = page.locator(".slider output").all_text_contents()
-    sliders = page.locator(".slider input").evaluate_all("all => all.map((slider) => slider.value)")
-    assert sorted(tags) == [f"{box} · {label}" for box, label in enumerate(labels, start=1)]
-    assert labels == sliders
-
-
-def test_bending_f1_in_the_opening_scene_changes_a_count_that_stays_in_view(explorer):
-    page = explorer(width=1360).page
-    straight = shown_count(page)
-    assert not page.locator(".live").is_visible()
-    knot = page.locator(".curve").first.locator(".knot").nth(12)  # f1 where edges of the cats lie
-    knot.scroll_into_view_if_needed()
-    knot.focus()
-    page.keyboard.press("PageUp")
-    settled(page)
-    assert abs(shown_count(page) - straight) > 0.01
-    live = page.locator(".live")
-    live.wait_for(state="visible")
-    assert live.text_content() == f"count {shown_count(page):.3f}".rstrip("0")
-    place = live.bounding_box()
-    assert place["y"] >= 0
-    assert place["y"] + place["height"] <= 900
-
-
-@pytest.mark.parametrize(("component", "maps"), [("counter", 6), ("presence", 4)])
-def test_heat_maps_stand_in_one_row(explorer, component, maps):
-    page = explorer(width=1360).page
-    page.locator(f"[data-component={component}]").click()
-    settled(page)
-    canvases = page.locator(f".maps-{maps} .map canvas")
-    tops = canvases.evaluate_all("all => all.map((canvas) => canvas.getBoundingClientRect().top)")
-    lefts = canvases.evaluate_all("all => all.map((canvas) => canvas.getBoundingClientRect().left)")
-    assert len(set(tops)) == 1
-    gaps = np.diff(lefts)
-    assert gaps == pytest.approx(gaps[0], abs=1)
+    assert page.locator(".count:visible").text_content() == "2.97"
+    assert page.locator("[data-method=sum]:visible b").text_content() == "3.6"
+    assert page.locator("[data-method=nms]:visible b").text_content() == "3"
 
 
 def test_dragging_a_box_changes_the_count_to_the_librarys(explorer):
@@ -97,17 +57,17 @@ def test_dragging_a_box_changes_the_count_to_the_librarys(explorer):
 
 def test_numbers_of_matrices_are_the_librarys(explorer):
     page = explorer().page
-    page.locator("#weight-2").fill("0.55")
+    page.locator("#score-2").fill("0.55")
     settled(page)
     scene = scene_of(page)
     with torch.no_grad():
         trace = Counter(10).explain(torch.tensor(scene["attention"]), torch.tensor(scene["boxes"]).float())
-    page.locator(".map canvas").nth(4).focus()
+    page.locator("#tab-hood").click()
+    page.locator(".map canvas:visible").nth(4).focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):  # C of boxes 3 and 3
         page.keyboard.press(key)
-    said = page.locator(".map .readout").nth(4).text_content()
+    said = page.locator(".map .readout:visible").nth(4).text_content()
     assert said == f"boxes 3, 3: {trace.count_matrix[2, 2].item():.3f}".rstrip("0")
-    assert f"confidence {trace.confidence.item():.2f}" in page.locator(".result .quiet").text_content()
 
 
 def test_a_box_is_drawn_resized_by_its_corner_and_removed(explorer):
@@ -116,7 +76,7 @@ def test_a_box_is_drawn_resized_by_its_corner_and_removed(explorer):
     settled(page)
     page.select_option("#scene", "empty")
     settled(page)
-    assert page.locator(".editable .box").count() == 0
+    assert page.locator(".editable:visible .frame").count() == 0
     drag(page, (0.2, 0.2), (0.5, 0.6))
     (box,) = scene_of(page)["boxes"]
     assert box == pytest.approx([128, 80, 320, 240], abs=3)
@@ -142,7 +102,6 @@ def test_everything_can_be_done_with_the_keyboard(explorer):
     settled(page)
     x1, y1, x2, y2 = scene["boxes"][4]
     assert scene_of(page)["boxes"][4] == pytest.approx([x1 + 8, y1, x2 + 8, y2 + 8])
-    assert page.evaluate("getComputedStyle(document.activeElement).strokeWidth") == "5px"
     page.keyboard.press("Delete")
     settled(page)
     assert len(scene_of(page)["boxes"]) == 4
@@ -150,19 +109,30 @@ def test_everything_can_be_done_with_the_keyboard(explorer):
 
 def test_a_link_restores_the_scene(explorer):
     page = explorer().page
-    page.select_option("#scene", "partial")
+    page.select_option("#scene", "toy")
+    page.wait_for_selector("#truth:not(:empty)")
     page.locator("[data-component=presence]").click()
-    page.select_option("#weights", "toy-0.5-0.25-2")
-    page.locator("#weight-1").fill("0.31")
+    page.select_option("#parameters", "toy-0.5-0.25-2")
+    page.locator("#score-1").fill("0.31")
     settled(page)
     first, scene = shown_count(page), scene_of(page)
     other = explorer(page.evaluate("location.hash")).page
     assert scene_of(other) == scene
     assert shown_count(other) == first
-    assert other.locator("#weights").input_value() == "toy-0.5-0.25-2"
-    sets = weight_sets(shipped_estimator())["presence"]
-    weights = next(weight_set for weight_set in sets if weight_set.name == "toy-0.5-0.25-2").weights
-    assert first == pytest.approx(library_count(presence_with_weights(weights, 10), scene), abs=1e-6)
+    assert other.locator("#parameters").input_value() == "toy-0.5-0.25-2"
+    parameters = Explainer.of(shipped_estimator()).sets["presence"]["toy-0.5-0.25-2"]
+    component = presence_with_parameters(json.dumps(parameters), 10)
+    assert first == pytest.approx(library_count(component, scene), abs=1e-6)
+
+
+def test_only_parameters_that_suit_a_scene_are_offered(explorer):
+    page = explorer().page
+    assert page.locator("#parameters").is_hidden()
+    page.select_option("#scene", "toy")
+    page.wait_for_selector("#parameters:visible")
+    names = page.locator("#parameters option").evaluate_all("all => all.map((option) => option.value)")
+    assert "untrained" in names
+    assert not any(name.startswith("photo") for name in names)
 
 
 @pytest.mark.parametrize("hash_", ["#nonsense", "#e30", "#eyJib3hlcyI6ICI8c2NyaXB0PiJ9"])
@@ -178,13 +148,13 @@ def test_presence_counting_shows_its_presences_and_distribution(explorer):
     page.locator("[data-component=presence]").click()
     settled(page)
     assert shown_count(page) == pytest.approx(5, abs=1e-4)
-    distribution = page.locator(".bars").get_attribute("aria-label")
+    distribution = page.locator(".bars:visible").get_attribute("aria-label")
     expected = PresenceCounter(10).distribution(
         torch.full((10,), 0.5), torch.tensor(scene_of(page)["boxes"], dtype=torch.float32)
     )
     assert f"5: {round(100 * expected[0, 5].item())} %" in distribution
-    page.locator(".editable .box").first.hover()
-    assert "presence 0.5" in page.locator(".editable .tag").text_content()
+    page.locator(".editable:visible .frame .line").first.hover()
+    assert "presence 0.5" in page.locator(".editable:visible .tag").last.text_content()
 
 
 def test_bending_keeps_activations_rising_from_0_to_1(explorer):
@@ -192,7 +162,8 @@ def test_bending_keeps_activations_rising_from_0_to_1(explorer):
     page.select_option("#scene", "partial")
     settled(page)
     straight = shown_count(page)
-    knot = page.locator(".curve").nth(1).locator(".knot").nth(3)  # f2
+    page.locator("#tab-hood").click()
+    knot = page.locator(".curve:visible").nth(1).locator(".knot").nth(3)  # f2
     knot.scroll_into_view_if_needed()
     place = knot.bounding_box()
     page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
@@ -207,52 +178,20 @@ def test_bending_keeps_activations_rising_from_0_to_1(explorer):
     assert (np.diff(knots) >= 0).all()
     assert knots[1, 4] > 0.6
     assert shown_count(page) > straight
-    assert shown_count(page) == pytest.approx(
-        library_count(counter_with_knots(scene["activations"], 10), scene), abs=1e-6
-    )
-    page.get_by_role("button", name="Straighten").click()
+    expected = library_count(counter_with_knots(tuple(map(tuple, scene["activations"])), 10), scene)
+    assert shown_count(page) == pytest.approx(expected, abs=1e-6)
+    page.locator("#reset").click()
     settled(page)
     assert shown_count(page) == straight
 
 
-@pytest.mark.parametrize(
-    ("component", "weights"),
-    [("counter", "untrained"), ("counter", "toy-0.5-0"), ("presence", "untrained"), ("presence", "photo-2")],
-)
-def test_the_python_code_prints_the_pages_numbers(explorer, tmp_path, capsys, component, weights):
-    page = explorer().page
-    page.select_option("#scene", "partial")
-    page.locator(f"[data-component={component}]").click()
-    page.select_option("#weights", weights)
+@pytest.mark.parametrize("preset", [0, 1, 2, 3])
+def test_presets_of_curves_have_a_visible_effect(explorer, preset):
+    page = explorer(tab="hood").page
+    straight = shown_count(page)
+    page.locator(".preset").nth(preset).click()
     settled(page)
-    with page.expect_download() as started:
-        page.locator("#save-python").click()
-    started.value.save_as(tmp_path / "scene.py")
-    capsys.readouterr()
-    runpy.run_path(str(tmp_path / "scene.py"))
-    said = dict(line.split(" ", 1) for line in capsys.readouterr().out.splitlines())
-    assert float(said["count"]) == pytest.approx(shown_count(page), abs=2e-5)
-    if component == "counter":
-        confidence = page.locator(".result .quiet").get_attribute("data-confidence")
-        assert float(said["confidence"]) == pytest.approx(float(confidence), abs=2e-5)
-    if weights.startswith("photo"):
-        sets = weight_sets(shipped_estimator())["presence"]
-        learned = next(weight_set for weight_set in sets if weight_set.name == weights).weights
-        assert shown_count(page) == pytest.approx(
-            library_count(presence_with_weights(learned, 10), scene_of(page)), abs=1e-6
-        )
-
-
-def test_a_scene_is_saved_as_json_and_as_a_picture(explorer, tmp_path):
-    page = explorer().page
-    with page.expect_download() as started:
-        page.locator("#save-json").click()
-    saved = json.loads(started.value.path().read_text())
-    assert saved["scene"] == scene_of(page)
-    assert saved["answer"]["count"] == shown_count(page)
-    with page.expect_download() as started:
-        page.locator("#save-png").click()
-    assert started.value.path().read_bytes().startswith(b"\x89PNG")
+    assert abs(shown_count(page) - straight) > 0.2
 
 
 def test_a_toy_sample_is_drawn_at_the_chosen_setting(explorer):
@@ -262,43 +201,127 @@ def test_a_toy_sample_is_drawn_at_the_chosen_setting(explorer):
     page.locator("#noise").fill("0")
     with page.expect_response("**/v1/scenes/toy*noise=0&*"):
         page.locator("#noise").press("Tab")
-    page.wait_for_function("document.getElementById('truth').textContent")
+    page.wait_for_selector("#truth:not(:empty)")
     settled(page)
     scene = scene_of(page)
     sides = np.array(scene["boxes"])[:, 2:] - np.array(scene["boxes"])[:, :2]
     assert sides == pytest.approx(0.2 * scene["width"], abs=0.2)
-    true_count = int(page.locator("#truth").text_content().split()[-1].rstrip("."))
+    true_count = int(page.locator("#truth").text_content().split()[-1])
     assert sum(weight == 1 for weight in scene["attention"]) == true_count
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_a_phone_shows_it_without_scrolling_sideways(explorer, dark):
-    page = explorer(width=375, height=800, dark=dark).page
+def test_a_phone_shows_every_tab_without_scrolling_sideways(explorer, dark):
+    page = explorer(tab="photo", width=375, height=800, dark=dark).page
     assert page.evaluate("document.documentElement.scrollWidth") == 375
-    page.locator("[data-component=presence]").click()
-    settled(page)
-    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    page.locator("#move").click()
+    for tab in ("play", "hood"):
+        page.locator(f"#tab-{tab}").click()
+        settled(page)
+        assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
-def test_no_request_leaves_the_machine(explorer, service, open_page):
-    opened = explorer()
-    opened.page.select_option("#scene", "partial")
+def test_no_request_leaves_the_machine(explorer, service):
+    opened = explorer(tab="photo")
+    opened.page.locator("#move").click()
     settled(opened.page)
-    docs = open_page(f"{service.address}/docs")
-    docs.page.wait_for_selector(".route")
-    for address in opened.requested + docs.requested:
+    for address in opened.requested:
         assert address.startswith((service.address, "blob:", "data:"))
+
+
+def test_a_photo_is_uploaded_once(explorer):
+    opened = explorer(tab="photo")
+    assert len([address for address in opened.requested if "/v1/count/photo" in address]) == 1
+
+
+def test_a_new_box_is_selected(explorer):
+    page = explorer().page
+    page.locator(".editable:visible .frame").first.focus()
+    drag(page, (0.34, 0.75), (0.42, 0.95))
+    assert len(scene_of(page)["boxes"]) == 5
+    assert page.locator(".editable:visible .frame.selected").get_attribute("data-box") == "4"
+    assert page.locator("#scene").input_value() == ""
+
+
+def test_the_task_asks_for_one_action_at_a_time(explorer):
+    page = explorer().page
+    width, height = scene_of(page)["width"], scene_of(page)["height"]
+    assert page.locator(".task").text_content().startswith("1/3")
+    drag(page, (610 / width, 130 / height), (370 / width, 95 / height))
+    assert page.locator(".task").text_content().startswith("2/3")
+
+
+def shown_photo(page) -> dict[str, tuple[str, str]]:
+    """The counts and intervals that the page shows, by category."""
+    page.wait_for_selector("#photos[aria-busy=false]")
+    rows = page.locator(".row").evaluate_all(
+        "all => all.map((row) => [row.dataset.category, row.children[0].innerText, row.children[2].innerText])"
+    )
+    return {name: (count, interval) for name, count, interval in rows}
+
+
+def expected_photo(path) -> dict[str, tuple[str, str]]:
+    counts = PhotoCounter(embedded_detector()).count(path)
+    ranges = {name: f"{p.low}–{p.high}" if p.low != p.high else str(p.low) for name, p in counts.items()}
+    return {name: (str(p.count), f"90 %: {ranges[name]}") for name, p in counts.items() if p.count}
+
+
+def test_the_suitcases_come_first_with_their_truth_and_the_other_methods(explorer):
+    page = explorer(tab="photo").page
+    assert shown_photo(page) == expected_photo(sample_photos()[2])
+    assert page.locator("[data-category=suitcase] .truth").count() == 1
+    methods = page.locator(".method:visible b").all_text_contents()
+    assert methods == ["20.3", "8", "14"]
+    counted = (
+        page.locator("#photos .frame.clear:visible").count(),
+        page.locator("#photos .frame.doubtful:visible").count(),
+    )
+    assert sum(counted) == 15
+    page.locator("[data-view=boxes]").click()
+    assert page.locator("#photos .frame:visible").count() > 60
+
+
+def test_a_row_lights_its_boxes(explorer):
+    page = explorer(tab="photo").page
+    page.locator("[data-category=backpack]").hover()
+    assert page.locator("#photos .frame.pointed").count() == 1
+
+
+def test_an_uploaded_photo_is_counted_and_its_boxes_can_be_moved(explorer):
+    page = explorer(tab="photo").page
+    page.locator("#photo").set_input_files(sample_photos()[1])
+    page.wait_for_selector("[data-category=horse]")
+    assert shown_photo(page) == expected_photo(sample_photos()[1])
+    page.locator("[data-category=horse]").click()
+    page.locator("#move").click()
+    settled(page)
+    assert shown_count(page) == 2  # the estimator's, as on the first tab
+    assert page.locator(".result:visible .quiet").text_content().endswith("90 %: 1–3")
+
+
+def test_a_bad_file_is_one_line_and_the_last_photo_stays(explorer, tmp_path):
+    opened = explorer(tab="photo")
+    page = opened.page
+    before = shown_photo(page)
+    (tmp_path / "notes.jpg").write_text("no photo")
+    page.locator("#photo").set_input_files(tmp_path / "notes.jpg")
+    page.wait_for_selector("#photos[aria-busy=false] .problem:not(:empty)")
+    assert shown_photo(page) == before
+    opened.errors.clear()  # the browser logs the 422
 
 
 def test_hovering_links_cells_boxes_and_sliders(explorer):
     page = explorer().page
     page.locator(".slider[data-box='2']").hover()
-    assert page.locator(".editable .box.pointed").get_attribute("data-box") == "2"
-    canvas = page.locator(".map canvas").first
+    assert page.locator(".editable:visible .frame.pointed").get_attribute("data-box") == "2"
+    page.locator("#tab-hood").click()
+    canvas = page.locator(".map canvas:visible").first
     canvas.scroll_into_view_if_needed()
     place = canvas.bounding_box()
     page.mouse.move(place["x"] + 0.9 * place["width"], place["y"] + 0.1 * place["height"])
-    assert sorted(page.locator(".editable .box.pointed").evaluate_all("found => found.map(b => b.dataset.box)")) == [
+    assert sorted(
+        page.locator(".scene:visible .frame.pointed").evaluate_all("found => found.map(b => b.dataset.box)")
+    ) == [
         "0",
         "3",
     ]
@@ -308,8 +331,8 @@ def test_boxes_at_the_same_place_can_all_be_reached(explorer):
     page = explorer().page
     page.select_option("#scene", "duplicates")
     settled(page)
-    page.locator(".editable").scroll_into_view_if_needed()
-    area = page.locator(".editable").bounding_box()
+    page.locator(".editable:visible").scroll_into_view_if_needed()
+    area = page.locator(".editable:visible").bounding_box()
     reached = set()
     for _ in range(3):
         page.mouse.click(area["x"] + 0.25 * area["width"], area["y"] + 0.5 * area["height"])
@@ -328,7 +351,8 @@ def test_a_token_is_asked_for_once(browser):
         page.goto(guarded.address)
         page.locator("#token").fill("open sesame")
         page.keyboard.press("Enter")
-        page.wait_for_selector(".result .count[data-value]")
+        page.locator("#tab-play").click()
+        page.wait_for_selector(".count[data-value]:visible")
         assert shown_count(page) == pytest.approx(2.97, abs=0.01)
         page.close()
     finally:

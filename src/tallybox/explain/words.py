@@ -1,0 +1,64 @@
+"""Counts in words: "6 cars", and the headline of a page."""
+
+import numpy as np
+
+from tallybox.detections.categories import plural
+from tallybox.estimator.prediction import CountPrediction, Floats
+
+SAME_IN_PLURAL = ("skis", "scissors")
+
+
+def quantity(count: float, name: str) -> str:
+    """Return a number of objects in words.
+
+    >>> quantity(2, "person"), quantity(1, "bus"), quantity(0, "truck"), quantity(2.974, "cat"), quantity(2, "17")
+    ('2 people', '1 bus', '0 trucks', '2.97 cats', '2 of category 17')
+    """
+    return named(f"{count:.2f}".rstrip("0").rstrip("."), name)
+
+
+def named(number: str, name: str) -> str:
+    """Return a number, already in words, with the name of what is counted.
+
+    >>> named("4 to 6", "car"), named("1", "car")
+    ('4 to 6 cars', '1 car')
+    """
+    if not name[-1:].isalpha():
+        return f"{number} of category {name}"
+    return f"{number} {name if number == '1' or name in SAME_IN_PLURAL else plural(name)}"
+
+
+def headline(name: str, predicted: CountPrediction) -> str:
+    """Return what is probable: the shortest range of counts that has at least half of the probability.
+
+    >>> probabilities = np.array([0, 0, 0.06, 0.06, 0.2, 0.23, 0.2, 0.1, 0.15])
+    >>> headline("car", CountPrediction(6, 5, 5.9, 3, 9, 0, False, probabilities))
+    'Probably 4 to 6 cars'
+    """
+    low, high = likely_range(predicted.probabilities)
+    if predicted.at_least:
+        return f"About {quantity(predicted.count, name)}"
+    if low == high:
+        return quantity(low, name)
+    return f"Probably {named(f'{low} or {high}' if high == low + 1 else f'{low} to {high}', name)}"
+
+
+def likely_range(probabilities: Floats) -> tuple[int, int]:
+    """Return the shortest range with at least half of the probability; of equally short ones the most probable."""
+    sums = np.concatenate(([0], np.cumsum(probabilities)))
+    for width in range(1, len(probabilities) + 1):
+        inside = sums[width:] - sums[:-width]
+        if inside.max() >= 0.5:
+            low = int(inside.argmax())
+            return low, low + width - 1
+    return 0, len(probabilities) - 1
+
+
+def interval(predicted: CountPrediction) -> str:
+    """Return the 90 % interval.
+
+    >>> interval(CountPrediction(1, 1, 1.0, 1, 1, 0, False, np.array([0.0, 1.0])))
+    '90 %: 1'
+    """
+    low, high = predicted.low, predicted.high
+    return f"90 %: {low}" if low == high else f"90 %: {low}–{high}"

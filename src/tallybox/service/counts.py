@@ -1,0 +1,82 @@
+"""From a request to a `CountJob`, and from its predictions to the answer."""
+
+from collections.abc import Mapping, Sequence
+
+from starlette.exceptions import HTTPException
+
+from tallybox.detections.categories import check_known_ids
+from tallybox.detections.detections import Detections, check_in_image
+from tallybox.errors import InputError
+from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.explain.explained_count import explain_estimate
+from tallybox.explain.words import quantity
+from tallybox.service.batching import CountJob
+from tallybox.service.limits import Limits
+from tallybox.service.models import CategoryBoxes, CategoryCount, CountRequest, ImageCounts, ImageDetections
+
+
+def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) -> CountJob:
+    """Check the sizes of a request, then its boxes."""
+    images, boxes = len(request.images), sum(len(image.boxes) for image in request.images)
+    categories = checked_categories(request.categories, estimator)
+    for name, number, limit in (
+        ("images", images, limits.images),
+        ("boxes", boxes, limits.boxes),
+        ("images times categories", images * len(categories or ()), limits.questions),
+    ):
+        if number > limit:
+            raise HTTPException(413, f"A request must have at most {limit:,} {name}; got {number:,}.")
+    detections = tuple(_detections(image, index) for index, image in enumerate(request.images))
+    for index, image in enumerate(detections):
+        check_known_ids(image.category_ids.tolist(), estimator.fitted.categories, f"images[{index}]")
+    return CountJob(detections, categories)
+
+
+def checked_categories(
+    categories: Sequence[int | str] | None, estimator: CountEstimator
+) -> tuple[int | str, ...] | None:
+    """Return the named categories, each once."""
+    return None if categories is None else tuple(estimator.by_category_id(categories).values())
+
+
+def image_counts(image: Detections, predictions: Mapping[str, CountPrediction]) -> ImageCounts:
+    """Return the answer about one image, with its counts by name."""
+    counts = {name: CategoryCount(**prediction.to_dict()) for name, prediction in predictions.items()}
+    return ImageCounts(image=image.image_id, counts=counts, size=None, boxes=None, detections=None)
+
+
+def image_detections(image: Detections) -> ImageDetections:
+    """Return all boxes of an image."""
+    lists = {name: getattr(image, name).tolist() for name in ("boxes", "scores", "category_ids")}
+    return ImageDetections(**lists, size=None if image.image_size is None else list(image.image_size))
+
+
+def category_boxes(
+    estimator: CountEstimator, image: Detections, predictions: ImagePredictions
+) -> dict[str, CategoryBoxes]:
+    """Return the boxes of each predicted category by name, as a page draws them."""
+    answers = {}
+    for key, explanation in estimator.explain(image, predictions=predictions).items():
+        explained, _ = explain_estimate(estimator, image, key, explanation)
+        name, prediction = estimator.category_name(key), explanation.prediction
+        answers[name] = CategoryBoxes(
+            category_id=key,
+            label=quantity(prediction.count, name),
+            probability=prediction.probability_of_any,
+            boxes=explained.boxes,
+            scores=explained.scores,
+            presence=explained.presence,
+            duplicate_of=explained.duplicate_of,
+            baselines=explained.baselines,
+        )
+    return answers
+
+
+def _detections(image: ImageDetections, index: int) -> Detections:
+    try:
+        detections = Detections(image.boxes, image.scores, image.category_ids, image.size, image.image)  # type: ignore[arg-type]  # takes lists
+        check_in_image(detections.boxes, detections.image_size, "size")
+    except InputError as error:
+        raise InputError(f"images[{index}]: {error}") from None
+    return detections
