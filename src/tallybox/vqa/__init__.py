@@ -1,6 +1,8 @@
 """Visual question answering with a count component: the public names; see docs/reference/vqa-training.md.
 
->>> model = VqaModel(ModelConfig(name="presence"), DataSizes(words=20, answers=5, features=3, proposals=7))
+>>> from tallybox import vqa
+>>> sizes = vqa.DataSizes(words=20, answers=5, features=3, proposals=7)
+>>> model = vqa.VqaModel(vqa.ModelConfig(name="presence"), sizes)
 >>> model.count.features
 12
 """
