@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from tallybox.cli import cli
 from tallybox.photos import sample_photos
@@ -115,3 +116,10 @@ def test_it_answers_without_msgspec():
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["answer"] == "2"
+
+
+def test_a_photo_without_regions_has_an_answer_and_an_explanation(tmp_path):
+    Image.new("RGB", (9000, 2)).save(tmp_path / "line.png")
+    ran = run(tmp_path / "line.png", "What color is it?", "--explain", tmp_path / "page.html")
+    assert ran.exit_code == 0, ran.output
+    assert (tmp_path / "page.html").exists()
