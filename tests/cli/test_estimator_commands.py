@@ -52,7 +52,7 @@ def test_fit_refuses_at_once_what_it_cannot_write(tmp_path, monkeypatch, detecti
     (tmp_path / "folder").mkdir()
     result = run("fit", detections, labels, "--out", tmp_path / "file" / "own.estimator")
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"Error: {tmp_path / 'file' / 'own.estimator'} must be a file that can be written")
+    assert str(tmp_path / "file" / "own.estimator") in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert run("fit", detections, labels, "--out", tmp_path / "folder").exit_code == 2
     too_large = run("fit", detections, labels, "--out", tmp_path / "own.estimator", "--max-objects", 100_000)
