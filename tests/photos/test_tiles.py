@@ -149,6 +149,11 @@ def test_file_objects_and_named_categories(counter, mosaic):
     assert counts["giraffe"].count == 0
 
 
+def test_a_large_photo_of_nothing_counts_nothing(counter):
+    assert counter.count(gradient(1400, 300)) == {}
+    assert counter.count(Image.new("RGB", (1300, 1300)), ["dog"])["dog"].count == 0
+
+
 def test_small_photos_are_counted_as_a_whole(counter):
     plain = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off")
     for path in sample_photos():

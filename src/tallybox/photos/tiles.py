@@ -205,11 +205,13 @@ def count_blocks(
     estimator: CountEstimator, blocks: Sequence[Block], categories: Categories = None
 ) -> tuple[ImagePredictions, list[Block]]:
     """Return the counts of a photo as totals over its blocks, and the blocks, the crowded ones split."""
-    asked = None if categories is None else estimator.by_category_id(categories)
+    asked = estimator.category_ids(categories)
     fitted = estimator.fitted
     parts: dict[int, list[tuple[Floats, Floats, bool]]] = {}  # by category: distribution, moments, saturated
     counted: list[Block] = []
-    waiting = list(blocks)
+    matched = estimator.matched(block.detections for block in blocks)
+    waiting = [block._replace(detections=image) for block, image in zip(blocks, matched, strict=True)]
+    names = waiting[0].detections.category_names if waiting else None
     for may_split in (True, False):
         images = [block.detections for block in waiting]
         pairs = pairs_of_images(images, None)
@@ -236,8 +238,7 @@ def count_blocks(
             is_saturated = any(saturated for _, _, saturated in of_blocks)
             is_calibrated = category_id in fitted.category_ids
             by_id[category_id] = _prediction(total, saturated=is_saturated, calibrated=is_calibrated)
-    words = None if asked is None else {key: word for key, word in asked.items() if isinstance(word, str)}
-    return ImagePredictions(by_id, fitted.categories, words, sums), counted
+    return ImagePredictions(by_id, names or fitted.categories, complete=asked is None, moments=sums), counted
 
 
 def _distribution_of_sum(distributions: Sequence[Floats]) -> Floats:
