@@ -37,7 +37,7 @@ MIN_REDUCTION = 1.25  # a scale that reduces the whole photo by less is left out
 # earlier counts crowds no better, and ordinary photos worse.
 CROWDED = 1.25
 NEGLIGIBLE = 1e-12  # probability
-TAIL_PROBABILITY = 0.02  # that an interval leaves out on each side; 90 % of intervals then cover the true count
+TAIL_PROBABILITY = 0.01  # that an interval leaves out on each side: `research/windows.py`
 
 
 class Tiling(NamedTuple):
