@@ -9,6 +9,7 @@ has there (640 px), and the photo's count is the total over its blocks. `researc
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -166,6 +167,10 @@ class Block(NamedTuple):
     detections: Detections  # boxes in pixels of the block, so that the estimator sees them as those of a photo
     corner: tuple[float, float]
     size: tuple[float, float]
+
+    def in_photo(self) -> Detections:
+        """Return the detections with boxes in pixels of the photo."""
+        return replace(self.detections, boxes=self.detections.boxes + np.tile(np.array(self.corner, np.float32), 2))
 
 
 def blocks_of(detections: Detections, side: int) -> list[Block]:
