@@ -9,6 +9,7 @@ has there (640 px), and the photo's count is the total over its blocks. `researc
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -37,7 +38,7 @@ MIN_REDUCTION = 1.25  # a scale that reduces the whole photo by less is left out
 # earlier counts crowds no better, and ordinary photos worse.
 CROWDED = 1.25
 NEGLIGIBLE = 1e-12  # probability
-TAIL_PROBABILITY = 0.02  # that an interval leaves out on each side; 90 % of intervals then cover the true count
+TAIL_PROBABILITY = 0.01  # that an interval leaves out on each side: `research/windows.py`
 
 
 class Tiling(NamedTuple):
@@ -167,6 +168,10 @@ class Block(NamedTuple):
     corner: tuple[float, float]
     size: tuple[float, float]
 
+    def in_photo(self) -> Detections:
+        """Return the detections with boxes in pixels of the photo."""
+        return replace(self.detections, boxes=self.detections.boxes + np.tile(np.array(self.corner, np.float32), 2))
+
 
 def blocks_of(detections: Detections, side: int) -> list[Block]:
     """Return the blocks of a photo that have boxes; ``side`` is that of its finest windows."""
@@ -205,11 +210,13 @@ def count_blocks(
     estimator: CountEstimator, blocks: Sequence[Block], categories: Categories = None
 ) -> tuple[ImagePredictions, list[Block]]:
     """Return the counts of a photo as totals over its blocks, and the blocks, the crowded ones split."""
-    asked = None if categories is None else estimator.by_category_id(categories)
+    asked = estimator.category_ids(categories)
     fitted = estimator.fitted
     parts: dict[int, list[tuple[Floats, Floats, bool]]] = {}  # by category: distribution, moments, saturated
     counted: list[Block] = []
-    waiting = list(blocks)
+    matched = estimator.matched(block.detections for block in blocks)
+    waiting = [block._replace(detections=image) for block, image in zip(blocks, matched, strict=True)]
+    names = waiting[0].detections.category_names if waiting else None
     for may_split in (True, False):
         images = [block.detections for block in waiting]
         pairs = pairs_of_images(images, None)
@@ -236,8 +243,7 @@ def count_blocks(
             is_saturated = any(saturated for _, _, saturated in of_blocks)
             is_calibrated = category_id in fitted.category_ids
             by_id[category_id] = _prediction(total, saturated=is_saturated, calibrated=is_calibrated)
-    words = None if asked is None else {key: word for key, word in asked.items() if isinstance(word, str)}
-    return ImagePredictions(by_id, fitted.categories, words, sums), counted
+    return ImagePredictions(by_id, names or fitted.categories, complete=asked is None, moments=sums), counted
 
 
 def _distribution_of_sum(distributions: Sequence[Floats]) -> Floats:
