@@ -12,7 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks/results"
-COMPONENTS = {"": "paper", "presence": "presence", "nothing instead of": "none: an empty function"}
+COMPONENTS = {"": "counter", "presence": "presence", "nothing instead of": "none: an empty function"}
 PAGE = "docs/results/speed.md"
 START, END = "<!-- made by: python benchmarks/table.py -->\n", "<!-- end -->"
 

@@ -2,7 +2,7 @@
 
     python research/ask_confidence.py runs/vqa-photos/prepared       # what research/vqa_photos.py and vqa prepare wrote
 
-Prints the tables of docs/results/ask.md, from the questions about the 1,000 validation photos; half a minute.
+Prints the tables of docs/results/log.md, from the questions about the 1,000 validation photos; half a minute.
 """
 
 import argparse

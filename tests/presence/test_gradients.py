@@ -11,12 +11,15 @@ from tests.support.problems import (
     Problem,
     assert_same_in_scale,
     build_counter,
+    cotangent,
     gradients_of,
     inputs_of,
     random_boxes,
+    random_generator,
     random_presence_weights,
     random_problem,
     solve,
+    square_boxes,
     untrained,
 )
 from tests.support.tolerances import tolerance
@@ -160,3 +163,23 @@ def test_gradients_of_masked_places_are_exactly_zero(backend, dtype):
     assert (results["grad_boxes"][~problem.mask] == 0).all()
     expected = solve(problem, backend, dtype)
     assert all(torch.equal(results[name], expected[name]) for name in results)
+
+
+@pytest.mark.parametrize("seed", [27, 36, 90, 189])
+def test_on_a_grid_with_scores_of_0_and_1_fused_gradients_are_as_close_as_the_references(seed):
+    """Copies at a score of 1: large terms of both signs add up to a small gradient."""
+    attention = torch.randint(2, (8, 36), generator=random_generator(seed)).double()
+    problem = Problem(attention, square_boxes(8, 36, seed=seed), untrained(PresenceCounter))
+
+    def gradients(backend: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+        counter = build_counter(problem, backend, dtype)
+        given, boxes, _ = inputs_of(problem, backend, dtype)
+        log_probabilities = counter(given, boxes)[..., :-1]
+        log_probabilities.backward(cotangent(log_probabilities))
+        return {name: value.double() for name, value in gradients_of(counter, given, boxes).items()}
+
+    exact = gradients("reference", torch.float64)
+    fused, reference = (gradients(backend, torch.float32) for backend in ("cpu", "reference"))
+    for name, expected in exact.items():
+        allowed = 2 * (reference[name] - expected).abs().max() + 1e-4
+        assert (fused[name] - expected).abs().max() <= allowed, name

@@ -28,6 +28,7 @@ from tallybox.photos.pipeline import PhotoResult
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
 from tallybox.photos.specs import DEFAULT_SPEC
+from tallybox.photos.tiles import check_tiles
 
 
 @click.command()
@@ -36,6 +37,9 @@ from tallybox.photos.specs import DEFAULT_SPEC
 @estimator_option
 @detector_options
 @detections_options
+@click.option(
+    "--tiles", default="auto", metavar="auto|off|N", help="Windows for large photos; N: their smallest side in pixels."
+)
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option("--csv", "table", type=file_to_write, help='Write a CSV; "-" prints it.')
 @click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
@@ -50,6 +54,7 @@ def count(
     engine: str | None,
     box_format: BoxFormat | None,
     names: Path | None,
+    tiles: str,
     folder: Path | None,
     table: Path | None,
     wide: bool,
@@ -88,7 +93,7 @@ def count(
         raise click.UsageError("--total adds up photos or files of detections, not both, and not with --engine ray")
     with reported_failures() as report, ExitStack() as stack:
         estimator = None if file is None else CountEstimator.load(file)
-        counter = _photo_counter(detector or DEFAULT_SPEC, estimator, texts) if has_photos else None
+        counter = _photo_counter(detector or DEFAULT_SPEC, estimator, texts, tiles) if has_photos else None
         file_estimator = _file_estimator(first_file, estimator) if first_file is not None else None
         chosen = categories or None
         outputs: list[Write] = []
@@ -135,8 +140,8 @@ def count(
                     show_progress(done, len(sources))
 
 
-def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str]) -> PhotoCounter:
-    counter = PhotoCounter(spec, estimator, texts=texts)
+def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[str], tiles: str) -> PhotoCounter:
+    counter = PhotoCounter(spec, estimator, tiles=check_tiles(int(tiles) if tiles.isdecimal() else tiles), texts=texts)
     if not counter.estimator.is_calibrated:
         echo_line(
             f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they are. To "

@@ -44,7 +44,8 @@ def json_output(totals: NamedTotals | None) -> Iterator[Write]:
     def write(image: PhotoResult) -> None:
         nonlocal start
         counts = {name: prediction.to_dict() for name, prediction in image.counts.items()}
-        sys.stdout.write(start + json.dumps({"image": image.name, "counts": counts}))
+        tiling = {} if image.tiling is None else {"tiles": image.tiling.to_dict()}
+        sys.stdout.write(start + json.dumps({"image": image.name, "counts": counts, **tiling}))
         start = ",\n"
 
     try:
@@ -188,6 +189,8 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
 def _print_table(console: Console, image: PhotoResult, every: bool) -> None:
     size_wh = None if image.detections is None else image.detections.image_size
     size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"
+    if image.tiling is not None:
+        size += f", {image.tiling.windows} windows in {image.tiling.seconds:.1f} s"
     console.print(Text.assemble((printable(image.name), "bold"), (size, "dim")), soft_wrap=True)
     counted = {category: p for category, p in image.counts.items() if every or p.count > 0}
     perhaps = {category: p for category, p in image.counts.items() if category not in counted}
@@ -214,4 +217,6 @@ def counts_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table
 
 
 def _interval(prediction: CountPrediction | TotalPrediction) -> str:
-    return f"{prediction.low} to {prediction.high}" + ("" if prediction.calibrated else ", uncalibrated")
+    uncalibrated = "" if prediction.calibrated else ", uncalibrated"
+    saturated = ", limit reached" if isinstance(prediction, CountPrediction) and prediction.saturated else ""
+    return f"{prediction.low} to {prediction.high}{uncalibrated}{saturated}"

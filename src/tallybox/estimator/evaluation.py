@@ -18,9 +18,7 @@ from tallybox.estimator.config import IMAGES_PER_BATCH
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.inference import Inference, infer_pairs
 from tallybox.estimator.inputs import indexed_pairs
-from tallybox.estimator.prediction import Integers, PredictionArrays
-
-WIDTH_GROUPS = {0: "0", 1: "1-2", 3: "3-4", 5: "5+"}  # of intervals, high - low
+from tallybox.estimator.prediction import WIDTH_GROUPS, Integers
 
 
 @dataclass
@@ -86,7 +84,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
         result.estimator += predictions.sums(truth)
         result.by_true_count += CoverageSums.of(lows, highs, truth, grouped_by=truth)
         result.by_predicted_count += CoverageSums.of(lows, highs, truth, grouped_by=predictions.counts)
-        result.by_width += _sums_by_width(predictions, truth)
+        result.by_width += predictions.sums_by_width(truth)
         for name, sums in result.baselines.items():
             for metric in sums:
                 sums[metric] += CountSums.of(tuned[name][metric].counts(pairs), truth)
@@ -103,16 +101,6 @@ def train_metrics(estimator: CountEstimator, images: list[Detections], labels: T
         inference, truth = infer_labelled(estimator, batch, list(counting_pairs(batch, labels)))
         sums += inference.predictions("evaluation_pairs").sums(truth)
     return sums.compute()
-
-
-def accuracy_by_width(predictions: PredictionArrays, true_counts: Integers) -> dict[str, float]:
-    """Return the share of exact counts by the width of their intervals."""
-    return _sums_by_width(predictions, true_counts).coverage_by_group(WIDTH_GROUPS)
-
-
-def _sums_by_width(predictions: PredictionArrays, true_counts: Integers) -> CoverageSums:
-    counts, widths = predictions.counts, predictions.highs - predictions.lows
-    return CoverageSums.of(counts, counts, true_counts, grouped_by=widths, groups=WIDTH_GROUPS)
 
 
 def infer_labelled(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,9 +19,10 @@ from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.detector import Detector, categories_of
 from tallybox.photos.images import PhotoSource, read_photo
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
-from tallybox.photos.pipeline import PhotoResult, detect_each
+from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import check_same_detector, detector_of
+from tallybox.photos.tiles import CROWDED, Tiles, Tiling, blocks_of, check_tiles, count_blocks, window_side
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,6 +39,9 @@ class PhotoCounter:
     presence counter, and its predictions are marked ``calibrated=False``. ``texts`` are the phrases that a zero-shot
     detector looks for. Threads may share a counter.
 
+    ``tiles="auto"`` counts large photos (from 1,280 px on) and crowds in overlapping windows; ``"off"`` never does, and
+    a number is the side of the smallest windows in pixels of the photo.
+
     >>> from tallybox.photos import sample_photos
     >>> counts = PhotoCounter().count(sample_photos()[1])
     >>> counts["horse"].count, counts["person"].count
@@ -48,9 +53,11 @@ class PhotoCounter:
         detector: str | Detector = "picodet",
         estimator: CountEstimator | str | Path | None = None,
         device: str | torch.device | None = None,
+        tiles: Tiles = "auto",
         *,
         texts: Sequence[str] = (),
     ) -> None:
+        self.tiles = check_tiles(tiles)
         self.spec = detector if isinstance(detector, str) else None
         self.texts = tuple(texts)
         if isinstance(detector, str):
@@ -100,11 +107,36 @@ class PhotoCounter:
         """
         if isinstance(photos, str | bytes | Path):
             raise InputTypeError("count_many takes several photos; call count for one")
+        if self.tiles != "off":  # a photo may be read twice, a file object only once
+            photos = (photo.read() if hasattr(photo, "read") else photo for photo in photos)
         for batch in in_batches(detect_each(photos, self.detector, keep_photos=keep_photos), BATCH):
-            yield from count_detected(self.estimator, batch, categories, keep_inputs=keep_photos)
+            for counted in count_detected(self.estimator, batch, categories, keep_inputs=keep_photos):
+                side = self._window_side(counted)
+                yield self._count_in_windows(counted, side, categories) if side else counted
+
+    def _window_side(self, counted: PhotoResult) -> int:
+        """Return the side of the windows in which a photo should be counted again, 0 for none."""
+        if counted.detections is None or counted.detections.image_size is None:
+            return 0
+        limit = CROWDED * self.estimator.fitted.config.max_objects
+        crowded = any(prediction.count >= limit for prediction in counted.counts.values())
+        return window_side(counted.detections.image_size, self.tiles, crowded=crowded)
+
+    def _count_in_windows(self, counted: PhotoResult, side: int, categories: Categories) -> PhotoResult:
+        start = perf_counter()
+        assert counted.source is not None
+        try:
+            photo = read_photo(counted.source)
+        except InputError as error:  # it was changed or removed meanwhile
+            return PhotoResult(counted.source, error=error)
+        side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
+        detections, windows = detect_in_windows(photo, side, self.detector)
+        predictions = count_blocks(self.estimator, blocks_of(detections, side), categories)[0]
+        tiling = Tiling(side, windows, perf_counter() - start)
+        return replace(counted, detections=detections, predictions=predictions, tiling=tiling)
 
     def explain(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountExplanation]:
-        """Return which boxes of a photo were counted and why, by the category's name."""
+        """Return which boxes of a photo were counted and why, by the category's name; the photo is seen as a whole."""
         (detected,) = detect_each([photo], self.detector)
         if detected.error is not None:
             raise detected.error
@@ -113,15 +145,22 @@ class PhotoCounter:
 
     def draw(self, counted: PhotoResult) -> Image:
         """Return a counted photo with its objects outlined and, below it, the counts in words."""
-        from tallybox.photos.outlines import MAX_SIDE, draw_counts
+        from tallybox.photos.outlines import MAX_SIDE, Outline, draw_counts, draw_outlines, outlines_of
 
         assert counted.detections is not None
         assert counted.source is not None
         photo = counted.photo
         if photo is None or photo.image.size != photo.size_wh:  # detection decodes large photos at a reduced size
             photo = read_photo(counted.source, reduced_to=MAX_SIDE)
-        explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
-        return draw_counts(photo, counted.detections, self._by_name(explanations))
+        if counted.tiling is None:
+            explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
+            return draw_counts(photo, counted.detections, self._by_name(explanations))
+        outlines: list[Outline] = []
+        listed = list(counted.predictions or ())
+        for block in count_blocks(self.estimator, blocks_of(counted.detections, counted.tiling.side), listed)[1]:
+            explanations = self.estimator.explain(block.detections, listed)
+            outlines += outlines_of(block.in_photo(), self._by_name(explanations), outlines)
+        return draw_outlines(photo, outlines, counted.counts)
 
     def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:
         return {self.estimator.category_name(category_id): e for category_id, e in explanations.items()}

@@ -51,7 +51,9 @@ def detect_each_with_ray(spec: str, texts: Sequence[str], paths: Iterable[str | 
 def _counting(spec: str | None, counter: PhotoCounter, categories: Categories, device: str) -> Process:
     detector: str | Detector = spec or counter.detector
     options: dict[str, Any] = {"device": device, "texts": counter.texts} if spec else {}
-    return partial(PhotoCounter(detector, counter.estimator, **options).count_each, categories=categories)
+    return partial(
+        PhotoCounter(detector, counter.estimator, tiles=counter.tiles, **options).count_each, categories=categories
+    )
 
 
 def _detecting(spec: str, texts: Sequence[str], device: str) -> Process:

@@ -15,6 +15,7 @@ from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.photos.detector import Detector, Result, wrap_errors
 from tallybox.photos.images import Photo, PhotoSource, read_photo
 from tallybox.photos.picodet import PicoDet
+from tallybox.photos.tiles import Tiling, crop_windows, join_windows, plan_windows
 
 BATCH = 8  # photos that other detectors get together
 BATCH_ON_CPU, BATCH_ON_GPU = 2, 32  # the same for PicoDet
@@ -32,6 +33,7 @@ class PhotoResult:
     error: InputError | None = None
     photo: Photo | None = None  # decoded; only if photos are kept
     predictions: ImagePredictions | None = None
+    tiling: Tiling | None = None  # None if the photo was counted as a whole
 
     @property
     def path(self) -> Path | None:
@@ -66,6 +68,18 @@ def detect_each(
         else:
             detections, photo = result
             yield PhotoResult(source, detections, photo=photo)
+
+
+def detect_in_windows(photo: Photo, side: int, detector: Detector) -> tuple[Detections, int]:
+    """Return the detections of a photo from overlapping windows, and their number; ``side`` is the finest ones'."""
+    windows = plan_windows(photo.size_wh, side)
+    crops = crop_windows(photo, windows)
+    if isinstance(detector, PicoDet) and detector.device.type == "cpu":
+        found = map_in_order(partial(detect_photos, detector=detector), in_batches(crops, BATCH_ON_CPU))
+    else:
+        batch = BATCH_ON_GPU if isinstance(detector, PicoDet) else BATCH
+        found = (detect_photos(photos, detector) for photos in in_batches(crops, batch))
+    return join_windows(photo, windows, [*chain.from_iterable(found)]), len(windows)
 
 
 def map_photos(

@@ -37,7 +37,7 @@ def checked_categories(
     categories: Sequence[int | str] | None, estimator: CountEstimator
 ) -> tuple[int | str, ...] | None:
     """Return the named categories, each once."""
-    return None if categories is None else tuple(estimator.by_category_id(categories).values())
+    return None if categories is None else tuple(estimator.category_ids(categories) or ())
 
 
 def image_counts(image: Detections, predictions: Mapping[str, CountPrediction]) -> ImageCounts:

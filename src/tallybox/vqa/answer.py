@@ -28,7 +28,7 @@ from tallybox.vqa.model import Batch, scale_features
 from tallybox.vqa.question import encode_question
 from tallybox.vqa.regions import RegionFeatures, regions_of
 
-SHIPPED_MODEL = Path(__file__).parent / "models" / "photos_presence.safetensors"  # see docs/results/ask.md
+SHIPPED_MODEL = Path(__file__).parent / "models" / "photos_presence.safetensors"  # see docs/results/log.md
 RUNNERS_UP = 4
 
 

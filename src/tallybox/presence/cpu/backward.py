@@ -119,11 +119,12 @@ def presence_backward_kernel(
     dtype, images_per_counter = logit.dtype.type, logit.shape[0] // tables.shape[0]
     half, bend = dtype(0.5), dtype(weights.LOGIT_BEND)
     number, classes = logit.shape[1], grad_distribution.shape[1]
-    grads, grad_suppression = np.empty((6, number), dtype), np.empty(number * (number - 1), dtype)
+    # In double precision: at scores of 0 and 1 large terms of both signs add up to a small gradient.
+    grads, grad_suppression = np.empty((6, number)), np.empty(number * (number - 1), dtype)
     grad = ImageGradients(grads[0], grads[1], grads[2], grads[3], grads[4], grads[5], grad_suppression)
-    b, grad_b, weighted = np.empty((4, number), dtype), np.empty((4, number), dtype), np.empty(number, dtype)
+    b, grad_b, weighted = np.empty((4, number), dtype), np.empty((4, number), dtype), np.empty(number)
     order, pairs = np.empty(number, np.int32), image.empty_pairs(number, logit)
-    prefixes, grad_classes = np.empty((number + 1, classes), dtype), np.empty(classes, dtype)
+    prefixes, grad_classes = np.empty((number + 1, classes), dtype), np.empty(classes)
     for index in range(first_image, stop):
         table, grad_table = tables[index // images_per_counter], grad_tables[index // images_per_counter]
         saved = image.saved_image(state[index], number)
@@ -157,7 +158,7 @@ def presence_backward_kernel(
             grad_iou += pair_backward(pair + 1, pairs, b, saved, table, grad, grad_table)
             if boxes_need_grad:
                 i, j = pairs.target[pair], pairs.source[pair]
-                of_i, of_j = box_iou_backward(image.corners(b, i), image.corners(b, j), grad_iou, dtype(0), half)
+                of_i, of_j = box_iou_backward(image.corners(b, i), image.corners(b, j), dtype(grad_iou), dtype(0), half)
                 for corner in range(4):
                     grad_b[corner, i] += of_i[corner]
                     grad_b[corner, j] += of_j[corner]

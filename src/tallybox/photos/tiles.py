@@ -1,0 +1,272 @@
+"""Large photos and crowds: detect in a pyramid of overlapping windows, count in blocks.
+
+A detector sees a photo at 640 px, so a large photo loses its small objects. It is therefore cut into overlapping
+windows at several scales. Each object belongs to one scale and one window: the finest scale at which the longer side of
+its box is below `MAX_OBJECT` pixels of a window, and the window whose cell holds the centre of its box.
+
+The estimator was trained on whole photos. So at each scale, the boxes are counted in blocks of the size that a photo
+has there (640 px), and the photo's count is the total over its blocks. `research/windows.py` calibrates the intervals.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tallybox.detections.detections import Detections
+from tallybox.errors import InputError
+from tallybox.estimator.calibration import LISTED_PROBABILITY
+from tallybox.estimator.estimator import Categories, CountEstimator
+from tallybox.estimator.inference import infer_pairs
+from tallybox.estimator.inputs import pairs_of_images
+from tallybox.estimator.prediction import CountPrediction, ImagePredictions, write_out_tail
+from tallybox.photos.images import Photo
+
+Tiles = Literal["auto", "off"] | int
+Floats = NDArray[np.float64]
+
+WINDOW = 640  # pixels of a side, as the embedded detector sees them
+STRIDE = 320  # pixels of a window from one to the next, at most; 480 takes a third less time, with a 4 % larger error
+MAX_OBJECT = 480  # pixels of a window
+LARGE = 1280  # pixels of the longer side from which a photo is counted in windows
+MIN_WINDOW = 64  # pixels of the photo
+MIN_REDUCTION = 1.25  # a scale that reduces the whole photo by less is left out
+# A block with more objects of a category, as a multiple of the estimator's max_objects, is split in four. Splitting
+# earlier counts crowds no better, and ordinary photos worse.
+CROWDED = 1.25
+NEGLIGIBLE = 1e-12  # probability
+TAIL_PROBABILITY = 0.01  # that an interval leaves out on each side: `research/windows.py`
+
+
+class Tiling(NamedTuple):
+    """How a photo was counted in windows."""
+
+    side: int  # of the finest windows, in pixels of the photo
+    windows: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return plain values for JSON.
+
+        >>> Tiling(640, 30, 1.234).to_dict()
+        {'side': 640, 'windows': 30, 'seconds': 1.23}
+        """
+        return {"side": self.side, "windows": self.windows, "seconds": round(self.seconds, 2)}
+
+
+class Window(NamedTuple):
+    """A part of a photo, and which objects belong to it, in pixels of the photo."""
+
+    scale: float  # pixels of the window for one of the photo
+    box: tuple[int, int, int, int]
+    cell: tuple[float, float, float, float]  # holds the centres of its objects
+    sides: tuple[float, float]  # of its objects, the longer one: from, and below
+
+
+def check_tiles(tiles: object) -> Tiles:
+    """Return a setting for windows: "auto", "off", or the side of the finest windows in pixels of the photo."""
+    if tiles == "auto" or tiles == "off":
+        return tiles
+    if isinstance(tiles, int) and not isinstance(tiles, bool) and tiles >= MIN_WINDOW:
+        return tiles
+    raise InputError(f'tiles must be "auto", "off" or a number of pixels from {MIN_WINDOW} on; got {tiles!r}')
+
+
+def window_side(size_wh: tuple[int, int], tiles: Tiles, *, crowded: bool = False) -> int:
+    """Return the side of the finest windows in pixels of the photo, 0 for none.
+
+    A photo is ``crowded`` if its count reached a limit.
+
+    >>> window_side((640, 480), "auto"), window_side((640, 480), "auto", crowded=True)
+    (0, 320)
+    >>> window_side((4000, 3000), "auto"), window_side((4000, 3000), "off")
+    (640, 0)
+    """
+    longer = max(size_wh)
+    if tiles == "auto":
+        if longer >= LARGE:
+            return WINDOW
+        return longer // 2 if crowded and longer >= 2 * MIN_WINDOW else 0
+    return 0 if tiles == "off" or tiles >= longer else tiles
+
+
+def plan_windows(size_wh: tuple[int, int], side: int = WINDOW) -> list[Window]:
+    """Return the windows of a photo, the finest scale first; ``side`` is theirs there, in pixels of the photo.
+
+    >>> [len(plan_windows(size_wh)) for size_wh in ((1280, 960), (1920, 1920), (8000, 6000))]
+    [7, 30, 571]
+    """
+    windows, smallest, longer = [], 0.0, max(size_wh)
+    for scale in _scales(longer, side):
+        is_whole = scale == WINDOW / longer
+        largest = np.inf if is_whole else MAX_OBJECT / scale
+        width, height = (length if is_whole else min(length, round(WINDOW / scale)) for length in size_wh)
+        windows += [
+            Window(scale, (x1, y1, x2, y2), (left, top, right, bottom), (smallest, largest))
+            for y1, y2, top, bottom in _spans(size_wh[1], height)
+            for x1, x2, left, right in _spans(size_wh[0], width)
+        ]
+        smallest = largest
+    return windows
+
+
+def _scales(longer: int, side: int) -> list[float]:
+    """Return the scales of a photo with this longer side, the last of which has one window."""
+    scales, scale = [], WINDOW / side
+    while scale * longer > MIN_REDUCTION * WINDOW:
+        scales.append(scale)
+        scale /= 2
+    return [*scales, WINDOW / longer]
+
+
+def _spans(length: int, side: int) -> list[tuple[int, int, float, float]]:
+    """Return start and end of each window along a side of the photo, and those of its cell."""
+    number = 1 + -(-(length - side) * WINDOW // (side * STRIDE))
+    starts = np.linspace(0, length - side, number).round().astype(int).tolist()
+    bounds = [-np.inf, *((before + side + after) / 2 for before, after in pairwise(starts)), np.inf]
+    return [(start, start + side, low, high) for start, (low, high) in zip(starts, pairwise(bounds), strict=True)]
+
+
+def crop_windows(photo: Photo, windows: Sequence[Window]) -> Iterator[Photo]:
+    """Yield the windows of a photo, in pixels of their scale or more; windows of the finest scale come first."""
+    level, factor = photo.image, photo.image.width / photo.size_wh[0]  # pixels of the level for one of the photo
+    for window in windows:
+        while window.scale <= factor / 2:
+            level, factor = level.reduce(2), factor / 2
+        x1, y1, x2, y2 = window.box
+        left, top, right, bottom = (round(corner * factor) for corner in window.box)
+        crop = level.crop((left, top, min(right, level.width), min(bottom, level.height)))
+        yield Photo(crop, (x2 - x1, y2 - y1), photo.name)
+
+
+def belongs_to(window: Window, boxes: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return which boxes ``[N, 4]``, in pixels of the photo, belong to a window."""
+    centres, sides = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]).max(1, initial=0)
+    in_cell = ((window.cell[:2] <= centres) & (centres < window.cell[2:])).all(1)
+    chosen: NDArray[np.bool_] = in_cell & (window.sides[0] <= sides) & (sides < window.sides[1])
+    return chosen
+
+
+def join_windows(photo: Photo, windows: Sequence[Window], found: Sequence[Detections]) -> Detections:
+    """Return the detections of a photo from those in its windows, in which each box belongs to its window."""
+    columns = []
+    for window, image in zip(windows, found, strict=True):
+        boxes = image.boxes + np.tile(np.array(window.box[:2], np.float32), 2)
+        chosen = belongs_to(window, boxes)
+        columns.append((boxes[chosen], image.scores[chosen], image.category_ids[chosen]))
+    boxes, scores, category_ids = map(np.concatenate, zip(*columns, strict=True))
+    return Detections(boxes, scores, category_ids, photo.size_wh, photo.name, found[0].category_names)
+
+
+class Block(NamedTuple):
+    """The boxes that are counted together, and where the block is in the photo."""
+
+    detections: Detections  # boxes in pixels of the block, so that the estimator sees them as those of a photo
+    corner: tuple[float, float]
+    size: tuple[float, float]
+
+    def in_photo(self) -> Detections:
+        """Return the detections with boxes in pixels of the photo."""
+        return replace(self.detections, boxes=self.detections.boxes + np.tile(np.array(self.corner, np.float32), 2))
+
+
+def blocks_of(detections: Detections, side: int) -> list[Block]:
+    """Return the blocks of a photo that have boxes; ``side`` is that of its finest windows."""
+    assert detections.image_size is not None
+    width, height = detections.image_size
+    sides = (detections.boxes[:, 2:] - detections.boxes[:, :2]).max(1, initial=0)
+    blocks, smallest = [], 0.0
+    for scale in _scales(max(width, height), side):
+        largest = np.inf if scale == WINDOW / max(width, height) else MAX_OBJECT / scale
+        chosen = (smallest <= sides) & (sides < largest)
+        whole = Block(_of_rows(detections, chosen, (0, 0)), (0, 0), (width, height))
+        blocks += _split(whole, max(1, round(width * scale / WINDOW)), max(1, round(height * scale / WINDOW)))
+        smallest = largest
+    return blocks
+
+
+def _split(block: Block, columns: int, rows: int) -> list[Block]:
+    """Return the parts of a block that have boxes; a box belongs to the part that holds its centre."""
+    boxes, size = block.detections.boxes, (block.size[0] / columns, block.size[1] / rows)
+    index = ((boxes[:, :2] + boxes[:, 2:]) / 2 // size).clip(0, (columns - 1, rows - 1)).astype(int)
+    parts = []
+    for column, row in np.unique(index, axis=0).tolist():
+        corner = (column * size[0], row * size[1])
+        part = _of_rows(block.detections, (index == (column, row)).all(1), corner)
+        parts.append(Block(part, (block.corner[0] + corner[0], block.corner[1] + corner[1]), size))
+    return parts
+
+
+def _of_rows(image: Detections, chosen: NDArray[np.bool_], corner: tuple[float, float]) -> Detections:
+    """Return some detections, with boxes in pixels from a corner."""
+    boxes = image.boxes[chosen] - np.tile(np.array(corner, np.float32), 2)
+    return Detections(boxes, image.scores[chosen], image.category_ids[chosen], category_names=image.category_names)
+
+
+def count_blocks(
+    estimator: CountEstimator, blocks: Sequence[Block], categories: Categories = None
+) -> tuple[ImagePredictions, list[Block]]:
+    """Return the counts of a photo as totals over its blocks, and the blocks, the crowded ones split."""
+    asked = estimator.category_ids(categories)
+    fitted = estimator.fitted
+    parts: dict[int, list[tuple[Floats, Floats, bool]]] = {}  # by category: distribution, moments, saturated
+    counted: list[Block] = []
+    matched = estimator.matched(block.detections for block in blocks)
+    waiting = [block._replace(detections=image) for block, image in zip(blocks, matched, strict=True)]
+    names = waiting[0].detections.category_names if waiting else None
+    for may_split in (True, False):
+        images = [block.detections for block in waiting]
+        pairs = pairs_of_images(images, None)
+        inference = infer_pairs(fitted, images, pairs)
+        arrays, moments = inference.predictions("population"), inference.moments()
+        distributions = write_out_tail(arrays.probabilities, inference.tail_mean)
+        is_crowded = may_split & (arrays.counts >= CROWDED * fitted.config.max_objects)
+        crowded = set(pairs.image_index[is_crowded].tolist())
+        for row, (index, category_id) in enumerate(zip(*(column.tolist() for column in pairs), strict=True)):
+            if index not in crowded:
+                part = (distributions[row], moments[row], bool(arrays.saturated[row]))
+                parts.setdefault(category_id, []).append(part)
+        counted += [block for index, block in enumerate(waiting) if index not in crowded]
+        waiting = [part for index in sorted(crowded) for part in _split(waiting[index], 2, 2)]
+    nothing = (np.array([1 - fitted.prevalence.undetected, fitted.prevalence.undetected]), np.zeros(0), False)
+    by_id, sums = {}, {}
+    for category_id in sorted(parts) if asked is None else asked:
+        of_blocks = parts.get(category_id, [nothing])
+        total = _distribution_of_sum([distribution for distribution, _, _ in of_blocks])
+        if category_id in parts:
+            sums[category_id] = np.sum([moments for _, moments, _ in of_blocks], axis=0)
+            sums[category_id][2] = 1  # one photo, when photos are added up
+        if asked is not None or 1 - total[0] > LISTED_PROBABILITY:
+            is_saturated = any(saturated for _, _, saturated in of_blocks)
+            is_calibrated = category_id in fitted.category_ids
+            by_id[category_id] = _prediction(total, saturated=is_saturated, calibrated=is_calibrated)
+    return ImagePredictions(by_id, names or fitted.categories, complete=asked is None, moments=sums), counted
+
+
+def _distribution_of_sum(distributions: Sequence[Floats]) -> Floats:
+    """Return the distribution of a sum of independent counts."""
+    total = np.ones(1)
+    for distribution in distributions:
+        total = np.convolve(total, distribution)
+        total = total[: 1 + int(np.flatnonzero(total > NEGLIGIBLE)[-1])]
+    normalised: Floats = total / total.sum()
+    return normalised
+
+
+def _prediction(total: Floats, *, saturated: bool, calibrated: bool) -> CountPrediction:
+    expected, at_most = float(total @ np.arange(len(total))), total.cumsum()
+    count = int(expected + 0.5)  # the mean: on mosaics, its error is smaller than that of the median
+    return CountPrediction(
+        count=count,
+        most_probable=int(total.argmax()),
+        expected=expected,
+        low=min(int((at_most < TAIL_PROBABILITY).sum()), count),
+        high=max(int((at_most < 1 - TAIL_PROBABILITY).sum()), count),
+        at_least=0,
+        saturated=saturated,
+        probabilities=total,
+        calibrated=calibrated,
+    )

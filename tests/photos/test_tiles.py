@@ -1,0 +1,200 @@
+"""Large photos and crowds: windows, blocks, and counts of mosaics with known truth."""
+
+import json
+from io import BytesIO
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from tallybox import PhotoCounter
+from tallybox.cli import cli
+from tallybox.detections.detections import Detections
+from tallybox.errors import InputError
+from tallybox.photos import sample_photos
+from tallybox.photos.images import Photo
+from tallybox.photos.tiles import (
+    STRIDE,
+    WINDOW,
+    belongs_to,
+    blocks_of,
+    check_tiles,
+    count_blocks,
+    crop_windows,
+    join_windows,
+    plan_windows,
+    window_side,
+)
+from tests.support.photos import embedded_detector, embedded_estimator, gradient
+from tests.support.shared_data import data_folder
+
+SIZES = st.tuples(st.integers(200, 5000), st.integers(200, 5000))
+SIDES = st.sampled_from((100, 320, 640, 1000))
+FRACTIONS = st.lists(st.tuples(*[st.floats(0, 1, width=32)] * 4), min_size=1, max_size=20)
+
+
+def boxes_in(size_wh: tuple[int, int], fractions: list[tuple[float, ...]]) -> np.ndarray:
+    corners = np.array(fractions, np.float32) * np.tile(np.float32(size_wh), 2)
+    return np.concatenate((np.minimum(corners[:, :2], corners[:, 2:]), np.maximum(corners[:, :2], corners[:, 2:])), 1)
+
+
+@pytest.fixture(scope="module")
+def counter():
+    return PhotoCounter(embedded_detector(), embedded_estimator())
+
+
+@pytest.fixture(scope="module")
+def mosaic():
+    """Four sample photos in one of 1,280 x 1,280."""
+    picture = Image.new("RGB", (1280, 1280), (114, 114, 114))
+    for place, path in enumerate((*sample_photos(), sample_photos()[1])):
+        photo = Image.open(path)
+        photo.thumbnail((640, 640))
+        picture.paste(photo, (640 * (place % 2), 640 * (place // 2)))
+    return picture
+
+
+@given(SIZES, SIDES, FRACTIONS)
+def test_every_box_belongs_to_one_window_at_one_scale(size_wh, side, fractions):
+    windows = plan_windows(size_wh, side)
+    owners = np.array([belongs_to(window, boxes_in(size_wh, fractions)) for window in windows])
+    np.testing.assert_array_equal(owners.sum(0), 1)
+
+
+@given(SIZES, SIDES, FRACTIONS)
+def test_windows_do_not_cut_objects_of_half_their_side(size_wh, side, fractions):
+    boxes = boxes_in(size_wh, fractions)
+    for window in plan_windows(size_wh, side):
+        small = (boxes[:, 2:] - boxes[:, :2]).max(1) * window.scale <= WINDOW - STRIDE
+        whole = boxes[belongs_to(window, boxes) & small]
+        slack = 1 + 1 / window.scale  # windows and their cells start at whole pixels
+        assert (whole >= np.tile(window.box[:2], 2) - slack).all()
+        assert (whole <= np.tile(window.box[2:], 2) + slack).all()
+
+
+@given(SIZES, SIDES, FRACTIONS)
+def test_every_box_is_in_one_block(size_wh, side, fractions):
+    boxes = boxes_in(size_wh, fractions)
+    image = Detections(boxes, np.linspace(0.1, 0.9, len(boxes)), np.ones(len(boxes), np.int64), size_wh)
+    blocks = blocks_of(image, side)
+    back = np.concatenate([block.in_photo().boxes for block in blocks])
+    scores = np.concatenate([block.detections.scores for block in blocks])
+    np.testing.assert_allclose(back[np.argsort(scores)], boxes, atol=1e-2)
+
+
+def test_crops_show_what_their_windows_say():
+    photo = Photo(gradient(2000, 1000), (4000, 2000))  # decoded at half its size
+    windows = plan_windows(photo.size_wh)
+    for window, crop in zip(windows, crop_windows(photo, windows), strict=True):
+        assert crop.size_wh == (window.box[2] - window.box[0], window.box[3] - window.box[1])
+        left = np.asarray(crop.image)[0, 0, 0] / 255 * photo.size_wh[0]
+        assert left == pytest.approx(window.box[0], abs=60)
+
+
+def test_boxes_of_overlapping_windows_are_joined_once():
+    photo = Photo(gradient(1280, 640), (1280, 640))
+    windows = plan_windows(photo.size_wh)
+    dog = np.float32([500, 200, 700, 400])  # in several windows
+    found = []
+    for window in windows:
+        corner = np.tile(np.float32(window.box[:2]), 2)
+        seen = int((dog[:2] >= window.box[:2]).all() and (dog[2:] <= window.box[2:]).all())
+        found.append(Detections([dog - corner] * seen, [0.9] * seen, [18] * seen))
+    assert sum(map(len, found)) > 1
+    joined = join_windows(photo, windows, found)
+    np.testing.assert_allclose(joined.boxes, [dog])
+    assert count_blocks(embedded_estimator(), blocks_of(joined, 640))[0]["dog"].count == 1
+
+
+@pytest.mark.parametrize("tiles", ["on", 3, -640, True, 640.0, None])
+def test_other_settings_are_errors(tiles):
+    with pytest.raises(InputError, match="tiles"):
+        check_tiles(tiles)
+
+
+def test_windows_are_for_large_photos_and_crowds():
+    assert window_side((1279, 900), "auto") == 0
+    assert window_side((900, 1280), "auto") == 640
+    assert window_side((1000, 900), "auto", crowded=True) == 500
+    assert window_side((9000, 9000), "off", crowded=True) == 0
+    assert window_side((1000, 900), 200) == 200
+    assert window_side((1000, 900), 1000) == 0
+
+
+def test_a_mosaic_counts_about_as_much_as_its_photos(counter, mosaic):
+    (counted,) = counter.count_many([mosaic])
+    parts = [counter.count(path) for path in (*sample_photos(), sample_photos()[1])]
+    assert counted.tiling is not None
+    assert counted.tiling.windows == len(plan_windows(mosaic.size))
+    for name in ("person", "horse"):
+        single = sum(part[name].expected for part in parts)
+        prediction = counted.counts[name]
+        assert prediction.expected == pytest.approx(single, rel=0.25)
+        assert prediction.low <= single <= prediction.high
+    whole = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off").count(mosaic)
+    assert counted.predictions.moments.keys() >= {1, 19}
+    assert sum(p.expected for p in whole.values()) < 0.9 * sum(p.expected for p in counted.counts.values())
+
+
+def test_a_photo_in_windows_is_drawn_with_its_counts(counter, mosaic):
+    (counted,) = counter.count_many([mosaic])
+    picture = counter.draw(counted)
+    assert picture.height > mosaic.height  # the counts stand below
+    changed = np.abs(np.asarray(picture.crop((0, 0, *mosaic.size)), int) - np.asarray(mosaic, int)).max(-1) > 60
+    quarters = [changed[y : y + 640, x : x + 640].mean() for y in (0, 640) for x in (0, 640)]
+    assert min(quarters) > 0.005
+
+
+def test_file_objects_and_named_categories(counter, mosaic):
+    file = BytesIO()
+    mosaic.save(file, "PNG")
+    file.seek(0)
+    counts = counter.count(file, ["horse", "giraffe"])
+    assert list(counts) == ["horse", "giraffe"]
+    assert counts["horse"].count >= 3
+    assert counts["giraffe"].count == 0
+
+
+def test_a_large_photo_of_nothing_counts_nothing(counter):
+    assert counter.count(gradient(1400, 300)) == {}
+    assert counter.count(Image.new("RGB", (1300, 1300)), ["dog"])["dog"].count == 0
+
+
+def test_small_photos_are_counted_as_a_whole(counter):
+    plain = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off")
+    for path in sample_photos():
+        (auto,), (off,) = counter.count_many([path]), plain.count_many([path])
+        assert auto.tiling is None
+        assert {name: p.to_dict() for name, p in auto.counts.items()} == {n: p.to_dict() for n, p in off.counts.items()}
+
+
+def test_the_command_says_that_windows_were_used(mosaic, tmp_path):
+    mosaic.save(tmp_path / "mosaic.jpg")
+
+    def run(*arguments):
+        return CliRunner().invoke(cli, ["count", str(tmp_path / "mosaic.jpg"), *arguments])
+
+    image = json.loads(run("--json").stdout)["images"][0]
+    assert image["tiles"]["side"] == 640
+    assert image["tiles"]["windows"] == len(plan_windows(mosaic.size))
+    assert "windows" in run().stdout
+    assert "windows" not in run("--tiles", "off").stdout
+    assert json.loads(run("--json", "--tiles", "1000").stdout)["images"][0]["tiles"]["side"] == 1000
+    wrong = run("--tiles", "many")
+    assert wrong.exit_code == 1
+    assert "tiles" in wrong.stderr
+
+
+def test_a_mosaic_of_real_photos_counts_what_its_photos_count(counter):
+    photos = sorted(data_folder("coco-photos").glob("*.jpg"))[:9]
+    picture = Image.new("RGB", (1920, 1920))
+    for place, path in enumerate(photos):
+        picture.paste(Image.open(path), (640 * (place % 3), 640 * (place // 3)))
+    singles = sum(p.expected for path in photos for p in counter.count(path).values())
+    in_windows = sum(p.expected for p in counter.count(picture).values())
+    plain = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off").count(picture)
+    assert in_windows == pytest.approx(singles, rel=0.2)
+    assert sum(p.expected for p in plain.values()) < 0.6 * singles
