@@ -231,6 +231,17 @@ def test_a_file_that_breaks_midway_leaves_whole_json_and_status_1(tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_a_bad_file_is_one_line_and_other_files_go_on(detections, tmp_path):
+    results = json.loads(detections.read_text())
+    results[3]["score"] = 87
+    wrong = write_json(tmp_path / "percent.json", results)
+    result = run(wrong, detections, "--json", "--estimator", shipped())
+    assert result.exit_code == 1
+    assert len(json.loads(result.stdout)["images"]) == 3
+    (line,) = result.stderr.splitlines()
+    assert "percent.json, record 3" in line
+
+
 def test_pictures_never_replace_a_file_that_count_did_not_write(photos, tmp_path):
     shutil.copy(photos / BUSES, tmp_path / "a.jpg")
     own = tmp_path / "a_counted.jpg"
@@ -267,6 +278,17 @@ def test_names_that_are_long_or_no_utf8_are_written_like_others(photos, tmp_path
     assert printed.stdout_bytes == table
 
 
+def test_names_of_another_detector_are_refused(tmp_path):
+    images = embedded_detector().detect([read_photo(path) for path in sample_photos()])
+    path = tmp_path / "apples.parquet"
+    write_parquet(images, path, categories={1: "fig", 6: "pear"})
+    for result in (run(path), CliRunner().invoke(cli, ["explain", str(path), "--image", "x", "--out", "page.html"])):
+        assert result.exit_code == 1
+    refused = run(path, "--estimator", shipped())
+    assert "fig, pear" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
 def test_photos_after_a_file_are_not_counted_with_the_files_estimator(detections, photos, tmp_path, monkeypatch):
     (tmp_path / "resized_picodet.py").write_text(
         "from tallybox.photos import PicoDet\ndef make():\n    return PicoDet(size=320, device='cpu')\n"
@@ -286,7 +308,7 @@ def test_what_cannot_be_written_is_one_line_before_anything_is_counted(photos, t
         result = run(photos, option, path)
         assert result.exit_code == 1
         assert result.stdout == ""
-        assert str(path) in result.stderr
+        assert path.name in result.stderr
         assert len(result.stderr.splitlines()) == 1
 
 
