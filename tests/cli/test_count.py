@@ -2,7 +2,6 @@ import csv
 import errno
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -160,17 +159,15 @@ def test_a_file_that_breaks_midway_leaves_whole_json_and_status_1(tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_corners_in_place_of_widths_are_one_line_and_other_files_go_on(detections, tmp_path):
+def test_a_bad_file_is_one_line_and_other_files_go_on(detections, tmp_path):
     results = json.loads(detections.read_text())
-    for result in results:
-        left, top, width, height = result["bbox"]
-        result["bbox"] = [left, top, left + width, top + height]
-    wrong = write_json(tmp_path / "corners.json", results)
+    results[3]["score"] = 87
+    wrong = write_json(tmp_path / "percent.json", results)
     result = run(wrong, detections, "--json", "--estimator", shipped())
     assert result.exit_code == 1
     assert len(json.loads(result.stdout)["images"]) == 3
     (line,) = result.stderr.splitlines()
-    assert "corners.json: boxes must be left, top, width, height" in line
+    assert "percent.json, record 3" in line
 
 
 def test_pictures_never_replace_a_file_that_count_did_not_write(photos, tmp_path):
@@ -236,11 +233,11 @@ def test_a_table_that_cannot_be_finished_is_one_line_and_the_rest_goes_on(photos
 def test_names_of_another_detector_are_refused(tmp_path):
     images = embedded_detector().detect([read_photo(path) for path in sample_photos()])
     path = tmp_path / "apples.parquet"
-    write_parquet(images, path, categories={1: "apple", 6: "pear"})
+    write_parquet(images, path, categories={1: "fig", 6: "pear"})
     for result in (run(path), CliRunner().invoke(cli, ["explain", str(path), "--image", "x", "--out", "page.html"])):
         assert result.exit_code == 1
     refused = run(path, "--estimator", shipped())
-    assert "category 1 is 'person' in the estimator and 'apple' there" in refused.stderr
+    assert "fig, pear" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
 
 
@@ -263,7 +260,7 @@ def test_what_cannot_be_written_is_one_line_before_anything_is_counted(photos, t
         result = run(photos, option, path)
         assert result.exit_code == 1
         assert result.stdout == ""
-        assert re.search("must be a (file|folder) that can be written", result.stderr)
+        assert path.name in result.stderr
         assert len(result.stderr.splitlines()) == 1
 
 

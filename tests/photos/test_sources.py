@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from tallybox.errors import InputError
@@ -40,8 +42,13 @@ def test_detections_are_recognised_by_their_suffix(folder):
 def test_what_is_not_there_is_one_line(folder):
     (folder / "empty").mkdir()
     for given in (folder / "none.jpg", str(folder / "*.tif"), folder / "empty"):
-        with pytest.raises(InputError, match="must"):
+        with pytest.raises(InputError, match=Path(given).name.replace("*", "")):
             find_sources([given])
+
+
+def test_an_empty_path_is_refused():
+    with pytest.raises(InputError, match="Empty path"):
+        find_sources([""])
 
 
 def test_ids_are_paths_from_the_folder_that_was_named(tmp_path, monkeypatch):

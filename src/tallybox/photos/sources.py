@@ -34,12 +34,14 @@ def find_sources(paths: Iterable[str | Path]) -> list[Source]:
     """
     sources: list[Source] = []
     for pattern in paths:
+        if not str(pattern):
+            raise InputError("Empty path.")
         if Path(pattern).exists():
             sources += _of_path(Path(pattern))
             continue
         matches = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207  # Path.glob takes no absolute pattern
         if not matches:
-            raise InputError(f"PATH must be a file, a folder or a pattern that fits some, but got {str(pattern)!r}")
+            raise InputError(f"No such file or folder: {pattern}")
         sources += _without_copies([source for path in matches for source in _of_path(Path(path))])
     by_path: dict[str, Source] = {}
     for source in sources:
