@@ -222,7 +222,7 @@ def main() -> None:
     folders = {name: given.photos if name.startswith("photos") else given.questions for name in EXPERIMENTS}
     by_folder = {folder: ValidationQuestions.read(folder) for folder in set(folders.values())}
     scored_on = {name: by_folder[folder] for name, folder in folders.items()}
-    results = {name: read_results(given.folder / name / "results.jsonl") for name in EXPERIMENTS}
+    results = {name: read_results(given.folder / name / "results.jsonl.gz") for name in EXPERIMENTS}
     results = {
         name: [run | {"scores": scored_on[name].scores(scored_on[name].answers(run))} for run in runs]
         for name, runs in results.items()
@@ -246,7 +246,7 @@ def main() -> None:
     page = given.folder / "README.md"
     write_text(page, filled(page.read_text(), texts))
     toy = read_results(given.toy / "results.jsonl")
-    for ending in ("svg", "png"):
+    for ending in ("svg",):
         drawn = given.folder / "figures"
         vqa_figures.draw_learning_curves(drawn / f"curves.{ending}", titled)
         vqa_figures.draw_trained_activations(drawn / f"activations.{ending}", titled, toy, TOY_SIDE_LENGTH)

@@ -29,7 +29,7 @@ def open_run(folder: Path, config: dict[str, Any]) -> Path:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the configuration of a run's folder; empty where there is no run."""
+    """Return the configuration of a run's folder; empty if there is no run."""
     path = folder / CONFIG
     if not path.exists():
         return {}
@@ -38,10 +38,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError):
         config = None
     if not isinstance(config, dict):
-        raise InputError(
-            f"{path} must be the configuration of a run, but it is damaged or of another program; "
-            "restore it, or name another folder"
-        )
+        raise InputError(f"{path} is not the configuration of a run; name another folder")
     return config
 
 
@@ -49,13 +46,13 @@ def check_unchanged(folder: Path, earlier: Mapping[str, Any], config: Mapping[st
     """Raise if the configuration of a folder's run differs from another."""
     if changed := list_differences(earlier, config):
         raise InputError(
-            f"{folder} holds a run with another configuration ({'; '.join(changed)}); "
-            "name a new folder, or repeat the earlier command to go on with that run"
+            f"{folder} has a run with another configuration ({'; '.join(changed)}); "
+            "name a new folder, or repeat the earlier command to continue that run"
         )
 
 
 def list_differences(earlier: Mapping[str, Any], later: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return what differs between two configurations, by key.
+    """List the differences between two configurations, by key.
 
     >>> list_differences({"training": {"batch": 256}}, {"training": {"batch": 128}, "split": "val"})
     ['split none, not val', 'training.batch 256, not 128']
@@ -95,7 +92,7 @@ def read_results(path: Path) -> list[dict[str, Any]]:
         try:
             results.append(json.loads(line))
         except json.JSONDecodeError as error:
-            raise InputError(f"{path}, line {number} must be a JSON object, but it is damaged: {error}") from None
+            raise InputError(f"{path}, line {number} is not JSON: {error}") from None
     return results
 
 

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from tallybox.cli import cli
 from tallybox.photos import sample_photos
@@ -37,7 +38,7 @@ def test_people_read_the_answer_first():
     assert ran.exit_code == 0, ran.output
     assert ran.stderr == ""
     first, *others, counted = ran.stdout.splitlines()
-    assert counted == "tallybox count: 2 horse (90 %: 1–3)"
+    assert counted == "tallybox count: horse 2 (90 %: 1–3)"
     assert first.split()[0] == "2"
     assert first.split()[2] == "%"
     assert len(others) <= 4
@@ -115,3 +116,10 @@ def test_it_answers_without_msgspec():
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["answer"] == "2"
+
+
+def test_a_photo_without_regions_has_an_answer_and_an_explanation(tmp_path):
+    Image.new("RGB", (9000, 2)).save(tmp_path / "line.png")
+    ran = run(tmp_path / "line.png", "What color is it?", "--explain", tmp_path / "page.html")
+    assert ran.exit_code == 0, ran.output
+    assert (tmp_path / "page.html").exists()

@@ -4,8 +4,8 @@ import numpy as np
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox.detections.labels import TrueCounts, counting_pairs
-from tallybox.estimator.evaluation import accuracy_by_width, evaluate, infer_labelled
-from tallybox.estimator.prediction import PredictionArrays
+from tallybox.estimator.evaluation import evaluate, infer_labelled
+from tallybox.estimator.prediction import WIDTH_GROUPS, PredictionArrays
 from tests.support.estimators import small_estimator
 
 
@@ -14,7 +14,8 @@ def test_accuracy_is_told_by_the_width_of_intervals():
     counts = np.array([2, 2, 2, 2, 5])
     none = counts == 0
     arrays = PredictionArrays(counts, counts, counts.astype(float), lows, highs, counts * 0, none, np.zeros((5, 3)))
-    assert accuracy_by_width(arrays, np.array([2, 3, 2, 1, 5])) == {"0": 0.5, "1-2": 1.0, "3-4": 0.0, "5+": 1.0}
+    shares = arrays.sums_by_width(np.array([2, 3, 2, 1, 5])).coverage_by_group(WIDTH_GROUPS)
+    assert shares == {"0": 0.5, "1-2": 1.0, "3-4": 0.0, "5+": 1.0}
 
 
 def test_evaluation_scores_the_pairs_of_the_benchmark():

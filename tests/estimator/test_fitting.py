@@ -22,20 +22,21 @@ def fitted(proposals: int, max_objects: int | None = None):
 
 
 def test_nms_of_the_inputs_is_used_only_if_boxes_do_not_all_fit():
-    assert fitted(48)[0].config.nms_iou == KEEP_ALL
-    assert fitted(6, max_objects=3)[0].config.nms_iou < KEEP_ALL
+    assert fitted(48).config.nms_iou == KEEP_ALL
+    assert fitted(6, max_objects=3).config.nms_iou < KEEP_ALL
 
 
 def test_labels_decide_the_largest_count_within_bounds():
-    assert fitted(48)[0].config.max_objects == 10
-    assert fitted(48, max_objects=4)[0].config.max_objects == 4
+    assert fitted(48).config.max_objects == 10
+    assert fitted(48, max_objects=4).config.max_objects == 4
 
 
-def test_each_pair_is_predicted_by_a_member_that_did_not_learn_from_its_photo():
-    report = fitted(48)[1]
-    assert report.photos == 12
-    assert len(report.true_counts) == report.pairs == len(report.held_out.counts)
-    np.testing.assert_allclose(report.held_out.probabilities.sum(1), 1)
+def test_cross_validation_tells_how_good_nms_the_ensemble_and_their_mixture_are():
+    figures = fitted(48).cross_validation
+    assert (figures["images"], 0 <= figures["nms_share"] <= 1) == (12, True)
+    exact = {name: figures[name]["exact"] for name in ("estimator", "nms", "ensemble")}
+    assert exact["estimator"] >= min(exact["nms"], exact["ensemble"])
+    assert all(0 < figures[name]["coverage90"] <= 1 for name in exact)
 
 
 def test_categories_without_labels_share_one_row():

@@ -155,10 +155,10 @@ def test_prevalence_takes_back_what_choosing_pairs_by_the_truth_suggests():
     believed = np.column_stack((1 - np.full(2000, 0.9), np.full(2000, 0.9)))  # always "there"
     summary = np.zeros((2000, SUMMARY))
     prevalence = learn_prevalence(believed, score, summary, present, unseen=0.002)
-    mended = prevalence.apply(believed, score, summary)
-    np.testing.assert_allclose(mended.sum(1), 1)
-    assert 1 - mended[score < 0.2, 0].mean() < 0.15
-    assert 1 - mended[score > 0.9, 0].mean() > 0.75
+    fixed = prevalence.apply(believed, score, summary)
+    np.testing.assert_allclose(fixed.sum(1), 1)
+    assert 1 - fixed[score < 0.2, 0].mean() < 0.15
+    assert 1 - fixed[score > 0.9, 0].mean() > 0.75
     assert prevalence.apply(believed[:1], np.zeros(1), summary[:1])[0, 0] == pytest.approx(0.998)
 
 
@@ -166,9 +166,9 @@ def test_prevalence_stays_finite_where_scores_separate_perfectly():
     score = np.array([0.1, 0.2, 0.8, 0.9])
     believed = np.column_stack((1 - score, score))
     summary = np.zeros((4, SUMMARY))
-    mended = learn_prevalence(believed, score, summary, score > 0.5, unseen=0.01).apply(believed, score, summary)
-    assert np.isfinite(mended).all()
-    assert (mended >= 0).all()
+    fixed = learn_prevalence(believed, score, summary, score > 0.5, unseen=0.01).apply(believed, score, summary)
+    assert np.isfinite(fixed).all()
+    assert (fixed >= 0).all()
 
 
 def test_prevalence_uses_what_the_summary_tells():

@@ -80,7 +80,7 @@ def test_every_box_is_in_one_block(size_wh, side, fractions):
     boxes = boxes_in(size_wh, fractions)
     image = Detections(boxes, np.linspace(0.1, 0.9, len(boxes)), np.ones(len(boxes), np.int64), size_wh)
     blocks = blocks_of(image, side)
-    back = np.concatenate([block.detections.boxes + np.tile(np.float32(block.corner), 2) for block in blocks])
+    back = np.concatenate([block.in_photo().boxes for block in blocks])
     scores = np.concatenate([block.detections.scores for block in blocks])
     np.testing.assert_allclose(back[np.argsort(scores)], boxes, atol=1e-2)
 
@@ -137,6 +137,15 @@ def test_a_mosaic_counts_about_as_much_as_its_photos(counter, mosaic):
     whole = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off").count(mosaic)
     assert counted.predictions.moments.keys() >= {1, 19}
     assert sum(p.expected for p in whole.values()) < 0.9 * sum(p.expected for p in counted.counts.values())
+
+
+def test_a_photo_in_windows_is_drawn_with_its_counts(counter, mosaic):
+    (counted,) = counter.count_many([mosaic])
+    picture = counter.draw(counted)
+    assert picture.height > mosaic.height  # the counts stand below
+    changed = np.abs(np.asarray(picture.crop((0, 0, *mosaic.size)), int) - np.asarray(mosaic, int)).max(-1) > 60
+    quarters = [changed[y : y + 640, x : x + 640].mean() for y in (0, 640) for x in (0, 640)]
+    assert min(quarters) > 0.005
 
 
 def test_file_objects_and_named_categories(counter, mosaic):

@@ -10,7 +10,7 @@ RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
 
 @pytest.fixture(scope="module")
 def experiments():
-    return {name: read_results(RESULTS / "vqa" / name / "results.jsonl") for name in ("photos", "questions")}
+    return {name: read_results(RESULTS / "vqa" / name / "results.jsonl.gz") for name in ("photos", "questions")}
 
 
 def test_committed_results_have_all_models_and_seeds(experiments):

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tallybox import vqa
 from tallybox.errors import InputError
 from tallybox.vqa.batches import open_training_data
 from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
@@ -12,7 +13,7 @@ from tallybox.vqa.data.prepare import prepare
 from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.figures import counting_examples
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import predict_run, prepared_folder, run_settings
+from tallybox.vqa.prediction import predict_run, prepared_folder, read_answers, run_settings, write_results
 from tests.support.vqa_files import small_set
 from tests.support.vqa_tiny import CPU
 
@@ -61,3 +62,15 @@ def test_a_config_that_is_damaged_or_of_another_program_is_said_in_one_line(tmp_
             run_settings(run)
     with pytest.raises(InputError, match="--prepared"):
         prepared_folder(tmp_path / "published.pth", None)  # a file beside it says nothing about a published one
+
+
+def test_answers_are_read_as_they_were_written(tmp_path):
+    write_results({3: "2", 1: "yes"}, tmp_path / "results.json")
+    assert read_answers(tmp_path / "results.json") == {3: "2", 1: "yes"}
+    (tmp_path / "other.json").write_text('[{"question": 3}]')
+    with pytest.raises(InputError, match=r"other\.json"):
+        read_answers(tmp_path / "other.json")
+
+
+def test_public_names_are_there():
+    assert all(getattr(vqa, name) is not None for name in vqa.__all__)

@@ -62,7 +62,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     _print(answer)
     for name, count in counts.items():
         interval = f"{count.low}" if count.low == count.high else f"{count.low}–{count.high}"
-        echo_line(f"tallybox count: {count.count} {name} (90 %: {interval})")
+        echo_line(f"tallybox count: {name} {count.count} (90 %: {interval})")
 
 
 def _print(answer: PhotoAnswer) -> None:

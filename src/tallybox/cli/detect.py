@@ -30,7 +30,7 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
         photos = find_photos(paths)
     except InputError as error:
         raise click.UsageError(str(error)) from error
-    check_writable(out, photos)
+    check_writable(out, photos.values())
     settings = {name: value for name, value in {"spec": detector, **options}.items() if value}
     with reported_failures() as report:
         with progress_bar("detecting") as show:

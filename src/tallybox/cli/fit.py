@@ -26,7 +26,7 @@ from tallybox.cli.terminal import echo_json, echo_line
 from tallybox.detections.categories import COCO_CATEGORIES, listed_names
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.evaluation import accuracy_by_width, train_metrics
+from tallybox.estimator.evaluation import train_metrics
 from tallybox.files import check_writable
 
 
@@ -69,22 +69,22 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
         with progress_bar("fitting") as show:
             estimator.fit(images, counts, detector=detector, on_progress=show)
         _save(estimator, out)
-        report = estimator.report
-        assert report is not None
         labelled = listed_names(counts.labelled_ids(), counts.categories or COCO_CATEGORIES)
         echo_line(f"{len(counts):,} labelled images; categories: {labelled}", err=True)
         seconds = round(time.perf_counter() - start, 2)
-        held_out = report.held_out.sums(report.true_counts).compute()
-        figures = {"train": train_metrics(estimator, images, counts), "held_out": held_out}
-        right = accuracy_by_width(report.held_out, report.true_counts)
-        cross_validation = estimator.fitted.cross_validation
+        figures = estimator.fitted.cross_validation
+        held_out, pairs = figures["estimator"], figures["pairs"]
         if as_json:
-            result = {"pairs": report.pairs, "seconds": seconds, **figures}
-            echo_json({**result, "right_by_width": right, "cross_validation": cross_validation})
+            train = train_metrics(estimator, images, counts)
+            result = {"pairs": pairs, "seconds": seconds, "train": train, "cross_validation": figures}
+            result |= {"held_out": {metric: held_out[metric] for metric in train}}
+            echo_json({**result, "right_by_width": held_out["right_by_width"]})
             return
-        echo_line(f"Fitted to {report.pairs} pairs of image and category in {report.photos} images in {seconds} s.")
-        _show_cross_validation(cross_validation)
-        click.echo(accuracy_by_width_text(right))
+        echo_line(
+            f"Fitted to {figures['pairs']} pairs of image and category in {figures['images']} images, {seconds} s."
+        )
+        _show_cross_validation(figures)
+        click.echo(accuracy_by_width_text(held_out["right_by_width"]))
         echo_line(f"Wrote {out}")
 
 

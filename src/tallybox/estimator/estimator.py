@@ -12,14 +12,15 @@ import torch
 
 from tallybox.concurrency import in_batches
 from tallybox.detections.categories import category_id_of, category_name_of, listed_names
-from tallybox.detections.detections import Detections, ImageId, common_categories, match_images
+from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
+from tallybox.detections.matching import common_categories, match_images
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.config import IMAGES_PER_BATCH, Component, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
 from tallybox.estimator.fitted import Fitted, untrained
-from tallybox.estimator.fitting import FitReport, fit
+from tallybox.estimator.fitting import fit
 from tallybox.estimator.inference import Prior, infer_pairs
 from tallybox.estimator.inputs import pairs_of_images
 from tallybox.estimator.prediction import ImagePredictions
@@ -62,7 +63,6 @@ class CountEstimator:
         self._max_objects = max_objects
         self._seed = seed
         self._fitted: Fitted | None = None
-        self.report: FitReport | None = None  # of `fit`; not stored in files
         self._reported_unlearned = False
 
     @property
@@ -94,7 +94,7 @@ class CountEstimator:
         labels = counts if isinstance(counts, TrueCounts) else TrueCounts.of_pairs(counts)
         images, names = common_categories(detections, category_names)
         show = on_progress or (lambda done, total: None)
-        fitted, self.report = fit(
+        fitted = fit(
             images,
             labels.for_detections(names),
             self._config,

@@ -9,17 +9,16 @@ import numpy as np
 from tallybox.concurrency import in_batches
 from tallybox.detections.baselines import Metric
 from tallybox.detections.categories import match_categories
-from tallybox.detections.detections import Detections, match_images
+from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.matching import match_images
 from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
 from tallybox.estimator.config import IMAGES_PER_BATCH
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.inference import Inference, infer_pairs
 from tallybox.estimator.inputs import indexed_pairs
-from tallybox.estimator.prediction import Integers, PredictionArrays
-
-WIDTH_GROUPS = {0: "0", 1: "1-2", 3: "3-4", 5: "5+"}  # of intervals, high - low
+from tallybox.estimator.prediction import WIDTH_GROUPS, Integers
 
 
 @dataclass
@@ -85,7 +84,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
         result.estimator += predictions.sums(truth)
         result.by_true_count += CoverageSums.of(lows, highs, truth, grouped_by=truth)
         result.by_predicted_count += CoverageSums.of(lows, highs, truth, grouped_by=predictions.counts)
-        result.by_width += _sums_by_width(predictions, truth)
+        result.by_width += predictions.sums_by_width(truth)
         for name, sums in result.baselines.items():
             for metric in sums:
                 sums[metric] += CountSums.of(tuned[name][metric].counts(pairs), truth)
@@ -102,16 +101,6 @@ def train_metrics(estimator: CountEstimator, images: list[Detections], labels: T
         inference, truth = infer_labelled(estimator, batch, list(counting_pairs(batch, labels)))
         sums += inference.predictions("evaluation_pairs").sums(truth)
     return sums.compute()
-
-
-def accuracy_by_width(predictions: PredictionArrays, true_counts: Integers) -> dict[str, float]:
-    """Return the share of exact counts by the width of their intervals."""
-    return _sums_by_width(predictions, true_counts).coverage_by_group(WIDTH_GROUPS)
-
-
-def _sums_by_width(predictions: PredictionArrays, true_counts: Integers) -> CoverageSums:
-    counts, widths = predictions.counts, predictions.highs - predictions.lows
-    return CoverageSums.of(counts, counts, true_counts, grouped_by=widths, groups=WIDTH_GROUPS)
 
 
 def infer_labelled(

@@ -52,7 +52,7 @@ class Fitted:
     levels_listed: IntervalLevels = IntervalLevels(*[UNCALIBRATED_LEVEL] * 4)  # noqa: RUF009 - for listed categories
     prevalence: Prevalence = AS_PREDICTED
     totals: TotalCalibration = TotalCalibration()  # noqa: RUF009 - it cannot be changed
-    cross_validation: Mapping[str, Any] = field(default_factory=dict)  # figures of `FitReport`
+    cross_validation: Mapping[str, Any] = field(default_factory=dict)  # figures of `fit`
     detector: tuple[str, ...] = ()  # SPEC and phrases of the detector; empty if the boxes came from a file
 
 

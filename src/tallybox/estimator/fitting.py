@@ -13,7 +13,7 @@ from tallybox.detections.baselines import Metric, tabulate, tune
 from tallybox.detections.categories import COCO_CATEGORIES, category_name_of, listed_names
 from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
-from tallybox.detections.metrics import CoverageSums
+from tallybox.detections.metrics import CountSums, CoverageSums
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, interval_levels, learn_prevalence
 from tallybox.estimator.config import EstimatorConfig, check_size
@@ -22,7 +22,7 @@ from tallybox.estimator.inference import Inference, infer
 from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
 from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.nms_counts import NmsCounts, learn_nms_counts, preferred_share
-from tallybox.estimator.prediction import Floats, Integers, PredictionArrays, summarise
+from tallybox.estimator.prediction import WIDTH_GROUPS, Floats, Integers, summarise
 from tallybox.estimator.totals import learn_totals
 from tallybox.estimator.training import (
     PADDING,
@@ -38,16 +38,6 @@ MAX_OBJECTS = (10, 60)
 # If this share of pairs has more boxes than can take part, boxes that overlap a better one by more are left out. With
 # each box of COCO repeated ten times, 0.7 and 0.85 were equally good.
 CROWDED_SHARE, CROWDED_NMS_IOU = 0.05, 0.85
-
-
-@dataclass(frozen=True)
-class FitReport:
-    """How many pairs and photos a fit used, and its predictions of held-out photos."""
-
-    pairs: int
-    photos: int
-    true_counts: NDArray[np.int64]  # [P]
-    held_out: PredictionArrays  # of each pair, by the member that did not learn from its photo
 
 
 @dataclass(frozen=True)
@@ -74,7 +64,7 @@ def fit(
     max_objects: int | None,
     seed: int,
     on_progress: OnProgress,
-) -> tuple[Fitted, FitReport]:
+) -> Fitted:
     """Fit to labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
     _check_categories(images, labels)
@@ -99,9 +89,10 @@ def fit(
     rows, clipped = np.arange(len(truth)), truth.clip(max=config.max_objects)
     share = preferred_share(held_out.nms[rows, clipped], held_out.ensemble[rows, clipped])
     mixed = held_out.mixed(share, tail_mean)
-    levels = interval_levels(*mixed, truth)
     parts = labelled.parts.numpy()
     cross_validation = {
+        "pairs": len(pairs),
+        "images": len(images),
         "nms_share": share,
         "estimator": _scores(*mixed, truth, parts),
         "nms": _scores(*held_out.mixed(1.0, tail_mean), truth, parts),
@@ -116,13 +107,12 @@ def fit(
         nms=nms,
         nms_share=share,
         baselines=baselines,
-        levels=levels,
+        levels=interval_levels(*mixed, truth),
         cross_validation=cross_validation,
     )
     every = label(config, list(every_pair(images, labels)))
     looked_for = len(images) * len(labels.labelled_ids().union(category_ids))
-    fitted = _over_every_category(fitted, every, _held_out(ensemble, nms_of_parts, every), looked_for, len(images))
-    return fitted, FitReport(len(pairs), len(images), truth, summarise(*mixed, levels))
+    return _over_every_category(fitted, every, _held_out(ensemble, nms_of_parts, every), looked_for, len(images))
 
 
 def _sized(
@@ -210,18 +200,20 @@ def _held_out(ensemble: CountEnsemble, nms_of_parts: Sequence[NmsCounts], labell
 
 def _scores(probabilities: Floats, tail_mean: Floats, truth: Integers, parts: Integers) -> dict[str, Any]:
     """Return cross-validated figures; intervals of each part are calibrated on the other parts."""
-    sums, coverage = None, CoverageSums()
+    sums, coverage, by_width = CountSums(), CoverageSums(), CoverageSums()
     for part in np.unique(parts).tolist():
         inside, outside = parts == part, parts != part
         levels = interval_levels(probabilities[outside], tail_mean[outside], truth[outside])
         found = summarise(probabilities[inside], tail_mean[inside], levels)
-        of_part = found.sums(truth[inside])
-        sums = of_part if sums is None else sums + of_part
+        sums += found.sums(truth[inside])
         coverage += CoverageSums.of(found.lows, found.highs, truth[inside], grouped_by=found.counts)
-    assert sums is not None
-    figures = {**sums.compute(), "coverage90": coverage.coverage()}
-    by_answer = {answer: round(share, 4) for answer, share in coverage.coverage_by_group().items()}
-    return {**{name: round(value, 4) for name, value in figures.items()}, "coverage90_by_predicted_count": by_answer}
+        by_width += found.sums_by_width(truth[inside])
+    return {
+        **sums.compute(),
+        "coverage90": coverage.coverage(),
+        "coverage90_by_predicted_count": coverage.coverage_by_group(),
+        "right_by_width": by_width.coverage_by_group(WIDTH_GROUPS),
+    }
 
 
 def _over_every_category(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.categories import category_id_of
-from tallybox.detections.metrics import CountSums, groups_of
+from tallybox.detections.metrics import CountSums, CoverageSums, groups_of
 from tallybox.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -21,6 +21,7 @@ Booleans = NDArray[np.bool_]
 # How many counts from ``max_objects`` on are written out; larger counts add to the last. The number is the same for all
 # pairs, so that a prediction does not depend on the pairs in its batch.
 TAIL = 200
+WIDTH_GROUPS = {0: "0", 1: "1-2", 3: "3-4", 5: "5+"}  # of intervals, high - low
 ROUNDING_SLACK = 1e-12  # of sums of probabilities
 
 
@@ -168,6 +169,11 @@ class PredictionArrays(NamedTuple):
     def sums(self, true_counts: Integers) -> CountSums:
         """Return the sums behind scores: exact by the most probable count, MAE by the median, RMSE by the mean."""
         return CountSums.of(self.most_probable, true_counts, medians=self.counts, means=self.expected)
+
+    def sums_by_width(self, true_counts: Integers) -> CoverageSums:
+        """Return the sums behind the share of exact counts by the width of intervals."""
+        widths = self.highs - self.lows
+        return CoverageSums.of(self.counts, self.counts, true_counts, grouped_by=widths, groups=WIDTH_GROUPS)
 
     def at(self, rows: Any) -> "PredictionArrays":
         """Return the predictions of some pairs."""

@@ -145,15 +145,22 @@ class PhotoCounter:
 
     def draw(self, counted: PhotoResult) -> Image:
         """Return a counted photo with its objects outlined and, below it, the counts in words."""
-        from tallybox.photos.outlines import MAX_SIDE, draw_counts
+        from tallybox.photos.outlines import MAX_SIDE, Outline, draw_counts, draw_outlines, outlines_of
 
         assert counted.detections is not None
         assert counted.source is not None
         photo = counted.photo
         if photo is None or photo.image.size != photo.size_wh:  # detection decodes large photos at a reduced size
             photo = read_photo(counted.source, reduced_to=MAX_SIDE)
-        explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
-        return draw_counts(photo, counted.detections, self._by_name(explanations))
+        if counted.tiling is None:
+            explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
+            return draw_counts(photo, counted.detections, self._by_name(explanations))
+        outlines: list[Outline] = []
+        listed = list(counted.predictions or ())
+        for block in count_blocks(self.estimator, blocks_of(counted.detections, counted.tiling.side), listed)[1]:
+            explanations = self.estimator.explain(block.detections, listed)
+            outlines += outlines_of(block.in_photo(), self._by_name(explanations), outlines)
+        return draw_outlines(photo, outlines, counted.counts)
 
     def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:
         return {self.estimator.category_name(category_id): e for category_id, e in explanations.items()}

@@ -9,6 +9,7 @@ has there (640 px), and the photo's count is the total over its blocks. `researc
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -37,7 +38,7 @@ MIN_REDUCTION = 1.25  # a scale that reduces the whole photo by less is left out
 # earlier counts crowds no better, and ordinary photos worse.
 CROWDED = 1.25
 NEGLIGIBLE = 1e-12  # probability
-TAIL_PROBABILITY = 0.02  # that an interval leaves out on each side; 90 % of intervals then cover the true count
+TAIL_PROBABILITY = 0.01  # that an interval leaves out on each side: `research/windows.py`
 
 
 class Tiling(NamedTuple):
@@ -166,6 +167,10 @@ class Block(NamedTuple):
     detections: Detections  # boxes in pixels of the block, so that the estimator sees them as those of a photo
     corner: tuple[float, float]
     size: tuple[float, float]
+
+    def in_photo(self) -> Detections:
+        """Return the detections with boxes in pixels of the photo."""
+        return replace(self.detections, boxes=self.detections.boxes + np.tile(np.array(self.corner, np.float32), 2))
 
 
 def blocks_of(detections: Detections, side: int) -> list[Block]:

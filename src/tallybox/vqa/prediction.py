@@ -129,6 +129,15 @@ def run_settings(run: Path) -> dict[str, Any]:
     return {} if run.suffix in PUBLISHED_SUFFIXES else read_config(folder)
 
 
+def read_answers(path: str | Path) -> dict[int, str]:
+    """Read a results file of the test server: answers by question id."""
+    try:
+        results = json.loads(Path(path).read_text())
+        return {int(result["question_id"]): str(result["answer"]) for result in results}
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"Cannot read {path} as a list of question_id and answer: {error}") from None
+
+
 def write_results(predictions: dict[int, str], path: Path) -> None:
     """Write the results file of the test server: a JSON array of question ids with answers."""
     results = [{"question_id": question_id, "answer": answer} for question_id, answer in predictions.items()]

@@ -29,7 +29,9 @@ Key = TypeVar("Key", bound=Hashable)
 Pairs = NDArray[np.int64] | Sequence[Sequence[int]]  # [K, 2] question ids
 
 
-def all_scores(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Pairs) -> dict[str, float]:
+def all_scores(
+    predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Pairs = ()
+) -> dict[str, float]:
     """Return the scores of a split's answers by `KEYS`, and how well they count by `COUNT_KEYS`."""
     return score(predictions, records, pairs) | count_errors(predictions, records)
 
