@@ -31,7 +31,7 @@ def machine(result: dict[str, Any]) -> str:
 
 def full() -> Iterator[str]:
     """Yield the table of all sizes, forward and backward together."""
-    yield "| machine | component | images × boxes | kept | fused | reference | times faster | peak memory | reference's |"
+    yield "| machine | component | images × boxes | kept | fused | reference | speed-up | peak memory | reference's |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for path in sorted(RESULTS.glob("counter--*.json")):
         result = read(path.stem)
