@@ -31,7 +31,7 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
     suffix = path.suffix.lower()
     with atomic_writing(path) as file:
         if suffix in (".csv", ".tsv"):
-            frame.to_csv(file, index=False, sep="," if suffix == ".csv" else "\t")
+            frame.to_csv(file, index=False, sep="," if suffix == ".csv" else "\t", errors="surrogateescape")
         elif suffix == ".xlsx":
             import_optional("openpyxl", needed_for=f"writing {path}", install="'tallybox[detections]'")
             frame.to_excel(file, index=False, engine="openpyxl")
