@@ -171,10 +171,10 @@ def test_the_fixed_zero_stays_zero_in_training():
 def test_a_box_without_area_is_distant_from_itself_as_published():
     point = torch.zeros(1, 4, 2)
     features = compat.Counter(2, already_sigmoided=True)(point, torch.ones(1, 2))
-    mended = Counter(2).count(torch.ones(1, 2), point.mT)
+    fixed = Counter(2).count(torch.ones(1, 2), point.mT)
     # Two copies at distance 1 from each other and from themselves: |E| = 4 · 1/4 + 2 · 1/2.
     torch.testing.assert_close(features, torch.tensor([[0, 2 - 2**0.5, 2**0.5 - 1]]), rtol=0, atol=1e-6)
-    assert mended.item() == pytest.approx(1)
+    assert fixed.item() == pytest.approx(1)
 
 
 def test_padding_with_logits_of_minus_infinity_has_weight_zero_as_published():

@@ -91,9 +91,9 @@ def test_counts_by_id_alone_name_no_categories(tmp_path, column):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image_id,dog\n7,3.0\n8,many\n", "line 3: count 'many'"),
-        ("image_id,dog\n7,2.5\n", "line 2: count 2.5"),
-        ("image_id,dog,notes\n7,2,two hide\n", "line 2: count 'two hide'"),
+        ("image_id,dog\n7,3.0\n8,many\n", "line 3: column dog: 'many'"),
+        ("image_id,dog\n7,2.5\n", "line 2: column dog: 2.5"),
+        ("image_id,dog,notes\n7,2,two hide\n", "line 2: column notes: 'two hide'"),
         ("image_id,dog\n7,3\n7,4\n", "two rows"),
         ("image_id,16\n7,3\n", "'16' is a number"),
         ("image_id,dog,dog\n7,3,3\n", "'dog'"),

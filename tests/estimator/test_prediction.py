@@ -140,6 +140,17 @@ def test_a_group_with_few_pairs_is_calibrated_with_all():
     assert levels.many != pytest.approx(levels.zero, abs=1e-3)  # of which there are enough
 
 
+def test_a_group_with_few_pairs_is_never_narrower_than_its_own_pairs_ask_for():
+    sure, large = np.zeros((300, 11)), np.full((20, 11), 0.001)
+    sure[:, 0] = 1
+    large[:, 8] = 1 - large[:, :8].sum(1) - large[:, 9:].sum(1)
+    truth = np.concatenate((np.zeros(300, np.int64), np.tile([5, 6, 7, 8], 5)))
+    table = np.concatenate((sure, large))
+    predictions = summarise(table, np.zeros(320), interval_levels(table, np.zeros(320), truth)).at(slice(300, None))
+    covered = (predictions.lows <= truth[300:]) & (truth[300:] <= predictions.highs)
+    assert covered.mean() >= 0.9
+
+
 def test_without_enough_pairs_to_learn_from_intervals_are_as_wide_as_can_be():
     for pairs in (0, 5):
         table = np.full((pairs, 4), 0.25)
@@ -155,10 +166,10 @@ def test_prevalence_takes_back_what_choosing_pairs_by_the_truth_suggests():
     believed = np.column_stack((1 - np.full(2000, 0.9), np.full(2000, 0.9)))  # always "there"
     summary = np.zeros((2000, SUMMARY))
     prevalence = learn_prevalence(believed, score, summary, present, unseen=0.002)
-    mended = prevalence.apply(believed, score, summary)
-    np.testing.assert_allclose(mended.sum(1), 1)
-    assert 1 - mended[score < 0.2, 0].mean() < 0.15
-    assert 1 - mended[score > 0.9, 0].mean() > 0.75
+    fixed = prevalence.apply(believed, score, summary)
+    np.testing.assert_allclose(fixed.sum(1), 1)
+    assert 1 - fixed[score < 0.2, 0].mean() < 0.15
+    assert 1 - fixed[score > 0.9, 0].mean() > 0.75
     assert prevalence.apply(believed[:1], np.zeros(1), summary[:1])[0, 0] == pytest.approx(0.998)
 
 
@@ -166,9 +177,9 @@ def test_prevalence_stays_finite_where_scores_separate_perfectly():
     score = np.array([0.1, 0.2, 0.8, 0.9])
     believed = np.column_stack((1 - score, score))
     summary = np.zeros((4, SUMMARY))
-    mended = learn_prevalence(believed, score, summary, score > 0.5, unseen=0.01).apply(believed, score, summary)
-    assert np.isfinite(mended).all()
-    assert (mended >= 0).all()
+    fixed = learn_prevalence(believed, score, summary, score > 0.5, unseen=0.01).apply(believed, score, summary)
+    assert np.isfinite(fixed).all()
+    assert (fixed >= 0).all()
 
 
 def test_prevalence_uses_what_the_summary_tells():

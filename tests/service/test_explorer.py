@@ -120,7 +120,7 @@ def test_a_link_restores_the_scene(explorer):
     assert scene_of(other) == scene
     assert shown_count(other) == first
     assert other.locator("#parameters").input_value() == "toy-0.5-0.25-2"
-    parameters = Explainer.of(shipped_estimator()).sets["presence"]["toy-0.5-0.25-2"]
+    parameters = Explainer.of(shipped_estimator()).sets["presence"]["toy-0.5-0.25-2"].parameters
     component = presence_with_parameters(json.dumps(parameters), 10)
     assert first == pytest.approx(library_count(component, scene), abs=1e-6)
 

@@ -24,12 +24,12 @@ def test_parameters_make_the_functions_that_were_learned(sweep, side_length, noi
     row = next(row for row in read_results(RESULTS / sweep / "results.jsonl") if setting.items() <= row.items())
     name = f"toy-{side_length:g}-{noise:g}"
     sets = Explainer.of(small_estimator()).sets
-    knots = counter_with_knots(tuple(map(tuple, sets["counter"][name])), 10)
+    knots = counter_with_knots(tuple(map(tuple, sets["counter"][name].parameters)), 10)
     assert torch.nn.functional.pad(knots.weight.detach().cumsum(-1), (1, 0))[0].numpy() == pytest.approx(
         torch.tensor(row["activations"]).numpy(), abs=2e-5
     )
     for head in range(3):
-        component = presence_with_parameters(json.dumps(sets["presence"][f"{name}-{head + 1}"]), 10)
+        component = presence_with_parameters(json.dumps(sets["presence"][f"{name}-{head + 1}"].parameters), 10)
         functions = PresenceFunctions.of(component.weights)
         for function in ("slope", "shift", "step", "calibration", "order", "evidence", "overlap"):
             values = getattr(functions, function).detach()[0].numpy()

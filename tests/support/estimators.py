@@ -1,4 +1,4 @@
-"""An estimator that learned on made-up photos, once for all tests that only look at it."""
+"""An estimator that learned on synthetic photos, once for all tests that only look at it."""
 
 from functools import cache
 

@@ -291,64 +291,63 @@ def counts_in_frame(
     columns = known_columns(frame.columns)
     if "image_id" not in columns:
         raise InputError(f"{source}: no column image_id (or image, photo, file_name …) among {list(frame.columns)}")
-    is_long = "count" in columns and bool({"category", "category_id"} & columns.keys())
+    is_long = bool({"category", "category_id"} & columns.keys())
+    if is_long and "count" not in columns:
+        raise InputError(f"{source}: no column count among {list(frame.columns)}")
     if not is_long:
-        names = [str(name) for name in frame.columns if name != columns["image_id"]]
+        frame = _melted(frame, source, columns["image_id"], blank_is_zero)
         columns = {"image_id": columns["image_id"], "category": "category", "count": "count"}
-        images, _ = image_ids_of(frame, columns["image_id"], source)
-        if len(images) < len(frame):
-            raise InputError(f"{source}: an image has two rows")
-        wide = frame.set_axis([str(name) for name in frame.columns], axis=1)
-        if not blank_is_zero:
-            wide = wide.dropna(axis=1, how="all")
-        if numeric := [name for name in names if name.isdecimal()]:
-            raise InputError(f"{source}: column {numeric[0]!r} is a number; name the category")
-        for name in names:
-            whole_numbers(frame[name].dropna(), source, f"column {name}:", maximum=MAX_COUNT)
-        index_name = frame.index.name
-        frame = wide.melt(columns["image_id"], var_name="category", value_name="count", ignore_index=False)
-        frame = frame.rename_axis(index_name)
-        if blank_is_zero:
-            frame["count"] = frame["count"].fillna(0)
     if not len(frame):
         raise InputError(f"{source}: no rows, or no columns of categories")
     return _counts_in_long(frame, source, category_columns(frame, columns), category_names)
 
 
+def _melted(frame: pd.DataFrame, source: str, image_column: str, blank_is_zero: bool) -> pd.DataFrame:
+    """Turn a table with a column for each category into one with a row for each image and category."""
+    if len(image_ids_of(frame, image_column, source)[0]) < len(frame):
+        raise InputError(f"{source}: an image has two rows")
+    for name in frame.columns.drop(image_column):
+        if str(name).isdecimal():
+            raise InputError(f"{source}: column {name!r} is a number; name the category")
+        whole_numbers(frame[name].dropna(), source, f"column {name}:", maximum=MAX_COUNT)
+    frame = frame.fillna(0) if blank_is_zero else frame.dropna(axis=1, how="all")
+    long = frame.melt(image_column, var_name="category", value_name="count", ignore_index=False)
+    return long.rename_axis(frame.index.name)
+
+
 def _counts_in_long(
     frame: pd.DataFrame, source: str, columns: Mapping[str, str], category_names: Mapping[int, str] | None
 ) -> TrueCounts:
+    import pandas
+
     images, owners = image_ids_of(frame, columns["image_id"], source)
-    counts: dict[ImageId, dict[int, int]] = {image_id: {} for image_id in images}
-    category = frame[columns.get("category_id", columns.get("category", ""))]
     is_named = "category_id" not in columns
-    stated = frame[columns["count"]]
-    numbers = whole_numbers(stated.dropna(), source, "count", maximum=MAX_COUNT)
-    is_counted = stated.notna().to_numpy()
+    category = frame[columns["category" if is_named else "category_id"]]
     if is_named:
-        own = [str(name).strip() for name in category.dropna().unique()]
+        category = category.astype("string").str.strip()
+        own = category.dropna().unique().tolist()
         names = dict(category_names or number_categories(own))
-        ids = {name: category_id_of(str(name).strip(), names) for name in category.dropna().unique()}
-        category_ids = [ids.get(name) for name in category.tolist()]
+        category = category.map({name: category_id_of(name, names) for name in own})
     else:
         names = names_of_ids(frame, source, columns) if "category" in columns else dict(category_names or {})
-        filled = whole_numbers(category.dropna(), source, "category_id").tolist()
-        rest = iter(filled)
-        category_ids = [None if missing else next(rest) for missing in category.isna()]
+        whole_numbers(category.dropna(), source, "category_id")
+    stated = frame[columns["count"]]
+    whole_numbers(stated.dropna(), source, "count", maximum=MAX_COUNT)
+    counts: dict[ImageId, dict[int, int]] = {image_id: {} for image_id in images}
     unknown: set[tuple[ImageId, int]] = set()
-    next_count = iter(numbers.tolist())
-    for line, owner, category_id, counted in zip(frame.index, owners.tolist(), category_ids, is_counted, strict=True):
-        image_id, count = images[owner], next(next_count) if counted else None
-        if category_id is None:
+    ids, numbers = (pandas.to_numeric(column).to_numpy(np.float64, na_value=np.nan) for column in (category, stated))
+    for line, owner, number, count in zip(frame.index, owners.tolist(), ids.tolist(), numbers.tolist(), strict=True):
+        image_id = images[owner]
+        if np.isnan(number):
             if count != 0:
                 raise row_error(source, frame, line, "category is missing")
-        elif count is None:
-            unknown.add((image_id, category_id))
-        elif category_id in counts[image_id]:
-            raise row_error(source, frame, line, f"image {image_id!r} has two counts of category {category_id}")
+        elif np.isnan(count):
+            unknown.add((image_id, int(number)))
+        elif int(number) in counts[image_id]:
+            raise row_error(source, frame, line, f"image {image_id!r} has two counts of category {int(number)}")
         else:
-            counts[image_id][category_id] = count
-    labelled = frozenset(category_id for category_id in category_ids if category_id is not None)
+            counts[image_id][int(number)] = int(count)
+    labelled = frozenset(ids[~np.isnan(ids)].astype(int).tolist())
     is_arbitrary = is_named and category_names is None and is_own(names)
     return TrueCounts(
         counts, categories=names, unknown=frozenset(unknown), labelled=labelled, ids_are_arbitrary=is_arbitrary

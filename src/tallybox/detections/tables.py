@@ -179,19 +179,17 @@ def names_of_ids(frame: pd.DataFrame, source: str, columns: Mapping[str, str]) -
 
 class _Rows(NamedTuple):
     images: list[ImageId]  # in the order of their first rows
-    owners: NDArray[np.intp]  # [N] index of the image of each row
-    is_detected: NDArray[np.bool_]  # [N] False in the row of an image without detections
+    sizes: Integers  # [I, 2] of the images, 0 if not known
+    owners: NDArray[np.intp]  # [N] index of the image of each box
     boxes: Floats  # [N, 4] x1 y1 x2 y2
     scores: Floats  # [N]
     category_ids: Integers  # [N]
-    sizes: Integers  # [I, 2] of the images, 0 if not known
 
 
 def detections_in_frame(frame: pd.DataFrame, layout: TableLayout, source: str) -> Iterator[Detections]:
     """Check all rows and yield one `Detections` for each image, in the order of their first rows."""
     rows = _checked_rows(frame, layout, source)
     order = np.argsort(rows.owners, kind="stable")
-    order = order[rows.is_detected[order]]
     starts = np.searchsorted(rows.owners[order], np.arange(len(rows.images) + 1))
     sizes = rows.sizes.tolist()
     for number, image_id in enumerate(rows.images):
@@ -230,23 +228,17 @@ def _checked_rows(frame: pd.DataFrame, layout: TableLayout, source: str) -> _Row
         ids = whole_numbers(detected[category], source, category)
         ids = np.array([layout.class_ids[key] for key in ids.tolist()], np.int64) if layout.class_ids else ids
     sizes, row_sizes = _sizes(frame, columns, source, images, owners)
-    boxes = _boxes_xyxy(detected, layout, source, row_sizes[is_detected])
+    row_sizes = row_sizes[is_detected]
+    boxes = _boxes_xyxy(detected, layout, source, row_sizes)
     scores = numbers(detected[columns["score"]], source, columns["score"]).astype(np.float32)
     if problem := first_problem(boxes, scores):
         raise row_error(source, frame, detected.index[problem[0]], problem[1])
-    is_outside = outside_image(boxes, row_sizes[is_detected]) & (row_sizes[is_detected, 0] > 0)
+    is_outside = outside_image(boxes, row_sizes) & (row_sizes[:, 0] > 0)
     if is_outside.any():
         index = int(np.argmax(is_outside))
-        message = far_outside(str(boxes[index].round(1).tolist()), row_sizes[is_detected][index].tolist())
+        message = far_outside(str(boxes[index].round(1).tolist()), row_sizes[index].tolist())
         raise row_error(source, frame, detected.index[index], message)
-    every = _Rows(images, owners, is_detected, *_empty_rows(len(frame)), sizes)
-    every.boxes[is_detected], every.scores[is_detected] = boxes, scores.clip(0, 1)
-    every.category_ids[is_detected] = ids
-    return every
-
-
-def _empty_rows(number: int) -> tuple[Floats, Floats, Integers]:
-    return np.zeros((number, 4), np.float32), np.zeros(number, np.float32), np.zeros(number, np.int64)
+    return _Rows(images, sizes, owners[is_detected], boxes, scores.clip(0, 1), ids)
 
 
 def _boxes_xyxy(frame: pd.DataFrame, layout: TableLayout, source: str, sizes: Integers) -> Floats:

@@ -12,8 +12,9 @@ import torch
 
 from tallybox.concurrency import in_batches
 from tallybox.detections.categories import category_id_of, category_name_of, listed_names
-from tallybox.detections.detections import Detections, ImageId, common_categories, match_images
+from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
+from tallybox.detections.matching import common_categories, match_images
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.config import IMAGES_PER_BATCH, Component, EstimatorConfig

@@ -9,8 +9,9 @@ import numpy as np
 from tallybox.concurrency import in_batches
 from tallybox.detections.baselines import Metric
 from tallybox.detections.categories import match_categories
-from tallybox.detections.detections import Detections, match_images
+from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.matching import match_images
 from tallybox.detections.metrics import CategorySums, CountSums, CoverageSums
 from tallybox.errors import InputError
 from tallybox.estimator.config import IMAGES_PER_BATCH

@@ -12,10 +12,15 @@ from tallybox.boxes import suppress
 from tallybox.counter.trace import CountTrace
 from tallybox.estimator.fitted import Fitted
 from tallybox.estimator.inputs import ModelInputs
+from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.prediction import CountPrediction
+from tallybox.kernels.proposals import checked_proposals
+from tallybox.presence.functional import presence_trace
 from tallybox.presence.trace import PresenceTrace
+from tallybox.presence.weights import PresenceWeights
 
 Floats = NDArray[Any]
+Trace = PresenceTrace | CountTrace
 
 # A box below this presence is not shown as counted: the count is then larger than what the boxes show.
 MIN_PRESENCE = 0.1
@@ -30,7 +35,7 @@ class CountExplanation:
     prediction: CountPrediction
     indices: NDArray[np.int64]  # [N] boxes of the image that took part, the best score first
     presence: NDArray[np.float32]  # [N]: how far each counts as an object of its own, the mean of all heads
-    traces: tuple[PresenceTrace | CountTrace, ...]  # every intermediate quantity, for each member
+    traces: tuple[Trace, ...]  # every intermediate quantity, for each member
 
 
 def explain_predictions(
@@ -38,22 +43,30 @@ def explain_predictions(
 ) -> dict[int, CountExplanation]:
     """Return which boxes of an image count and why, for the categories of its inputs, which are those predicted."""
     with torch.no_grad():
-        logits = fitted.ensemble.score_logit(inputs)  # [M, P, N]
-        # One call for each member; a trace has every pair.
-        traces = [
-            component.explain(logit, inputs.boxes, inputs.mask)
-            for component, logit in zip(fitted.ensemble.components(), logits, strict=True)
-        ]
+        traces = _traces(fitted.ensemble, inputs)
     explanations = {}
     for row, (category_id, prediction) in enumerate(predictions.items()):
         real = inputs.mask[row].numpy()
-        of_pair = tuple(
-            type(trace)(**{quantity.name: getattr(trace, quantity.name)[row] for quantity in fields(trace)})
-            for trace in traces
-        )
+        of_pair = tuple(_at(trace, row) for trace in traces)
         presence = np.mean([_presence(trace, len(real)) for trace in of_pair], axis=0)[real]
         explanations[category_id] = CountExplanation(prediction, inputs.sources[row].numpy()[real], presence, of_pair)
     return explanations
+
+
+def _traces(ensemble: CountEnsemble, inputs: ModelInputs) -> list[Trace]:
+    """Return a trace of all pairs for each member."""
+    logits, boxes, mask = ensemble.score_logit(inputs), inputs.boxes, inputs.mask  # [M, P, N], [P, N, 4], [P, N]
+    if ensemble.config.component == "counter":
+        return [part.explain(logit, boxes, mask) for part, logit in zip(ensemble.components(), logits, strict=True)]
+    weights = PresenceWeights(**{name: tensor[:, None, None] for name, tensor in ensemble.component.items()})
+    proposals = checked_proposals(logits, boxes, mask, logits=True)
+    together = presence_trace(proposals, weights, max_objects=ensemble.config.max_objects, logits=True)
+    return [_at(together, member) for member in range(ensemble.members)]
+
+
+def _at(trace: Trace, index: int) -> Trace:
+    """Return one part of a trace along its first dimension."""
+    return type(trace)(**{quantity.name: getattr(trace, quantity.name)[index] for quantity in fields(trace)})
 
 
 def merged_into(explanation: CountExplanation) -> NDArray[np.int64]:
@@ -83,7 +96,7 @@ def mean_suppression(explanation: CountExplanation) -> Floats:
     return mean
 
 
-def suppression_of(trace: PresenceTrace | CountTrace, number: int) -> Floats:
+def suppression_of(trace: Trace, number: int) -> Floats:
     """Return how much box j suppresses box i in a trace of ``number`` boxes, ``[N, N]``, the mean of all heads."""
     if number == 0:
         return np.zeros((0, 0))
@@ -108,7 +121,7 @@ def _counted(presence: Floats, suppression: Floats, count: int) -> NDArray[np.in
     return chosen[presence[chosen] >= MIN_PRESENCE][:count]
 
 
-def _presence(trace: PresenceTrace | CountTrace, number: int) -> NDArray[np.float32]:
+def _presence(trace: Trace, number: int) -> NDArray[np.float32]:
     """Return how far each proposal counts, ``[N]``: for the paper's component what is left after scaling its copies."""
     if isinstance(trace, PresenceTrace):
         return trace.presence.mean(-2).numpy()

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tallybox.detections.adapters import ClassNames
-from tallybox.detections.detections import BoxFormat, Detections, common_categories
+from tallybox.detections.detections import BoxFormat, Detections
 from tallybox.detections.labels import TrueCounts
+from tallybox.detections.matching import common_categories
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.errors import InputError
 from tallybox.photos.cache import cached_detections

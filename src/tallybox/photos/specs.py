@@ -1,4 +1,4 @@
-"""Detectors by name (SPEC), as `tallybox count` and `PhotoCounter` take them; docs/learn/detectors.md has a table.
+"""Detectors by name (SPEC), as `tallybox count` and `PhotoCounter` take them; docs/learn/own-detector.md has a table.
 
 A SPEC is ``picodet``, a library and what it loads (``transformers:MODEL``), or a function that returns a detector
 (``package.module:factory``).

@@ -160,7 +160,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     @v1.get("/parameters")
     async def parameters() -> dict[str, list[ParameterSet]]:
         """List the sets of learned parameters by component."""
-        return explainer.labels
+        return {component: list(sets.values()) for component, sets in explainer.sets.items()}
 
     @v1.get("/scenes")
     async def list_scenes() -> list[ExampleScene]:

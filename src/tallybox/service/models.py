@@ -3,9 +3,10 @@
 `ExplainedCount` and `ExampleScene` are answers too: dataclasses of the library.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from tallybox.explain.explained_count import BaselineCounts
 
@@ -132,6 +133,9 @@ class ParameterSet(BaseModel):
     name: str
     label: str
     scenes: Literal["all", "toy", "photo"] = Field(description="The kind of scenes that it was trained for.")
+    parameters: SkipJsonSchema[Any] = Field(
+        None, exclude=True
+    )  # knots of the activations, or the fields of PresenceWeights
 
 
 class SamplePhoto(BaseModel):

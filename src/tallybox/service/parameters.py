@@ -29,33 +29,30 @@ class Explainer:
     """Explains boxes with the components, untrained and trained, and with an estimator."""
 
     estimator: CountEstimator
-    sets: dict[str, dict[str, Any]]  # parameters by component and name
-    labels: dict[str, list[ParameterSet]]
+    sets: dict[str, dict[str, ParameterSet]]  # by component and name
 
     @staticmethod
     def of(estimator: CountEstimator) -> "Explainer":
-        """Collect the sets: untrained, trained on the toy task, and those of the estimator's heads."""
-        sets: dict[str, dict[str, Any]] = {
-            "counter": {UNTRAINED: _parameters(Counter())},
-            "presence": {UNTRAINED: _parameters(PresenceCounter())},
-        }
-        labels = {name: [ParameterSet(name=UNTRAINED, label=UNTRAINED, scenes="all")] for name in sets}
+        """Collect the sets: untrained, trained on the toy task, and those of the estimator's models."""
+        sets: dict[str, dict[str, ParameterSet]] = {"counter": {}, "presence": {}}
 
         def add(component: str, name: str, label: str, scenes: Any, parameters: Any) -> None:
-            sets[component][name] = parameters
-            labels[component].append(ParameterSet(name=name, label=label, scenes=scenes))
+            sets[component][name] = ParameterSet(name=name, label=label, scenes=scenes, parameters=parameters)
 
+        for untrained in (Counter(), PresenceCounter()):
+            component = "counter" if isinstance(untrained, Counter) else "presence"
+            add(component, UNTRAINED, UNTRAINED, "all", _parameters(untrained))
         for setting in json.loads((files("tallybox.service") / "data" / "toy_weights.json").read_text()):
             side_length, noise = f"{setting['side_length']:g}", f"{setting['noise']:g}"
             name, label = f"toy-{side_length}-{noise}", f"trained at l = {side_length}, q = {noise}"
             add("counter", name, label, "toy", setting["activations"])
             for head, parameters in enumerate(setting["presence"], start=1):
                 add("presence", f"{name}-{head}", f"{label}, head {head}", "toy", parameters)
-        components = estimator.fitted.ensemble.components()
-        for number, component in enumerate(components, start=1):
-            label = f"photo model {number} of {len(components)}"
-            add(estimator.fitted.config.component, f"photo-{number}", label, "photo", _parameters(component))
-        return Explainer(estimator, sets, labels)
+        models = estimator.fitted.ensemble.components()
+        for number, model in enumerate(models, start=1):
+            label = f"photo model {number} of {len(models)}"
+            add(estimator.fitted.config.component, f"photo-{number}", label, "photo", _parameters(model))
+        return Explainer(estimator, sets)
 
     def explain(self, request: ExplainRequest) -> ExplainedCount:
         """Count boxes with the component and the parameters that a request names."""
@@ -95,8 +92,8 @@ class Explainer:
         if request.parameters not in named:
             raise InputError("Unknown parameters; GET /v1/parameters lists the known sets.")
         if request.component == "counter":
-            return counter_with_knots(tuple(map(tuple, named[request.parameters])), request.max_objects)
-        return presence_with_parameters(json.dumps(named[request.parameters]), request.max_objects)
+            return counter_with_knots(tuple(map(tuple, named[request.parameters].parameters)), request.max_objects)
+        return presence_with_parameters(json.dumps(named[request.parameters].parameters), request.max_objects)
 
 
 @lru_cache(maxsize=64)

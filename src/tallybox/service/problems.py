@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import Request, Response
@@ -12,17 +13,6 @@ from starlette.exceptions import HTTPException
 
 from tallybox.errors import TallyboxError
 
-DESCRIPTIONS = {
-    400: "Malformed request.",
-    401: "Missing or wrong token.",
-    403: "Host or Origin of another site.",
-    408: "Time limit exceeded.",
-    413: "Request too large.",
-    415: "Unsupported content type.",
-    422: "Invalid value; the message names it.",
-    429: "Too many pending requests.",
-    503: "The service cannot count photos.",
-}
 MAX_NAMED = 3  # errors of a body; further ones are only counted
 NOT_JSON = {"json_invalid", "string_unicode"}  # the second: half of a surrogate pair
 
@@ -35,7 +25,7 @@ class ErrorAnswer(BaseModel):
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe the errors of a route for the OpenAPI document."""
-    return {status: {"model": ErrorAnswer, "description": DESCRIPTIONS[status]} for status in statuses}
+    return {status: {"model": ErrorAnswer, "description": HTTPStatus(status).phrase} for status in statuses}
 
 
 async def answer_problem(request: Request, problem: Exception) -> Response:

@@ -4,6 +4,7 @@ import { element, setAttributes, svgElement } from "./element.js";
 import { categoryColour, inkOn } from "./colours.js";
 
 const TAG = 11; // radius of a number's disc, in pixels on the screen
+const MAX_TAGS = 12; // of an edited scene with more boxes, only counted ones have numbers
 const KIND_ORDER = { other: 0, duplicate: 1, doubtful: 2, clear: 3 };
 
 export function createScene(image, pointing, { isEditable = false } = {}) {
@@ -101,7 +102,9 @@ export function createScene(image, pointing, { isEditable = false } = {}) {
 
   function drawTags(boxes) {
     const unit = size.width / (svg.clientWidth || size.width);
-    const numbered = drawn.filter(({ mark }, box) => (boxes.length ? boxes.includes(box) : isShown(mark) && (isEditable || view === "counted")));
+    const isCounted = ({ kind }) => kind === "clear" || kind === "doubtful";
+    const hasNumber = (mark) => (isEditable ? drawn.length <= MAX_TAGS || isCounted(mark) : view === "counted" && isShown(mark));
+    const numbered = drawn.filter(({ mark }, box) => (boxes.length ? boxes.includes(box) : hasNumber(mark)));
     tags.replaceChildren(
       ...numbered.filter(({ mark }) => fits(mark, unit) || boxes.length === 1).flatMap(({ mark }) => disc(mark, unit)),
       ...(boxes.length === 1 && drawn[boxes[0]] ? detailTag(drawn[boxes[0]].mark, unit) : []),

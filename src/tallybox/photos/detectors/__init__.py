@@ -1,6 +1,6 @@
 """Detectors of other libraries. Each library is imported when a model of it is loaded, and not before.
 
-An estimator must be fitted to the detector it is used with: see docs/learn/detectors.md.
+An estimator must be fitted to the detector it is used with: see docs/learn/own-detector.md.
 """
 
 from tallybox.photos.detectors.onnx_files import OnnxDetector
