@@ -5,12 +5,12 @@ import pytest
 from click.testing import CliRunner
 
 from tallybox.cli import cli
+from tallybox.concurrency import single_threaded_torch
 from tallybox.detections.readers import read_detections
 from tallybox.estimator import training
 from tallybox.photos import cache
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos
-from tests.support.threads import one_thread
 
 FRUIT = {0: "pear", 1: "mug", 2: "fig"}
 PHRASES = ("a red apple", "a cup")
@@ -28,7 +28,7 @@ def spec(tmp_path):
 @pytest.fixture(autouse=True)
 def few_steps_on_one_thread(monkeypatch):
     monkeypatch.setattr(training, "MIN_STEPS", 20)
-    with one_thread():
+    with single_threaded_torch():
         yield
 
 

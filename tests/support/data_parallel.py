@@ -3,14 +3,14 @@
 In a module of its own, because a spawned process imports what it runs by name.
 """
 
+import os
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from tallybox import Counter, PresenceCounter
 from tests.support.problems import Layer, random_boxes, random_generator
-from tests.support.process_group import process_group
 
 IMAGES, PROPOSALS, FEATURES, ANSWERS = 8, 6, 3, 5
 WORLD_SIZE = 2
@@ -54,7 +54,12 @@ def train(model: nn.Module, features: Tensor, boxes: Tensor, answers: Tensor) ->
 
 def train_share(rank: int, folder: str, layer: type[Layer]) -> None:
     """What each process does: train on its share of the images and leave the gradients in the folder."""
-    with process_group(rank, folder, WORLD_SIZE):
-        share = (values[rank::WORLD_SIZE] for values in batch())
-        gradients = train(nn.parallel.DistributedDataParallel(build_model(layer)), *share)
-        torch.save(gradients, Path(folder) / f"gradients_{rank}.pt")
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting_point", rank=rank, world_size=WORLD_SIZE
+    )
+    share = (values[rank::WORLD_SIZE] for values in batch())
+    gradients = train(nn.parallel.DistributedDataParallel(build_model(layer)), *share)
+    torch.save(gradients, Path(folder) / f"gradients_{rank}.pt")
+    distributed.barrier()  # a process fails if another has left
+    os._exit(0)  # gloo's threads may abort the process while Python shuts down (torch 2.13)

@@ -1,10 +1,6 @@
 import csv
 import json
-import os
-import signal
 import subprocess
-import sys
-import time
 
 import pytest
 import torch
@@ -26,6 +22,7 @@ from tallybox.toy import (
     train_settings,
 )
 from tallybox.toy.figures import read_sweep
+from tests.support.killing import command, kill_when
 
 CPU = torch.device("cpu")
 QUICK = ToyConfig(iterations=3, batch=16, evaluation_batches=2)
@@ -127,21 +124,14 @@ LENGTH = ["--iterations", "30", "--evaluation-batches", "2", "--model", "counter
 
 
 def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path):
-    environment = {**os.environ, "TRITON_INTERPRET": ""}
-    command = [sys.executable, "-m", "tallybox", *SWEEP, *LENGTH, "--out", str(tmp_path / "killed")]
-    process = subprocess.Popen(command, env=environment)
+    interrupted = command(*SWEEP, *LENGTH, "--out", tmp_path / "killed")
     results = tmp_path / "killed" / "results.jsonl"
-    deadline = time.monotonic() + 120
-    while not (results.exists() and results.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    kill_when(interrupted, lambda: results.exists() and results.stat().st_size > 0, limit_s=120)
     before = read_results(results)
     with results.open("a") as file:
         file.write('{"side_length": 0.5, "noi')  # as if killed in the middle of a line
-    subprocess.run(command, env=environment, check=True, capture_output=True)
-    whole = [sys.executable, "-m", "tallybox", *SWEEP, *LENGTH, "--out", str(tmp_path / "whole")]
-    subprocess.run(whole, env=environment, check=True, capture_output=True)
+    subprocess.run(interrupted, check=True, capture_output=True)
+    subprocess.run(command(*SWEEP, *LENGTH, "--out", tmp_path / "whole"), check=True, capture_output=True)
     after = read_results(results)
     assert after[: len(before)] == before
     assert after == read_results(tmp_path / "whole" / "results.jsonl")

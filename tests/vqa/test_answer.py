@@ -15,7 +15,8 @@ from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.model import DataSizes, VqaModel
 from tallybox.vqa.regions import RegionFeatures
-from tests.support.ask import asking_detector, buses, riders, shipped_answerer
+from tests.support.ask import buses, riders, shipped_answerer
+from tests.support.photos import embedded_detector
 
 SMALL = {"embedding": 4, "question": 6, "attention": 5, "classifier": 7}
 
@@ -69,7 +70,7 @@ def test_answers_are_probabilities_the_highest_first():
 def test_probabilities_are_those_of_logits_over_the_temperature(tmp_path):
     answers = []
     for temperature in (1.0, 2.0):
-        answerer = Answerer(write_model(tmp_path, temperature=temperature), detector=asking_detector())
+        answerer = Answerer(write_model(tmp_path, temperature=temperature), detector=embedded_detector())
         answers.append(dict(answerer.ask(riders(), "How many dogs?").answers))
     odds = [np.log(one["1"] / one["2"]) for one in answers]
     assert odds[0] == pytest.approx(2 * odds[1], rel=1e-4)
@@ -137,7 +138,7 @@ def test_the_shipped_model_is_small_and_holds_nothing_of_its_training_but_weight
 
 @pytest.mark.parametrize("name", ["baseline", "nms", "counter", "presence"])
 def test_every_kind_of_model_answers_and_the_counting_ones_can_be_explained(tmp_path, name):
-    answerer = Answerer(write_model(tmp_path, name), detector=asking_detector())
+    answerer = Answerer(write_model(tmp_path, name), detector=embedded_detector())
     assert answerer.ask(buses(), "How many dogs?").answer in ("1", "2")
     if name in ("counter", "presence"):
         assert answerer.counter.logits
@@ -148,16 +149,16 @@ def test_every_kind_of_model_answers_and_the_counting_ones_can_be_explained(tmp_
 
 def test_models_of_other_features_and_damaged_ones_are_refused(tmp_path):
     with pytest.raises(InputError, match="64 features"):
-        Answerer(write_model(tmp_path, features=64), detector=asking_detector())
+        Answerer(write_model(tmp_path, features=64), detector=embedded_detector())
     nan = torch.full((2,), torch.nan)
     with pytest.raises(InputError, match=r"classifier\.to_answers\.bias"):
-        Answerer(write_model(tmp_path, **{"classifier.to_answers.bias": nan}), detector=asking_detector())
+        Answerer(write_model(tmp_path, **{"classifier.to_answers.bias": nan}), detector=embedded_detector())
     with pytest.raises(InputError, match="size mismatch"):
-        Answerer(write_model(tmp_path, **{"classifier.to_answers.bias": nan[:1]}), detector=asking_detector())
+        Answerer(write_model(tmp_path, **{"classifier.to_answers.bias": nan[:1]}), detector=embedded_detector())
 
 
 @pytest.mark.parametrize("claim", [{"question": 10**7}, {"max_objects": 10**12}, {"classifier": 10**10}])
 def test_a_file_cannot_make_us_take_memory(tmp_path, claim):
     write_model(tmp_path, claim=claim)
     with pytest.raises(InputError, match="presence"):
-        Answerer(tmp_path, detector=asking_detector())
+        Answerer(tmp_path, detector=embedded_detector())

@@ -11,7 +11,7 @@ from tallybox.photos import read_photo, sample_photos
 from tallybox.photos.sources import find_photos
 from tallybox.vqa.data.store import read_features
 from tallybox.vqa.regions import photo_features, write_photo_features
-from tests.support.ask import asking_detector
+from tests.support.photos import embedded_detector
 from tests.support.small_photos import save_photos
 
 
@@ -32,7 +32,7 @@ def test_photos_have_the_regions_that_ask_sees_under_their_ids(tmp_path):
     found = {photo.image_id: photo for photo in photos_in(tmp_path / "features")}
     assert found.keys() == {"42", "b/c", "d"}
     assert json.loads(done.stdout)["regions"] == sum(len(photo.features) for photo in found.values())
-    (asked,) = photo_features(asking_detector(), [read_photo(tmp_path / "photos" / "b" / "c.jpg", reduced_to=1280)])
+    (asked,) = photo_features(embedded_detector(), [read_photo(tmp_path / "photos" / "b" / "c.jpg", reduced_to=1280)])
     np.testing.assert_array_equal(found["b/c"].boxes_xyxy, asked.boxes_xyxy)
     np.testing.assert_array_equal(found["b/c"].features, asked.features)
 
@@ -45,7 +45,7 @@ def test_it_goes_on_after_an_interruption_and_with_more_photos(tmp_path):
             raise KeyboardInterrupt
 
     def write(out, **options):
-        options |= {"detector": asking_detector(), "photos_in_file": 2}
+        options |= {"detector": embedded_detector(), "photos_in_file": 2}
         return write_photo_features(find_photos([tmp_path / "photos"]), tmp_path / out, **options)
 
     write("complete")

@@ -4,7 +4,7 @@ import pytest
 from tallybox.boxes import nms, numpy_box_iou
 from tallybox.photos import read_photo, sample_photos
 from tallybox.vqa.regions import RegionFeatures, choose_regions, regions_of
-from tests.support.ask import asking_detector
+from tests.support.photos import embedded_detector
 from tests.support.shared_data import data_folder
 
 
@@ -14,7 +14,7 @@ def regions_in(detector, photos) -> list[RegionFeatures]:
 
 @pytest.fixture(scope="module")
 def regions():
-    return regions_in(asking_detector(), [read_photo(path) for path in sample_photos()])
+    return regions_in(embedded_detector(), [read_photo(path) for path in sample_photos()])
 
 
 def test_regions_have_the_scores_of_80_categories_the_best_first(regions):
@@ -56,7 +56,7 @@ def test_many_copies_of_one_box_leave_no_gap():
 
 def test_a_photo_of_nothing_has_no_regions():
     assert choose_regions(np.empty((0, 4), np.float32), np.empty(0, np.float32)).tolist() == []
-    assert regions_in(asking_detector(), []) == []
+    assert regions_in(embedded_detector(), []) == []
 
 
 def test_photos_of_coco_have_the_regions_of_the_data():
@@ -65,7 +65,7 @@ def test_photos_of_coco_have_the_regions_of_the_data():
     for path in sorted(data_folder("coco-photos").glob("*.jpg"))[:12]:
         row = rows[int(path.stem)]
         there = slice(ends[row] - data["num_boxes"][row], ends[row])
-        found = regions_in(asking_detector(), [read_photo(path)])[0]
+        found = regions_in(embedded_detector(), [read_photo(path)])[0]
         np.testing.assert_allclose(found.boxes_xyxy, data["boxes_xyxy"][there], atol=0.06)  # there to a tenth
         # A score at the lower limit may be on either side of it.
         np.testing.assert_allclose(found.scores.astype(float), data["scores"][there].astype(float), atol=0.0101)

@@ -1,13 +1,16 @@
 """`tallybox count`: count the objects in photos and in files of detections, image by image."""
 
+import collections
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import click
 
-from tallybox.cli.count_output import Write, csv_output, json_output, picture_output, text_output
+from tallybox import __version__
+from tallybox.cli.count_output import Write, json_output, picture_output, table_output, text_output
 from tallybox.cli.options import (
     detections_options,
     detector_options,
@@ -23,12 +26,16 @@ from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.files import check_writable
+from tallybox.photos.cache import file_state
 from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.journal import resumed
 from tallybox.photos.pipeline import PhotoResult
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
 from tallybox.photos.specs import DEFAULT_SPEC
 from tallybox.photos.tiles import check_tiles
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
 
 
 @click.command()
@@ -41,8 +48,12 @@ from tallybox.photos.tiles import check_tiles
     "--tiles", default="auto", metavar="auto|off|N", help="Windows for large photos; N: their smallest side in pixels."
 )
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
-@click.option("--csv", "table", type=file_to_write, help='Write a CSV; "-" prints it.')
-@click.option("--wide", is_flag=True, help="In the CSV, one row for each image and one column for each category.")
+@click.option(
+    *("--out", "--csv", "table"),
+    type=file_to_write,
+    help='Write a table (.csv, .tsv, .xlsx, .parquet) or .json, and resume it after an interruption; "-" prints CSV.',
+)
+@click.option("--wide", is_flag=True, help="In the table, one row for each image and one column for each category.")
 @click.option("--total", "with_totals", is_flag=True, help="Also add up all images, with an interval.")
 @json_option
 def count(
@@ -72,15 +83,20 @@ def count(
     category with a 90 % interval. A sum of counts is too low.
     """
     if as_json and table == Path("-"):
-        raise click.UsageError("--json and --csv - both print on standard output; name a file for --csv")
+        raise click.UsageError("--json and --out - both print on standard output; name a file for --out")
     if wide and table is None:
-        raise click.UsageError("--wide is for a CSV; name its file with --csv")
+        raise click.UsageError("--wide is for a table; name its file with --out")
+    if table not in (None, Path("-")) and table.suffix.lower() not in TABLE_SUFFIXES:
+        raise click.UsageError(f"--out takes a file that ends in {', '.join(TABLE_SUFFIXES)}; got {table}")
+    skipped = collections.Counter[str]()
     try:
-        sources = find_sources(paths)
+        sources = find_sources(paths, skipped)
     except InputError as error:
         raise click.UsageError(str(error)) from error
     if table not in (None, Path("-")):
         check_writable(table, [source.path for source in sources])
+    if kinds := ", ".join(f"{number} {kind}" for kind, number in skipped.most_common() if number):
+        echo_line(f"Skipped files that are not photos: {kinds}", err=True)
     first_file = next((source.path for source in sources if not source.is_photo), None)
     has_photos = any(source.is_photo for source in sources)
     if folder is not None and not has_photos:
@@ -105,23 +121,35 @@ def count(
         if as_json:
             outputs.append(stack.enter_context(json_output(compute_totals)))
         if table is not None:
-            outputs.append(stack.enter_context(csv_output(table, compute_totals, report, wide=wide)))
+            outputs.append(stack.enter_context(table_output(table, compute_totals, wide=wide)))
         if folder is not None and counter is not None:
             outputs.append(stack.enter_context(picture_output(folder, counter, report)))
-        if not as_json and table != Path("-"):
-            outputs.append(stack.enter_context(text_output(compute_totals, every=bool(categories))))
+        if not as_json and table is None:
+            text = text_output(compute_totals, every=bool(categories), as_lines=len(sources) > 1)
+            outputs.append(stack.enter_context(text))
         show_progress = stack.enter_context(progress_bar("counting"))
 
         def write(image: PhotoResult) -> None:
             for output in outputs:
                 output(image)
 
+        journal = None if table in (None, Path("-")) or first_file is not None else table
+        used = {"detector": [detector, *texts], "categories": categories, "tiles": tiles, "version": __version__}
+        settings = {**used, "estimator": None if file is None else file_state(file)}
         class_names = None if names is None else read_category_names(names)
         done = 0
         for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
             group_paths = [source.path for source in group]
             if is_photo and counter is not None:
-                for photo in _count_photos(counter, group_paths, chosen, engine, keep_photos=folder is not None):
+                count_photos = partial(
+                    _count_photos, counter, categories=chosen, engine=engine, keep_photos=folder is not None
+                )
+                known = counter.estimator.fitted.categories
+                for photo in (
+                    count_photos(group_paths)
+                    if journal is None
+                    else resumed(journal, group_paths, count_photos, settings, known)
+                ):
                     if photo.error is not None:
                         report(photo.error)
                     elif photo.detections is not None:
@@ -166,7 +194,7 @@ def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstima
 
 
 def _count_photos(
-    counter: PhotoCounter, paths: list[Path], categories: Categories, engine: str | None, *, keep_photos: bool
+    counter: PhotoCounter, paths: list[Path], *, categories: Categories, engine: str | None, keep_photos: bool
 ) -> Iterator[PhotoResult]:
     if engine == "ray":
         from tallybox.photos.distributed import count_each_with_ray

@@ -1,14 +1,13 @@
-"""What `tallybox count` writes: JSON, CSV, tables for people, and annotated photos.
+"""Outputs of `tallybox count`: JSON, tables, lines for people, and annotated photos.
 
 Each output is a context manager that gives a function, which writes one image as soon as it is counted.
 """
 
-import csv
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,31 @@ from rich.table import Table
 from rich.text import Text
 
 from tallybox.cli.terminal import echo_line, printable
-from tallybox.detections.detections import ImageId
+from tallybox.detections.writers import write_table
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.estimator.totals import TotalPrediction
-from tallybox.files import atomic_writing
+from tallybox.files import import_optional, write_text
 from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.journal import journal_of
 from tallybox.photos.pipeline import PhotoResult
 
-CSV_COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "at_least", "calibrated")
+TABLE_COLUMNS = (
+    *("image", "category", "count", "most_probable", "expected", "low", "high"),
+    *("at_least", "saturated", "calibrated"),
+)
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
 
 Write = Callable[[PhotoResult], None]
 NamedTotals = Callable[[], dict[str, TotalPrediction]]  # called after the last image
+
+
+def image_dict(image: PhotoResult) -> dict[str, Any]:
+    """Return plain values for JSON."""
+    counts = {name: prediction.to_dict() for name, prediction in image.counts.items()}
+    tiling = {} if image.tiling is None else {"tiles": image.tiling.to_dict()}
+    return {"image": image.name, "counts": counts, **tiling}
 
 
 @contextmanager
@@ -43,9 +53,7 @@ def json_output(totals: NamedTotals | None) -> Iterator[Write]:
 
     def write(image: PhotoResult) -> None:
         nonlocal start
-        counts = {name: prediction.to_dict() for name, prediction in image.counts.items()}
-        tiling = {} if image.tiling is None else {"tiles": image.tiling.to_dict()}
-        sys.stdout.write(start + json.dumps({"image": image.name, "counts": counts, **tiling}))
+        sys.stdout.write(start + json.dumps(image_dict(image)))
         start = ",\n"
 
     try:
@@ -61,87 +69,70 @@ def json_output(totals: NamedTotals | None) -> Iterator[Write]:
 
 
 @contextmanager
-def csv_output(
-    path: Path, totals: NamedTotals | None, report: Callable[[InputError], None], *, wide: bool = False
-) -> Iterator[Write]:
-    """Write a table with the columns of `CSV_COLUMNS`, to standard output for ``-``, else to a file, atomically.
+def table_output(path: Path, totals: NamedTotals | None, *, wide: bool = False) -> Iterator[Write]:
+    """Write a table with the columns of `TABLE_COLUMNS`, or JSON, by the file's suffix; ``-`` prints CSV.
 
     An image in which nothing is counted has a row without a category. With ``wide``, each image has one row, and each
     category one column with its count. Totals, if wanted, are the last rows, of the image "total".
     """
-    images: list[tuple[ImageId | None, dict[str, int]]] = []  # of a wide table: its columns are known at the end
-    with _csv_rows(path, report) as write_row:
-
-        def write(image: PhotoResult) -> None:
-            if wide:
-                images.append((image.name, {category: p.count for category, p in image.counts.items()}))
-                return
-            if not image.counts:
-                write_row(image.name, "", 0, *[""] * (len(CSV_COLUMNS) - 3))
-            for category, p in image.counts.items():
-                numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
-                write_row(image.name, category, *numbers, str(p.calibrated).lower())
-
-        if not wide:
-            write_row(*CSV_COLUMNS)
-        yield write
-        sums = {} if totals is None else totals()
-        if wide:
-            categories = sorted({category for _, counts in images for category in counts} | sums.keys())
-            write_row("image", *categories)
-            for name, counts in images:
-                write_row(name, *(counts.get(category, 0) for category in categories))
-            if totals is not None:
-                expected_sums = {category: round(total.expected) for category, total in sums.items()}
-                write_row("total", *(expected_sums.get(category, 0) for category in categories))
-            return
-        for category, total in sums.items():
-            expected, calibrated = round(total.expected, 2), str(total.calibrated).lower()
-            write_row("total", category, round(expected), "", expected, total.low, total.high, "", calibrated)
+    images: list[PhotoResult] = []
+    yield images.append
+    _write_table(images, path, totals, wide=wide)
+    if path != Path("-"):
+        journal_of(path).unlink(missing_ok=True)
+        echo_line(f"Wrote {path}: {len(images)} images", err=True)
 
 
-@contextmanager
-def _csv_rows(path: Path, report: Callable[[InputError], None]) -> Iterator[Callable[..., None]]:
-    """Give a function that writes a row; a file that cannot be written is reported once, and other outputs go on."""
-    # A name that is not UTF-8 is written as the bytes that it has.
-    options = {"newline": "", "encoding": "utf-8", "errors": "surrogateescape"}
-    failures: list[InputError] = []
-    if path == Path("-") and (reconfigure := getattr(sys.stdout, "reconfigure", None)):
-        reconfigure(errors="surrogateescape")
-    try:
-        with nullcontext(sys.stdout) if path == Path("-") else atomic_writing(path, "w", **options) as file:
-            rows = csv.writer(file, lineterminator="\n")
+def _write_table(images: Sequence[PhotoResult], path: Path, totals: NamedTotals | None, *, wide: bool) -> None:
+    pandas = import_optional("pandas", needed_for=f"writing {path}", install="'tallybox[detections]'")
+    sums = {} if totals is None else totals()
+    if path.suffix.lower() == ".json":
+        values: dict[str, Any] = {"images": [image_dict(image) for image in images]}
+        if totals is not None:
+            values["totals"] = {name: total.to_dict() for name, total in sums.items()}
+        write_text(path, json.dumps(values) + "\n")
+        return
+    if wide:
+        categories = sorted({category for image in images for category in image.counts} | sums.keys())
+        counted = [({name: p.count for name, p in image.counts.items()}, image.name) for image in images]
+        if totals is not None:
+            counted.append(({name: round(total.expected) for name, total in sums.items()}, "total"))
+        rows = [(name, *(counts.get(category, 0) for category in categories)) for counts, name in counted]
+        frame = pandas.DataFrame(rows, columns=["image", *categories])
+    else:
+        frame = pandas.DataFrame(_rows(images, sums), columns=list(TABLE_COLUMNS), dtype=object)
+        frame = frame if path.suffix.lower() != ".parquet" else frame.convert_dtypes()
+    if path == Path("-"):
+        if reconfigure := getattr(sys.stdout, "reconfigure", None):
+            reconfigure(errors="surrogateescape")  # a name that is not UTF-8 is printed as the bytes that it has
+        sys.stdout.write(frame.to_csv(index=False))
+    else:
+        write_table(frame, path)
 
-            def write_row(*row: object) -> None:
-                try:
-                    if not failures:
-                        rows.writerow(row)
-                except UnicodeEncodeError:
-                    report(InputError(f"{path}: image {row[0]!r} has a name that no file can hold; it is left out"))
-                except BrokenPipeError:
-                    raise
-                except OSError as error:
-                    failures.append(InputError(f"{path} must be a file that can be written, but: {error.strerror}"))
-                    report(failures[0])
 
-            yield write_row
-            if failures:
-                raise failures[0]  # so that the file does not take its name
-    except InputError as error:
-        if error not in failures:
-            raise
+def _rows(images: Iterable[PhotoResult], sums: dict[str, TotalPrediction]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a table."""
+    for image in images:
+        if not image.counts:
+            yield (image.name, None, 0, *[None] * (len(TABLE_COLUMNS) - 3))
+        for category, p in image.counts.items():
+            numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
+            yield (image.name, category, *numbers, str(p.saturated).lower(), str(p.calibrated).lower())
+    for category, total in sums.items():
+        expected = (round(total.expected), None, round(total.expected, 2))
+        yield ("total", category, *expected, total.low, total.high, None, None, str(total.calibrated).lower())
 
 
 @contextmanager
-def text_output(totals: NamedTotals | None = None, *, every: bool) -> Iterator[Write]:
-    """Print a table for each photo, a line for each image of a file of detections, and a table of totals if wanted.
+def text_output(totals: NamedTotals | None = None, *, every: bool, as_lines: bool = False) -> Iterator[Write]:
+    """Print a table for each photo, or ``as_lines``, a line for each image of a file, and a table of totals if wanted.
 
     With ``every``, categories that count 0 are in the table as well: the user named them.
     """
     console = Console(highlight=False)
 
     def write(image: PhotoResult) -> None:
-        if image.path is not None:
+        if image.path is not None and not as_lines:
             _print_table(console, image, every)
             return
         parts = [f"{p} {category} ({_interval(p)})" for category, p in image.counts.items() if p.high > 0]

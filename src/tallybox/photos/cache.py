@@ -83,8 +83,8 @@ def cached_detections(
     import_optional("pyarrow", needed_for="keeping detections", install="'tallybox[detections]'")
     from tallybox.detections.writers import write_parquet
 
-    origin = {"detector": [spec, *texts], "model": _state(Path(spec.partition(":")[2]))}
-    states = {image_id: _state(path) for image_id, path in photos.items()}
+    origin = {"detector": [spec, *texts], "model": file_state(Path(spec.partition(":")[2]))}
+    states = {image_id: file_state(path) for image_id, path in photos.items()}
     categories, kept = _read(folder, origin, states)
     missing = {image_id: path for image_id, path in photos.items() if image_id not in kept}
     done = len(kept)
@@ -148,11 +148,11 @@ def _read(
     return categories, kept
 
 
-def _state(path: Path) -> list[Any] | None:
+def file_state(path: Path) -> list[Any] | None:
     """Return the size and the time of a file, or of the files in a folder; None if there is none."""
     try:
         if path.is_dir():
-            return [[file.name, *(_state(file) or [])] for file in sorted(path.iterdir()) if file.is_file()]
+            return [[file.name, *(file_state(file) or [])] for file in sorted(path.iterdir()) if file.is_file()]
         state = path.stat()
     except (OSError, ValueError):
         return None

@@ -1,5 +1,6 @@
 """Find the photos and the files of detections that paths, folders and patterns name."""
 
+import collections
 import glob
 import os
 import re
@@ -13,6 +14,7 @@ from tallybox.photos.images import SUFFIXES, is_outlined_copy
 
 DETECTION_SUFFIXES = (".json", ".csv", ".parquet")
 
+THUMBNAILS = {"@eaDir", ".thumbnails", ".@__thumb"}  # folders of file servers and desktops
 COUNTED_COPY = re.compile(r".+_counted(?:-\d+)?\.jpg")  # only files of such names are opened
 
 
@@ -24,25 +26,26 @@ class Source(NamedTuple):
     folder: Path | None = None  # the folder that was named, for a photo in it or below
 
 
-def find_sources(paths: Iterable[str | Path]) -> list[Source]:
-    """Return what paths, folders and patterns such as ``photos/*.jpg`` stand for, in order.
+def find_sources(paths: Iterable[str | Path], skipped: collections.Counter[str] | None = None) -> list[Source]:
+    """Return the photos and files of paths, folders and patterns such as ``photos/*.jpg``, in order.
 
     A folder stands for all photos in it and below, known by their suffixes and sorted by name, without hidden files and
     without the outlined copies (``NAME_counted.jpg``) that `tallybox count --save` wrote there. A folder of Parquet
-    files is one file of detections. A file that is named itself is a photo unless it has a suffix of detections. What
-    is named twice is there once.
+    files is one file of detections. A file that is named itself is a photo unless it has a suffix of detections.
+    Duplicates are dropped. Files of folders that are not photos are counted in ``skipped``, by suffix.
     """
     sources: list[Source] = []
+    skipped = collections.Counter[str]() if skipped is None else skipped
     for pattern in paths:
-        if not str(pattern):
-            raise InputError("Empty path.")
+        if not str(pattern) or str(pattern).isspace():
+            raise InputError("empty path")
         if Path(pattern).exists():
-            sources += _of_path(Path(pattern))
+            sources += _of_path(Path(pattern), skipped)
             continue
         matches = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207  # Path.glob takes no absolute pattern
         if not matches:
             raise InputError(f"No such file or folder: {pattern}")
-        sources += _without_copies([source for path in matches for source in _of_path(Path(path))])
+        sources += _without_copies([source for path in matches for source in _of_path(Path(path), skipped)])
     by_path: dict[str, Source] = {}
     for source in sources:
         by_path.setdefault(os.path.abspath(source.path), source)  # noqa: PTH100 - Path.absolute keeps ".."
@@ -59,29 +62,34 @@ def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
         if not is_photo:
             if path.is_dir():  # Parquet files beside the photos, perhaps of an earlier run
                 continue
-            raise InputError(f"PHOTOS must be photos or folders of them, but got {path}")
+            raise InputError(f"{path} is not a photo or a folder of photos")
         image_id = path.name if folder is None else path.relative_to(folder).as_posix()
         if photos.setdefault(image_id, path) != path:
             raise InputError(
-                f"photos must have different ids, but {photos[image_id]} and {path} are both {image_id!r}; "
-                "name one folder that holds both"
+                f"{photos[image_id]} and {path} have the same id, {image_id!r}; name one folder that contains both"
             )
     if not photos:
-        raise InputError("PHOTOS must be photos or folders of them, but there is no photo among them")
+        raise InputError("No photos found")
     return photos
 
 
-def _of_path(path: Path) -> list[Source]:
+def _of_path(path: Path, skipped: collections.Counter[str]) -> list[Source]:
     if not path.is_dir():
         return [Source(path, suffix_without_gz(path) not in DETECTION_SUFFIXES)]
-    files = sorted(
-        file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts)
-    )
+    files = []
+    for file in sorted(path.rglob("*")):
+        parts = file.relative_to(path).parts
+        if THUMBNAILS.intersection(parts):
+            skipped["thumbnail"] += file.is_file()
+        elif not any(part.startswith(".") for part in parts):
+            files.append(file)
+            is_known = file.suffix.lower() in (*SUFFIXES, ".parquet")
+            skipped[file.suffix.lower() or "no suffix"] += file.is_file() and not is_known
     photos = [Source(file, True, path) for file in files if file.suffix.lower() in SUFFIXES and file.is_file()]
     photos = _without_copies(photos)
     tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in files) else []
     if not photos and not tables:
-        raise InputError(f"{path} must hold photos or Parquet files of detections, but it holds neither")
+        raise InputError(f"{path} has no photos and no Parquet files of detections")
     return tables + photos
 
 

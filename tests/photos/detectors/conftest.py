@@ -1,9 +1,9 @@
 import pytest
 
-from tests.support.threads import one_thread
+from tallybox.concurrency import single_threaded_torch
 
 
 @pytest.fixture(scope="module", autouse=True)
-def on_one_thread():
-    with one_thread():
+def on_single_threaded_torch():
+    with single_threaded_torch():
         yield
