@@ -1,15 +1,20 @@
 """Time both layers, fused compared with the reference, on the sizes of the real tasks.
 
 python -m benchmarks.counter [--device cuda] [--json]
+
+`Counter` keeps all boxes, and in the cases "n=10" the ten of largest attention, as the paper does. "Compiled" compares
+`torch.compile` of the fused layer with eager calls of it. "First call" is the time until a new process has features and
+gradients: kernels are compiled, or loaded if an earlier process has compiled them.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from benchmarks.command import benchmark_command
-from benchmarks.measure import BenchRow, compare
+from benchmarks.measure import BenchRow, compare, make_row
 from torch import Tensor
 
 from tallybox.counter.module import Counter
@@ -23,6 +28,9 @@ CUDA_SIZES = ((1024, 10), (256, 36), (16, 100), (65_536, 10), (4096, 36), (256, 
 
 # The reference of the paper's component needs 37 GiB for 256 x 100, so only presence counting goes on from there.
 CUDA_SIZES_OF_PRESENCE = (*CUDA_SIZES, (4096, 100))
+
+# The paper keeps this many boxes.
+PAPERS_OBJECTS = 10
 
 # Largest difference from the float64 reference, relative to the largest value, that rounding explains.
 AGREEMENT = 2e-4
@@ -84,12 +92,12 @@ PASSES: dict[str, Callable[[LayerCall], object]] = {
 }
 
 
-def make_layer(name: str, boxes: int, backend: Backend) -> Counter | PresenceCounter:
-    """Return a layer by its name; the reference of nothing is the paper's component."""
+def make_layer(name: str, keep: int, backend: Backend) -> Counter | PresenceCounter:
+    """Return a layer by its name, a counter of ``keep`` boxes; the reference of nothing is the paper's component."""
     if name == PRESENCE:
         return PresenceCounter(backend=backend)
     is_empty = name == NOTHING and backend != "reference"
-    return (EmptyCounter if is_empty else Counter)(boxes, backend=backend)
+    return (EmptyCounter if is_empty else Counter)(keep, backend=backend)
 
 
 def random_call(
@@ -99,6 +107,7 @@ def random_call(
     boxes: int,
     device: torch.device,
     dtype: torch.dtype = torch.float32,
+    keep: int | None = None,
 ) -> LayerCall:
     """Draw proposals of all degrees of overlap and uneven weights; they are the same for every backend."""
     generator = torch.Generator().manual_seed(images * 1000 + boxes)
@@ -109,7 +118,7 @@ def random_call(
     corner, size = draw(images, boxes, 2) * 0.7, 0.05 + draw(images, boxes, 2) * 0.25
     attention = draw(images, boxes).requires_grad_()
     corners = torch.cat((corner, corner + size), dim=-1).requires_grad_()
-    layer = make_layer(name, boxes, backend).to(device, dtype)
+    layer = make_layer(name, keep or boxes, backend).to(device, dtype)
     with torch.no_grad():
         for parameter in layer.parameters():
             noise = draw(*parameter.shape)
@@ -133,10 +142,24 @@ def check_agreement(name: str, backend: Backend, device: torch.device, boxes: in
             )
 
 
+def first_call(name: str, fused: str, images: int, boxes: int, device: torch.device) -> BenchRow:
+    """Time the first features and gradients of this process, on the fused backend and on the reference."""
+    milliseconds = []
+    for backend in ("auto", "reference"):
+        start = time.perf_counter()
+        results = random_call(name, backend, images, boxes, device).forward_backward()
+        results["features"].sum().item()  # waits for a GPU
+        milliseconds.append(1e3 * (time.perf_counter() - start))
+    return make_row(f"{name}{fused} first-call {images}x{boxes}", *milliseconds)
+
+
 def bench_counter(
-    device: torch.device, seconds: float = 2.0, cpu_sizes: tuple[tuple[int, int], ...] = CPU_SIZES
+    device: torch.device,
+    seconds: float = 2.0,
+    cpu_sizes: tuple[tuple[int, int], ...] = CPU_SIZES,
+    with_compiler: bool = True,
 ) -> Iterator[BenchRow]:
-    """Yield a row for each layer, size and pass: the backend that "auto" chooses beside the reference."""
+    """Yield a row for each layer, size and pass: the backend that "auto" chooses compared with the reference."""
     sizes: dict[str, tuple[tuple[int, int], ...]] = {PAPER: cpu_sizes, PRESENCE: cpu_sizes}
     if device.type == "cuda":  # where a small call is bound by what PyTorch itself takes on the host
         sizes = {NOTHING: CUDA_SIZES[:1], PAPER: CUDA_SIZES, PRESENCE: CUDA_SIZES_OF_PRESENCE}
@@ -144,13 +167,21 @@ def bench_counter(
         fused, reason = choose_backend("auto", device=device, dtype=torch.float32, boxes=boxes)
         if fused == "reference":
             raise TallyboxError(f"there is nothing to compare on {device}: {reason}")
+        if name != NOTHING and (images, boxes) == sizes[name][0]:
+            yield first_call(name, fused, images, boxes, device)
         if name != NOTHING:
             check_agreement(name, "auto", device, boxes)
-        ours = random_call(name, "auto", images, boxes, device)
-        reference = random_call(name, "reference", images, boxes, device)
-        for label, run in PASSES.items():
-            case = f"{name}{fused} {label} {images}x{boxes}"
-            yield compare(case, partial(run, ours), partial(run, reference), device, seconds)
+        for keep in (boxes, PAPERS_OBJECTS) if name == PAPER and boxes > PAPERS_OBJECTS else (boxes,):
+            ours = random_call(name, "auto", images, boxes, device, keep=keep)
+            reference = random_call(name, "reference", images, boxes, device, keep=keep)
+            kept = "" if keep == boxes else f" n={keep}"
+            for label, run in PASSES.items():
+                case = f"{name}{fused} {label} {images}x{boxes}{kept}"
+                yield compare(case, partial(run, ours), partial(run, reference), device, seconds)
+            if name != NOTHING and with_compiler:
+                compiled = ours._replace(layer=torch.compile(ours.layer))
+                case = f"{name}{fused} compiled {images}x{boxes}{kept}"
+                yield compare(case, compiled.forward_backward, ours.forward_backward, device, seconds)
 
 
 if __name__ == "__main__":

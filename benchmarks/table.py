@@ -31,18 +31,19 @@ def machine(result: dict[str, Any]) -> str:
 
 def full() -> Iterator[str]:
     """Yield the table of all sizes, forward and backward together."""
-    yield "| machine | component | images × boxes | fused | reference | times faster | peak memory | reference's |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| machine | component | images × boxes | kept | fused | reference | speed-up | peak memory | reference's |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for path in sorted(RESULTS.glob("counter--*.json")):
         result = read(path.stem)
         for row in result["rows"]:
-            *component, backend, passes, size = row["case"].split()
+            case, _, keep = row["case"].partition(" n=")
+            *component, backend, passes, size = case.split()
             if passes != "forward+backward":
                 continue
             images, boxes = (int(number) for number in size.split("x"))
             yield (
                 f'| {machine(result)}, `"{backend}"` | {COMPONENTS[" ".join(component)]} '
-                f"| {images:,} × {boxes} | {row['median_ms']:.2f} ms "
+                f"| {images:,} × {boxes} | {keep or (boxes if not component else 'all')} | {row['median_ms']:.2f} ms "
                 f"| {row['reference_ms']:,.1f} ms | {row['speedup']:.0f} "
                 f"| {mebibytes(row['peak_bytes'])} | {mebibytes(row['reference_peak_bytes'])} |"
             )

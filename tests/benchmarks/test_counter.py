@@ -7,10 +7,13 @@ from tallybox.errors import TallyboxError
 CPU = torch.device("cpu")
 
 
-def test_both_layers_are_timed_forward_and_with_backward():
-    rows = list(counter.bench_counter(CPU, seconds=0.01, cpu_sizes=((4, 3),)))
+def test_both_layers_are_timed_with_all_boxes_and_with_the_papers_ten():
+    rows = list(counter.bench_counter(CPU, seconds=0.01, cpu_sizes=((4, 3), (2, 12)), with_compiler=False))
+    passes = ("forward", "forward+backward")
     assert {row.case for row in rows} == {
-        f"{component}cpu {passes} 4x3" for component in ("", "presence ") for passes in ("forward", "forward+backward")
+        *(f"{layer}cpu {name} {size}" for layer in ("", "presence ") for name in passes for size in ("4x3", "2x12")),
+        *(f"cpu {name} 2x12 n=10" for name in passes),
+        *(f"{layer}cpu first-call 4x3" for layer in ("", "presence ")),
     }
     for row in rows:
         assert row.median_ms > 0

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from tallybox.counter.functional import count_features, count_result
-from tallybox.errors import BackendError
 from tallybox.kernels.proposals import checked_proposals
 from tests.support.backends import FUSED, device_of
 from tests.support.problems import assert_same_in_scale, grid, square_boxes
@@ -125,13 +124,6 @@ def test_outputs_and_every_gradient_are_the_references(fused, case):
     assert_same_in_scale(ours, expected, tolerance(fused, torch.float32))
 
 
-@pytest.mark.parametrize("fused", FUSED)
-def test_the_same_input_gives_the_same_bits(fused):
-    case = CASES["weights on knots, boxes that touch"]()
-    first, second = (results(fused, torch.float32, case) for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
 @pytest.mark.usefixtures("poisoned_memory")
 @pytest.mark.parametrize("case", CASES)
 def test_the_kernels_on_cpu_are_right_in_float64(case):
@@ -197,32 +189,6 @@ def test_an_image_gives_the_same_bits_whatever_images_share_its_vectors():
         )
         for name in ("count", "features", "grad_attention", "grad_boxes"):
             assert torch.equal(alone[name][0], together[name][image]), (image, name)
-
-
-def penalty_of_gradient(count, x):
-    """A gradient penalty whose incoming gradient does not require grad."""
-    (gradient,) = torch.autograd.grad(count(x.sigmoid()), x, create_graph=True)
-    gradient.square().sum().backward()
-
-
-SECOND_DERIVATIVES = {
-    "attention as a leaf": lambda count, x: torch.autograd.grad(count(x), x, create_graph=True)[0].sum().backward(),
-    "a penalty behind a logistic": penalty_of_gradient,
-    "hessian": lambda count, x: torch.autograd.functional.hessian(count, x),
-}
-
-
-@pytest.mark.parametrize("second_derivative", SECOND_DERIVATIVES.values(), ids=SECOND_DERIVATIVES)
-@pytest.mark.parametrize("fused", FUSED)
-def test_a_second_derivative_of_a_fused_backend_is_an_error_with_the_remedy(fused, second_derivative):
-    attention, boxes, weight, _ = (t if t is None else t.float() for t in CASES["equal weights"]())
-    attention, boxes, weight = (t.to(device_of(fused)) for t in (attention, boxes, weight))
-
-    def count(attention: Tensor) -> Tensor:
-        return count_features(attention, boxes, weight, backend=fused)[:, 3].sum()
-
-    with pytest.raises(BackendError, match='use backend="reference"'):
-        second_derivative(count, attention.clone().requires_grad_())
 
 
 @pytest.mark.usefixtures("poisoned_memory")

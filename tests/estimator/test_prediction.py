@@ -140,6 +140,17 @@ def test_a_group_with_few_pairs_is_calibrated_with_all():
     assert levels.many != pytest.approx(levels.zero, abs=1e-3)  # of which there are enough
 
 
+def test_a_group_with_few_pairs_is_never_narrower_than_its_own_pairs_ask_for():
+    sure, large = np.zeros((300, 11)), np.full((20, 11), 0.001)
+    sure[:, 0] = 1
+    large[:, 8] = 1 - large[:, :8].sum(1) - large[:, 9:].sum(1)
+    truth = np.concatenate((np.zeros(300, np.int64), np.tile([5, 6, 7, 8], 5)))
+    table = np.concatenate((sure, large))
+    predictions = summarise(table, np.zeros(320), interval_levels(table, np.zeros(320), truth)).at(slice(300, None))
+    covered = (predictions.lows <= truth[300:]) & (truth[300:] <= predictions.highs)
+    assert covered.mean() >= 0.9
+
+
 def test_without_enough_pairs_to_learn_from_intervals_are_as_wide_as_can_be():
     for pairs in (0, 5):
         table = np.full((pairs, 4), 0.25)

@@ -8,6 +8,7 @@ import torch
 from tests.support.problems import (
     OUTPUTS,
     assert_same,
+    assert_same_in_scale,
     build_counter,
     gradients_of,
     inputs_of,
@@ -132,3 +133,21 @@ def test_results_do_not_depend_on_what_uninitialised_memory_holds(layer, backend
     finally:
         torch.use_deterministic_algorithms(False)
     assert_same(got, expected, tolerance(backend, dtype, layer))
+
+
+def test_the_same_input_gives_the_same_bits(layer, backend, dtype):
+    problem = random_problem(17, proposals=8, heads=2, masked=True, seed=15, layer=layer)
+    once, again = (solve(problem, backend, dtype) for _ in range(2))
+    assert all(torch.equal(value, again[name]) for name, value in once.items())
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_every_backend_and_dtype_agrees_with_the_reference_in_float64(layer, backend, dtype, masked):
+    problem = random_problem(5, proposals=9, max_objects=6, heads=2, masked=masked, seed=16, layer=layer)
+    expected = solve(problem, "reference", torch.float64)
+    assert_same_in_scale(solve(problem, backend, dtype), expected, tolerance(backend, dtype, layer))
+
+
+def test_repr_states_every_setting(layer):
+    shown = repr(layer(3, heads=2, segments=8, logits=True, backend="reference"))
+    assert shown == f"{layer.__name__}(max_objects=3, heads=2, segments=8, logits=True, backend='reference')"

@@ -1,7 +1,6 @@
-"""Second derivatives through `torch.compile`: never wrong numbers, on the CPU and, where there is one, on a GPU.
+"""Second derivatives of fused backends, eager and compiled: an error, never wrong numbers.
 
-Eager calls are tested with the kernels (tests/counter/test_fused.py, tests/presence/test_fused.py). Of any compiled
-function, also of ``x ** 3``, `torch.autograd.functional.hessian` gives zeros unless it is strict.
+Of any compiled function, also of ``x ** 3``, `torch.autograd.functional.hessian` gives zeros unless it is strict.
 """
 
 from functools import partial
@@ -15,7 +14,7 @@ from tests.support.backends import FUSED, device_of, is_interpreted
 from tests.support.problems import build_counter, random_problem
 from tests.support.torch_warnings import TORCH_WARNS_ABOUT_ITSELF
 
-pytestmark = [*TORCH_WARNS_ABOUT_ITSELF, pytest.mark.slow]
+pytestmark = TORCH_WARNS_ABOUT_ITSELF
 
 
 def penalty_of_gradient(count, x):
@@ -38,6 +37,17 @@ SECOND_DERIVATIVES = {
 }
 
 
+@pytest.mark.parametrize("second_derivative", SECOND_DERIVATIVES.values(), ids=SECOND_DERIVATIVES)
+@pytest.mark.parametrize("fused", FUSED)
+def test_a_fused_backend_names_the_reference(layer, fused, second_derivative):
+    problem = random_problem(3, proposals=6, max_objects=6, seed=8, layer=layer)
+    counter = build_counter(problem, fused, torch.float32)
+    attention, boxes = (t.float().to(device_of(fused)) for t in (problem.attention, problem.boxes))
+    with pytest.raises(BackendError, match="reference"):
+        second_derivative(lambda x: counter(x, boxes)[:, 3].sum(), attention.requires_grad_())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("second_derivative", SECOND_DERIVATIVES.values(), ids=SECOND_DERIVATIVES)
 @pytest.mark.parametrize("fused", FUSED)
 def test_compiled_a_fused_backend_raises_rather_than_give_a_wrong_second_derivative(layer, fused, second_derivative):

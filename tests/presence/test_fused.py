@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from tallybox import PresenceCounter, PresenceWeights
-from tallybox.errors import BackendError
 from tallybox.kernels.proposals import checked_proposals
 from tallybox.presence.functional import presence_results
 from tests.support.backends import FUSED, device_of
@@ -209,33 +208,3 @@ def test_a_group_of_small_images_is_counted_as_each_of_them_alone(monkeypatch, c
     monkeypatch.setattr(launch, "MIN_IMAGES_FOR_GROUPS", 2)
     together = results(fused, torch.float32, CASES[case](), ALL_RESULTS)
     assert_same_in_scale(together, alone, tolerance(fused, torch.float32, PresenceCounter))
-
-
-@pytest.mark.parametrize("fused", FUSED)
-def test_the_same_input_gives_the_same_bits(fused):
-    case = CASES["a mask"]()
-    first, second = (results(fused, torch.float32, case) for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def penalty_of_gradient(count, x):
-    """A gradient penalty whose incoming gradient does not require grad."""
-    (gradient,) = torch.autograd.grad(count((1.3 * x).sigmoid()), x, create_graph=True)
-    gradient.square().sum().backward()
-
-
-SECOND_DERIVATIVES = {
-    "attention as a leaf": lambda count, x: torch.autograd.grad(count(x), x, create_graph=True)[0].sum().backward(),
-    "a penalty behind a logistic": penalty_of_gradient,
-    "hessian": lambda count, x: torch.autograd.functional.hessian(count, x),
-}
-
-
-@pytest.mark.parametrize("second_derivative", SECOND_DERIVATIVES.values(), ids=SECOND_DERIVATIVES)
-@pytest.mark.parametrize("fused", FUSED)
-def test_fused_backends_give_no_second_derivative_rather_than_a_wrong_one(fused, second_derivative):
-    attention, boxes, *_ = CASES["equal scores"]()
-    attention, boxes = (value.float().to(device_of(fused)) for value in (attention, boxes))
-    layer = PresenceCounter(4, backend=fused).to(device_of(fused))
-    with pytest.raises(BackendError, match='use backend="reference"'):
-        second_derivative(lambda x: layer(x, boxes)[:, 3].sum(), attention.requires_grad_())

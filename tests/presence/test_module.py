@@ -1,5 +1,4 @@
 import itertools
-from dataclasses import replace
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from tests.support.problems import (
     random_boxes,
     random_presence_weights,
     random_problem,
-    solve,
     untrained,
 )
 from tests.support.tolerances import TOLERANCES, tolerance
@@ -165,23 +163,6 @@ def test_scores_and_boxes_at_their_limits_are_those_of_the_loop_oracle(backend, 
     assert_like_oracle(problem, backend, dtype)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_every_backend_and_dtype_agrees_with_the_reference_in_float64(backend, dtype, masked):
-    problem = random_presence_problem(8, proposals=12, max_objects=10, heads=2, masked=masked, seed=13)
-    expected = solve(problem, "reference", torch.float64)
-    assert_same_in_scale(solve(problem, backend, dtype), expected, tolerance(backend, dtype, PresenceCounter))
-
-
-def test_logits_give_what_their_logistic_gives(backend, dtype):
-    problem = random_presence_problem(2, proposals=7, max_objects=5, logits=True, seed=12)
-    weights = replace(problem, attention=problem.attention.sigmoid(), logits=False)
-    assert_same_in_scale(
-        {name: output_of(problem, name, backend, dtype) for name in OUTPUTS},
-        {name: output_of(weights, name, backend, dtype) for name in OUTPUTS},
-        tolerance(backend, dtype, PresenceCounter),
-    )
-
-
 def test_more_objects_than_max_objects_are_counted_and_end_in_the_last_entry(backend, dtype):
     corner = 2 * torch.arange(8.0, dtype=torch.float64)[:, None].expand(8, 2)
     problem = Problem(torch.ones(8), torch.cat((corner, corner + 1), -1), UNTRAINED, max_objects=5)
@@ -227,12 +208,6 @@ def test_a_new_layer_has_the_weights_that_the_function_takes():
         "sharpness": [3],
     }
     assert layer.weights._asdict() == dict(layer.named_parameters())
-
-
-def test_repr_states_every_setting():
-    layer = PresenceCounter(5, heads=2, segments=4, logits=True, backend="reference")
-    expected = "PresenceCounter(max_objects=5, heads=2, segments=4, logits=True, backend='reference')"
-    assert repr(layer) == expected
 
 
 def test_inputs_are_not_changed(backend):

@@ -135,22 +135,17 @@ def _row_groups(detections: Iterable[Detections]) -> Iterator[list[Detections]]:
 
 
 def _table(group: list[Detections], schema: Any) -> Any:
+    """Return a row for each box, and one of nulls for an image without boxes."""
     import pyarrow as pa
 
-    rows = [max(len(image), 1) for image in group]
-    owners = np.repeat(np.arange(len(group)), rows)  # [R] the image of each row
-    is_empty = np.repeat([len(image) == 0 for image in group], rows)  # [R]
-    detection = pa.array(np.cumsum(~is_empty) - 1, mask=is_empty)  # [R] index in the group, null in empty images
+    empty = np.full((1, 6), np.nan)
+    boxes = [np.column_stack((i.category_ids, i.boxes, i.scores)) if len(i) else empty for i in group]  # [N, 6]
+    owners = np.repeat(np.arange(len(group)), [len(rows) for rows in boxes])  # [R] the image of each row
+    sizes = np.array([image.image_size or (np.nan, np.nan) for image in group])[owners]  # [R, 2]
     try:
-        image_ids = pa.array([image.image_id for image in group], schema.field("image_id").type)
+        image_ids = pa.array([image.image_id for image in group], schema.field("image_id").type).take(owners)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InputError(f"Image ids must be all texts or all numbers of 64 bits: {error_summary(error)}") from None
-    columns = {"image_id": image_ids.take(owners)}
-    columns["category_id"] = pa.array(np.concatenate([image.category_ids for image in group])).take(detection)
-    numbers = np.concatenate([np.column_stack((image.boxes, image.scores)) for image in group])  # [D, 5]
-    for index, name in enumerate(BOX_AND_SCORE):
-        columns[name] = pa.array(numbers[:, index]).take(detection)
-    sizes = [image.image_size or (None, None) for image in group]
-    for index, name in enumerate(SIZE):
-        columns[name] = pa.array([size[index] for size in sizes], schema.field(name).type).take(owners)
-    return pa.table(columns, schema)
+    numbers = np.column_stack((np.concatenate(boxes), sizes)).T  # [8, R]
+    columns = [pa.array(column, from_pandas=True) for column in numbers]  # NaN is null
+    return pa.table([image_ids, *columns], [field.name for field in schema]).cast(schema)
