@@ -54,7 +54,6 @@ RARE_ANSWERS = {"0": 0.15}  # most kinds are absent from a photo: nearly all ans
 
 Floats = NDArray[np.float64]
 Item = TypeVar("Item")
-OnProgress = Callable[[int, int], None]  # photos that are done, photos in all
 
 
 class Query(NamedTuple):
@@ -64,15 +63,11 @@ class Query(NamedTuple):
     words: tuple[tuple[str, str], ...]
 
 
-Facts = Mapping[Query, str]  # of one photo: possible questions and their answers
-
-
 @dataclass(frozen=True)
 class World:
     """How many photos are simulated, and how difficult they are.
 
-    ``difficulty`` from 0 to 1 scales the noise of features, the jitter and parts of duplicates, and the overlap of
-    different objects.
+    ``difficulty`` from 0 to 1 scales noise of features, jitter and parts of duplicates, and overlap of objects.
     """
 
     train_photos: int = 3000
@@ -86,8 +81,7 @@ class World:
     def __post_init__(self) -> None:
         if not 0 <= self.difficulty <= 1:
             raise InputError(f"difficulty must be between 0 and 1, but got {self.difficulty}")
-        minima = {"train_photos": 2, "val_photos": 2, "test_photos": 0, "questions_per_photo": 1, "features": 1}
-        for name, minimum in minima.items():
+        for name, minimum in (("train_photos", 2), ("val_photos", 2), ("questions_per_photo", 1), ("features", 1)):
             if getattr(self, name) < minimum:
                 raise InputError(f"{name} must be at least {minimum}, but got {getattr(self, name)}")
 
@@ -122,7 +116,7 @@ class Scene:
 
 
 def simulate(
-    out: Path, world: World | None = None, on_progress: OnProgress = lambda done, total: None
+    out: Path, world: World | None = None, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> dict[str, int]:
     """Write a data set and return the number of questions of each split; the same world gives the same files."""
     world = world or World()
@@ -210,8 +204,7 @@ class Detector:
         overlap = numpy_box_iou(candidates.swapaxes(0, 1), boxes[:, None])[..., 0].T  # [candidates, N]
         allowed = (overlap >= 0.8 - 0.4 * self._world.difficulty) & (overlap <= MAX_IOU)
         first = np.where(allowed.any(0), allowed.argmax(0), overlap.argmax(0))
-        chosen: Floats = candidates[first, np.arange(len(boxes))]
-        return chosen
+        return np.asarray(candidates[first, np.arange(len(boxes))])
 
     def _noise(self, length: float) -> Floats:
         return self._random.normal(0, length / np.sqrt(self._world.features), self._world.features)
@@ -225,12 +218,9 @@ def _part(box: Floats, random: np.random.Generator) -> Floats:
 
 
 def _write_split(
-    folder: Path, split: str, facts: Mapping[int, Facts], per_photo: int, random: np.random.Generator
+    folder: Path, split: str, facts: Mapping[int, Mapping[Query, str]], per_photo: int, random: np.random.Generator
 ) -> int:
-    """Ask about photos by their ids, write a split's official files, and return the number of questions.
-
-    All ten people give the true answer.
-    """
+    """Ask about photos, write a split's official files, return the number of questions; all ten answers are true."""
     asked, pairs = ask(facts, per_photo, random)
     questions, annotations = [], []
     for question_id, (photo, query, text) in asked.items():
@@ -253,7 +243,7 @@ def _write_split(
 
 
 def ask(
-    facts: Mapping[int, Facts], per_photo: int, random: np.random.Generator
+    facts: Mapping[int, Mapping[Query, str]], per_photo: int, random: np.random.Generator
 ) -> tuple[dict[int, tuple[int, Query, str]], list[tuple[int, int]]]:
     """Return (photo, query, text) by question id, in random order, and up to ``per_photo`` pairs of ids a photo."""
     photos_by_answer: dict[Query, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -283,7 +273,7 @@ def ask(
     return {ids[asked[index]]: asked[index] for index in random.permutation(len(asked)).tolist()}, sorted(pairs)
 
 
-def _draw_queries(facts: Facts, number: int, random: np.random.Generator) -> list[Query]:
+def _draw_queries(facts: Mapping[Query, str], number: int, random: np.random.Generator) -> list[Query]:
     """Draw different questions: a family, then one of its answers, then a question with that answer."""
     by_family: dict[str, dict[str, list[Query]]] = defaultdict(lambda: defaultdict(list))
     for query, answer in facts.items():
