@@ -66,6 +66,12 @@ def test_links_of_the_readme_work():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
+def test_pictures_of_a_page_exist(page):
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", (ROOT / page).read_text())
+    assert [path for path in pictures if not (ROOT / page).parent.joinpath(path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
 def test_source_files_that_a_page_names_exist(page):
     named = re.findall(r"(?:src/tallybox|tests|benchmarks|examples|research)/[\w/.-]*\w", (ROOT / page).read_text())
     assert [path for path in named if not (ROOT / path).exists()] == []

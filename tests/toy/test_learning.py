@@ -1,3 +1,5 @@
+from functools import cache
+
 import torch
 from torch import nn
 
@@ -12,6 +14,7 @@ INTERPRETED_STEPS = 3
 SAME_CURVE = 2e-3
 
 
+@cache
 def loss_curve(backend: str, steps: int) -> list[float]:
     """Train the paper's component on the toy task; return the loss at each step."""
     device = torch.device(device_of(backend))

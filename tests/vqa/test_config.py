@@ -46,8 +46,8 @@ def test_values_are_overruled_one_by_one(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[training]\nepoch = 3", r"did you mean epochs\?"),
-        ("[Training]", "did you mean training"),
+        ("[training]\nepoch = 3", r"'epochs'"),
+        ("[Training]", "'training'"),
         ("[training]\nepochs = 3.5", r"epochs of \[training\]"),
         ("[training]\nepochs = true", "epochs"),
         ("[training]\nepochs = 0", "epochs"),
@@ -56,7 +56,7 @@ def test_values_are_overruled_one_by_one(tmp_path):
         ("[training]\nlearning_rate = 0.0", "learning_rate"),
         ("[training]\nprecision = 'half'", "precision"),
         ("[training]\nattention_supervision = -1", "attention_supervision"),
-        ("[model]\nname = 'countr'", "did you mean counter"),
+        ("[model]\nname = 'countr'", "'counter'"),
         ("[model]\nsegments = 0", "segments"),
         ("[model]\ndropout = 1.0", "dropout"),
         ("[model]\nattention_dropout = -0.1", "attention_dropout"),

@@ -1,6 +1,5 @@
 """The configuration of model and training: the paper's values as defaults, overridden by a TOML file."""
 
-import difflib
 import math
 import tomllib
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_origin
 
 from tallybox.checks import check_count
-from tallybox.errors import InputError, InputTypeError
+from tallybox.errors import InputError, InputTypeError, did_you_mean
 
 MODELS = ("baseline", "nms", "counter", "presence")
 Padding = Literal["masked", "published"]
@@ -156,5 +155,4 @@ def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
 
 
 def _suggestion(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; it has {', '.join(names)}"
+    return did_you_mean(name, names) or f"; it has {', '.join(names)}"

@@ -1,7 +1,6 @@
 """Detection models of torchvision, by name or as objects."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +8,7 @@ import torch
 
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.devices import Device, device_or_default
-from tallybox.errors import InputError, InputTypeError
+from tallybox.errors import InputError, InputTypeError, did_you_mean
 from tallybox.files import import_optional
 from tallybox.photos.detector import wrap_errors
 from tallybox.photos.detectors.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
@@ -36,11 +35,8 @@ class TorchvisionDetector(AdaptedDetector):
         models = import_optional("torchvision.models", needed_for="this detector", install="torchvision")
         model_names = models.list_models(module=models.detection)
         if name not in model_names:
-            similar = get_close_matches(name, model_names, n=1)
-            hint = f"did you mean {similar[0]!r}?" if similar else f"it has {', '.join(model_names)}"
-            raise InputError(
-                f"torchvision:NAME must be a detection model of the installed torchvision, but got {name!r}; {hint}"
-            )
+            hint = did_you_mean(name, model_names) or f"; it has {', '.join(model_names)}"
+            raise InputError(f"The installed torchvision has no detection model {name!r}{hint}")
         weights = models.get_model_weights(name).DEFAULT
         with wrap_errors(f"torchvision:{name}: its weights cannot be loaded"):  # the network, or a file cut short
             model = models.get_model(name, weights=weights)
