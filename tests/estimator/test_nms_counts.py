@@ -27,7 +27,7 @@ def test_few_labels_average_thresholds_that_are_equally_good():
     learned = learn_nms_counts(np.column_stack((truth, truth, truth + 1)), truth, K, LARGEST)
     first, second = learned.tables[:2].sum(-1)[:, 0]
     assert first == pytest.approx(second)
-    assert first > 0.45
+    assert first > 0.3
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,14 @@ from pathlib import Path
 import click
 
 from tallybox import __version__
-from tallybox.cli.count_output import Write, json_output, picture_output, table_output, text_output
+from tallybox.cli.count_output import (
+    Write,
+    json_output,
+    picture_output,
+    report_output,
+    table_output,
+    text_output,
+)
 from tallybox.cli.options import (
     detections_options,
     detector_options,
@@ -53,6 +60,7 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
     type=file_to_write,
     help='Write a table (.csv, .tsv, .xlsx, .parquet) or .json, and resume it after an interruption; "-" prints CSV.',
 )
+@click.option("--report", "page", type=file_to_write, help="Write a page (.html) with totals and outlined photos.")
 @click.option("--wide", is_flag=True, help="In the table, one row for each image and one column for each category.")
 @click.option("--total", "with_totals", is_flag=True, help="Also add up all images, with an interval.")
 @json_option
@@ -68,6 +76,7 @@ def count(
     tiles: str,
     folder: Path | None,
     table: Path | None,
+    page: Path | None,
     wide: bool,
     with_totals: bool,
     as_json: bool,
@@ -97,6 +106,12 @@ def count(
         check_writable(table, [source.path for source in sources])
     if kinds := ", ".join(f"{number} {kind}" for kind, number in skipped.most_common() if number):
         echo_line(f"Skipped files that are not photos: {kinds}", err=True)
+    if page is not None:
+        check_writable(page, [source.path for source in sources])
+        if page.suffix.lower() not in (".html", ".htm"):
+            raise click.UsageError(f"--report takes a file that ends in .html; got {page}")
+        if not any(source.is_photo for source in sources):
+            raise click.UsageError("--report shows photos, but there are none among the paths")
     first_file = next((source.path for source in sources if not source.is_photo), None)
     has_photos = any(source.is_photo for source in sources)
     if folder is not None and not has_photos:
@@ -118,6 +133,8 @@ def count(
             totals = total_estimator.totals(chosen)
             outputs.append(lambda image: totals.add(image.predictions) if image.predictions is not None else None)
             compute_totals = totals.compute
+        if page is not None and counter is not None:
+            outputs.append(stack.enter_context(report_output(page, counter, chosen)))
         if as_json:
             outputs.append(stack.enter_context(json_output(compute_totals)))
         if table is not None:
@@ -133,7 +150,9 @@ def count(
             for output in outputs:
                 output(image)
 
-        journal = None if table in (None, Path("-")) or first_file is not None else table
+        # A report draws the boxes of every photo, which a journal does not keep.
+        resumes = table not in (None, Path("-")) and page is None and first_file is None
+        journal = table if resumes else None
         used = {"detector": [detector, *texts], "categories": categories, "tiles": tiles, "version": __version__}
         settings = {**used, "estimator": None if file is None else file_state(file)}
         class_names = None if names is None else read_category_names(names)

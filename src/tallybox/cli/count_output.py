@@ -18,6 +18,7 @@ from rich.text import Text
 from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.writers import write_table
 from tallybox.errors import InputError, TallyboxError
+from tallybox.estimator.estimator import Categories
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import import_optional, write_text
@@ -144,6 +145,23 @@ def text_output(totals: NamedTotals | None = None, *, every: bool, as_lines: boo
         rows = [(category, f"{total.expected:.1f}", total) for category, total in largest]
         console.print(Text("all images together", "bold"))
         console.print(counts_table(("category", "expected total", "90 % interval"), rows))
+
+
+@contextmanager
+def report_output(path: Path, counter: PhotoCounter, categories: Categories) -> Iterator[Write]:
+    """Write a page with the totals and every photo, outlined."""
+    from tallybox.photos.report import Report
+
+    report, totals = Report(counter), counter.estimator.totals(categories)
+
+    def write(image: PhotoResult) -> None:
+        if image.path is not None and image.predictions is not None:
+            totals.add(image.predictions)
+            report.add(image)
+
+    yield write
+    report.write(path, totals.compute())
+    echo_line(f"Wrote {path}", err=True)
 
 
 @contextmanager

@@ -91,8 +91,8 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
 def _show_cross_validation(figures: Mapping[str, Any]) -> None:
     """Print how well the estimator, tuned NMS and the trained ensemble count in images that they were not fitted to."""
     answers = list(figures["estimator"]["coverage90_by_predicted_count"])
-    table = Table("cross-validated", "exact", "MAE", "coverage", *(f"answer {answer}" for answer in answers))
-    titles = {"estimator": "estimator", "nms": "tuned NMS", "ensemble": "trained ensemble"}
+    table = Table("", "exact", "MAE", "coverage", *(f"of {answer}" for answer in answers), title="Cross-validated")
+    titles = {"estimator": "estimator", "nms": "tuned NMS", "ensemble": "ensemble"}
     for name, title in titles.items():
         scores = figures[name]
         by_answer = scores["coverage90_by_predicted_count"]
@@ -101,6 +101,7 @@ def _show_cross_validation(figures: Mapping[str, Any]) -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(f"The estimator mixes {100 * figures['nms_share']:.0f} % tuned NMS with the trained ensemble.")
+    console.print("Coverage is that of the 90 % intervals, of all and by the answer.")
 
 
 def _save(estimator: CountEstimator, out: Path) -> None:
