@@ -1,5 +1,6 @@
 """Large photos and crowds: windows, blocks, and counts of mosaics with known truth."""
 
+import gzip
 import json
 from io import BytesIO
 
@@ -198,3 +199,24 @@ def test_a_mosaic_of_real_photos_counts_what_its_photos_count(counter):
     plain = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off").count(picture)
     assert in_windows == pytest.approx(singles, rel=0.2)
     assert sum(p.expected for p in plain.values()) < 0.6 * singles
+
+
+def test_a_grid_of_a_hundred_people_counts_at_least_eighty(counter):
+    folder = data_folder("coco-photos")
+    with gzip.open(data_folder("coco-count") / "instances_val.json.gz") as file:
+        people = [a for a in json.load(file)["annotations"] if a["category_id"] == 1 and not a["iscrowd"]]
+    crops = []
+    for person in people:
+        x, y, width, height = person["bbox"]
+        path = folder / f"{person['image_id']:012}.jpg"
+        if path.exists() and height > 100 and width > 30 and height > 1.2 * width:
+            crops.append(Image.open(path).crop((x, y, x + width, y + height)))
+    grid = Image.new("RGB", (1600, 1200), (114, 114, 114))
+    for place in range(100):
+        crop = crops[place % len(crops)]
+        scale = min(150 / crop.width, 112 / crop.height)
+        crop = crop.resize((int(crop.width * scale), int(crop.height * scale)))
+        grid.paste(crop, (160 * (place % 10) + (160 - crop.width) // 2, 120 * (place // 10) + 4))
+    assert 80 <= counter.count(grid)["person"].count <= 120
+    plain = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off")
+    assert plain.count(grid)["person"].count < 50
