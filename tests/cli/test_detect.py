@@ -169,7 +169,7 @@ def test_bad_photos_are_one_line_each_and_the_rest_is_written(tmp_path, spec):
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("--detector", "pikodet", "--out", "a.parquet"), 1, "did you mean picodet?"),
+        (("--detector", "pikodet", "--out", "a.parquet"), 1, "did you mean 'picodet'?"),
         (("--text", "a cup", "--out", "a.parquet"), 1, "--text is for zero-shot models"),
         (("--out", "a.xlsx"), 1, "a.xlsx"),
         ((), 2, "Missing option '--out'"),
