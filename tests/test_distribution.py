@@ -40,6 +40,7 @@ SMOKE = {
         "draw_cats(Path('cats.svg')); assert Path('cats.svg').stat().st_size > 10_000"
     ),
     "heic": "import pillow_heif, tallybox",
+    "hub": "import tallybox.hub",
     "onnx": (
         "import pathlib, tallybox; from tallybox.photos.detectors import OnnxDetector\n"
         "pathlib.Path('bad.onnx').write_bytes(b'no model')\n"
@@ -155,7 +156,7 @@ def test_everything_together_in_the_lowest_versions(wheel, tmp_path):
 
 def lowest_versions(requirements: list[str]) -> dict[str, str]:
     """Return the least version of each package that requirements allow."""
-    found = (re.match(r"([\w-]+)>=([\d.]+)", line) for line in requirements)
+    found = (re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", line) for line in requirements)
     return {match[1]: match[2] for match in found if match}
 
 

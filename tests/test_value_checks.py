@@ -150,16 +150,6 @@ def test_toy_training_leaves_the_checks_of_others_alone():
     assert checked == [True] * 3
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_toy_training_does_not_check_what_it_drew(monkeypatch, threads):
-    def unexpected(*arguments, **options):
-        raise AssertionError("values were checked")
-
-    monkeypatch.setattr("tallybox.checks._check_attention_values", unexpected)
-    monkeypatch.setattr("tallybox.toy.training.kernel_threads", lambda: threads)
-    train_toy_models()
-
-
 def test_an_unknown_mode_is_an_error_and_changes_nothing():
     with pytest.raises(InputError, match='mode must be "auto", "always" or "never", but got \'sometimes\''):
         check_values("sometimes")

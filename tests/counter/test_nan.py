@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from tallybox import Counter, check_values
-from tallybox.errors import InputError
 from tests.support.backends import FUSED, device_of
 from tests.support.problems import square_boxes
 
@@ -61,9 +60,3 @@ def test_a_proposal_that_holds_nan_shows_in_its_image_only(fused, corner):
     count, features, _ = results(fused, attention, boxes, torch.rand(8, 16) + 0.5)
     assert count.tolist() == [False, True]
     assert features.all(-1).tolist() == [False, True]
-
-
-def test_it_is_an_error_where_values_are_checked():
-    attention = torch.tensor([0.5, torch.nan])
-    with pytest.raises(InputError, match="attention must be in"):
-        Counter(2)(attention, square_boxes(2, seed=1).float())

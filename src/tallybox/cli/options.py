@@ -26,7 +26,7 @@ any_path = click.Path(path_type=Path)
 existing = click.Path(path_type=Path, exists=True)
 file_to_write = click.Path(path_type=Path, dir_okay=False)
 SPEC_HELP = (
-    "What detects: picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or "
+    "Detector: picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or "
     "package.module:factory.  [default: picodet]"
 )
 
@@ -59,7 +59,7 @@ def settings_options(settings: type[Any], helps: Mapping[str, str] | None = None
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 estimator_option = click.option("--estimator", "file", type=any_path, help="An estimator from `tallybox fit`.")
 text_option = click.option(
-    "--text", "texts", multiple=True, metavar="PHRASE", help="What a zero-shot model looks for; may be repeated."
+    "--text", "texts", multiple=True, metavar="PHRASE", help="A phrase for a zero-shot detector; may be repeated."
 )
 detector_options = joined(
     click.option("--detector", metavar="SPEC", help=SPEC_HELP),

@@ -1,7 +1,7 @@
 """Detect and count in photos on many machines, with Ray Data.
 
-Each worker process holds a detector, on a GPU if the cluster has one, and takes batches of photos. All machines must
-see the photos under the same paths. Ray Data keeps the order, and gives the photos of a lost worker to another.
+Each worker process makes its detector once, on a GPU if the cluster has one, and takes batches of photos. All machines
+must see the photos under the same paths. Ray Data keeps the order, and gives the photos of a lost worker to another.
 """
 
 import logging
@@ -9,7 +9,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import chdir, nullcontext
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from tallybox.photos.specs import detector_of
 
 MAX_PHOTOS_PER_BATCH = 64  # four seconds on a core, done again if a worker is lost
 BATCHES_PER_WORKER = 4  # at least, so that all workers have work until the end
-RETRIES = 3  # after a lost worker
 WORKERS_PER_GPU = 4  # one prepares photos while another detects
 SPECS_OF_FILES = ("onnx", "transformers", "ultralytics")  # may have a path after the colon
 
@@ -66,17 +65,21 @@ def _absolute(spec: str | None) -> str | None:
     return f"{kind}:{Path(name).absolute()}" if kind in SPECS_OF_FILES and Path(name).exists() else spec
 
 
-class _Worker:
-    """Processes batches of photos in its own process."""
-
-    def __init__(self, make: Callable[..., Process], folder: Path, cpus: int, gpus: float) -> None:
+def _run(batch: dict[str, Any], task: bytes, folder: Path, cpus: int, gpus: float) -> dict[str, Any]:
+    """Process a batch of photos in a worker process."""
+    if torch.get_num_threads() != cpus:
         torch.set_num_threads(cpus)
-        self.process, self.folder = make(device="cuda" if gpus else "cpu"), folder
+    process = _unpacked(task, "cuda" if gpus else "cpu")
+    with chdir(folder) if folder.is_dir() else nullcontext():  # relative paths start there
+        results = [pickle.dumps(result) for result in process(map(Path, batch["item"]))]
+    return {"result": np.array(results, object)}
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        with chdir(self.folder) if self.folder.is_dir() else nullcontext():  # relative paths start there
-            results = [pickle.dumps(result) for result in self.process(map(Path, batch["item"]))]
-        return {"result": np.array(results, object)}
+
+@lru_cache(maxsize=1)
+def _unpacked(task: bytes, device: str) -> Process:
+    """Make the detector once for all batches of a process."""
+    process: Process = pickle.loads(task)(device=device)
+    return process
 
 
 def _map_photos(make: Callable[..., Process], paths: Iterable[str | Path]) -> Iterator[PhotoResult]:
@@ -89,15 +92,13 @@ def _map_photos(make: Callable[..., Process], paths: Iterable[str | Path]) -> It
     context.enable_progress_bars = context.print_on_execution_start = False
     cpus, gpus, workers = _resources(ray)
     batch = min(MAX_PHOTOS_PER_BATCH, -(-len(names) // (BATCHES_PER_WORKER * workers)))
+    # Tasks rather than actors: Ray repeats a task whose machine is lost on any other.
     photos = ray.data.from_items(names, override_num_blocks=-(-len(names) // batch)).map_batches(
-        _Worker,
-        fn_constructor_args=(make, Path.cwd(), cpus, gpus),
+        _run,
+        fn_args=(ray.cloudpickle.dumps(make), Path.cwd(), cpus, gpus),
         batch_size=batch,
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
         num_cpus=cpus,
         num_gpus=gpus or None,
-        max_restarts=-1,
-        max_task_retries=RETRIES,
     )
     try:
         for row in photos.iter_rows():
@@ -125,6 +126,7 @@ def _connected() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = import_optional("ray", needed_for="counting on many machines", install="'tallybox[ray]'")
     import_optional("ray.data", needed_for="counting on many machines", install="'tallybox[ray]'")
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     if not ray.is_initialized():
         try:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

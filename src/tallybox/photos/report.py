@@ -55,7 +55,7 @@ class Report:
             "The expected total is not the sum of the counts, which is too low.",
         ]
         if self._saturated:
-            notes.append(f"In {self._saturated} photos a limit was reached; these counts may be too low.")
+            notes.append(f"Photos in which a limit was reached: {self._saturated}. These counts may be too low.")
         fields = {"photos": len(self._rows), "bars": bars, "rows": "".join(self._rows), "notes": " ".join(notes)}
         write_text(path, Template(TEMPLATE.read_text(encoding="utf-8")).substitute(fields))
 
