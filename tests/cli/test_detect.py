@@ -105,7 +105,8 @@ def test_without_an_estimator_counts_are_uncalibrated(tmp_path, spec):
     (photo,) = save_photos(tmp_path / "photos", 1)
     counted = run("count", photo, "--detector", spec, "--category", "pear", "--json")
     assert counted.exit_code == 0, counted.output
-    assert counted.stderr.startswith(f"Uncalibrated: no estimator was given for {spec}")
+    assert counted.stderr.startswith("Uncalibrated")
+    assert spec in counted.stderr
     assert json.loads(counted.stdout)["images"][0]["counts"]["pear"]["calibrated"] is False
 
 
