@@ -5,7 +5,9 @@ Install ``tallybox[hub]``. A folder holds ``config.json`` and ``model.safetensor
 >>> from tempfile import mkdtemp
 >>> folder = mkdtemp()
 >>> Counter(max_objects=5, heads=2).save_pretrained(folder)
->>> Counter.from_pretrained(folder)
+>>> restored = Counter.from_pretrained(folder)  # doctest: +ELLIPSIS
+Loading ...
+>>> restored
 Counter(max_objects=5, heads=2, segments=16, logits=False, backend='auto')
 """
 

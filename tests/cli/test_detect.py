@@ -105,7 +105,8 @@ def test_without_an_estimator_counts_are_uncalibrated(tmp_path, spec):
     (photo,) = save_photos(tmp_path / "photos", 1)
     counted = run("count", photo, "--detector", spec, "--category", "pear", "--json")
     assert counted.exit_code == 0, counted.output
-    assert counted.stderr.startswith(f"Uncalibrated: no estimator was given for {spec}")
+    assert counted.stderr.startswith("Uncalibrated")
+    assert spec in counted.stderr
     assert json.loads(counted.stdout)["images"][0]["counts"]["pear"]["calibrated"] is False
 
 
@@ -169,7 +170,7 @@ def test_bad_photos_are_one_line_each_and_the_rest_is_written(tmp_path, spec):
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("--detector", "pikodet", "--out", "a.parquet"), 1, "did you mean picodet?"),
+        (("--detector", "pikodet", "--out", "a.parquet"), 1, "did you mean 'picodet'?"),
         (("--text", "a cup", "--out", "a.parquet"), 1, "--text is for zero-shot models"),
         (("--out", "a.xlsx"), 1, "a.xlsx"),
         ((), 2, "Missing option '--out'"),
@@ -190,7 +191,7 @@ def test_no_photos_and_two_photos_of_one_id_are_wrong_usage(tmp_path):
     assert run("detect", tmp_path / "none.jpg", "--out", tmp_path / "a.parquet").exit_code == 2
     twice = run("detect", photo, other, "--out", tmp_path / "a.parquet")
     assert twice.exit_code == 2
-    assert "photos must have different ids" in twice.stderr
+    assert "same id" in twice.stderr
 
 
 def test_a_photo_that_is_named_twice_is_detected_once(tmp_path):

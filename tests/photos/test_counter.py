@@ -107,9 +107,7 @@ def test_the_estimator_is_given_or_loaded_or_chosen_by_the_detector(tmp_path):
 def test_an_estimator_that_learned_from_another_detector_is_refused(tmp_path):
     path = tmp_path / "own.safetensors"
     save_fitted(replace(small_estimator().fitted, detector=("transformers:owl", "a red apple")), path)
-    with pytest.raises(
-        InputError, match=r"got --detector picodet; add --detector transformers:owl --text 'a red apple'$"
-    ):
+    with pytest.raises(InputError, match="transformers:owl --text 'a red apple'"):
         PhotoCounter(estimator=path)
     PhotoCounter(embedded_detector(), path)  # an object cannot be compared with a SPEC
 

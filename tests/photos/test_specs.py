@@ -8,34 +8,30 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.photos import PicoDet
 from tallybox.photos.specs import DEFAULT_SPEC, detector_of
 
-FORMS = "must be picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or package.module:factory"
-
 
 def test_the_default_is_the_embedded_detector():
     assert isinstance(detector_of(DEFAULT_SPEC, device="cpu"), PicoDet)
 
 
 @pytest.mark.parametrize(
-    ("spec", "hint"),
+    ("spec", "meant"),
     [
-        ("pikodet", "did you mean picodet?"),
-        ("PicoDet", "did you mean picodet?"),
-        ("transformer:facebook/detr-resnet-50", "did you mean transformers:facebook/detr-resnet-50?"),
-        ("torchvison:fcos_resnet50_fpn", "did you mean torchvision:fcos_resnet50_fpn?"),
-        ("facebook/detr:main", "did you mean transformers:facebook/detr:main?"),
-        ("a:b:c", "give one of them"),
-        ("facebook/detr-resnet-50", "did you mean transformers:facebook/detr-resnet-50?"),
-        ("models/apples.onnx", "did you mean onnx:models/apples.onnx?"),
-        ("yolo11n.pt", "did you mean ultralytics:yolo11n.pt?"),
-        ("onnx:", "say which, as in onnx:FILE"),
-        ("torchvision", "say which, as in torchvision:NAME"),
-        ("", "give one of them"),
+        ("pikodet", "picodet"),
+        ("PicoDet", "picodet"),
+        ("transformer:facebook/detr-resnet-50", "transformers"),
+        ("torchvison:fcos_resnet50_fpn", "torchvision"),
+        ("onnx:", "onnx:FILE"),
+        ("torchvision", "torchvision:NAME"),
+        ("a:b:c", "package.module:factory"),
+        ("models/apples.onnx", "onnx:FILE"),
+        ("", "package.module:factory"),
     ],
 )
-def test_an_unknown_name_is_one_line_with_what_may_have_been_meant(spec, hint):
-    with pytest.raises(InputError) as caught:
+def test_an_unknown_name_is_one_line_with_what_may_have_been_meant(spec, meant):
+    with pytest.raises(InputError, match=re.escape(meant)) as caught:
         detector_of(spec)
-    assert str(caught.value) == f"detector {FORMS}, but got {spec!r}; {hint}"
+    assert repr(spec) in str(caught.value) or spec in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("spec", ["picodet", "onnx:a.onnx", "torchvision:fcos_resnet50_fpn", "ultralytics:yolo11n.pt"])

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 
 from tallybox import __version__
 from tallybox.cli.terminal import echo_line, printable
-from tallybox.errors import TallyboxError
+from tallybox.errors import TallyboxError, did_you_mean
 
 COMMANDS = {
     "count": ("tallybox.cli.count", "Count objects in photos or files of detections."),
@@ -44,10 +43,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            similar = get_close_matches(args[0], self.list_commands(ctx), n=1)
-            if not similar or "Did you mean" in error.message:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean {similar[0]!r}?", ctx) from None
+            suggestion = did_you_mean(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"{error.message.rstrip('.')}{suggestion}", ctx) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""

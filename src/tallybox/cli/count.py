@@ -83,14 +83,14 @@ def count(
 ) -> None:
     """Count the objects in photos, folders of photos, patterns ("*.jpg") and files of detections.
 
-    Detections are .json, .json.gz, .csv, .csv.gz or .parquet, as `tallybox fit` takes them. Without --category, every
-    category is listed that is there with a probability of more than 0.1; the others count 0. A file that cannot be
-    read is reported and the others are counted; the exit status is then 1. With --engine ray, photos and Parquet data
-    sets are counted on the cluster that RAY_ADDRESS names, else on all cores here.
+    tallybox lists every category with a probability above 10 %; those below 50 % count as 0. With --category it counts
+    exactly the categories you name. To add up images, use --total: a sum of counts is too low.
 
-    The count of an image is its most trustworthy number; to add up images, use --total: the expected sum of each
-    category with a 90 % interval. A sum of counts is too low.
-    """
+    \b
+    tallybox count holiday.jpg
+    tallybox count photos/ --out counts.xlsx --report report.html
+    tallybox count detections.parquet --estimator own.safetensors --json
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     if as_json and table == Path("-"):
         raise click.UsageError("--json and --out - both print on standard output; name a file for --out")
     if wide and table is None:
@@ -193,9 +193,9 @@ def _photo_counter(spec: str, estimator: CountEstimator | None, texts: Sequence[
     counter = PhotoCounter(spec, estimator, tiles=check_tiles(int(tiles) if tiles.isdecimal() else tiles), texts=texts)
     if not counter.estimator.is_calibrated:
         echo_line(
-            f"Uncalibrated: no estimator was given for {spec}, so that counts come from its scores as they are. To "
-            f"calibrate them, label some photos, run 'tallybox fit PHOTOS LABELS.csv --detector {spec} --out FILE', "
-            "and count with --estimator FILE.",
+            f"Uncalibrated: no estimator was fitted to {spec}, so its scores are used as they are. To calibrate the "
+            f"counts, label some photos, run 'tallybox fit PHOTOS LABELS.csv --detector {spec} --out FILE' and pass "
+            "--estimator FILE.",
             err=True,
         )
     return counter
@@ -206,9 +206,8 @@ def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstima
     if estimator is not None:
         return estimator
     echo_line(
-        f"{path}: counting with the estimator that ships with tallybox, which is right only for boxes of PicoDet-S at "
-        "640 px; for another detector, learn one with 'tallybox fit DETECTIONS LABELS --out FILE' and give it with "
-        "--estimator FILE.",
+        f"{path}: using the bundled estimator, which was fitted to PicoDet-S at 640 px. For another detector, run "
+        "'tallybox fit DETECTIONS LABELS --out FILE' and pass --estimator FILE.",
         err=True,
     )
     return shipped_estimator()

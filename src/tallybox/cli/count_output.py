@@ -172,7 +172,7 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder} must be a folder that can be written to, but: {error.strerror}") from error
+        raise InputError(f"Cannot write to {folder}: {error.strerror}") from error
     written: set[str] = set()
 
     def write(image: PhotoResult) -> None:
@@ -211,7 +211,7 @@ def _print_table(console: Console, image: PhotoResult, every: bool) -> None:
     if perhaps:
         likely = sorted(perhaps.items(), key=lambda pair: -pair[1].probability_of_any)
         listed = ", ".join(f"{category} ({100 * p.probability_of_any:.0f} %)" for category, p in likely)
-        console.print(Text(printable(f"  perhaps: {listed}"), "dim"), soft_wrap=True)
+        console.print(Text(printable(f"  perhaps also: {listed}"), "dim"), soft_wrap=True)
     console.print()
 
 

@@ -67,10 +67,6 @@ def _record(path: Path, result: PhotoResult, predictions: ImagePredictions) -> d
     }
 
 
-def _fields(p: CountPrediction) -> Iterator[Any]:
-    return (getattr(p, name) for name in FIELDS[:-1])
-
-
 def _result(path: Path, record: Mapping[str, Any], names: Mapping[int, str]) -> PhotoResult:
     by_id = {}
     for key, values in record["counts"].items():

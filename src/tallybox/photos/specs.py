@@ -8,13 +8,12 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from tallybox.devices import Device
-from tallybox.errors import InputError
+from tallybox.errors import InputError, did_you_mean
 from tallybox.photos.detector import Detector, wrap_errors
 from tallybox.photos.detectors import OnnxDetector, TorchvisionDetector, TransformersDetector, UltralyticsDetector
 from tallybox.photos.picodet import PicoDet
@@ -22,7 +21,6 @@ from tallybox.photos.picodet import PicoDet
 DEFAULT_SPEC = "picodet"
 
 LIBRARIES = {"transformers": "MODEL", "ultralytics": "FILE", "torchvision": "NAME", "onnx": "FILE"}
-LIBRARY_OF_SUFFIX = {".onnx": "onnx", ".pt": "ultralytics"}
 LOADERS: dict[str, Callable[..., Detector]] = {  # of models with categories of their own
     "ultralytics": UltralyticsDetector.load,
     "torchvision": TorchvisionDetector.load,
@@ -48,7 +46,7 @@ def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) 
 
 
 def check_same_detector(learned_from: Sequence[str], detector: Sequence[str]) -> None:
-    """Raise where an estimator learned from the boxes of another detector; each is a SPEC and its phrases.
+    """Raise if an estimator was fitted to another detector; each is a SPEC and its phrases.
 
     The estimator's is not taken in place of the other: a SPEC may import code, and a file must not decide what is run.
 
@@ -59,33 +57,13 @@ def check_same_detector(learned_from: Sequence[str], detector: Sequence[str]) ->
             shlex.join(["--detector", spec, *(word for text in texts for word in ("--text", text))])
             for spec, *texts in (learned_from, detector)
         )
-        raise InputError(f"the estimator learned from what {learned} detects, but got {actual}; add {learned}")
-
-
-def _similar_library(kind: str) -> str | None:
-    similar = get_close_matches(kind.lower(), LIBRARIES, n=1, cutoff=0.75)
-    return similar[0] if similar else None
-
-
-def _hint(spec: str) -> str:
-    """Return what the user may have meant."""
-    kind, _, name = spec.partition(":")
-    if kind in LIBRARIES:
-        return f"say which, as in {kind}:{LIBRARIES[kind]}"
-    if (similar := _similar_library(kind)) and name:
-        return f"did you mean {similar}:{name}?"
-    if library := LIBRARY_OF_SUFFIX.get(PurePath(spec).suffix.lower()):
-        return f"did you mean {library}:{spec}?"
-    if get_close_matches(spec.lower(), ["picodet"], n=1):
-        return "did you mean picodet?"
-    if "/" in spec:
-        return f"did you mean transformers:{spec}?"
-    return "give one of them"
+        raise InputError(f"This estimator was fitted to {learned}, not to {actual}; pass {learned}")
 
 
 def _unknown(spec: str) -> InputError:
     forms = ", ".join(f"{library}:{what}" for library, what in LIBRARIES.items())
-    return InputError(f"detector must be picodet, {forms} or package.module:factory, but got {spec!r}; {_hint(spec)}")
+    suggestion = did_you_mean(spec.partition(":")[0], [DEFAULT_SPEC, *LIBRARIES])
+    return InputError(f"unknown detector {spec!r} (known: picodet, {forms}, package.module:factory){suggestion}")
 
 
 def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
@@ -123,9 +101,8 @@ def _import_factory(spec: str) -> Callable[..., Any]:
         try:
             factory = getattr(import_module(module_name), name, None)
         except ModuleNotFoundError as error:
-            if error.name == module_name.split(".")[0] and _similar_library(module_name):
-                raise _unknown(spec) from None
-            raise InputError(f"{must}, but there is no module {error.name!r}") from error
+            suggestion = did_you_mean(module_name, LIBRARIES)
+            raise InputError(f"{must}, but there is no module {error.name!r}{suggestion}") from error
     if not callable(factory):
         actual = "has no such name" if factory is None else f"has a {type(factory).__name__} of that name"
         raise InputError(f"{spec} must name a function of {module_name}, but the module {actual}")

@@ -34,7 +34,7 @@ LARGE = 1280  # pixels of the longer side from which a photo is counted in windo
 MIN_WINDOW = 64  # pixels of the photo
 MIN_REDUCTION = 1.25  # a scale that reduces the whole photo by less is left out
 # A block with more objects of a category, as a multiple of the estimator's max_objects, is split in four. Splitting
-# earlier counts crowds no better, and ordinary photos worse.
+# earlier hardly improves crowds, and makes mosaics of ordinary photos worse.
 CROWDED = 1.25
 NEGLIGIBLE = 1e-12  # probability
 TAIL_PROBABILITY = 0.02  # that an interval leaves out on each side: `research/windows.py`

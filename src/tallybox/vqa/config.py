@@ -35,7 +35,7 @@ class _Checked:
         for setting in fields(cast(Any, self)):
             name, value = setting.name, getattr(self, setting.name)
             if get_origin(setting.type) is Literal and value not in (choices := get_args(setting.type)):
-                hint = _suggestion(value, [*choices])
+                hint = did_you_mean(value, [*choices])
                 raise InputError(f"{name} must be one of {', '.join(choices)}, but got {value!r}{hint}")
             if setting.type is int and name not in ("seed", "batch"):
                 check_count(name, value)
@@ -71,7 +71,7 @@ class ModelConfig(_Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.name not in MODELS and ":" not in self.name:
-            hint = _suggestion(self.name, [*MODELS])
+            hint = did_you_mean(self.name, [*MODELS])
             raise InputError(
                 f"model name must be one of {', '.join(MODELS)} or package.module:Class, not {self.name!r}{hint}"
             )
@@ -101,7 +101,7 @@ class VqaConfig:
     'nms'
     >>> VqaConfig.from_dict({"training": {"epoch": 3}})
     Traceback (most recent call last):
-    tallybox.errors.InputError: [training] has no epoch; did you mean epochs?
+    tallybox.errors.InputError: [training] has no epoch; did you mean 'epochs'?
     """
 
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -113,7 +113,7 @@ class VqaConfig:
         kinds = {"model": ModelConfig, "training": TrainingConfig}
         for name in tables:
             if name not in kinds:
-                raise InputError(f"a configuration has no table {name}{_suggestion(name, [*kinds])}")
+                raise InputError(f"a configuration has no table {name}{did_you_mean(name, [*kinds])}")
         return cls(**{name: kind(**_values(kind, name, tables.get(name, {}))) for name, kind in kinds.items()})
 
 
@@ -143,7 +143,7 @@ def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
     checked = {}
     for name, value in values.items():
         if name not in defaults:
-            raise InputError(f"[{table}] has no {name}{_suggestion(name, list(defaults))}")
+            raise InputError(f"[{table}] has no {name}{did_you_mean(name, list(defaults))}")
         expected = float if defaults[name] is None else type(defaults[name])
         if expected is float and type(value) is int:
             value = float(value)
@@ -152,7 +152,3 @@ def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
             raise InputTypeError(f"{name} of [{table}] must be {kind}, but got {value!r}")
         checked[name] = value
     return checked
-
-
-def _suggestion(name: str, names: list[str]) -> str:
-    return did_you_mean(name, names) or f"; it has {', '.join(names)}"
