@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from tallybox import concurrency
-from tallybox.concurrency import in_batches, kernel_threads, map_in_order, single_threaded_torch
+from tallybox.concurrency import (
+    call_single_threaded,
+    in_batches,
+    kernel_threads,
+    map_in_order,
+    single_threaded_torch,
+)
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -89,6 +95,26 @@ def test_threads_that_start_meanwhile_keep_the_usual_number(threads):
     assert threads_of_a_new_thread() == threads
     results.close()
     assert threads_of_a_new_thread() == threads
+
+
+def test_a_single_threaded_call_changes_no_thread_that_starts_meanwhile(threads):
+    def numbers():
+        return torch.get_num_threads(), kernel_threads()
+
+    found, stopped = [call_single_threaded(numbers)], threading.Event()
+
+    def call_often():
+        while not stopped.is_set():
+            found.append(call_single_threaded(numbers))
+
+    caller = threading.Thread(target=call_often)
+    caller.start()
+    started = {threads_of_a_new_thread() for _ in range(500)}
+    stopped.set()
+    caller.join()
+    assert started == {threads}
+    assert set(found) == {(1, 1)}
+    assert torch.get_num_threads() == threads
 
 
 def test_import_without_fork(monkeypatch):

@@ -91,6 +91,15 @@ def single_threaded_torch() -> Iterator[None]:
         _threads_of_kernels.reset(token)
 
 
+def call_single_threaded(function: Callable[[], Result]) -> Result:
+    """Call a function on a thread in which torch and kernels use one thread.
+
+    Unlike `single_threaded_torch`, it never changes torch's number for new threads, except when its threads start.
+    """
+    threads = torch.get_num_threads()
+    return function() if threads == 1 else _single_threads(threads).submit(function).result()
+
+
 @contextmanager
 def run_concurrently(at_once: int) -> Iterator[Callable[[list[Callable[[], Any]]], list[Any]]]:
     """Give a function that calls functions, ``at_once`` at a time, and returns their results.

@@ -1,5 +1,6 @@
 import gzip
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -196,3 +197,26 @@ def test_the_weights_and_photos_ship_with_their_licences():
     notice = (data / "sample_photos" / "NOTICE.md").read_text()
     assert "CC BY 2.0" in notice
     assert all(path.name in notice for path in sample_photos())
+
+
+def test_threads_that_start_during_detections_keep_torchs_number_of_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    detector, photo, found = PicoDet(size=64), Photo(gradient(64, 64), (64, 64)), []
+    stopped = threading.Event()
+
+    def detect_often():
+        while not stopped.is_set():
+            detector.detect([photo])
+
+    detecting = threading.Thread(target=detect_often)
+    detector.detect([photo])
+    detecting.start()
+    for _ in range(1000):
+        thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+    stopped.set()
+    detecting.join()
+    torch.set_num_threads(before)
+    assert set(found) == {2}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.boxes import first_kept, nms_by_category
-from tallybox.concurrency import single_threaded_torch
+from tallybox.concurrency import call_single_threaded
 from tallybox.detections.categories import COCO_CATEGORY_IDS
 from tallybox.detections.detections import Detections
 from tallybox.devices import device_or_default
@@ -73,9 +73,10 @@ class PicoDet:
         # only photos of the same size go through it together.
         sizes = [_resized_wh(photo.size_wh, self.size) for photo in photos]
         # On one thread: with another program on a core, two threads wait for each other at every layer (2 s, not 0.1).
-        with torch.inference_mode(), single_threaded_torch():
-            return map_same_size(self._propose, photos, sizes, at_once=BATCHES.get(self.device.type, 1))
+        at_once = BATCHES.get(self.device.type, 1)
+        return call_single_threaded(lambda: map_same_size(self._propose, photos, sizes, at_once=at_once))
 
+    @torch.inference_mode()
     def _propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
         """Run the network on photos of one size when resized."""
         resized_wh = width, height = _resized_wh(photos[0].size_wh, self.size)
