@@ -1,10 +1,17 @@
+import os
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tallybox.cli import COMMANDS, cli
+from tallybox.detections.readers import read_detections
+from tallybox.detections.writers import write_parquet
+from tallybox.photos import sample_photos
 
 
 def run(*arguments: str):
@@ -35,15 +42,43 @@ def test_an_output_is_never_an_input(tmp_path):
     boxes, labels = tmp_path / "boxes.json", tmp_path / "labels.csv"
     boxes.write_text('[{"image_id": 7, "category_id": 1, "bbox": [10, 10, 200, 300], "score": 0.9}]')
     labels.write_text("image_id,category,count\n7,person,1\n")
-    before = boxes.read_bytes(), labels.read_bytes()
+    (tmp_path / "photos").mkdir()
+    photo = Path(shutil.copy(sample_photos()[1], tmp_path / "photos" / "a.jpg"))
+    (tmp_path / "tables").mkdir()
+    table = tmp_path / "tables" / "a.parquet"
+    write_parquet(read_detections(boxes), table)
+    inputs = (boxes, labels, photo, table)
+    before = [path.read_bytes() for path in inputs]
     for words in (
         ["count", boxes, "--csv", boxes],
         ["explain", boxes, "--out", boxes],
         ["fit", boxes, labels, "--out", labels],
-        ["detect", boxes, "--out", boxes],
+        ["detect", photo.parent, "--out", photo],
+        ["fit", photo.parent, labels, "--out", photo],
+        ["fit", photo.parent / "*.jpg", labels, "--out", photo],
+        ["count", photo.parent, "--out", photo],
+        ["count", photo.parent, "--report", photo],
+        ["count", photo, "--estimator", boxes, "--out", boxes],
+        ["count", table.parent, "--out", table],
+        ["ask", photo, "How many horses are there?", "--explain", photo],
     ):
-        assert run(*map(str, words)).exit_code != 0
-    assert (boxes.read_bytes(), labels.read_bytes()) == before
+        result = run(*map(str, words))
+        assert result.exit_code != 0
+        assert "is an input" in result.stderr or "--out takes" in result.stderr, words
+    assert [path.read_bytes() for path in inputs] == before
+
+
+def test_a_table_is_written_into_a_pipe_of_any_name(tmp_path):
+    pipe, boxes = tmp_path / "pipe", tmp_path / "boxes.json"
+    boxes.write_text('[{"image_id": 7, "category_id": 1, "bbox": [10, 10, 200, 300], "score": 0.9}]')
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        content = pool.submit(pipe.read_text)
+        result = run("count", str(boxes), "--csv", str(pipe))
+        assert result.exit_code == 0, result.stderr
+        assert content.result(timeout=60).startswith("image,category,count")
+    assert pipe.is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["boxes.json", "pipe"]
 
 
 def test_the_demo_leads_with_photos_and_their_true_counts(tmp_path, monkeypatch):

@@ -35,11 +35,14 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     of a known category, the count of `tallybox count` is printed too; it is the better one.
     """
     with Console(stderr=True).status("Looking at the photo"):
+        from tallybox.files import check_writable, write_text
         from tallybox.photos.images import read_photo
         from tallybox.vqa.answer import Answerer, count_named
         from tallybox.vqa.question import named_words
 
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
+        if page is not None:
+            check_writable(page, [photo, *([model] if model else [])])
         answerer = Answerer(model)
         counter = None if page is None else answerer.counter  # a model without one is refused at once
         decoded = read_photo(photo)
@@ -48,7 +51,6 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     if page is not None and counter is not None:
         from tallybox.explain.page import explain_page
         from tallybox.explain.vqa_answer import answer_page
-        from tallybox.files import write_text
 
         write_text(page, explain_page(answer_page(answer, decoded, counter)))
         echo_line(f"Wrote explanation to {page}", err=True)

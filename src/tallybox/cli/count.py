@@ -32,7 +32,7 @@ from tallybox.detections.detections import BoxFormat
 from tallybox.detections.readers import read_category_names, read_detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
-from tallybox.files import check_writable
+from tallybox.files import check_writable, is_special
 from tallybox.photos.cache import file_state
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.journal import resumed
@@ -99,7 +99,8 @@ def count(
         raise click.UsageError("--json and --out - both print on standard output; name a file for --out")
     if wide and table is None:
         raise click.UsageError("--wide is for a table; name its file with --out")
-    if table not in (None, Path("-")) and table.suffix.lower() not in TABLE_SUFFIXES:
+    is_file = table is not None and table != Path("-") and not is_special(table)
+    if table is not None and is_file and table.suffix.lower() not in TABLE_SUFFIXES:
         raise click.UsageError(f"--out takes a file that ends in {', '.join(TABLE_SUFFIXES)}; got {table}")
     skipped = collections.Counter[str]()
     try:
@@ -115,13 +116,14 @@ def count(
     frames = sum(expected_frames(path, seconds) - 1 for path in videos)
     if videos:
         echo_line("Counts are of the objects visible in a frame; use a tracker to count how many pass.", err=True)
+    inputs = [*(source.path for source in sources), *(path for path in (file, names) if path is not None)]
     if table not in (None, Path("-")):
-        check_writable(table, [source.path for source in sources])
+        check_writable(table, inputs)
     if kinds := ", ".join(f"{number} {kind}" for kind, number in skipped.most_common() if number):
         echo_line(f"Skipped files that are not photos: {kinds}", err=True)
     if page is not None:
-        check_writable(page, [source.path for source in sources])
-        if page.suffix.lower() not in (".html", ".htm"):
+        check_writable(page, inputs)
+        if page.suffix.lower() not in (".html", ".htm") and not is_special(page):
             raise click.UsageError(f"--report takes a file that ends in .html; got {page}")
         if not any(source.is_photo for source in sources):
             raise click.UsageError("--report shows photos, but there are none among the paths")
@@ -164,7 +166,7 @@ def count(
                 output(image)
 
         # A report draws the boxes of every photo, which a journal does not keep.
-        resumes = table not in (None, Path("-")) and page is None and first_file is None and not videos
+        resumes = is_file and page is None and first_file is None and not videos
         journal = table if resumes else None
         used = {"detector": [detector, *texts], "categories": categories, "tiles": tiles, "version": __version__}
         settings = {**used, "estimator": None if file is None else file_state(file)}

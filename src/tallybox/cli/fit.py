@@ -58,8 +58,11 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
     --missing-is-zero. With the columns image_id,category,count, a category counts 0 in a photo that has rows of others.
     In COCO instances, every category of the file was counted in each of its photos.
     """
+    from tallybox.photos.sources import find_sources
+
     start = time.perf_counter()
-    check_writable(out, [Path(source), labels])
+    inputs = [found.path for found in find_sources([source])]
+    check_writable(out, [*inputs, labels])
     settings = {name: options.pop(name) for name in ("component", "max_objects", "seed")}
     estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,8 @@ def _read_csv(path: Path, pandas: Any) -> pd.DataFrame:
     except UnicodeDecodeError:
         raise InputError(f'{path}: not UTF-8; in Excel, save it as "CSV UTF-8"') from None
     except (pandas.errors.ParserError, csv.Error, OverflowError) as error:
+        if row := re.search(r"EOF inside string starting at row (\d+)", str(error)):
+            raise InputError(f"{path}, line {int(row[1]) + 1}: a quotation mark is not closed") from None
         raise InputError(f"{path}: not a valid table: {error_summary(error)}") from None
     frame = _tidy(frame)
     for name in frame.columns[[not pandas.api.types.is_numeric_dtype(kind) for kind in frame.dtypes]]:

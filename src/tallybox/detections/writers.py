@@ -16,7 +16,7 @@ from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.detections import Detections
 from tallybox.detections.readers import CATEGORIES_KEY
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, check_writable, error_summary, import_optional, suffix_without_gz
+from tallybox.files import atomic_writing, check_writable, error_summary, import_optional, is_special, suffix_without_gz
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +27,11 @@ ROWS_PER_GROUP = 1 << 17  # that the writer of Parquet collects
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a data frame without its index, atomically, as .csv, .tsv, .xlsx or .parquet by the path's suffix."""
-    suffix = path.suffix.lower()
+    """Write a data frame without its index, atomically, as .csv, .tsv, .xlsx or .parquet by the path's suffix.
+
+    Devices and pipes without a suffix get CSV.
+    """
+    suffix = path.suffix.lower() or (".csv" if is_special(path) else "")
     with atomic_writing(path) as file:
         if suffix in (".csv", ".tsv"):
             frame.to_csv(file, index=False, sep="," if suffix == ".csv" else "\t", errors="surrogateescape")
