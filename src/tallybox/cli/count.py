@@ -4,7 +4,7 @@ import collections
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 import click
@@ -41,6 +41,7 @@ from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
 from tallybox.photos.specs import DEFAULT_SPEC
 from tallybox.photos.tiles import check_tiles
+from tallybox.photos.video import expected_frames, is_video, parse_interval, read_frames
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
 
@@ -54,6 +55,7 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
 @click.option(
     "--tiles", default="auto", metavar="auto|off|N", help="Windows for large photos; N: their smallest side in pixels."
 )
+@click.option("--every", metavar="TIME", help="Of a video, count a frame every 1s (the default), 500ms, 2min …")
 @click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
 @click.option(
     *("--out", "--csv", "table"),
@@ -74,6 +76,7 @@ def count(
     box_format: BoxFormat | None,
     names: Path | None,
     tiles: str,
+    every: str | None,
     folder: Path | None,
     table: Path | None,
     page: Path | None,
@@ -81,7 +84,7 @@ def count(
     with_totals: bool,
     as_json: bool,
 ) -> None:
-    """Count the objects in photos, folders of photos, patterns ("*.jpg") and files of detections.
+    """Count the objects in photos, folders of photos, patterns ("*.jpg"), videos and files of detections.
 
     tallybox lists every category with a probability above 10 %; those below 50 % count as 0. With --category it counts
     exactly the categories you name. To add up images, use --total: a sum of counts is too low.
@@ -89,6 +92,7 @@ def count(
     \b
     tallybox count holiday.jpg
     tallybox count photos/ --out counts.xlsx --report report.html
+    tallybox count clip.mp4 --every 1s --out counts.csv
     tallybox count detections.parquet --estimator own.safetensors --json
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     if as_json and table == Path("-"):
@@ -103,6 +107,15 @@ def count(
         sources = find_sources(paths, skipped)
     except InputError as error:
         raise click.UsageError(str(error)) from error
+    videos = [source.path for source in sources if source.is_photo and is_video(source.path)]
+    if every and not videos:
+        raise click.UsageError("--every is for videos, but there is none among the paths")
+    if videos and (with_totals or engine == "ray"):
+        raise click.UsageError("--total and --engine ray are for photos, not for videos")
+    seconds = parse_interval(every or "1s")
+    frames = sum(expected_frames(path, seconds) - 1 for path in videos)
+    if videos:
+        echo_line("Counts are of the objects visible in a frame; use a tracker to count how many pass.", err=True)
     inputs = [*(source.path for source in sources), *(path for path in (file, names) if path is not None)]
     if table not in (None, Path("-")):
         check_writable(table, inputs)
@@ -144,7 +157,7 @@ def count(
         if folder is not None and counter is not None:
             outputs.append(stack.enter_context(picture_output(folder, counter, report)))
         if not as_json and table is None:
-            text = text_output(compute_totals, every=bool(categories), as_lines=len(sources) > 1)
+            text = text_output(compute_totals, every=bool(categories), as_lines=len(sources) + frames > 1)
             outputs.append(stack.enter_context(text))
         show_progress = stack.enter_context(progress_bar("counting"))
 
@@ -153,7 +166,7 @@ def count(
                 output(image)
 
         # A report draws the boxes of every photo, which a journal does not keep.
-        resumes = is_file and page is None and first_file is None
+        resumes = is_file and page is None and first_file is None and not videos
         journal = table if resumes else None
         used = {"detector": [detector, *texts], "categories": categories, "tiles": tiles, "version": __version__}
         settings = {**used, "estimator": None if file is None else file_state(file)}
@@ -162,8 +175,9 @@ def count(
         for is_photo, group in groupby(sources, key=lambda source: source.is_photo):
             group_paths = [source.path for source in group]
             if is_photo and counter is not None:
+                keep_photos = folder is not None
                 count_photos = partial(
-                    _count_photos, counter, categories=chosen, engine=engine, keep_photos=folder is not None
+                    _count_photos, counter, categories=chosen, engine=engine, every=seconds, keep_photos=keep_photos
                 )
                 known = counter.estimator.fitted.categories
                 for photo in (
@@ -176,7 +190,7 @@ def count(
                     elif photo.detections is not None:
                         write(photo)
                     done += 1
-                    show_progress(done, len(sources))
+                    show_progress(done, max(done, len(sources) + frames))
             elif file_estimator is not None:
                 for path in group_paths:
                     try:
@@ -214,10 +228,17 @@ def _file_estimator(path: Path, estimator: CountEstimator | None) -> CountEstima
 
 
 def _count_photos(
-    counter: PhotoCounter, paths: list[Path], *, categories: Categories, engine: str | None, keep_photos: bool
+    counter: PhotoCounter,
+    paths: list[Path],
+    *,
+    categories: Categories,
+    engine: str | None,
+    every: float,
+    keep_photos: bool,
 ) -> Iterator[PhotoResult]:
     if engine == "ray":
         from tallybox.photos.distributed import count_each_with_ray
 
         return count_each_with_ray(counter, paths, categories)
-    return counter.count_each(paths, categories, keep_photos=keep_photos)
+    frames = (read_frames(path, every) if is_video(path) else [path] for path in paths)
+    return counter.count_each(chain.from_iterable(frames), categories, keep_photos=keep_photos)

@@ -41,7 +41,8 @@ def image_dict(image: PhotoResult) -> dict[str, Any]:
     """Return plain values for JSON."""
     counts = {name: prediction.to_dict() for name, prediction in image.counts.items()}
     tiling = {} if image.tiling is None else {"tiles": image.tiling.to_dict()}
-    return {"image": image.name, "counts": counts, **tiling}
+    seconds = {} if image.seconds is None else {"seconds": image.seconds}
+    return {"image": image.name, **seconds, "counts": counts, **tiling}
 
 
 @contextmanager
@@ -102,6 +103,9 @@ def _write_table(images: Sequence[PhotoResult], path: Path, totals: NamedTotals 
         frame = pandas.DataFrame(rows, columns=["image", *categories])
     else:
         frame = pandas.DataFrame(_rows(images, sums), columns=list(TABLE_COLUMNS), dtype=object)
+        times = {image.name: image.seconds for image in images if image.seconds is not None}
+        if times:
+            frame.insert(1, "seconds", frame["image"].map(times))
         frame = frame if path.suffix.lower() != ".parquet" else frame.convert_dtypes()
     if path == Path("-"):
         if reconfigure := getattr(sys.stdout, "reconfigure", None):
@@ -178,7 +182,8 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
     def write(image: PhotoResult) -> None:
         if image.path is None:
             return
-        stem = os.fsencode(image.path.stem)[:MAX_STEM].decode(errors="ignore")
+        name = image.path.stem if image.seconds is None else image.path.name
+        stem = os.fsencode(name)[:MAX_STEM].decode(errors="ignore")
         name, number = f"{stem}_counted.jpg", 2
         while name in written:  # photos of several folders may share their names
             name, number = f"{stem}_counted-{number}.jpg", number + 1

@@ -51,7 +51,21 @@ _one_large_photo = threading.Lock()
 _opening = threading.Lock()
 
 
-PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor"
+PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor | VideoFrame"
+
+
+@dataclass(frozen=True)
+class VideoFrame:
+    """A frame of a video, counted like a photo."""
+
+    video: Path
+    seconds: float  # from the start of the video
+    image: Image
+
+    @property
+    def name(self) -> str:
+        """The video's path with the time, as media fragments have it: ``clip.mp4#t=1.5``."""
+        return f"{self.video}#t={self.seconds:g}"
 
 
 class PhotoTooLargeError(InputError):
@@ -79,6 +93,8 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     (64, 48)
     """
     label = _label(source)
+    name = label if isinstance(source, str | Path | VideoFrame) else None
+    source = source.image if isinstance(source, VideoFrame) else source
     try:
         with _opened(source) as image:
             size_wh = image.size
@@ -112,7 +128,7 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
         rgb = rgb.transpose(_pillow().Transpose[UPRIGHT[orientation - 2]])
         if orientation >= 5:  # the camera was held sideways
             size_wh = (size_wh[1], size_wh[0])
-    return Photo(rgb, size_wh, str(source) if isinstance(source, str | Path) else None)
+    return Photo(rgb, size_wh, name)
 
 
 def _label(source: object) -> str:

@@ -13,7 +13,7 @@ from tallybox.detections.detections import Detections, ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.photos.detector import Detector, Result, wrap_errors
-from tallybox.photos.images import Photo, PhotoSource, read_photo
+from tallybox.photos.images import Photo, PhotoSource, VideoFrame, read_photo
 from tallybox.photos.picodet import PicoDet
 from tallybox.photos.tiles import Tiling, crop_windows, join_windows, plan_windows
 
@@ -37,14 +37,21 @@ class PhotoResult:
 
     @property
     def path(self) -> Path | None:
-        """The photo's path, if it was given by one."""
+        """The photo's path, if it was given by one; that of a video's frame has its time."""
+        if isinstance(self.source, VideoFrame):
+            return Path(self.source.name)
         return Path(self.source) if isinstance(self.source, str | Path) else None
+
+    @property
+    def seconds(self) -> float | None:
+        """The time of a video's frame."""
+        return self.source.seconds if isinstance(self.source, VideoFrame) else None
 
     @property
     def name(self) -> ImageId | None:
         """The photo's path, or the id of an image of a file."""
         if self.path is not None:
-            return str(self.source)
+            return str(self.path)
         return None if self.detections is None else self.detections.image_id
 
     @property

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from html import escape
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +14,7 @@ from tallybox.files import write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.outlines import interval_text
 from tallybox.photos.pipeline import PhotoResult
+from tallybox.photos.report_plot import draw_over_time
 
 TEMPLATE = Path(__file__).parent / "data" / "report.html"
 MAX_SIDE, QUALITY = 560, 60  # of a picture: about 55 kB, so that 500 photos take less than 40 MB
@@ -25,11 +27,14 @@ class Report:
         self._counter = counter
         self._rows: list[str] = []
         self._saturated = 0
+        self._frames: list[PhotoResult] = []
 
     def add(self, photo: PhotoResult) -> None:
         """Add a counted photo with its picture."""
         if photo.path is None:
             return
+        if photo.seconds is not None:
+            self._frames.append(replace(photo, photo=None, detections=None))
         encoded, drawn = BytesIO(), self._counter.draw(photo)
         drawn.thumbnail((MAX_SIDE, 2 * MAX_SIDE))
         drawn.save(encoded, format="JPEG", quality=QUALITY)
@@ -45,24 +50,40 @@ class Report:
 
     def write(self, path: Path, totals: Mapping[str, TotalPrediction]) -> None:
         """Write the page."""
-        shown = sorted((pair for pair in totals.items() if pair[1].high > 0), key=lambda pair: -pair[1].expected)
-        largest = max((total.high for _, total in shown), default=1)
-        bars = "".join(_bar(name, total, 100 / largest) for name, total in shown)
+        kind = "frames" if self._frames else "photos"
         notes = [
             "Intervals are calibrated: about 90 % of them cover the true count on photos like the training photos."
             if self._counter.estimator.is_calibrated
             else "Not calibrated: no estimator was fitted to this detector, so counts and intervals are rough guides.",
-            "The expected total is not the sum of the counts, which is too low.",
+            "Counts are of the objects visible in a frame; use a tracker to count how many pass."
+            if self._frames
+            else "The expected total is not the sum of the counts, which is too low.",
         ]
+        summary = draw_over_time(self._frames) if self._frames else _totals_table(totals)
         if self._saturated:
-            notes.append(f"Photos in which a limit was reached: {self._saturated}. These counts may be too low.")
-        fields = {"photos": len(self._rows), "bars": bars, "rows": "".join(self._rows), "notes": " ".join(notes)}
+            notes.append(f"A limit was reached in {self._saturated} {kind}. These counts may be too low.")
+        fields = {
+            "photos": len(self._rows),
+            "kind": kind,
+            "title": kind.capitalize(),
+            "summary": summary,
+            "rows": "".join(self._rows),
+            "notes": " ".join(notes),
+        }
         write_text(path, Template(TEMPLATE.read_text(encoding="utf-8")).substitute(fields))
 
 
 def _count_item(name: str, p: CountPrediction) -> str:
     marks = ("" if p.calibrated else ", uncalibrated") + (", limit reached" if p.saturated else "")
     return f"<li><b>{p}</b> {escape(name)} <small>90&nbsp;%: {interval_text(p)}{marks}</small></li>"
+
+
+def _totals_table(totals: Mapping[str, TotalPrediction]) -> str:
+    shown = sorted((pair for pair in totals.items() if pair[1].high > 0), key=lambda pair: -pair[1].expected)
+    largest = max((total.high for _, total in shown), default=1)
+    bars = "".join(_bar(name, total, 100 / largest) for name, total in shown)
+    heads = "<th>category</th><th>expected</th><th>90&nbsp;%</th><th></th>"
+    return f'<h2>Totals</h2><table class="totals"><thead><tr>{heads}</tr></thead><tbody>{bars}</tbody></table>'
 
 
 def _bar(name: str, total: TotalPrediction, scale: float) -> str:
