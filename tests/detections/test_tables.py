@@ -114,9 +114,11 @@ def test_yolos_fractions_become_pixels_if_the_size_is_known(tmp_path):
 
 
 def test_equal_boxes_in_small_images_are_accepted(tmp_path):
-    """0.2 took 50 objects of 100 x 100 pixels in images of 150 x 150 for left, top, width, height."""
-    rows = "".join(f"{i},18,{i % 7},{i % 5},{i % 7 + 100},{i % 5 + 100},0.5\n" for i in range(50))
+    """0.2 took corners of equal boxes for left, top, width, height if each lay more than half its size from 0."""
+    rows = "".join(f"{i},18,{i % 7 + 60},{i % 5 + 70},{i % 7 + 160},{i % 5 + 170},0.5\n" for i in range(50))
     assert sum(map(len, read(tmp_path, HEADER + rows))) == 50
+    pd.read_csv(tmp_path / "found.csv").to_parquet(tmp_path / "found.parquet")
+    assert sum(map(len, read_detections(tmp_path / "found.parquet"))) == 50
 
 
 def test_boxes_that_leave_their_image_are_refused(tmp_path):
