@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import time
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -230,6 +231,22 @@ def test_a_cell_at_the_end_of_a_sheet_costs_neither_time_nor_memory(tmp_path):
     with pytest.raises(InputError, match=r"found.xlsx, line 1048576"):
         list(read_detections(tmp_path / "found.xlsx"))
     assert time.monotonic() - start < 60, "0.2 took hours"
+
+
+def test_a_header_as_wide_as_a_sheet_costs_no_memory(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["image_id", "dog"])
+    for image_id in range(2000):
+        book.active.append([image_id, 3])
+    book.active["XFD1"] = "cat"
+    book.save(tmp_path / "counts.xlsx")
+    tracemalloc.start()
+    frame = read_table(tmp_path / "counts.xlsx")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert frame.columns.tolist() == ["image_id", "dog", "cat"]
+    assert peak < 200 << 20
 
 
 def test_a_sheet_that_unpacks_to_much_or_is_damaged_is_an_error(tmp_path):

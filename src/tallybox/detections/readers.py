@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import json
 import re
@@ -117,10 +118,11 @@ def _read_excel(path: Path, pandas: Any) -> pd.DataFrame:
             reason = "" if isinstance(error, BadZipFile) else f": {error_summary(error)}"
             raise InputError(f"{path}: not a valid .xlsx file{reason}") from None
     header, *cells_by_row = rows or [()]
-    _check_header(path, [str(name) for name in header if name is not None])
-    full = [[*row, *[None] * (len(header) - len(row))] for row in cells_by_row if row]
+    named = {index: str(name) for index, name in enumerate(header) if name is not None}
+    _check_header(path, list(named.values()))
+    full = [[row[index] if index < len(row) else None for index in named] for row in cells_by_row if row]
     lines = [number for number, row in enumerate(cells_by_row) if row]
-    return _tidy(pandas.DataFrame(full, index=lines, columns=["" if name is None else str(name) for name in header]))
+    return _tidy(pandas.DataFrame(full, index=lines, columns=list(named.values())))
 
 
 def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
@@ -135,7 +137,7 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
     names = [name.strip() for name in header]
     if not any(names):
         raise InputError(f"{path}: no header with the names of columns")
-    if repeated := [name for name in names if name and names.count(name) > 1]:
+    if repeated := [name for name, number in collections.Counter(names).items() if name and number > 1]:
         raise InputError(f"{path}: two columns are called {repeated[0]!r}")
 
 
