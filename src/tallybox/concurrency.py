@@ -31,10 +31,13 @@ def _single_threads(number: int) -> ThreadPoolExecutor:
     """Return a pool of threads in which torch and kernels use one thread each."""
     pool = ThreadPoolExecutor(number, thread_name_prefix="tallybox-single")
     started = Barrier(number + 1)
+    threads = kernel_threads()
     for _ in range(number):
         pool.submit(_use_one_thread, started)
+    _set_threads_of_new_threads(threads)  # all threads run before one changes the number, which is then reset at once
     started.wait()
-    _set_threads_of_new_threads(kernel_threads())
+    started.wait()
+    _set_threads_of_new_threads(threads)
     return pool
 
 
@@ -54,6 +57,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
 
 def _use_one_thread(started: Barrier) -> None:
     torch.get_num_threads()  # a new thread takes over the number for new threads now, and not later
+    started.wait()
     torch.set_num_threads(1)
     started.wait()
 
