@@ -43,6 +43,7 @@ def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
     No constant is added to the union, so the unit of the boxes does not matter. Where the union has no area the
     quotient is undefined; there it is 1 for two identical boxes and 0 otherwise, so a box overlaps itself fully
     whatever its area. Half precision and whole numbers are computed in float32, mixed dtypes in the wider one.
+    If an area exceeds the largest number of the dtype (float32: sides of about 1e19), the result is NaN.
 
     >>> a = torch.tensor([[0.0, 0.0, 2.0, 2.0], [5.0, 5.0, 5.0, 5.0]])
     >>> box_iou(a, torch.tensor([[1.0, 0.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0]]))

@@ -10,7 +10,7 @@ from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tests.support.photos import embedded_estimator
 from tests.support.shared_data import data_folder
 
-CARD = Path(__file__).parents[2] / "docs" / "results" / "estimator" / "shipped.md"
+CARD = Path(__file__).parents[2] / "docs" / "results" / "log.md"
 
 
 def test_it_knows_the_detectors_categories_and_is_small():
@@ -35,7 +35,7 @@ def test_the_card_says_what_evaluating_gives():
         said = re.search(rf"\| {row}[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", card)
         assert said is not None
         assert [f"{found[name][metric]:.3f}" for metric in ("exact", "mae", "rmse")] == list(said.groups())
-    assert f"hold {found['coverage90']:.3f}" in card
+    assert f"cover {found['coverage90']:.3f}" in card
     for figures in ("coverage90_by_predicted_count", "width90_by_predicted_count"):
         assert " | ".join(f"{figure:.3f}" for figure in found[figures].values()) in card
     assert f"mRMSE is {found['mrmse']:.3f}, and {found['mrmse_nz']:.3f}" in card

@@ -44,13 +44,13 @@ def explain(
     image_id: str | None,
     component: Any,
 ) -> None:
-    r"""Write one page that explains the counts of a photo, or of an image in a file of detections.
+    """Write one page that explains the counts of a photo, or of an image in a file of detections.
 
     \b
     tallybox explain photo.jpg
     tallybox explain photo.jpg --category person --out people.html
     tallybox explain detections.json --image 1532 --estimator own.safetensors
-    """
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tallybox.explain.page_data import canvas_size, estimator_counts, page_data, untrained_counts
     from tallybox.photos.counter import PhotoCounter
     from tallybox.photos.detector import categories_of

@@ -44,7 +44,7 @@ def serve(
     hosts: tuple[str, ...],
     images_at_once: int,
 ) -> None:
-    r"""Serve the explorer page and the HTTP service until stopped (Ctrl-C).
+    """Serve the explorer page and the HTTP service until stopped (Ctrl-C).
 
     Only this machine can connect, unless --host says otherwise. The OpenAPI description is at /openapi.json.
 
@@ -52,7 +52,7 @@ def serve(
     tallybox serve
     tallybox serve --estimator own.safetensors --detector onnx:own.onnx
     TALLYBOX_TOKEN=secret tallybox serve --host 0.0.0.0 --allow-host counts.example.org
-    """
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     for package in ("fastapi", "granian"):
         import_optional(package, needed_for="serving", install="'tallybox[serve]'")
     from tallybox.service.api import ServiceSettings

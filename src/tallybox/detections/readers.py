@@ -190,6 +190,7 @@ def read_detections(
 
 
 def _read_whole(path: Path, box_format: BoxFormat | None, category_names: ClassNames) -> Iterator[Detections]:
+    open_regular(path).close()  # an unreadable file is the first thing to report
     pandas = _import("pandas", path)
     if suffix_without_gz(path) == ".json":
         _import("msgspec", path)
@@ -296,6 +297,8 @@ def counts_in_frame(
     columns = known_columns(frame.columns)
     if "image_id" not in columns:
         raise InputError(f"{source}: no column image_id (or image, photo, file_name …) among {list(frame.columns)}")
+    if not len(frame):
+        raise InputError(f"{source}: no rows")
     is_long = bool({"category", "category_id"} & columns.keys())
     if is_long and "count" not in columns:
         raise InputError(f"{source}: no column count among {list(frame.columns)}")
@@ -303,7 +306,7 @@ def counts_in_frame(
         frame = _melted(frame, source, columns["image_id"], blank_is_zero)
         columns = {"image_id": columns["image_id"], "category": "category", "count": "count"}
     if not len(frame):
-        raise InputError(f"{source}: no rows, or no columns of categories")
+        raise InputError(f"{source}: no columns of categories")
     return _counts_in_long(frame, source, category_columns(frame, columns), category_names)
 
 

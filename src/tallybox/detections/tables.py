@@ -161,9 +161,19 @@ def category_columns(frame: pd.DataFrame, columns: Mapping[str, str]) -> dict[st
 
 
 def _holds_numbers(column: pd.Series[Any]) -> bool:
+    return not np.isnan(_as_floats(column.dropna())).any()
+
+
+def _as_floats(column: pd.Series[Any]) -> NDArray[np.float64]:
+    """Return a column as numbers, NaN for anything else and infinity for numbers beyond float64."""
     import pandas as pd
 
-    return bool(pd.to_numeric(column.dropna(), errors="coerce").notna().all())
+    try:
+        found = pd.to_numeric(column, errors="coerce")
+    except OverflowError:  # whole numbers of more than 308 digits
+        found = pd.to_numeric(column.astype(str), errors="coerce")
+    values: NDArray[np.float64] = found.to_numpy(np.float64)
+    return values
 
 
 def names_of_ids(frame: pd.DataFrame, source: str, columns: Mapping[str, str]) -> dict[int, str]:
@@ -281,9 +291,7 @@ def _sizes(
 
 def numbers(column: pd.Series[Any], source: str, name: str) -> NDArray[np.float64]:
     """Return a column of numbers; the error for anything else names the line."""
-    import pandas as pd
-
-    values: NDArray[np.float64] = pd.to_numeric(column, errors="coerce").to_numpy(np.float64)
+    values = _as_floats(column)
     if np.isnan(values).any():
         index = int(np.argmax(np.isnan(values)))
         text = repr(column.iloc[index])[:50]
