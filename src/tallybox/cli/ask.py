@@ -37,6 +37,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     with Console(stderr=True).status("Looking at the photo"):
         from tallybox.files import check_writable, write_text
         from tallybox.photos.images import read_photo
+        from tallybox.photos.outlines import interval_text
         from tallybox.vqa.answer import Answerer, count_named
         from tallybox.vqa.question import named_words
 
@@ -63,8 +64,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         return
     _print(answer)
     for name, count in counts.items():
-        interval = f"{count.low}" if count.low == count.high else f"{count.low}–{count.high}"
-        echo_line(f"tallybox count: {name} {count.count} (90 %: {interval})")
+        echo_line(f"tallybox count: {name} {count} (90 %: {interval_text(count)})")
 
 
 def _print(answer: PhotoAnswer) -> None:
