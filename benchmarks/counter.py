@@ -164,9 +164,9 @@ def bench_counter(
     if device.type == "cuda":  # where a small call is bound by what PyTorch itself takes on the host
         sizes = {NOTHING: CUDA_SIZES[:1], PAPER: CUDA_SIZES, PRESENCE: CUDA_SIZES_OF_PRESENCE}
     for name, images, boxes in ((name, *size) for name, of_layer in sizes.items() for size in of_layer):
-        fused, reason = choose_backend("auto", device=device, dtype=torch.float32, boxes=boxes)
+        fused = choose_backend("auto", device=device, dtype=torch.float32, boxes=boxes)
         if fused == "reference":
-            raise TallyboxError(f"there is nothing to compare on {device}: {reason}")
+            raise TallyboxError(f"No fused backend serves {device}.")
         if name != NOTHING and (images, boxes) == sizes[name][0]:
             yield first_call(name, fused, images, boxes, device)
         if name != NOTHING:

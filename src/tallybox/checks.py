@@ -54,11 +54,19 @@ def is_transformed(*tensors: Tensor | None) -> bool:
     if torch.compiler.is_compiling():
         return False
     return any(
-        torch.func.debug_unwrap(view := tensor.detach()) is not view
-        or forward_ad.unpack_dual(tensor).tangent is not None
+        not _has_storage(tensor) or forward_ad.unpack_dual(tensor).tangent is not None
         for tensor in tensors
         if tensor is not None
     )
+
+
+def _has_storage(tensor: Tensor) -> bool:
+    """Tell whether a tensor holds numbers itself: the wrappers of `torch.func` do not."""
+    try:
+        tensor.untyped_storage()
+    except NotImplementedError:
+        return False
+    return True
 
 
 def check_proposal_shapes(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tallybox.counter.functional import count_features, count_result
+from tallybox.counter.functional import count_features, count_results
 from tallybox.kernels.proposals import checked_proposals
 from tests.support.backends import FUSED, device_of
 from tests.support.problems import assert_same_in_scale, grid, square_boxes
@@ -105,7 +105,7 @@ def results(backend: str, dtype: torch.dtype, case: tuple[Tensor, ...]) -> dict[
     inputs = [t.to(device, dtype, copy=True).requires_grad_() for t in (attention, boxes.contiguous(), weight)]
     mask = None if mask is None else mask.to(device)
     proposals = checked_proposals(*inputs[:2], mask, max_objects=32, logits=False)
-    count = count_result(proposals, inputs[2], 32, backend, "count")
+    count = count_results(proposals, inputs[2], 32, backend).counts
     features = count_features(*inputs, max_objects=32, mask=mask, backend=backend)
     mixture = torch.linspace(-1, 1, 33, dtype=dtype, device=device)
     gradients = torch.autograd.grad((features * mixture).sum() + 0.1 * count.sum(), inputs)

@@ -1,12 +1,9 @@
 """Each equation by hand, on the untrained activations (all straight lines) unless said otherwise."""
 
-import math
-
 import pytest
 import torch
 
 from tallybox.counter import reference
-from tests.support.problems import random_weight
 
 
 def column(*values: float) -> torch.Tensor:
@@ -157,12 +154,3 @@ def test_activations_are_used_in_the_roles_that_the_paper_gives_them():
         7: {"confidence"},
         8: {"confidence"},
     }
-
-
-def test_self_loops_use_the_first_activation():
-    """With one proposal the count is √f1(a²): no other activation takes part."""
-    weight = random_weight(8, 16, seed=0)
-    f = reference.Activations.from_weight(weight)
-    attention = torch.tensor([0.7], dtype=torch.float64)
-    got = reference.count_quantities(attention, torch.zeros(1, 1).double(), weight, None, 3)
-    assert got.count.item() == pytest.approx(math.sqrt(f.relevance_edge(matrix((0.49,))).item()))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import PresenceCounter, PresenceWeights
-from tallybox.presence.operator import table_of
+from tallybox.presence.table import table_of
 from tallybox.presence.weights import (
     CELLS,
     LOGIT_LIMIT,

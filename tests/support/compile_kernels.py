@@ -12,10 +12,10 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tallybox.counter import operator as counter_operator
+from tallybox.counter import functional as counter_functional
 from tallybox.counter.cuda import launch as counter
 from tallybox.kernels.operators import Inputs
-from tallybox.presence import operator as presence_operator
+from tallybox.presence import functional as presence_functional
 from tallybox.presence.cuda import launch as presence
 from tallybox.presence.weights import initial_weights
 
@@ -46,12 +46,12 @@ def compile_launch(kernel: Any, blocks: int, arguments: dict[str, Any], *, num_w
 
 
 def compile_component(
-    component: Any, operator: Any, weight: Tensor, images: int, boxes: int, *, branches: bool
+    component: Any, functional: Any, weight: Tensor, images: int, boxes: int, *, branches: bool
 ) -> None:
     """Compile the kernels of a plain call, or of one with all that kernels have a branch for."""
     mask = torch.ones(images, boxes, dtype=torch.bool) if branches else None
     inputs = Inputs(torch.rand(images, boxes), torch.rand(images, boxes, 4), weight, mask)
-    results = [torch.empty(shape) for shape in operator.result_shapes(inputs.attention, 10)]
+    results = [torch.empty(shape) for shape in functional.result_shapes(inputs.attention, 10)]
     state = torch.empty(component.state_size(inputs, 10, save_state=True))
     component.forward(inputs, results, state)
     component.backward(inputs, state, results, boxes_need_grad=True)
@@ -59,7 +59,7 @@ def compile_component(
 
 def compile_counter(images: int, boxes: int, *, branches: bool) -> None:
     """Compile the kernels of the paper's component."""
-    compile_component(counter, counter_operator, torch.rand(1, 8, 16), images, boxes, branches=branches)
+    compile_component(counter, counter_functional, torch.rand(1, 8, 16), images, boxes, branches=branches)
 
 
 def compile_presence(images: int, boxes: int, *, branches: bool) -> None:
@@ -67,7 +67,7 @@ def compile_presence(images: int, boxes: int, *, branches: bool) -> None:
     rows = initial_weights(heads=1, segments=16).rows()
     tables = presence.make_tables(rows)
     presence.tables_backward(rows, tables)
-    compile_component(presence, presence_operator, tables, images, boxes, branches=branches)
+    compile_component(presence, presence_functional, tables, images, boxes, branches=branches)
 
 
 if __name__ == "__main__":

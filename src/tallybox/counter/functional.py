@@ -1,20 +1,32 @@
 """The counting component as functions: features, the plain count, and the trace of one call."""
 
-from typing import Literal
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from tallybox.checks import check_count, check_weight
-from tallybox.counter.operator import count_operator
 from tallybox.counter.reference import Quantities, count_quantities, proposal_distance
 from tallybox.counter.trace import CountTrace
 from tallybox.kernels.dispatch import Backend, choose_backend, fused_limit
-from tallybox.kernels.layout import Layout
-from tallybox.kernels.operators import needs_gradient
+from tallybox.kernels.operators import Inputs, call_operator, define_component
 from tallybox.kernels.proposals import Proposals, checked_proposals
 
-Result = Literal["features", "count"]
+
+class CountResults(NamedTuple):
+    """The results of one call."""
+
+    features: Tensor  # [..., max_objects + 1]
+    counts: Tensor  # c [...]
+
+
+def result_shapes(attention: Tensor, max_objects: int) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of features and count for ``attention [I, N]``."""
+    images = attention.shape[0]
+    return (images, max_objects + 1), (images,)
+
+
+count_operator = define_component("count", "tallybox.counter", result_shapes)
 
 
 def count_features(
@@ -48,31 +60,21 @@ def count_features(
     proposals = checked_proposals(
         attention, boxes, mask, distance, weight_leading=leading, max_objects=max_objects, logits=logits
     )
-    return count_result(proposals, weight, max_objects, backend, "features")
+    return count_results(proposals, weight, max_objects, backend).features
 
 
-def count_result(proposals: Proposals, weight: Tensor, max_objects: int, backend: Backend, result: Result) -> Tensor:
-    """Return the count c ``[...]`` or the features ``[..., max_objects + 1]`` of prepared proposals."""
+def count_results(proposals: Proposals, weight: Tensor, max_objects: int, backend: Backend) -> CountResults:
+    """Count prepared proposals by the backend that serves them."""
     attention, boxes, mask, _, distance = proposals
     limit = fused_limit(attention, boxes, mask, weight, distance=distance)
     number = attention.shape[-1]
-    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=number, limit=limit)
-    if choice.backend == "reference" or boxes is None:
+    chosen = choose_backend(backend, device=attention.device, dtype=attention.dtype, boxes=number, limit=limit)
+    if chosen == "reference" or boxes is None:
         quantities = reference_quantities(proposals, weight, max_objects)
-        return quantities.features if result == "features" else quantities.count.squeeze((-2, -1))
-    weight = weight.to(attention.dtype)
-    leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
-    layout = Layout.of(weight.shape[:-2], boxes.shape[:-2], *leading)
-    features, count, _ = count_operator(
-        layout.to_list(attention, 1),
-        layout.to_list(boxes, 2),
-        weight.reshape(-1, *weight.shape[-2:]).contiguous(),
-        None if mask is None else layout.to_list(mask, 1),
-        max_objects,
-        needs_gradient(attention, boxes, weight),
-        choice.backend,
-    )
-    return layout.from_list(features if result == "features" else count)
+        return CountResults(quantities.features, quantities.count.squeeze((-2, -1)))
+    inputs = Inputs(attention, boxes, weight.to(attention.dtype), mask)
+    results = call_operator(count_operator, inputs, weight.shape[:-2], max_objects=max_objects, backend=chosen)
+    return CountResults(*results)
 
 
 def reference_quantities(proposals: Proposals, weight: Tensor, max_objects: int) -> Quantities:
@@ -103,17 +105,12 @@ def count_trace(shared: Proposals, weight: Tensor, max_objects: int) -> CountTra
         quantity = quantity.expand(*leading, len(weight), *quantity.shape[len(leading) + 1 :])
         return quantity.squeeze(len(leading)) if len(weight) == 1 else quantity
 
-    device = shared.attention.device
-    indices = torch.arange(number, device=device) if shared.indices is None else shared.indices
-    real = torch.ones(number, dtype=torch.bool, device=device) if shared.mask is None else shared.mask
-    distance = distance_of(shared)
+    indices = torch.arange(number, device=shared.attention.device) if shared.indices is None else shared.indices
     return CountTrace(
-        attention=shared.attention.expand(*leading, number),
-        boxes=None if shared.boxes is None else shared.boxes.expand(*leading, number, 4),
-        mask=real.expand(*leading, number),
+        **shared.expanded(leading),
         indices=indices.expand(*leading, number),
         relevance=q.relevance.squeeze(-3).expand(*leading, number, number),
-        distance=distance.expand(*leading, number, number),
+        distance=distance_of(shared).expand(*leading, number, number),
         deduplicated=of_heads(q.deduplicated),
         similarity=of_heads(q.similarity),
         scale=of_heads(q.scale.squeeze(-1)),

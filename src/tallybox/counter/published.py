@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from tallybox.activation import piecewise_linear
 from tallybox.boxes import box_area, box_intersection
 from tallybox.checks import check_count, check_floating, check_proposal_shapes, is_transformed
-from tallybox.counter.functional import count_result
-from tallybox.counter.reference import Activations, Quantities, count_one_hot, count_quantities, proposal_similarity
+from tallybox.counter.functional import count_results
+from tallybox.counter.reference import Quantities, count_one_hot, count_quantities
 from tallybox.errors import InputError
 from tallybox.kernels.proposals import Proposals, prepare_proposals
 
@@ -138,29 +138,6 @@ class Counter(nn.Module):
         """Turn numbers ``[B, 1]`` into ``[B, objects + 1]``, linear between whole numbers."""
         return count_one_hot(scores.clamp(0, self.objects), self.objects)
 
-    def iou(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the published IoU of every pair, ``[B, 4, N]``, ``[B, 4, M]`` to ``[B, N, M]``."""
-        return published_iou(a.mT, b.mT)
-
-    def deduplicate(self, dedup_score: Tensor, att: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the divisors of entries ``[B, N, N]`` and rows ``[B, N]`` for X ``[B, N, N]`` and ``att [B, N]``."""
-        f = Activations.from_weight(self.weight)
-        row_sums = proposal_similarity(att.unsqueeze(-1), dedup_score, f).sum(-1)
-        return self.outer_product(row_sums), row_sums
-
-    def filter_most_important(self, n: int, boxes: Tensor, attention: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep the ``n`` proposals of highest attention: ``[B, 4, N]``, ``[B, N]`` to ``[B, 4, n]``, ``[B, n]``."""
-        attention, indices = attention.topk(n, dim=1)
-        return boxes.gather(2, indices.unsqueeze(1).expand(-1, 4, -1)), attention
-
-    def outer_product(self, x: Tensor) -> Tensor:
-        """Return the products of all pairs, ``[..., N]`` to ``[..., N, N]``."""
-        return x.unsqueeze(-1) * x.unsqueeze(-2)
-
-    def outer_diff(self, x: Tensor) -> Tensor:
-        """Return the absolute differences of all pairs, ``[..., N]`` to ``[..., N, N]``."""
-        return (x.unsqueeze(-1) - x.unsqueeze(-2)).abs()
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Bring a checkpoint to this layout: no data-parallel prefix, 17 entries, unused activations filled in."""
         for activation in range(ALLOCATED_ACTIVATIONS):
@@ -188,7 +165,7 @@ def published_features(attention: Tensor, boxes: Tensor, weight: Tensor, *, max_
     if kept.attention.dtype == torch.float32 and not torch.compiler.is_compiling() and not is_transformed(*kept):
         assert kept.boxes is not None
         if bool((box_area(kept.boxes.detach()) >= MIN_AREA_FOR_FUSED).all()):
-            return count_result(kept, weight, max_objects, "auto", "features")
+            return count_results(kept, weight, max_objects, "auto").features
     return _quantities(kept, weight, max_objects)[-1].features
 
 

@@ -1,13 +1,14 @@
 """Every intermediate quantity of one call of the counting component."""
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from torch import Tensor
 
+from tallybox.kernels.layer import Trace
+
 
 @dataclass(frozen=True, eq=False)
-class CountTrace:
+class CountTrace(Trace):
     """What the component computed on the way to its features, named as in docs/understand/method.md.
 
     ``n`` is the number of proposals kept, at most ``max_objects``. With several heads the quantities
@@ -27,8 +28,3 @@ class CountTrace:
     count: Tensor  # c            [...]
     confidence: Tensor  # f8(p_a + p_D) [...]
     features: Tensor  # õ         [..., heads * (max_objects + 1)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the quantities by name as nested lists, ready for JSON."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: None if value is None else value.detach().cpu().tolist() for name, value in values.items()}

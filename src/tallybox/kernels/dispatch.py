@@ -4,7 +4,7 @@ import os
 import warnings
 from functools import cache
 from importlib.util import find_spec
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,16 +18,8 @@ BACKENDS = get_args(Backend)
 # A CUDA kernel of N³ steps walks an image in one block: more boxes than this take too long.
 MAX_BOXES_IN_TRITON = 512
 
-
 PACKAGES = {"cpu": "numba", "triton": "triton"}
 INSTALLED = {backend: find_spec(package) is not None for backend, package in PACKAGES.items()}
-
-
-class Choice(NamedTuple):
-    """The backend that serves a call, and the reason it was chosen."""
-
-    backend: str
-    reason: str
 
 
 class BackendWarning(UserWarning):
@@ -43,7 +35,7 @@ def check_backend(backend: str) -> None:
 
 def choose_backend(
     requested: Backend, *, device: torch.device, dtype: torch.dtype, boxes: int = 0, limit: str | None = None
-) -> Choice:
+) -> str:
     """Follow the table; raise if the requested backend cannot serve the call.
 
     ``boxes`` is how many boxes of each image take part, 0 for kernels that take any number. ``limit`` says what about
@@ -62,27 +54,24 @@ def choose_backend(
     """
     check_backend(requested)
     if requested == "reference":
-        return Choice("reference", "it was requested")
-    if requested == "auto":
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
-            return Choice("reference", "an exported graph must run without tallybox")
-        if limit is not None:
-            return Choice("reference", f"a fused backend {limit}")
-        fused = {"cpu": "cpu", "cuda": "triton"}.get(device.type)
-        if fused is None:
-            return Choice("reference", f"there is no fused backend for {device.type}")
-        obstacle = _missing_package(fused)
-        if obstacle is None:
-            obstacle = _uncovered(fused, device=device, dtype=dtype, boxes=boxes)
-            if obstacle is not None and not torch.compiler.is_compiling():
-                _warn_once(f'backend "{fused}" {obstacle}; the reference serves these inputs, more slowly')
+        return "reference"
+    if requested != "auto":
+        obstacle = (
+            _missing_package(requested) or limit or _uncovered(requested, device=device, dtype=dtype, boxes=boxes)
+        )
         if obstacle is not None:
-            return Choice("reference", f'backend "{fused}" {obstacle}')
-        return Choice(fused, f"it is the fused backend for {device.type}")
-    obstacle = _missing_package(requested) or limit or _uncovered(requested, device=device, dtype=dtype, boxes=boxes)
-    if obstacle is not None:
-        raise BackendError(f'backend "{requested}" {obstacle}; use "auto" or "reference"')
-    return Choice(requested, "it was requested")
+            raise BackendError(f'backend "{requested}" {obstacle}; use "auto" or "reference"')
+        return requested
+    fused = {"cpu": "cpu", "cuda": "triton"}.get(device.type)
+    is_exported = torch.compiler.is_exporting() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
+    if is_exported or limit is not None or fused is None or not INSTALLED[fused]:
+        return "reference"
+    obstacle = _uncovered(fused, device=device, dtype=dtype, boxes=boxes)
+    if obstacle is None:
+        return fused
+    if not torch.compiler.is_compiling():
+        _warn_once(f'backend "{fused}" {obstacle}; the reference serves these inputs, more slowly')
+    return "reference"
 
 
 def fused_limit(*inputs: Tensor | None, distance: Tensor | None = None) -> str | None:

@@ -1,12 +1,14 @@
 """Operators of `torch.library`: kernels that eager, compiled and exported calls reach in the same way."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tallybox.errors import BackendError
+from tallybox.kernels.layout import Layout
 
 INPUTS = "Tensor attention, Tensor boxes, Tensor weight, Tensor? mask"
 
@@ -14,7 +16,7 @@ Tensors = tuple[Tensor, ...]
 
 
 class Inputs(NamedTuple):
-    """The images of M counters in one list, ordered by counter, all tensors contiguous."""
+    """The images of M counters; for kernels in one list, ordered by counter, all tensors contiguous."""
 
     attention: Tensor  # [I, N]; logits for presence counting
     boxes: Tensor  # [I, N, 4]
@@ -22,28 +24,33 @@ class Inputs(NamedTuple):
     mask: Tensor | None  # [I, N]
 
 
+def launchers(package: str, backend: str) -> Any:
+    """Import the launchers of a component's fused backend; other backends do not need Numba or Triton."""
+    return import_module(f"{package}.{'cpu' if backend == 'cpu' else 'cuda'}.launch")
+
+
 def define_component(
-    name: str, launchers: Callable[[str], Any], result_shapes: Callable[[Tensor, int], tuple[tuple[int, ...], ...]]
+    name: str, package: str, result_shapes: Callable[[Tensor, int], tuple[tuple[int, ...], ...]]
 ) -> Any:
     """Register a component's kernels as an operator that has a gradient; return the operator.
 
     Its arguments are those of `Inputs`, ``max_objects``, whether a backward pass may follow, and the backend. It
-    returns the results and the state that a backward pass needs. ``launchers`` imports the launchers of a backend,
-    ``result_shapes`` gives the shapes of the results for ``(attention, max_objects)``. `torch.library.custom_op` is
-    simpler, but its first call imports the compiler, which takes more than a second.
+    returns the results and the state that a backward pass needs. ``package`` holds the launchers, ``result_shapes``
+    gives the shapes of the results for ``(attention, max_objects)``. `torch.library.custom_op` is simpler, but its
+    first call imports the compiler, which takes more than a second.
     """
 
     def allocate(*arguments: Any) -> Tensors:
         *tensors, max_objects, save_state, backend = arguments
         inputs = Inputs(*tensors)
-        size = launchers(backend).state_size(inputs, max_objects, save_state)
+        size = launchers(package, backend).state_size(inputs, max_objects, save_state)
         return tuple(
             inputs.attention.new_empty(shape) for shape in (*result_shapes(inputs.attention, max_objects), size)
         )
 
     def forward(*arguments: Any) -> Tensors:
         *results, state = allocate(*arguments)
-        launchers(arguments[-1]).forward(Inputs(*arguments[:4]), results, state)
+        launchers(package, arguments[-1]).forward(Inputs(*arguments[:4]), results, state)
         return *results, state
 
     def backward(*arguments: Any) -> Any:
@@ -54,7 +61,7 @@ def define_component(
             inputs.attention.new_zeros(shape) if grad is None else grad.contiguous()
             for shape, grad in zip(shapes, grads_of_results, strict=True)
         ]
-        return launchers(backend).backward(inputs, state, grads, boxes_need_grad)
+        return launchers(package, backend).backward(inputs, state, grads, boxes_need_grad)
 
     def allocate_gradients(*arguments: Any) -> Tensors:
         return tuple(torch.empty_like(tensor) for tensor in arguments[:3])
@@ -103,6 +110,23 @@ def define_operator(name: str, schema: str, function: Callable[..., Any], fake: 
     return getattr(torch.ops.tallybox, name)
 
 
-def needs_gradient(*tensors: Tensor) -> bool:
-    """Whether a backward pass may follow an operation on these tensors."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+def call_operator(
+    operator: Any, inputs: Inputs, weight_leading: torch.Size, *, max_objects: int, backend: str
+) -> list[Tensor]:
+    """Call a component's operator on inputs whose leading dimensions broadcast; return its results.
+
+    ``weight_leading`` are the leading dimensions of the weight, the remaining ones belong to one counter.
+    """
+    attention, boxes, weight, mask = inputs
+    leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
+    layout = Layout.of(weight_leading, boxes.shape[:-2], *leading)
+    *results, _ = operator(
+        layout.to_list(attention, 1),
+        layout.to_list(boxes, 2),
+        weight.reshape(-1, *weight.shape[len(weight_leading) :]).contiguous(),
+        None if mask is None else layout.to_list(mask, 1),
+        max_objects,
+        torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs[:3]),
+        backend,
+    )
+    return [layout.from_list(result) for result in results]

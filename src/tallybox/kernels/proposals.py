@@ -1,6 +1,6 @@
 """From a user's inputs to those of a component: checks, dtype, masking, the n largest weights, logistic."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +29,16 @@ class Proposals(NamedTuple):
         at = {"attention": -2, "boxes": -3, "mask": -2, "indices": -2, "distance": -3}
         given = {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
         return self._replace(**{name: tensor.unsqueeze(at[name]) for name, tensor in given.items()})
+
+    def expanded(self, leading: torch.Size) -> dict[str, Any]:
+        """Return attention, boxes and mask by name as a trace shows them, with all leading dimensions."""
+        shape = (*leading, self.attention.shape[-1])
+        real = torch.ones(shape, dtype=torch.bool, device=self.attention.device)
+        return {
+            "attention": self.attention.expand(shape),
+            "boxes": None if self.boxes is None else self.boxes.expand(*shape, 4),
+            "mask": real if self.mask is None else self.mask.expand(shape),
+        }
 
 
 def checked_proposals(

@@ -9,10 +9,8 @@ from tallybox.boxes import box_iou
 from tallybox.checks import check_count, check_floating
 from tallybox.errors import InputError, InputTypeError
 from tallybox.kernels.dispatch import Backend, choose_backend, fused_limit
-from tallybox.kernels.layout import Layout
-from tallybox.kernels.operators import needs_gradient
+from tallybox.kernels.operators import Inputs, call_operator, define_component
 from tallybox.kernels.proposals import Proposals, checked_proposals
-from tallybox.presence.operator import presence_operator, table_of
 from tallybox.presence.reference import (
     PresenceQuantities,
     count_features_of,
@@ -20,6 +18,7 @@ from tallybox.presence.reference import (
     presence_quantities,
     score_logit,
 )
+from tallybox.presence.table import table_of
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import CELLS, PresenceFunctions, PresenceWeights
 
@@ -61,6 +60,20 @@ class PresenceResults(NamedTuple):
     presence: Tensor  # p [..., N]
     distribution: Tensor  # P [..., max_objects + 1]
 
+    @property
+    def counts(self) -> Tensor:
+        """The expected count ``[...]``."""
+        return self.presence.sum(-1)
+
+
+def result_shapes(logit: Tensor, max_objects: int) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of features, presence and distribution for ``logit [I, N]``."""
+    images, number = logit.shape
+    return (images, max_objects + 2), (images, number), (images, max_objects + 1)
+
+
+presence_operator = define_component("presence", "tallybox.presence", result_shapes)
+
 
 def presence_results(
     proposals: Proposals, weights: PresenceWeights, *, max_objects: int, logits: bool, backend: Backend
@@ -70,23 +83,13 @@ def presence_results(
     weights = PresenceWeights(*(weight.to(attention.dtype) for weight in weights))
     logit = score_logit(attention, logits=logits)
     limit = fused_limit(attention, boxes, mask, *weights, distance=distance)
-    choice = choose_backend(backend, device=attention.device, dtype=attention.dtype, limit=limit)
-    if choice.backend == "reference" or boxes is None:
+    chosen = choose_backend(backend, device=attention.device, dtype=attention.dtype, limit=limit)
+    if chosen == "reference" or boxes is None:
         q = _reference_quantities(proposals, logit, weights, max_objects)
         return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
-    leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
-    layout = Layout.of(weights.leading, boxes.shape[:-2], *leading)
-    table = table_of(weights, choice.backend)
-    *results, _ = presence_operator(
-        layout.to_list(logit, 1),
-        layout.to_list(boxes, 2),
-        table.reshape(-1, table.shape[-1]).contiguous(),
-        None if mask is None else layout.to_list(mask, 1),
-        max_objects,
-        needs_gradient(logit, boxes, table),
-        choice.backend,
-    )
-    return PresenceResults(*(layout.from_list(result) for result in results))
+    inputs = Inputs(logit, boxes, table_of(weights, chosen), mask)
+    results = call_operator(presence_operator, inputs, weights.leading, max_objects=max_objects, backend=chosen)
+    return PresenceResults(*results)
 
 
 def presence_trace(shared: Proposals, weights: PresenceWeights, *, max_objects: int, logits: bool) -> PresenceTrace:
@@ -99,13 +102,12 @@ def presence_trace(shared: Proposals, weights: PresenceWeights, *, max_objects: 
     q = _reference_quantities(by_head, score_logit(by_head.attention, logits=logits), weights, max_objects)
     leading, number = q.presence.shape[:-2], q.presence.shape[-1]
     features = count_features_of(q.presence, q.distribution)
-    mask = torch.ones(number, dtype=torch.bool, device=shared.attention.device) if shared.mask is None else shared.mask
-    score = torch.where(mask, shared.attention.sigmoid(), 0) if logits else shared.attention
     count = features[..., -1]
+    given = shared.expanded(leading)
+    if logits:
+        given["attention"] = torch.where(given["mask"], given["attention"].sigmoid(), 0)
     return PresenceTrace(
-        attention=score.expand(*leading, number),
-        boxes=None if shared.boxes is None else shared.boxes.expand(*leading, number, 4),
-        mask=mask.expand(*leading, number),
+        **given,
         overlap=overlap_of(shared).expand(*leading, number, number),
         **q._asdict(),
         count=count.squeeze(-1) if count.shape[-1] == 1 else count,
@@ -121,13 +123,7 @@ def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
         check_floating(f"weights.{name}", weight)
         if isinstance(attention, Tensor) and weight.device != attention.device:
             raise InputError(f"weights.{name} must be on {attention.device} like attention, but got {weight.device}")
-    segments = weights.calibration.shape[-1:]
-    if segments in ((), (0,)):
-        expected_shape = ", ".join([*map(str, weights.leading), "segments"])
-        raise InputError(
-            f"weights.calibration must have shape [{expected_shape}], with at least one segment, "
-            f"but got {list(weights.calibration.shape)}"
-        )
+    segments = (max((1, *weights.calibration.shape[-1:])),)
     table = (CELLS, CELLS + 1)
     expected = {"calibration": segments, "evidence": table, "overlap": table, "order": segments}
     for name, weight in weights._asdict().items():

@@ -1,13 +1,14 @@
 """Every intermediate quantity of one call of presence counting."""
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from torch import Tensor
 
+from tallybox.kernels.layer import Trace
+
 
 @dataclass(frozen=True, eq=False)
-class PresenceTrace:
+class PresenceTrace(Trace):
     """What the component computed on the way to its features, named as in docs/understand/presence.md."""
 
     attention: Tensor  # [..., N] in [0, 1], after the logistic; 0 where masked
@@ -21,8 +22,3 @@ class PresenceTrace:
     distribution: Tensor  # P [..., heads, max_objects + 1]; the last is "max_objects or more"
     count: Tensor  # Σ p [...], or [..., heads] with several heads
     features: Tensor  # [..., heads * (max_objects + 2)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the quantities by name as nested lists, ready for JSON."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: None if value is None else value.detach().cpu().tolist() for name, value in values.items()}

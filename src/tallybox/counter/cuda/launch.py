@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tallybox.counter.cuda import lanes, tiles_backward, tiles_forward
 from tallybox.counter.cuda.activations import weight_gradient_kernel
-from tallybox.kernels.cuda.launch import launch
+from tallybox.kernels.cuda import launch
 from tallybox.kernels.operators import Inputs
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tallybox.kernels.cuda.launch import launch
+from tallybox.kernels.cuda import launch
 from tallybox.kernels.operators import Inputs
 from tallybox.presence.cuda.backward import pairs_backward_kernel, presence_backward_kernel
 from tallybox.presence.cuda.forward import pairs_forward_kernel, presence_forward_kernel

@@ -1,31 +1,12 @@
-"""The component's operators: from weights to the table that kernels read, and from images in one list to results."""
+"""From weights to the table that kernels read; on a GPU by an operator of its own."""
 
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tallybox.kernels.operators import define_component, define_operator, refuse_second_derivative
+from tallybox.kernels.operators import define_operator, launchers, refuse_second_derivative
 from tallybox.presence.weights import PresenceFunctions, PresenceWeights, table_size
-
-
-def launchers(backend: str) -> ModuleType:
-    """Import the launchers of a fused backend, whose package the others do not need."""
-    if backend == "cpu":
-        from tallybox.presence.cpu import launch
-    else:
-        from tallybox.presence.cuda import launch  # type: ignore[no-redef]
-    return launch
-
-
-def result_shapes(logit: Tensor, max_objects: int) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of features, presence and distribution for ``logit [M * R, N]``."""
-    images, number = logit.shape
-    return (images, max_objects + 2), (images, number), (images, max_objects + 1)
-
-
-presence_operator = define_component("presence", launchers, result_shapes)
 
 
 def table_of(weights: PresenceWeights, backend: str) -> Tensor:
@@ -40,13 +21,13 @@ def table_of(weights: PresenceWeights, backend: str) -> Tensor:
 table_operator = define_operator(
     "presence_table",
     "(Tensor rows) -> Tensor",
-    lambda rows: launchers("triton").make_tables(rows),
+    lambda rows: launchers("tallybox.presence", "triton").make_tables(rows),
     lambda rows: rows.new_empty(rows.shape[0], table_size(rows.shape[1])),
 )
 table_backward_operator = define_operator(
     "presence_table_backward",
     "(Tensor rows, Tensor grad_tables) -> Tensor",
-    lambda rows, grad_tables: launchers("triton").tables_backward(rows, grad_tables),
+    lambda rows, grad_tables: launchers("tallybox.presence", "triton").tables_backward(rows, grad_tables),
     lambda rows, grad_tables: torch.empty_like(rows),
 )
 
