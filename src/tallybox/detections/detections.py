@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections import adapters
-from tallybox.detections.adapters import ClassIds, ClassNames
+from tallybox.detections.adapters import ClassNames
 from tallybox.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -72,11 +72,9 @@ class Detections:
 
     def of_category(self, category_id: int) -> Self:
         """Return the detections of one category, in the same order."""
-        return self._of_rows(self.category_ids == category_id)
-
-    def of_categories(self, category_ids: Collection[int]) -> Self:
-        """Return the detections of some categories, in the same order."""
-        return self._of_rows(np.isin(self.category_ids, list(category_ids)))
+        chosen = self.category_ids == category_id
+        columns = (self.boxes[chosen], self.scores[chosen], self.category_ids[chosen])
+        return self.of_checked(*columns, self.image_size, self.image_id, self.category_names)
 
     def renumbered(self, ids: Mapping[int, int], names: Mapping[int, str]) -> Self:
         """Return the same detections with other category ids, and the names of these.
@@ -87,10 +85,6 @@ class Detections:
         """
         new_ids = np.array([ids.get(key, key) for key in self.category_ids.tolist()], np.int64)
         return self.of_checked(self.boxes, self.scores, new_ids, self.image_size, self.image_id, names)
-
-    def _of_rows(self, chosen: NDArray[np.bool_]) -> Self:
-        columns = (self.boxes[chosen], self.scores[chosen], self.category_ids[chosen])
-        return self.of_checked(*columns, self.image_size, self.image_id, self.category_names)
 
     def best_scores(self) -> dict[int, float]:
         """Return the highest score of each category that was detected."""
@@ -151,8 +145,11 @@ class Detections:
         array([[1., 2., 4., 6.]], dtype=float32)
         """
         boxes, scores, category_ids, _ = adapters.from_coco(results)
-        stored_id = _only_id([result.get("image_id") for result in results], image_id)
-        image = cls(boxes, scores, category_ids, image_size, stored_id, category_names)
+        ids = list(dict.fromkeys((image_id, *(result.get("image_id") for result in results))))
+        stated: list[Any] = [stated_id for stated_id in ids if stated_id is not None]
+        if len(stated) > 1:
+            raise InputError(f"Expected one image, but got {stated[:3]}; pass one image at a time")
+        image = cls(boxes, scores, category_ids, image_size, stated[0] if stated else None, category_names)
         check_in_image(image.boxes, image.image_size, "COCO results")
         return image
 
@@ -163,16 +160,13 @@ class Detections:
         *,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds = None,
         class_names: ClassNames = None,
     ) -> Self:
         """Take a ``supervision.Detections``, with the names in ``data["class_name"]`` or in ``class_names``.
 
-        Without either, ``category_ids[class_id]`` is the category of a class. Numbers alone are refused, because
-        detectors number their classes differently.
+        Numbers alone are refused, because detectors number their classes differently.
         """
-        columns = adapters.from_supervision(detections, category_ids, class_names)
-        return cls._of_columns(columns, image_size, image_id)
+        return cls._of_columns(adapters.from_supervision(detections, class_names), image_size, image_id)
 
     @classmethod
     def from_torchvision(
@@ -181,20 +175,18 @@ class Detections:
         *,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds = None,
         class_names: ClassNames = None,
     ) -> Self:
         """Take one of the dicts (``boxes``, ``labels``, ``scores``) that a torchvision detector returns.
 
-        Its labels are category ids, as torchvision's models of COCO give them, unless ``category_ids`` or
-        ``class_names`` translate them.
+        Its labels are category ids, as torchvision's models of COCO give them, unless ``class_names`` name them.
 
         >>> prediction = {"boxes": [[0, 0, 5, 5]], "labels": [18], "scores": [0.5]}
         >>> Detections.from_torchvision(prediction).category_ids
         array([18])
         """
         origin = "a torchvision detector returns"
-        columns = adapters.from_prediction(prediction, category_ids, class_names, origin, labels_are_ids=True)
+        columns = adapters.from_prediction(prediction, class_names, origin, labels_are_ids=True)
         return cls._of_columns(columns, image_size, image_id)
 
     @classmethod
@@ -204,7 +196,6 @@ class Detections:
         *,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds = None,
         class_names: ClassNames = None,
     ) -> Self:
         """Take one of the dicts that ``image_processor.post_process_object_detection`` returns.
@@ -213,7 +204,7 @@ class Detections:
         that it never sees.
         """
         origin = "post_process_object_detection returns"
-        columns = adapters.from_prediction(prediction, category_ids, class_names, origin, labels_are_ids=False)
+        columns = adapters.from_prediction(prediction, class_names, origin, labels_are_ids=False)
         return cls._of_columns(columns, image_size, image_id)
 
     @classmethod
@@ -222,14 +213,13 @@ class Detections:
         result: Any,
         *,
         image_id: ImageId | None = None,
-        category_ids: ClassIds = None,
         class_names: ClassNames = None,
     ) -> Self:
         """Take one ``Results`` of an ultralytics model, with the names of its classes.
 
         If all names are COCO's, classes get COCO's ids; otherwise they keep their numbers.
         """
-        columns = adapters.from_ultralytics(result, category_ids, class_names)
+        columns = adapters.from_ultralytics(result, class_names)
         height, width = result.orig_shape
         return cls._of_columns(columns, (width, height), image_id)
 
@@ -241,14 +231,13 @@ class Detections:
         box_format: BoxFormat | None = None,
         image_size: Size | None = None,
         image_id: ImageId | None = None,
-        category_ids: ClassIds = None,
         class_names: ClassNames = None,
     ) -> Detections:
         """Take the rows of one image in a pandas ``DataFrame``.
 
         Its columns are those of files of detections (docs/reference/file-formats.md). ``box_format`` is what the box
         columns mean, ``"xyxy"``, ``"xywh"`` or ``"cxcywh"``; by default their names decide. A column ``bbox`` of four
-        numbers each needs it. ``class_names`` and ``category_ids`` are for class numbers without names.
+        numbers each needs it. ``class_names`` are for class numbers without names.
 
         >>> import pandas
         >>> frame = pandas.DataFrame({"bbox": [[5, 5, 3, 4]], "confidence": [0.5], "name": ["dog"]})
@@ -258,7 +247,7 @@ class Detections:
         """
         from tallybox.detections.tables import detections_of_frame  # which imports this module
 
-        return detections_of_frame(frame, box_format, image_size, image_id, category_ids, class_names)
+        return detections_of_frame(frame, box_format, image_size, image_id, class_names)
 
     @classmethod
     def _of_columns(cls, columns: adapters.Columns, image_size: Size | None, image_id: ImageId | None) -> Self:
@@ -297,43 +286,32 @@ def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]
     return index, f"box {_listed(box)} is not x1 y1 x2 y2 with x1 ≤ x2 and y1 ≤ y2; is the box format right?"
 
 
-def check_in_image(boxes_xyxy: NDArray[np.floating], size_wh: Size | None, owner: str) -> None:
-    """Raise if a box ``[N, 4]`` extends far beyond its image; ``owner`` names the image. Without a size, none does."""
-    if size_wh is None or not len(boxes_xyxy):
-        return
-    is_outside = outside_image(boxes_xyxy, np.array(size_wh))
-    if is_outside.any():
-        box = _listed(boxes_xyxy[int(np.argmax(is_outside))])
-        raise InputError(f"{owner}: {far_outside(box, size_wh)}")
+def first_outside(boxes_xyxy: NDArray[np.floating], sizes_wh: NDArray[np.integer]) -> tuple[int, str] | None:
+    """Return the index of the first box ``[N, 4]`` far beyond its image and what is wrong with it, or None.
 
-
-def outside_image(boxes_xyxy: NDArray[np.floating], sizes_wh: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return which boxes ``[N, 4]`` extend too far beyond images of these sizes, ``[2]`` or ``[N, 2]``."""
+    ``sizes_wh`` is ``[2]`` or ``[N, 2]``; nothing is beyond an image of size 0, which is not known.
+    """
     too_low = boxes_xyxy[:, :2] < -MAX_OVERHANG * sizes_wh
     too_high = boxes_xyxy[:, 2:] > (1 + MAX_OVERHANG) * sizes_wh
-    return np.asarray((too_low | too_high).any(1))
-
-
-def far_outside(box: str, size_wh: Sequence[int]) -> str:
-    """Return the message about a box that extends too far beyond its image."""
-    return (
-        f"box {box} extends more than {MAX_OVERHANG:.0%} beyond the {size_wh[0]}×{size_wh[1]} image; check the size "
-        "and the box format (box_format=, --box-format)"
+    is_outside = ((too_low | too_high) & (sizes_wh > 0)).any(1)
+    if not is_outside.any():
+        return None
+    index = int(np.argmax(is_outside))
+    width, height = np.broadcast_to(sizes_wh, (len(boxes_xyxy), 2))[index].tolist()
+    return index, (
+        f"box {_listed(boxes_xyxy[index])} extends more than {MAX_OVERHANG:.0%} beyond the {width}×{height} image; "
+        "check the size and the box format (box_format=, --box-format)"
     )
+
+
+def check_in_image(boxes_xyxy: NDArray[np.floating], size_wh: Size | None, owner: str) -> None:
+    """Raise if a box ``[N, 4]`` extends far beyond its image; ``owner`` names the image. Without a size, none does."""
+    if size_wh is not None and (problem := first_outside(boxes_xyxy, np.array(size_wh))):
+        raise InputError(f"{owner}: {problem[1]}")
 
 
 def _listed(box: NDArray[np.floating]) -> str:
     return "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
-
-
-def _only_id(stored_ids: Sequence[Any], image_id: ImageId | None) -> Any:
-    """Return the id of the image that all rows are of, which may also be given."""
-    distinct = list(dict.fromkeys([*stored_ids, *([] if image_id is None else [image_id])]))
-    if stored := [value for value in distinct if value is not None]:
-        if len(stored) > 1:
-            raise InputError(f"Expected one image, but got {stored[:3]}; pass one image at a time")
-        return stored[0]
-    return None
 
 
 def _as_floats(name: str, values: Any) -> Floats:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.adapters import ClassIds, ClassNames, categories_of_numbers, names_by_class
+from tallybox.detections.adapters import ClassNames, categories_of_numbers, names_by_class
 from tallybox.detections.categories import category_id_of, number_categories
 from tallybox.detections.detections import (
     MAX_SIDE,
@@ -23,9 +23,8 @@ from tallybox.detections.detections import (
     ImageId,
     Integers,
     Size,
-    far_outside,
+    first_outside,
     first_problem,
-    outside_image,
 )
 from tallybox.detections.labels import image_key
 from tallybox.errors import InputError
@@ -86,7 +85,6 @@ def table_layout(
     source: str,
     *,
     box_format: BoxFormat | None = None,
-    category_ids: ClassIds = None,
     category_names: ClassNames = None,
 ) -> TableLayout:
     """Find the columns and the categories of a table; ``frame`` holds all its pairs of category and number."""
@@ -112,7 +110,7 @@ def table_layout(
         raise InputError(f'{source}: a column bbox needs box_format="xyxy", "xywh" or "cxcywh" (--box-format)')
     else:
         columns["bbox"] = by_key["bbox"]
-    return _with_categories(frame, source, columns, box_format, category_ids, category_names)
+    return _with_categories(frame, source, columns, box_format, category_names)
 
 
 def _with_categories(
@@ -120,16 +118,15 @@ def _with_categories(
     source: str,
     columns: dict[str, str],
     box_format: BoxFormat,
-    category_ids: ClassIds,
     category_names: ClassNames,
 ) -> TableLayout:
     """Find out what the categories are called: by names in the table, or by names that the caller gives."""
     columns = category_columns(frame, columns)
     given = None if category_names is None else names_by_class(category_names)
     number_column = columns.get("category_id", columns.get("class_id"))
-    if number_column is not None and (given is not None or category_ids is not None):
+    if number_column is not None and given is not None:
         numbers = sorted(set(whole_numbers(frame[number_column].dropna(), source, number_column).tolist()))
-        ids, names = categories_of_numbers(numbers, category_ids, given)
+        ids, names = categories_of_numbers(numbers, given)
         layout = {key: name for key, name in columns.items() if key != "category"} | {"category_id": number_column}
         return TableLayout(layout, box_format, {}, dict(zip(numbers, ids.tolist(), strict=True)), names)
     if "category_id" in columns:
@@ -187,28 +184,6 @@ def names_of_ids(frame: pd.DataFrame, source: str, columns: Mapping[str, str]) -
     return names
 
 
-class _Rows(NamedTuple):
-    images: list[ImageId]  # in the order of their first rows
-    sizes: Integers  # [I, 2] of the images, 0 if not known
-    owners: NDArray[np.intp]  # [N] index of the image of each box
-    boxes: Floats  # [N, 4] x1 y1 x2 y2
-    scores: Floats  # [N]
-    category_ids: Integers  # [N]
-
-
-def detections_in_frame(frame: pd.DataFrame, layout: TableLayout, source: str) -> Iterator[Detections]:
-    """Check all rows and yield one `Detections` for each image, in the order of their first rows."""
-    rows = _checked_rows(frame, layout, source)
-    order = np.argsort(rows.owners, kind="stable")
-    starts = np.searchsorted(rows.owners[order], np.arange(len(rows.images) + 1))
-    sizes = rows.sizes.tolist()
-    for number, image_id in enumerate(rows.images):
-        of_image = order[starts[number] : starts[number + 1]]
-        size = (sizes[number][0], sizes[number][1]) if sizes[number][0] else None
-        columns = rows.boxes[of_image], rows.scores[of_image], rows.category_ids[of_image]
-        yield Detections.of_checked(*columns, size, image_id, layout.category_names)
-
-
 def image_ids_of(frame: pd.DataFrame, column: str, source: str) -> tuple[list[ImageId], NDArray[np.intp]]:
     """Return the images of a table in the order of their first rows, and the index of each row's image ``[N]``."""
     if frame[column].isna().any():
@@ -219,7 +194,8 @@ def image_ids_of(frame: pd.DataFrame, column: str, source: str) -> tuple[list[Im
     return list(images), np.array(numbers, np.intp)[codes]
 
 
-def _checked_rows(frame: pd.DataFrame, layout: TableLayout, source: str) -> _Rows:
+def detections_in_frame(frame: pd.DataFrame, layout: TableLayout, source: str) -> Iterator[Detections]:
+    """Check all rows and yield one `Detections` for each image, in the order of their first rows."""
     columns = layout.columns
     if "image_id" not in columns:
         raise InputError(f"{source}: no column image_id among {list(frame.columns)}")
@@ -241,14 +217,19 @@ def _checked_rows(frame: pd.DataFrame, layout: TableLayout, source: str) -> _Row
     row_sizes = row_sizes[is_detected]
     boxes = _boxes_xyxy(detected, layout, source, row_sizes)
     scores = numbers(detected[columns["score"]], source, columns["score"]).astype(np.float32)
-    if problem := first_problem(boxes, scores):
+    if problem := first_problem(boxes, scores) or first_outside(boxes, row_sizes):
         raise row_error(source, frame, detected.index[problem[0]], problem[1])
-    is_outside = outside_image(boxes, row_sizes) & (row_sizes[:, 0] > 0)
-    if is_outside.any():
-        index = int(np.argmax(is_outside))
-        message = far_outside(str(boxes[index].round(1).tolist()), row_sizes[index].tolist())
-        raise row_error(source, frame, detected.index[index], message)
-    return _Rows(images, sizes, owners[is_detected], boxes, scores.clip(0, 1), ids)
+    scores = scores.clip(0, 1)
+    owners = owners[is_detected]  # [N] index of the image of each box
+    order = np.argsort(owners, kind="stable")
+    starts = np.searchsorted(owners[order], np.arange(len(images) + 1))
+    for number, image_id in enumerate(images):
+        of_image = order[starts[number] : starts[number + 1]]
+        width, height = sizes[number].tolist()
+        size = (width, height) if width else None
+        yield Detections.of_checked(
+            boxes[of_image], scores[of_image], ids[of_image], size, image_id, layout.category_names
+        )
 
 
 def _boxes_xyxy(frame: pd.DataFrame, layout: TableLayout, source: str, sizes: Integers) -> Floats:
@@ -322,7 +303,6 @@ def detections_of_frame(
     box_format: BoxFormat | None,
     image_size: Size | None,
     image_id: ImageId | None,
-    category_ids: ClassIds,
     class_names: ClassNames,
 ) -> Detections:
     """Return the detections of one image from a data frame of the caller's, as `Detections.from_dataframe` does."""
@@ -332,7 +312,7 @@ def detections_of_frame(
         frame = frame.assign(image_id=0 if image_id is None else image_id)
     if image_size is not None:
         frame = frame.assign(image_width=image_size[0], image_height=image_size[1])
-    layout = table_layout(frame, source, box_format=box_format, category_ids=category_ids, category_names=class_names)
+    layout = table_layout(frame, source, box_format=box_format, category_names=class_names)
     images = list(detections_in_frame(frame, layout, source))
     if len(images) > 1:
         ids = [image.image_id for image in images[:3]]
