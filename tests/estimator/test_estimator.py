@@ -192,14 +192,6 @@ def test_an_explanation_names_the_boxes_that_count(estimator):
     assert explained.traces[0].presence.shape[-1] == 4
 
 
-def test_the_papers_component_learns_counts_and_explains_too(unseen):
-    photos, labels = made_up_photos(16, seed=6)
-    estimator = CountEstimator("counter", members=2).fit(photos, labels)
-    assert estimator.predict(unseen[0][0])
-    for explained in estimator.explain(unseen[0][0]).values():
-        assert explained.presence.shape == explained.indices.shape
-
-
 def test_counts_beyond_the_largest_say_so():
     boxes = [[30 * i, 0, 30 * i + 20, 20] for i in range(15)]
     photos = [
@@ -220,8 +212,6 @@ def test_mistakes_are_said(unseen):
         CountEstimator().predict(photos[0])
     with pytest.raises(InputError, match="4 labelled images"):
         CountEstimator().fit(photos[:2], labels.first_images(2))
-    with pytest.raises(InputError, match="component must be"):
-        CountEstimator("neural")
     with pytest.raises(InputError, match="members must be at least 2"):
         CountEstimator(members=1)
 

@@ -1,7 +1,7 @@
 import numpy as np
 from benchmarks.synthetic_photos import made_up_photos
 
-from tallybox import CountEstimator, Detections
+from tallybox import Detections
 from tallybox.estimator.explanation import mean_suppression, merge_boxes, merged_into
 from tests.support.estimators import small_estimator
 
@@ -41,13 +41,3 @@ def test_nothing_is_counted_where_the_count_is_0():
 def test_a_count_beyond_what_the_boxes_show_points_at_no_faint_box():
     merged = merge_boxes(np.array([0.9, 0.05, 0.6], np.float32), np.zeros((3, 3)), count=5)
     assert merged.tolist() == [0, -1, 2]
-
-
-def test_the_papers_component_is_grouped_by_overlap():
-    estimator = CountEstimator("counter", members=2).fit(*made_up_photos(12, seed=3))
-    explanation = estimator.explain(three_objects_found_twice())[18]
-    assert mean_suppression(explanation).shape == (7, 7)
-    where = {int(source): place for place, source in enumerate(explanation.indices)}
-    merged = merged_into(explanation)
-    for box_a, box_b in ((0, 1), (2, 3), (4, 5)):
-        assert {int(merged[where[box]]) for box in (box_a, box_b)} <= {-1, where[box_a], where[box_b]}

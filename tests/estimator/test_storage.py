@@ -1,16 +1,16 @@
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from benchmarks.synthetic_photos import made_up_photos
-from safetensors.torch import load, save, save_file
+from safetensors.torch import save_file
 
-from tallybox import CountEstimator, files
+from tallybox import CountEstimator
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.fitted import TotalCalibration
 from tallybox.estimator.storage import save_fitted
+from tallybox.files import read_tensors, write_tensors
 from tests.support.estimators import small_estimator
 
 
@@ -21,17 +21,11 @@ def file(tmp_path):
     return path
 
 
-def change_header(path, change, *, checksum):
-    """Write the file again with another header and, if asked for, the checksum of that."""
-    content = path.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    metadata = json.loads(content[8 : 8 + length])["__metadata__"]
-    stored = json.loads(metadata["tallybox"])
-    header = json.loads(stored["header"])
+def change_header(path, change):
+    """Write the file again with another header, and its checksum."""
+    header, tensors = read_tensors(path)
     change(header)
-    header = json.dumps(header)
-    digest = files._digest(header, load(content)) if checksum else stored["sha256"]
-    path.write_bytes(save(load(content), {"tallybox": json.dumps({"header": header, "sha256": digest})}))
+    write_tensors(path, tensors, header)
 
 
 def test_what_is_loaded_counts_exactly_as_what_was_saved(file):
@@ -47,18 +41,18 @@ def test_what_is_loaded_counts_exactly_as_what_was_saved(file):
 
 
 @pytest.mark.parametrize(
-    ("change", "noun", "checksum"),
+    ("change", "noun"),
     [
-        (lambda header: header.update(kind="cake"), "cake", True),
-        (lambda header: header.update(version=3), "version 3", True),
-        (lambda header: header["config"].update(members=10**9), "members", True),
-        (lambda header: header.update(category_ids=[*range(5000)]), "categories", True),
-        (lambda header: header.pop("tail_mean"), "tail_mean", True),
-        (lambda header: header["config"].update(members=10**9), "estimator", False),
+        (lambda header: header.update(kind="cake"), "cake"),
+        (lambda header: header.update(version=3), "version 3"),
+        (lambda header: header["config"].update(members=10**9), "members"),
+        (lambda header: header["config"].update(component="counter"), "component"),
+        (lambda header: header.update(category_ids=[*range(5000)]), "categories"),
+        (lambda header: header.pop("tail_mean"), "tail_mean"),
     ],
 )
-def test_a_changed_header_is_one_clear_line(file, change, noun, checksum):
-    change_header(file, change, checksum=checksum)
+def test_a_changed_header_is_one_clear_line(file, change, noun):
+    change_header(file, change)
     with pytest.raises(InputError, match=noun) as caught:
         CountEstimator.load(file)
     assert len(str(caught.value).splitlines()) == 1
@@ -73,12 +67,14 @@ def test_numbers_that_are_not_finite_are_not_written(tmp_path, changed):
     assert not path.exists()
 
 
-def test_a_changed_weight_is_noticed(file):
-    content = bytearray(file.read_bytes())
-    content[-3] ^= 64
-    file.write_bytes(content)
-    with pytest.raises(InputError, match="not an estimator"):
-        CountEstimator.load(file)
+def test_changes_without_a_new_checksum_are_noticed(file):
+    saved = file.read_bytes()
+    parameter = bytearray(saved)
+    parameter[-3] ^= 64
+    for content in (bytes(parameter), saved.replace(b"dog", b"cat", 1)):
+        file.write_bytes(content)
+        with pytest.raises(InputError, match="not an estimator"):
+            CountEstimator.load(file)
 
 
 def test_foreign_and_damaged_files_are_one_clear_line(tmp_path, file):

@@ -127,7 +127,7 @@ def test_count_writes_totals_as_json_csv_and_a_table(tmp_path):
     assert "totals" not in json.loads(run("count", path, "--estimator", file, "--json").stdout)
     printed = run("count", path, "--estimator", file, "--total").stdout
     assert "expected total" in printed
-    assert f"{total['low']} to {total['high']}" in printed
+    assert f"{total['low']}–{total['high']}" in printed
     assert run("count", path, "--estimator", file, "--total", "--engine", "ray").exit_code == 2
 
 

@@ -34,7 +34,6 @@ from tallybox.files import check_writable
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
 @click.argument("labels", type=existing)
 @click.option("--out", type=file_to_write, required=True, help="The estimator's file.")
-@click.option("--component", type=click.Choice(["presence", "counter"]), help="What counts.  [default: presence]")
 @click.option("--photos", type=click.IntRange(min=1), help="Learn from the first images only, by ascending id.")
 @click.option(
     "--max-objects",
@@ -63,7 +62,7 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
     start = time.perf_counter()
     inputs = [found.path for found in find_sources([source])]
     check_writable(out, [*inputs, labels])
-    settings = {name: options.pop(name) for name in ("component", "max_objects", "seed")}
+    settings = {name: options.pop(name) for name in ("max_objects", "seed")}
     estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:
         images, counts, detector = read_labelled(source, labels, out, report_failure, **options)

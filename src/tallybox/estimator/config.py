@@ -1,12 +1,10 @@
 """The configuration of an estimator, which is stored with it."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from tallybox.checks import check_count
 from tallybox.errors import InputError
-
-Component = Literal["presence", "counter"]
 
 KEEP_ALL = 1.0  # as ``nms_iou``: no box is removed
 MAX_SIZE = 4096  # of anything in an estimator: a file must not decide how much memory is allocated
@@ -20,7 +18,7 @@ PAIRS_PER_BATCH = 512
 class EstimatorConfig:
     """Sizes of the model, chosen on a held-out fifth of 3,000 labelled photos of COCO."""
 
-    component: Component = "presence"
+    component: Literal["presence"] = "presence"
     max_objects: int = 20  # counts from here on share one probability
     proposals: int = 48  # the best boxes of a category that take part
     nms_iou: float = KEEP_ALL  # of boxes that overlap by more than this, only the best takes part
@@ -29,8 +27,8 @@ class EstimatorConfig:
     dropout: float = 0.3  # of these, during training
 
     def __post_init__(self) -> None:
-        if self.component not in get_args(Component):
-            raise InputError(f'component must be "presence" or "counter", but got {self.component!r}')
+        if self.component != "presence":
+            raise InputError(f'component must be "presence", but got {self.component!r}')
         for name in ("max_objects", "proposals", "members", "hidden"):
             check_count(name, getattr(self, name))
             check_size(name, getattr(self, name))

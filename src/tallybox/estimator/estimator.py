@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from tallybox.detections.labels import TrueCounts
 from tallybox.detections.matching import common_categories, match_images
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.config import IMAGES_PER_BATCH, Component, EstimatorConfig
+from tallybox.estimator.config import IMAGES_PER_BATCH, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
 from tallybox.estimator.fitted import Fitted, untrained
 from tallybox.estimator.fitting import fit
@@ -36,8 +36,7 @@ Categories = Sequence[int | str] | None  # by id or by name; None for all that m
 class CountEstimator:
     """Count objects of each category from a detector's boxes, trained on counts alone.
 
-    ``component`` is the counting component: ``"presence"``, or ``"counter"`` for comparison. Counts below
-    ``max_objects`` have a probability of their own, larger ones share one; by default the labels decide.
+    Counts below ``max_objects`` have a probability of their own, larger ones share one; by default the labels decide.
 
     >>> def photo(number, dogs):  # each dog found twice
     ...     boxes = [[40 * dog, 0, 40 * dog + 30 + twice, 30] for dog in range(dogs) for twice in range(2)]
@@ -49,17 +48,9 @@ class CountEstimator:
     2
     """
 
-    def __init__(
-        self,
-        component: Component = "presence",
-        *,
-        max_objects: int | None = None,
-        members: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        sizes = {"max_objects": max_objects, "members": members}
-        chosen = {name: size for name, size in sizes.items() if size is not None}
-        self._config = EstimatorConfig(component=component, **chosen)
+    def __init__(self, *, max_objects: int | None = None, members: int | None = None, seed: int = 0) -> None:
+        sizes: dict[str, Any] = {"max_objects": max_objects, "members": members}
+        self._config = EstimatorConfig(**{name: size for name, size in sizes.items() if size is not None})
         self._max_objects = max_objects
         self._seed = seed
         self._fitted: Fitted | None = None
@@ -93,14 +84,13 @@ class CountEstimator:
         """
         labels = counts if isinstance(counts, TrueCounts) else TrueCounts.of_pairs(counts)
         images, names = common_categories(detections, category_names)
-        show = on_progress or (lambda done, total: None)
         fitted = fit(
             images,
             labels.for_detections(names),
             self._config,
             max_objects=self._max_objects,
             seed=self._seed,
-            on_progress=show,
+            on_progress=on_progress or (lambda done, total: None),
         )
         self._fitted = replace(fitted, detector=tuple(detector))
         return self
@@ -144,8 +134,7 @@ class CountEstimator:
             raise InputTypeError("several images are expected, but got the Detections of one; call predict")
         category_ids = self.category_ids(categories)
         for images in in_batches(self.matched(detections), IMAGES_PER_BATCH):
-            if not self._reported_unlearned:
-                self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
+            self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, self._predict_batch(images, category_ids, prior, keep_inputs), strict=True)
 
     def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
@@ -258,6 +247,6 @@ class CountEstimator:
     def load(cls, path: str | Path) -> Self:
         """Read an estimator that `save` wrote; nothing in the file is ever executed."""
         fitted = load_fitted(Path(path))
-        self = cls(fitted.config.component)
+        self = cls()
         self._config, self._max_objects, self._fitted = fitted.config, fitted.config.max_objects, fitted
         return self

@@ -35,7 +35,7 @@ class CountExplanation:
     prediction: CountPrediction
     indices: NDArray[np.int64]  # [N] boxes of the image that took part, the best score first
     presence: NDArray[np.float32]  # [N]: how far each counts as an object of its own, the mean of all heads
-    traces: tuple[Trace, ...]  # every intermediate quantity, for each member
+    traces: tuple[PresenceTrace, ...]  # every intermediate quantity, for each member
 
 
 def explain_predictions(
@@ -48,25 +48,23 @@ def explain_predictions(
     for row, (category_id, prediction) in enumerate(predictions.items()):
         real = inputs.mask[row].numpy()
         of_pair = tuple(_at(trace, row) for trace in traces)
-        presence = np.mean([_presence(trace, len(real)) for trace in of_pair], axis=0)[real]
+        presence = np.mean([trace.presence.mean(-2).numpy() for trace in of_pair], axis=0)[real]
         explanations[category_id] = CountExplanation(prediction, inputs.sources[row].numpy()[real], presence, of_pair)
     return explanations
 
 
-def _traces(ensemble: CountEnsemble, inputs: ModelInputs) -> list[Trace]:
+def _traces(ensemble: CountEnsemble, inputs: ModelInputs) -> list[PresenceTrace]:
     """Return a trace of all pairs for each member."""
     logits, boxes, mask = ensemble.score_logit(inputs), inputs.boxes, inputs.mask  # [M, P, N], [P, N, 4], [P, N]
-    if ensemble.config.component == "counter":
-        return [part.explain(logit, boxes, mask) for part, logit in zip(ensemble.components(), logits, strict=True)]
     weights = PresenceWeights(**{name: tensor[:, None, None] for name, tensor in ensemble.component.items()})
     proposals = checked_proposals(logits, boxes, mask, logits=True)
     together = presence_trace(proposals, weights, max_objects=ensemble.config.max_objects, logits=True)
     return [_at(together, member) for member in range(ensemble.members)]
 
 
-def _at(trace: Trace, index: int) -> Trace:
+def _at(trace: PresenceTrace, index: int) -> PresenceTrace:
     """Return one part of a trace along its first dimension."""
-    return type(trace)(**{quantity.name: getattr(trace, quantity.name)[index] for quantity in fields(trace)})
+    return PresenceTrace(**{quantity.name: getattr(trace, quantity.name)[index] for quantity in fields(trace)})
 
 
 def merged_into(explanation: CountExplanation) -> NDArray[np.int64]:
@@ -119,13 +117,3 @@ def _counted(presence: Floats, suppression: Floats, count: int) -> NDArray[np.in
     kept = suppress(suppression[np.ix_(order, order)].T >= MIN_SUPPRESSION)
     chosen = np.concatenate((order[kept], order[~kept]))
     return chosen[presence[chosen] >= MIN_PRESENCE][:count]
-
-
-def _presence(trace: Trace, number: int) -> NDArray[np.float32]:
-    """Return how far each proposal counts, ``[N]``: for the paper's component what is left after scaling its copies."""
-    if isinstance(trace, PresenceTrace):
-        return trace.presence.mean(-2).numpy()
-    weight = (trace.relevance.diagonal(dim1=-2, dim2=-1) * trace.scale).reshape(-1, trace.indices.shape[-1]).mean(0)
-    presence = np.zeros(number, np.float32)
-    presence[trace.indices.reshape(-1, trace.indices.shape[-1])[0].numpy()] = weight.numpy()
-    return presence

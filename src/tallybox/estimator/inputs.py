@@ -226,7 +226,9 @@ def _summary(
     size = mask.sum(1)
     summary = np.zeros((len(scores), SUMMARY), np.float32)
     nms_counts = np.zeros((len(scores), len(GRID_OVERLAPS) * len(SCORE_THRESHOLDS)), np.int64)
-    for rows in _groups_of_similar_size(size):
+    by_size = np.argsort(size, kind="stable")  # pairs of similar size need less padding
+    for start in range(0, len(by_size), PAIRS_PER_BATCH):
+        rows = by_size[start : start + PAIRS_PER_BATCH]
         longest = max(int(size[rows].max()), 1)
         masked_scores = np.where(mask[rows, :longest], scores[rows, :longest], 0)
         ordered = boxes[rows, :longest]
@@ -259,11 +261,6 @@ def _summary(
         )
     )
     return summary, nms_counts
-
-
-def _groups_of_similar_size(size: Integers) -> list[Integers]:
-    order = np.argsort(size, kind="stable")
-    return [order[start : start + PAIRS_PER_BATCH] for start in range(0, len(order), PAIRS_PER_BATCH)]
 
 
 def _suppressed(

@@ -1,4 +1,4 @@
-"""The ensemble: scores corrected by category and surroundings, a counting component, a readout.
+"""The ensemble: scores corrected by category and surroundings, a presence counter, a readout.
 
 All members are computed together: each parameter has a leading dimension of members.
 
@@ -11,8 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
-from tallybox.counter.functional import count_features
-from tallybox.counter.module import Counter
 from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.inputs import CONTEXT, SUMMARY, ModelInputs
 from tallybox.presence.functional import presence_features
@@ -21,7 +19,6 @@ from tallybox.presence.weights import PresenceWeights
 
 LOGIT_MIN_SCORE = 1e-4  # scores are clipped to this distance from 0 and 1 before their logit is taken
 SURROUNDINGS_UNITS = 24
-COUNTER_SHARPNESS = 4.0  # turns the counter's features, in [0, 1], into logits that make a count almost certain
 
 
 class ModelOutput(NamedTuple):
@@ -63,11 +60,11 @@ class CountEnsemble(nn.Module):
         super().__init__()
         self.config, self.members = config, members
         counts = config.max_objects + 1
-        initial = self._new_component().state_dict()
+        initial = PresenceCounter(config.max_objects, logits=True).state_dict()
         self.component = nn.ParameterDict(
             {name: tensor.repeat_interleave(members, 0) for name, tensor in initial.items()}
         )
-        features = counts + 1 if config.component == "presence" else counts
+        features = counts + 1  # log-probabilities and the expected count
         for name, size in (("context", CONTEXT), ("summary", SUMMARY)):
             self.register_buffer(f"{name}_mean", torch.zeros(members, 1, size))
             self.register_buffer(f"{name}_scale", torch.ones(members, 1, size))
@@ -77,23 +74,18 @@ class CountEnsemble(nn.Module):
         self.surroundings_in = MemberLinear(members, CONTEXT + 1, SURROUNDINGS_UNITS)
         self.surroundings_out = MemberLinear(members, SURROUNDINGS_UNITS, 1, zero=True)
         self.from_component = MemberLinear(members, features, counts, zero=True)
-        sharpness = 1.0 if config.component == "presence" else COUNTER_SHARPNESS
-        self.from_component.weight.data[:, :counts] = sharpness * torch.eye(counts)
+        self.from_component.weight.data[:, :counts] = torch.eye(counts)
         self.from_summary_in = MemberLinear(members, features + SUMMARY, config.hidden)
         self.from_summary_out = MemberLinear(members, config.hidden, counts, zero=True)
         steps = torch.arange(counts, dtype=torch.float32)
         shifts = torch.stack((steps / 5, (steps == 0).float(), (steps == 1).float()))
         self.register_buffer("count_shifts", shifts, persistent=False)
 
-    def _new_component(self) -> PresenceCounter | Counter:
-        kind: type[PresenceCounter | Counter] = PresenceCounter if self.config.component == "presence" else Counter
-        return kind(self.config.max_objects, logits=True)
-
-    def components(self) -> list[PresenceCounter | Counter]:
+    def components(self) -> list[PresenceCounter]:
         """Return each member's component as a module of its own."""
         modules = []
         for member in range(self.members):
-            module = self._new_component()
+            module = PresenceCounter(self.config.max_objects, logits=True)
             module.load_state_dict({name: tensor[member : member + 1] for name, tensor in self.component.items()})
             modules.append(module)
         return modules
@@ -107,7 +99,15 @@ class CountEnsemble(nn.Module):
 
     def forward(self, inputs: ModelInputs) -> ModelOutput:
         """Return distributions of counts for inputs ``[P, ...]``, or ``[M, P, ...]`` of each member's own pairs."""
-        features = self._count(self.score_logit(inputs), inputs)
+        weights = PresenceWeights(**{name: tensor.unsqueeze(1) for name, tensor in self.component.items()})
+        features = presence_features(  # [M, P, F]
+            self.score_logit(inputs),
+            inputs.boxes,
+            weights,
+            max_objects=self.config.max_objects,
+            mask=inputs.mask,
+            logits=True,
+        )
         summary = (inputs.summary - self.summary_mean) / self.summary_scale
         readout = relu(self.from_summary_in(torch.cat((features / 4, summary), -1)))  # log-probabilities reach -14
         logits = (
@@ -115,7 +115,7 @@ class CountEnsemble(nn.Module):
             + self.from_summary_out(dropout(readout, self.config.dropout, self.training))
             + self._of_categories(self.category_count, inputs) @ self.count_shifts
         )
-        return ModelOutput(logits, self._expected(features))
+        return ModelOutput(logits, features.detach()[..., -1])
 
     def score_logit(self, inputs: ModelInputs) -> Tensor:
         """Return the logits that the component counts from, ``[M, P, N]``."""
@@ -130,20 +130,3 @@ class CountEnsemble(nn.Module):
     def _of_categories(self, table: Tensor, inputs: ModelInputs) -> Tensor:
         """Look each pair's category up in a table ``[M, categories + 1, ...]``: ``[M, P, ...]``."""
         return table[torch.arange(self.members).unsqueeze(1), inputs.category_rows]
-
-    def _count(self, logit: Tensor, inputs: ModelInputs) -> Tensor:
-        """Return the component's features, ``[M, P, F]``."""
-        boxes, mask, max_objects = inputs.boxes, inputs.mask, self.config.max_objects
-        weights = {name: tensor.unsqueeze(1) for name, tensor in self.component.items()}
-        if self.config.component == "presence":
-            of_members = PresenceWeights(**weights)
-            return presence_features(logit, boxes, of_members, max_objects=max_objects, mask=mask, logits=True)
-        return count_features(logit, boxes, weights["weight"], max_objects=max_objects, mask=mask, logits=True)
-
-    def _expected(self, features: Tensor) -> Tensor:
-        """Return the component's expected count: ``[M, P, F]`` to ``[M, P]``."""
-        features = features.detach()
-        if self.config.component == "presence":
-            return features[..., -1]
-        share = features / features.sum(-1, keepdim=True).clamp(min=1e-6)
-        return share @ torch.arange(share.shape[-1], dtype=share.dtype)

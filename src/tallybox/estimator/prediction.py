@@ -5,7 +5,7 @@ Legend: P pairs of an image and a category, K ``max_objects``, T counts with the
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from tallybox.detections.categories import category_id_of
 from tallybox.detections.metrics import CountSums, CoverageSums, groups_of
 from tallybox.errors import InputError
+
+if TYPE_CHECKING:
+    from tallybox.estimator.totals import TotalPrediction
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -80,6 +83,12 @@ class CountPrediction:
         return f"about {self.count}" if self.at_least else str(self.count)
 
 
+def interval_text(prediction: "CountPrediction | TotalPrediction") -> str:
+    """Return a 90 % interval as text: ``3–9``, or one number if it holds no other."""
+    low, high = prediction.low, prediction.high
+    return str(low) if low == high else f"{low}–{high}"
+
+
 ABSENT = CountPrediction(0, 0, 0.0, 0, 0, 0, saturated=False, probabilities=np.ones(1))
 
 
@@ -132,7 +141,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
         return len(self._by_id)
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{name}: {p} ({p.low} to {p.high})" for name, p in self.by_name().items())
+        counts = ", ".join(f"{name}: {p} ({interval_text(p)})" for name, p in self.by_name().items())
         return f"ImagePredictions({counts})"
 
     def by_name(self) -> "NamedPredictions":
