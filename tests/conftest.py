@@ -62,14 +62,12 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.fixture
-def fresh_compiler():
+def fresh_compiler(monkeypatch, tmp_path):
     """Forget compiled graphs before and after, also those on disk: an operator's results may have changed since."""
-    from torch._inductor.utils import fresh_cache  # takes a second to import
-
-    torch._dynamo.reset()
-    with fresh_cache():
-        yield
-    torch._dynamo.reset()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
 
 
 @pytest.fixture

@@ -89,18 +89,6 @@ def test_detect_fit_count_with_a_detector_of_ones_own(tmp_path, spec):
     assert scored.exit_code == 0, scored.output
 
 
-def test_an_estimator_of_another_detector_is_refused(tmp_path, spec):
-    photos = save_photos(tmp_path / "photos", 6)
-    found, mine = tmp_path / "found.parquet", tmp_path / "mine.safetensors"
-    assert run("detect", tmp_path / "photos", "--detector", spec, "--out", found).exit_code == 0
-    labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
-    assert run("fit", found, labels, "--out", mine).exit_code == 0
-    swapped = write_onnx(tmp_path / "swapped.onnx", input_shape=("B", 3, 64, 64), names='["screw", "bolt", "gear"]')
-    refused = run("count", photos[0], "--detector", f"onnx:{swapped}", "--estimator", mine)
-    assert refused.exit_code == 1
-    assert "pear" in refused.stderr
-
-
 def test_without_an_estimator_counts_are_uncalibrated(tmp_path, spec):
     (photo,) = save_photos(tmp_path / "photos", 1)
     counted = run("count", photo, "--detector", spec, "--category", "pear", "--json")
@@ -153,20 +141,6 @@ def test_coco_instances_are_matched_by_file_names_and_names_of_categories(tmp_pa
     assert list(json.loads(counted.stdout)["images"][0]["counts"]) == ["fig"]
 
 
-def test_bad_photos_are_one_line_each_and_the_rest_is_written(tmp_path, spec):
-    save_photos(tmp_path / "photos", 2)
-    for name in ("a.jpg", "b.png"):
-        (tmp_path / "photos" / name).write_bytes(b"no photo")
-    found = tmp_path / "found.parquet"
-    result = run("detect", tmp_path / "photos", "--detector", spec, "--out", found)
-    assert result.exit_code == 1
-    assert len(list(read_detections(found))) == 2
-    lines = result.stderr.splitlines()
-    assert len(lines) == 2
-    for line, name in zip(lines, ("a.jpg", "b.png"), strict=True):
-        assert str(tmp_path / "photos" / name) in line
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
@@ -183,19 +157,3 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, arguments, status, said):
     assert result.exit_code == status
     assert said in result.stderr
     assert not (tmp_path / "a.parquet").exists()
-
-
-def test_no_photos_and_two_photos_of_one_id_are_wrong_usage(tmp_path):
-    (photo,) = save_photos(tmp_path / "photos", 1)
-    (other,) = save_photos(tmp_path / "others", 1)
-    assert run("detect", tmp_path / "none.jpg", "--out", tmp_path / "a.parquet").exit_code == 2
-    twice = run("detect", photo, other, "--out", tmp_path / "a.parquet")
-    assert twice.exit_code == 2
-    assert "same id" in twice.stderr
-
-
-def test_a_photo_that_is_named_twice_is_detected_once(tmp_path):
-    (photo,) = save_photos(tmp_path / "photos", 1)
-    ran = run("detect", photo, photo.parent, "--out", tmp_path / "a.parquet")
-    assert ran.exit_code == 0, ran.output
-    assert ": photos 1, boxes " in ran.stdout

@@ -6,11 +6,12 @@ import pytest
 from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.photos.cache import detect_to_file
+from tallybox.photos.cache import MAX_PHOTOS, detect_to_file, resumed
 from tallybox.photos.images import read_photo
-from tallybox.photos.pipeline import detect_each
+from tallybox.photos.pipeline import PhotoResult, detect_each
 from tallybox.photos.sources import find_photos
 from tallybox.photos.specs import detector_of
+from tallybox.photos.tiles import Tiling
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos
 
@@ -81,6 +82,75 @@ def test_what_cannot_be_written_is_said_before_the_detector_is_loaded(tmp_path):
     ):
         with pytest.raises(InputError, match=said):
             detect_to_file(photos, out, spec="no such detector")
+
+
+class Recorder:
+    """Detects one box in each photo and remembers the photos; ``limit`` photos may be detected."""
+
+    def __init__(self, limit=100):
+        self.seen, self.limit = [], limit
+
+    def __call__(self, paths):
+        for path in paths:
+            if len(self.seen) == self.limit:
+                raise KeyboardInterrupt
+            self.seen.append(path.name)
+            if path.read_bytes() == b"broken":
+                yield PhotoResult(path, error=InputError("broken"))
+                continue
+            image = Detections([[0.1, 0.2, len(path.name), 9]], [0.3], [4], (20, 10), category_names={4: "fig"})
+            yield PhotoResult(path, image, tiling=Tiling(64, 3, 0.5) if path.name == "b.jpg" else None)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    paths = [tmp_path / name for name in ("a.jpg", "b.jpg", "c.jpg")]
+    for path in paths:
+        path.write_bytes(b"photo")
+    return {path.name: path for path in paths}
+
+
+def detections_in(results):
+    return [(photo.path, photo.detections.boxes.tolist(), photo.tiling) for photo in results]
+
+
+def test_a_second_run_detects_nothing_and_gives_the_same(tmp_path, photos):
+    first, second, other = Recorder(), Recorder(), Recorder()
+    found = detections_in(resumed(photos, tmp_path / "kept", {"detector": ("x",)}, first))
+    assert detections_in(resumed(photos, tmp_path / "kept", {"detector": ("x",)}, second)) == found
+    assert (first.seen, second.seen) == (list(photos), [])
+    list(resumed(photos, tmp_path / "kept", {"detector": ("y",)}, other))
+    assert other.seen == list(photos)
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, photos):
+    with pytest.raises(KeyboardInterrupt):
+        list(resumed(photos, tmp_path / "kept", {}, Recorder(limit=2)))
+    again = Recorder()
+    assert len(list(resumed(photos, tmp_path / "kept", {}, again))) == 3
+    assert again.seen == ["c.jpg"]
+
+
+def test_a_killed_run_loses_a_few_photos_only(tmp_path, photos):
+    many = {f"{number}.jpg": photos["a.jpg"] for number in range(MAX_PHOTOS + 5)}
+    killed, again = resumed(many, tmp_path / "kept", {}, Recorder()), Recorder()
+    for _ in range(MAX_PHOTOS + 2):
+        next(killed)
+    assert len(list(resumed(many, tmp_path / "kept", {}, again))) == len(many)
+    assert len(again.seen) == 5
+    killed.close()
+
+
+def test_changed_and_new_and_broken_photos_are_detected_again_and_removed_ones_left_out(tmp_path, photos):
+    photos["b.jpg"].write_bytes(b"broken")
+    list(resumed(photos, tmp_path / "kept", {}, Recorder()))
+    photos["a.jpg"].write_bytes(b"another photo")
+    del photos["c.jpg"]
+    photos["new.jpg"] = photos["a.jpg"].with_name("new.jpg")
+    photos["new.jpg"].write_bytes(b"photo")
+    again = Recorder()
+    assert len(list(resumed(photos, tmp_path / "kept", {}, again))) == 3
+    assert again.seen == ["a.jpg", "b.jpg", "new.jpg"]
 
 
 class Fragile:

@@ -1,4 +1,3 @@
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from io import BytesIO
@@ -23,29 +22,12 @@ def counter():
     return PhotoCounter(embedded_detector())
 
 
-def test_one_line_counts_a_photo():
-    counts = tallybox.PhotoCounter(device="cpu").count(str(sample_photos()[1]))
-    assert counts["horse"].count == counts["person"].count == 2
-    assert all(isinstance(name, str) for name in counts)
-    assert all(p.low <= p.count <= p.high and p.calibrated for p in counts.values())
-
-
 def test_categories_are_named_by_name_or_id(counter):
     counts = counter.count(sample_photos()[1], ["horse", 18])
     assert list(counts) == ["horse", "dog"]
     assert counts["dog"].count == 0
     with pytest.raises(InputError, match="did you mean 'horse'"):
         counter.count(sample_photos()[1], ["hors"])
-
-
-def test_a_kept_photo_is_drawn_without_reading_it_again(counter, monkeypatch):
-    (kept,) = counter.count_each([sample_photos()[1]], keep_photos=True)
-    (plain,) = counter.count_each([sample_photos()[1]])
-    assert plain.photo is None
-    expected = counter.draw(plain).tobytes()
-    monkeypatch.setattr("tallybox.photos.counter.read_photo", lambda path: pytest.fail("it was read again"))
-    monkeypatch.setattr(type(counter.estimator), "predict", lambda *_, **__: pytest.fail("it was predicted again"))
-    assert counter.draw(kept).tobytes() == expected
 
 
 def test_a_photo_that_was_decoded_at_a_reduced_size_is_drawn_whole(tmp_path):
@@ -123,13 +105,6 @@ def test_a_detector_of_other_categories_names_them():
     (item,) = PhotoCounter(Apples()).count_many([sample_photos()[0]])
     assert item.counts["red apple"].count == 1
     assert not item.counts["red apple"].calibrated
-
-
-def test_an_upright_copy_counts_the_same(counter, tmp_path):
-    copy = tmp_path / "no suffix"
-    shutil.copy(sample_photos()[1], copy)
-    assert counter.count(copy)["horse"].to_dict() == counter.count(sample_photos()[1])["horse"].to_dict()
-    assert embedded_estimator().is_calibrated
 
 
 def test_mistakes_in_arguments_are_one_line(counter):

@@ -54,7 +54,9 @@ def test_every_kind_cut_anywhere(tmp_path, kind):
     assert survives(tmp_path / f"whole.{kind}", whole)
 
 
-def flip_bits(tmp_path, kind: str, times: int) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("times", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_flipped_bits(tmp_path, kind, times):
     random = np.random.default_rng(times)
     whole = np.frombuffer(encoded(gradient(96, 64), kind, **KINDS[kind]), np.uint8)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -66,14 +68,3 @@ def flip_bits(tmp_path, kind: str, times: int) -> None:
         damaged[places] ^= (1 << random.integers(0, 8, len(places))).astype(np.uint8)
         survives(tmp_path / f"flipped.{kind}", damaged.tobytes())
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_MORE_MEMORY
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_flipped_bits(tmp_path, kind):
-    flip_bits(tmp_path, kind, 60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_many_flipped_bits(tmp_path, kind):
-    flip_bits(tmp_path, kind, 3000)

@@ -46,12 +46,6 @@ def test_the_picture_shows_the_colours_and_keeps_the_rest(riders):
     assert unchanged.mean() > 0.6
 
 
-def test_nothing_counted_is_said(riders):
-    photo = Photo(gradient(320, 200), (320, 200))
-    _, image, _ = riders
-    assert draw_counts(photo, image, {}).size[0] == 320
-
-
 @pytest.mark.parametrize("size", [(1, 1), (5000, 3), (12, 3000)])
 def test_any_shape_can_be_drawn(tmp_path, riders, size):
     photo = Photo(gradient(*size), size)

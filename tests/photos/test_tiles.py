@@ -164,14 +164,6 @@ def test_a_large_photo_of_nothing_counts_nothing(counter):
     assert counter.count(Image.new("RGB", (1300, 1300)), ["dog"])["dog"].count == 0
 
 
-def test_small_photos_are_counted_as_a_whole(counter):
-    plain = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off")
-    for path in sample_photos():
-        (auto,), (off,) = counter.count_many([path]), plain.count_many([path])
-        assert auto.tiling is None
-        assert {name: p.to_dict() for name, p in auto.counts.items()} == {n: p.to_dict() for n, p in off.counts.items()}
-
-
 def test_the_command_says_that_windows_were_used(mosaic, tmp_path):
     mosaic.save(tmp_path / "mosaic.jpg")
 
@@ -184,9 +176,7 @@ def test_the_command_says_that_windows_were_used(mosaic, tmp_path):
     assert "windows" in run().stdout
     assert "windows" not in run("--tiles", "off").stdout
     assert json.loads(run("--json", "--tiles", "1000").stdout)["images"][0]["tiles"]["side"] == 1000
-    wrong = run("--tiles", "many")
-    assert wrong.exit_code == 1
-    assert "tiles" in wrong.stderr
+    assert run("--tiles", "many").exit_code == 2
 
 
 def test_a_mosaic_of_real_photos_counts_what_its_photos_count(counter):

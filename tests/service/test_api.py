@@ -4,7 +4,6 @@ from dataclasses import asdict
 import httpx
 import numpy as np
 import pytest
-import torch
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import Counter, PresenceCounter
@@ -81,19 +80,6 @@ def test_a_photo_is_counted_as_the_library_counts_it(client):
     assert sorted(buses["presence"]) == pytest.approx(sorted(explained.presence), abs=1e-3)
     assert buses["duplicate_of"][:2] == [0, 1]
     assert sum(buses["scores"]) == pytest.approx(buses["baselines"]["sum"], abs=1e-3)
-
-
-def test_an_explanation_is_the_librarys_trace(client):
-    boxes, attention = cats().boxes, torch.tensor([1.0, 0.5, 0.25, 0.75])
-    asked = {"boxes": boxes.tolist(), "attention": attention.tolist(), "max_objects": 4}
-    for component, layer in (("counter", Counter(4)), ("presence", PresenceCounter(4))):
-        said = client.post("/v1/explain", json={**asked, "component": component}).json()
-        with torch.no_grad():
-            trace = layer.explain(attention, boxes)
-        assert said["count"] == trace.count.item()
-        matrix = trace.count_matrix if component == "counter" else trace.suppression[0]
-        name = "count_matrix" if component == "counter" else "suppression"
-        assert np.array(said["trace"][name]) == pytest.approx(matrix.numpy())
 
 
 def test_an_explanation_is_the_librarys(client):

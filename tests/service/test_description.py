@@ -43,7 +43,9 @@ def schema(service):
     return schemathesis.openapi.from_url(f"{service.address}/openapi.json")
 
 
-def conform(operation, mode: GenerationMode, examples: int) -> None:
+@pytest.mark.parametrize("examples", [15, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("method", "path", "mode"), QUESTIONS)
+def test_every_answer_is_as_described(schema, method, path, mode, examples):
     """Ask as the description allows (or forbids), and hold every answer against it."""
 
     @settings(
@@ -54,24 +56,13 @@ def conform(operation, mode: GenerationMode, examples: int) -> None:
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=operation.as_strategy(generation_mode=mode))
+    @given(case=schema[path][method].as_strategy(generation_mode=mode))
     def ask(case):
         if case.media_type == "image/*":
             case.headers = {**(case.headers or {}), "content-type": "image/png"}
         case.call_and_validate(excluded_checks=NOT_HELD_TO)
 
     ask()
-
-
-@pytest.mark.parametrize(("method", "path", "mode"), QUESTIONS)
-def test_every_answer_is_as_described(schema, method, path, mode):
-    conform(schema[path][method], mode, 15)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("method", "path", "mode"), QUESTIONS)
-def test_every_answer_is_as_described_among_many(schema, method, path, mode):
-    conform(schema[path][method], mode, 300)
 
 
 def test_every_route_is_described(schema):

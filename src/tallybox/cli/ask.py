@@ -35,11 +35,10 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     of a known category, the count of `tallybox count` is printed too; it is the better one.
     """
     with Console(stderr=True).status("Looking at the photo"):
+        from tallybox.estimator.prediction import interval_text
         from tallybox.files import check_writable, write_text
         from tallybox.photos.images import read_photo
-        from tallybox.photos.outlines import interval_text
-        from tallybox.vqa.answer import Answerer, count_named
-        from tallybox.vqa.question import named_words
+        from tallybox.vqa.answer import Answerer, count_named, quoted
 
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
         if page is not None:
@@ -56,8 +55,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         write_text(page, explain_page(answer_page(answer, decoded, counter)))
         echo_line(f"Wrote explanation to {page}", err=True)
     if answer.unknown_words:
-        words = named_words(answer.unknown_words, answerer.vocabulary)
-        echo_line(f"Unknown words were ignored: {words}. The answer is unreliable.", err=True)
+        echo_line(f"Unknown words were ignored: {quoted(answer.unknown_words)}. The answer is unreliable.", err=True)
     if as_json:
         counted = {name: count.to_dict() for name, count in counts.items()}
         sys.stdout.write(json.dumps({**answer.to_dict(), **({"counts": counted} if counted else {})}) + "\n")

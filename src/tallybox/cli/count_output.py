@@ -5,9 +5,11 @@ Each output is a context manager that gives a function, which writes one image a
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,11 @@ from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.writers import write_table
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import Categories
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.estimator.prediction import CountPrediction, interval_text
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import import_optional, write_text
+from tallybox.photos.cache import unfinished_folder
 from tallybox.photos.counter import PhotoCounter
-from tallybox.photos.journal import journal_of
 from tallybox.photos.pipeline import PhotoResult
 
 TABLE_COLUMNS = (
@@ -78,10 +80,10 @@ def table_output(path: Path, totals: NamedTotals | None, *, wide: bool = False) 
     category one column with its count. Totals, if wanted, are the last rows, of the image "total".
     """
     images: list[PhotoResult] = []
-    yield images.append
+    yield lambda image: images.append(replace(image, photo=None))
     _write_table(images, path, totals, wide=wide)
     if path != Path("-"):
-        journal_of(path).unlink(missing_ok=True)
+        shutil.rmtree(unfinished_folder(path), ignore_errors=True)
         echo_line(f"Wrote {path}: {len(images)} images", err=True)
 
 
@@ -233,4 +235,4 @@ def counts_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table
 def _interval(prediction: CountPrediction | TotalPrediction) -> str:
     uncalibrated = "" if prediction.calibrated else ", uncalibrated"
     saturated = ", limit reached" if isinstance(prediction, CountPrediction) and prediction.saturated else ""
-    return f"{prediction.low} to {prediction.high}{uncalibrated}{saturated}"
+    return f"{interval_text(prediction)}{uncalibrated}{saturated}"

@@ -1,4 +1,4 @@
-"""`tallybox demo`: the sample photos next to their true counts, then the paper's example of three cats."""
+"""`tallybox demo`: the sample photos next to their true counts, then how the counter counts three cats."""
 
 from collections import defaultdict
 from pathlib import Path

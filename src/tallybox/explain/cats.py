@@ -15,7 +15,7 @@ COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
 
 
 def draw_cats(path: Path) -> None:
-    """Draw the paper's cats, the matrices A, D, C and the count."""
+    """Draw the proposals of three cats, the matrices A, D, C and the count."""
     proposals = cats()
     with torch.no_grad():
         trace = Counter(max_objects=4).explain(torch.ones(4), proposals.boxes)

@@ -14,7 +14,7 @@ TOY_SIDE, TOY_BOXES = 400, 10
 
 
 class CatProposals(NamedTuple):
-    """The proposals of the paper's figure 1, with what each of them shows."""
+    """Proposals of cats, with what each of them shows."""
 
     size_wh: tuple[int, int]
     boxes: Tensor  # [N, 4] corners
@@ -22,7 +22,7 @@ class CatProposals(NamedTuple):
 
 
 def cats() -> CatProposals:
-    """Return the example of the paper's figure 1: four proposals, three cats, one of them detected twice."""
+    """Return four proposals of three cats, one of them detected twice."""
     tabby, black, white = [2.0, 5.0, 22.0, 19.0], [28.0, 2.0, 46.0, 17.0], [52.0, 6.0, 70.0, 20.0]
     boxes = torch.tensor([tabby, tabby, black, white])
     return CatProposals((72, 22), boxes, ("tabby", "tabby again", "black", "white"))
@@ -54,7 +54,7 @@ def example_scenes() -> list[ExampleScene]:
     apart = [[x, y, x + 84, y + 100] for x, y in corners]
     return [
         ExampleScene(
-            "cats", "The paper's cats: four boxes, three cats", width, height, cat_boxes, [0.95, 0.8, 0.9, 0.95]
+            "cats", "Three cats, one of them detected twice", width, height, cat_boxes, [0.95, 0.8, 0.9, 0.95]
         ),
         ExampleScene("duplicates", "Exact duplicates: two objects, three boxes each", *CANVAS_WH, copies, [0.95] * 6),
         ExampleScene("partial", "Partial overlaps", *CANVAS_WH, left + right, [0.9, 0.8, 0.7, 0.9, 0.6]),

@@ -1,18 +1,18 @@
-"""Detections on the disk: a file for `tallybox fit` and `tallybox count`, and a folder that survives interruptions.
+"""Detections of photos in a folder: an interrupted run resumes, and no photo is detected twice.
 
-The folder holds Parquet files of 32 photos each, so that an interrupted run resumes and no photo is detected twice. A
-photo is detected again if its size, its time or the detector has changed.
+The folder holds Parquet files of some photos each. A photo is detected again if its size, its time or a setting of the
+run, such as the detector, has changed.
 """
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal, NamedTuple
 
-from tallybox.concurrency import in_batches
 from tallybox.detections.detections import Detections
 from tallybox.detections.writers import check_can_be_written, write_detections
 from tallybox.errors import InputError
@@ -20,8 +20,9 @@ from tallybox.files import import_optional
 from tallybox.photos.detector import categories_of
 from tallybox.photos.pipeline import OnFailure, OnProgress, PhotoResult, detect_each
 from tallybox.photos.specs import DEFAULT_SPEC, detector_of
+from tallybox.photos.tiles import Tiling
 
-PHOTOS_PER_FILE = 32  # of a folder: at most so many are detected again after an interruption
+MAX_PHOTOS, MAX_SECONDS = 32, 10.0  # of a file: at most so much is done again after a kill
 METADATA_KEY = b"tallybox.photos"
 
 Engine = Literal["local", "ray"]
@@ -39,26 +40,90 @@ def unfinished_folder(out: Path) -> Path:
     return out.with_name(f"{out.name}.unfinished")
 
 
+def resumed(
+    photos: Mapping[str, Path],
+    folder: Path,
+    settings: Mapping[str, Any],
+    detect: Callable[[list[Path]], Iterator[PhotoResult]],
+) -> Iterator[PhotoResult]:
+    """Yield the results of photos, which are given by their ids, in order.
+
+    Results of an earlier run with the same ``settings`` come from the folder, as detections without counts. ``detect``
+    gives those of the other photos, in order, and they are added to the folder.
+    """
+    import_optional("pyarrow", needed_for="keeping detections", install="'tallybox[detections]'")
+    from tallybox.detections.writers import write_parquet
+
+    settings = json.loads(json.dumps(settings))
+    states = {image_id: file_state(path) for image_id, path in photos.items()}
+    kept = _read(folder, settings, states)
+    detected = detect([path for image_id, path in photos.items() if image_id not in kept])
+    names = (folder / f"{number:05}.parquet" for number in count(1))
+    new: dict[str, PhotoResult] = {}
+
+    def write() -> None:
+        images = [replace(photo.detections, image_id=key) for key, photo in new.items() if photo.detections is not None]
+        if images:
+            tiling = {key: photo.tiling for key, photo in new.items() if photo.tiling is not None}
+            stored = {**settings, "photos": {image.image_id: states[str(image.image_id)] for image in images}}
+            path = next(name for name in names if not name.exists())
+            metadata = {METADATA_KEY: json.dumps({**stored, "tiling": tiling})}
+            write_parquet(images, path, categories=images[0].category_names, metadata=metadata)
+        new.clear()
+
+    last = monotonic()
+    try:
+        for image_id, path in photos.items():
+            if image_id in kept:
+                image, tiling = kept.pop(image_id)
+                yield PhotoResult(path, image, tiling=tiling)
+                continue
+            result = next(detected)
+            new[image_id] = replace(result, photo=None, predictions=None)
+            if len(new) == MAX_PHOTOS or monotonic() - last > MAX_SECONDS:
+                write()
+                last = monotonic()
+            yield result
+    finally:
+        write()
+
+
+def _read(
+    folder: Path, settings: Mapping[str, Any], states: Mapping[str, Any]
+) -> dict[str, tuple[Detections, Tiling | None]]:
+    """Return the detections in the folder of photos that have not changed since."""
+    from tallybox.detections.readers import read_detections, read_parquet_metadata
+
+    kept: dict[str, tuple[Detections, Tiling | None]] = {}
+    for part in sorted(folder.glob("*.parquet")):
+        stored = read_parquet_metadata(part, METADATA_KEY)
+        if any(stored.get(key) != value for key, value in settings.items()):
+            continue
+        for image in read_detections(part):
+            image_id = str(image.image_id)
+            if image_id in states and stored.get("photos", {}).get(image_id) == states[image_id]:
+                tiling = stored.get("tiling", {}).get(image_id)
+                kept[image_id] = replace(image, image_id=image_id), None if tiling is None else Tiling(*tiling)
+    return kept
+
+
 def detect_to_file(
     photos: Mapping[str, Path],
     out: Path,
     *,
-    spec: str = DEFAULT_SPEC,
-    texts: Sequence[str] = (),
-    engine: Engine = "local",
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
+    **detector: Any,
 ) -> DetectionSummary:
     """Write the detections of photos, by their ids, to a file, which appears when all of them are done.
 
-    The same call resumes after an interruption. A photo that cannot be read is given to ``on_failure``.
+    The same call resumes after an interruption. A photo that cannot be read is given to ``on_failure``. ``detector``
+    are the arguments ``spec``, ``texts`` and ``engine`` of `cached_detections`.
     """
     check_can_be_written(out)
     folder = unfinished_folder(out)
-    categories, images = cached_detections(
-        photos, folder, spec=spec, texts=texts, engine=engine, on_failure=on_failure, on_progress=on_progress
-    )
-    write_detections(images, out, categories=categories)
+    names, images = cached_detections(photos, folder, on_failure=on_failure, on_progress=on_progress, **detector)
+    write_detections(images, out, categories=names)
     shutil.rmtree(folder)
     return DetectionSummary(len(images), sum(map(len, images)))
 
@@ -73,79 +138,39 @@ def cached_detections(
     check: Callable[[Mapping[int, str]], None] = lambda categories: None,
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
-    photos_per_file: int = PHOTOS_PER_FILE,
 ) -> tuple[Mapping[int, str], list[Detections]]:
     """Return the names of a detector's categories and its detections in photos, under the photos' ids.
 
     They come from the folder. Photos that are not in it yet are detected and added. Before that, ``check`` gets the
     names and may raise. A photo that cannot be read is given to ``on_failure`` and left out.
     """
-    import_optional("pyarrow", needed_for="keeping detections", install="'tallybox[detections]'")
-    from tallybox.detections.writers import write_parquet
 
-    origin = {"detector": [spec, *texts], "model": file_state(Path(spec.partition(":")[2]))}
-    states = {image_id: file_state(path) for image_id, path in photos.items()}
-    categories, kept = _read(folder, origin, states)
-    missing = {image_id: path for image_id, path in photos.items() if image_id not in kept}
-    done = len(kept)
-    on_progress(done, len(photos))
-    if missing:
+    def detect(paths: list[Path]) -> Iterator[PhotoResult]:
         detector = detector_of(spec, texts=texts)
-        categories = categories_of(detector)
-        check(categories)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"Cannot create the folder {folder}: {error.strerror}") from None
+        names = categories_of(detector)
+        check(names)
         if engine == "ray":
             from tallybox.photos.distributed import detect_each_with_ray
 
-            detected = detect_each_with_ray(spec, texts, missing.values())
+            detected = detect_each_with_ray(spec, texts, paths)
         else:
-            detected = detect_each(missing.values(), detector)
-        names = (folder / f"{number:05}.parquet" for number in count(1))
-        for batch in in_batches(zip(missing, detected, strict=True), photos_per_file):
-            new = {str(image.image_id): image for image in _detections(batch, on_failure)}
-            if new:
-                stored = json.dumps({**origin, "photos": {image_id: states[image_id] for image_id in new}})
-                path = next(name for name in names if not name.exists())
-                write_parquet(new.values(), path, categories=categories, metadata={METADATA_KEY: stored})
-            kept |= new
-            done += len(batch)
-            on_progress(done, len(photos))
-    if not kept:
-        raise InputError(f"None of {len(photos)} photos can be read")
-    return categories, [kept[image_id] for image_id in photos if image_id in kept]
+            detected = detect_each(paths, detector)
+        for photo in detected:
+            image = photo.detections
+            yield photo if image is None else replace(photo, detections=image.renumbered({}, names))
 
-
-def _detections(detected: Iterable[tuple[str, PhotoResult]], on_failure: OnFailure) -> Iterator[Detections]:
-    """Yield the detections of the photos that could be read, under their ids."""
-    for image_id, photo in detected:
+    settings = {"detector": [spec, *texts], "model": file_state(Path(spec.partition(":")[2]))}
+    images: list[Detections] = []
+    results = zip(photos, resumed(photos, folder, settings, detect), strict=True)
+    for done, (image_id, photo) in enumerate(results, start=1):
         if photo.detections is not None:
-            yield replace(photo.detections, image_id=image_id)
+            images.append(replace(photo.detections, image_id=image_id))
         elif photo.error is not None:
             on_failure(photo.error)
-
-
-def _read(
-    folder: Path, origin: Mapping[str, Any], states: Mapping[str, Any]
-) -> tuple[Mapping[int, str], dict[str, Detections]]:
-    """Return the detections in the folder of photos that have not changed since."""
-    from tallybox.detections.readers import CATEGORIES_KEY, read_detections, read_parquet_metadata
-
-    categories: Mapping[int, str] = {}
-    kept: dict[str, Detections] = {}
-    for part in sorted(folder.glob("*.parquet")):
-        stored = read_parquet_metadata(part, METADATA_KEY)
-        if any(stored.get(key) != value for key, value in origin.items()):
-            continue
-        stored_states = stored.get("photos", {})
-        for image in read_detections(part):
-            image_id = str(image.image_id)
-            if image_id in states and stored_states.get(image_id) == states[image_id]:
-                kept[image_id] = replace(image, image_id=image_id)
-        categories = {int(key): name for key, name in read_parquet_metadata(part, CATEGORIES_KEY).items()}
-    return categories, kept
+        on_progress(done, len(photos))
+    if not images:
+        raise InputError(f"None of {len(photos)} photos can be read")
+    return images[0].category_names or {}, images
 
 
 def file_state(path: Path) -> list[Any] | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.detector import Detector, categories_of
-from tallybox.photos.images import PhotoSource, read_photo
+from tallybox.photos.images import PhotoSource, read_photo, read_size
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
@@ -107,33 +109,65 @@ class PhotoCounter:
         """
         if isinstance(photos, str | bytes | Path):
             raise InputTypeError("count_many takes several photos; call count for one")
-        if self.tiles != "off":  # a photo may be read twice, a file object only once
+        if self.tiles != "off":  # a photo may be opened twice, a file object only once
             photos = (photo.read() if hasattr(photo, "read") else photo for photo in photos)
-        for batch in in_batches(detect_each(photos, self.detector, keep_photos=keep_photos), BATCH):
-            for counted in count_detected(self.estimator, batch, categories, keep_inputs=keep_photos):
-                side = self._window_side(counted)
-                yield self._count_in_windows(counted, side, categories) if side else counted
+        for is_large, group in groupby(photos, key=self._is_large):
+            if is_large:
+                yield from (self._count_in_windows(photo, categories, keep_photo=keep_photos) for photo in group)
+                continue
+            for batch in in_batches(detect_each(group, self.detector, keep_photos=keep_photos), BATCH):
+                for counted in self._count_whole(batch, categories, keep_inputs=keep_photos):
+                    if counted.source is not None and self._is_crowded(counted):
+                        yield self._count_in_windows(counted.source, categories, keep_photo=keep_photos)
+                    else:
+                        yield counted
 
-    def _window_side(self, counted: PhotoResult) -> int:
-        """Return the side of the windows in which a photo should be counted again, 0 for none."""
-        if counted.detections is None or counted.detections.image_size is None:
-            return 0
+    def count_detected(self, photo: PhotoResult, categories: Categories = None) -> PhotoResult:
+        """Return a photo with the counts of its detections, which may be those of an earlier run."""
+        if photo.tiling is None or photo.detections is None:
+            return next(self._count_whole([photo], categories))
+        blocks = blocks_of(photo.detections, photo.tiling.side)
+        return replace(photo, predictions=count_blocks(self.estimator, blocks, categories)[0])
+
+    def _count_whole(
+        self, batch: Sequence[PhotoResult], categories: Categories, *, keep_inputs: bool = False
+    ) -> Iterator[PhotoResult]:
+        """Yield detected photos with their counts; with ``keep_inputs``, `draw` computes nothing twice."""
+        images = [photo.detections for photo in batch if photo.detections is not None]
+        predictions = self.estimator.predict_each(images, categories, keep_inputs=keep_inputs)
+        for photo in batch:
+            if photo.detections is None:
+                yield photo
+            else:
+                matched, predicted = next(predictions)
+                yield replace(photo, detections=matched, predictions=predicted)
+
+    def _is_large(self, photo: PhotoSource) -> bool:
+        with suppress(Exception):  # a photo that cannot be read is reported when it is read
+            return self.tiles != "off" and window_side(read_size(photo), self.tiles) > 0
+        return False
+
+    def _is_crowded(self, counted: PhotoResult) -> bool:
+        """Return whether a photo that was counted as a whole should be counted again in windows."""
         limit = CROWDED * self.estimator.fitted.config.max_objects
-        crowded = any(prediction.count >= limit for prediction in counted.counts.values())
-        return window_side(counted.detections.image_size, self.tiles, crowded=crowded)
+        size_wh = None if counted.detections is None else counted.detections.image_size
+        if size_wh is None or all(prediction.count < limit for prediction in counted.counts.values()):
+            return False
+        return window_side(size_wh, self.tiles, crowded=True) > 0
 
-    def _count_in_windows(self, counted: PhotoResult, side: int, categories: Categories) -> PhotoResult:
+    def _count_in_windows(self, source: PhotoSource, categories: Categories, *, keep_photo: bool) -> PhotoResult:
         start = perf_counter()
-        assert counted.source is not None
         try:
-            photo = read_photo(counted.source)
-        except InputError as error:  # it was changed or removed meanwhile
-            return PhotoResult(counted.source, error=error)
+            photo = read_photo(source)
+        except InputError as error:
+            return PhotoResult(source, error=error)
+        side = window_side(photo.size_wh, self.tiles, crowded=True)
         side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
         detections, windows = detect_in_windows(photo, side, self.detector)
-        predictions = count_blocks(self.estimator, blocks_of(detections, side), categories)[0]
+        (matched,) = self.estimator.matched([detections])
         tiling = Tiling(side, windows, perf_counter() - start)
-        return replace(counted, detections=detections, predictions=predictions, tiling=tiling)
+        kept = photo if keep_photo else None
+        return self.count_detected(PhotoResult(source, matched, photo=kept, tiling=tiling), categories)
 
     def explain(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountExplanation]:
         """Return which boxes of a photo were counted and why, by the category's name; the photo is seen as a whole."""
@@ -164,20 +198,3 @@ class PhotoCounter:
 
     def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:
         return {self.estimator.category_name(category_id): e for category_id, e in explanations.items()}
-
-
-def count_detected(
-    estimator: CountEstimator, batch: Sequence[PhotoResult], categories: Categories, *, keep_inputs: bool = False
-) -> Iterator[PhotoResult]:
-    """Yield detected photos with their counts; those that could not be read keep their errors.
-
-    With ``keep_inputs``, `PhotoCounter.draw` uses them again.
-    """
-    images = [photo.detections for photo in batch if photo.detections is not None]
-    predictions = estimator.predict_each(images, categories, keep_inputs=keep_inputs)
-    for photo in batch:
-        if photo.detections is None:
-            yield photo
-        else:
-            matched, predicted = next(predictions)
-            yield replace(photo, detections=matched, predictions=predicted)

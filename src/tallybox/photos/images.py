@@ -131,6 +131,12 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     return Photo(rgb, size_wh, name)
 
 
+def read_size(source: PhotoSource) -> tuple[int, int]:
+    """Return the width and height of a photo from its header, before any rotation."""
+    with _opened(source.image if isinstance(source, VideoFrame) else source) as image:
+        return image.size
+
+
 def _label(source: object) -> str:
     """Return what messages call a photo."""
     name = (

@@ -12,8 +12,7 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.explanation import CountExplanation, merged_into
-from tallybox.estimator.prediction import CountPrediction
-from tallybox.estimator.totals import TotalPrediction
+from tallybox.estimator.prediction import CountPrediction, interval_text
 from tallybox.files import atomic_writing
 from tallybox.photos.images import MADE_BY, Photo, is_outlined_copy
 
@@ -105,12 +104,6 @@ def caption(predictions: Mapping[str, CountPrediction]) -> list[str]:
     """
     counted = {name: p for name, p in predictions.items() if p.count > 0}
     return [f"{name}: {p} (90 %: {interval_text(p)})" for name, p in counted.items()] or ["nothing counted"]
-
-
-def interval_text(prediction: CountPrediction | TotalPrediction) -> str:
-    """Return a 90 % interval as text, one number if it holds no other."""
-    low, high = prediction.low, prediction.high
-    return str(low) if low == high else f"{low}–{high}"
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:

@@ -8,11 +8,10 @@ from io import BytesIO
 from pathlib import Path
 from string import Template
 
-from tallybox.estimator.prediction import CountPrediction
+from tallybox.estimator.prediction import CountPrediction, interval_text
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import write_text
 from tallybox.photos.counter import PhotoCounter
-from tallybox.photos.outlines import interval_text
 from tallybox.photos.pipeline import PhotoResult
 from tallybox.photos.report_plot import draw_over_time
 

@@ -115,8 +115,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         """Count the objects in detections."""
         job = count_job(body, estimator, limits)
         counted = await batcher.submit(job)
-        answers = [image_counts(image, said.by_name()) for image, said in zip(job.images, counted, strict=True)]
-        return CountAnswer(images=answers)
+        return CountAnswer(images=list(map(image_counts, job.images, counted)))
 
     @v1.post(
         "/count/photo",
@@ -134,7 +133,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         images = await wrap_future(detect_thread.submit(detect, uploads))
         answers = []
         for image, said in zip(images, await batcher.submit(CountJob(tuple(images), categories)), strict=True):
-            answer = image_counts(image, said.by_name())
+            answer = image_counts(image, said)
             answer.size = None if image.image_size is None else list(image.image_size)
             if boxes:
                 answer.boxes = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))

@@ -1,6 +1,6 @@
 """From a request to a `CountJob`, and from its predictions to the answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
 
@@ -8,7 +8,7 @@ from tallybox.detections.categories import check_known_ids
 from tallybox.detections.detections import Detections, check_in_image
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import CountPrediction, ImagePredictions
+from tallybox.estimator.prediction import ImagePredictions
 from tallybox.explain.explained_count import explain_estimate
 from tallybox.explain.words import quantity
 from tallybox.service.batching import CountJob
@@ -40,9 +40,9 @@ def checked_categories(
     return None if categories is None else tuple(estimator.category_ids(categories) or ())
 
 
-def image_counts(image: Detections, predictions: Mapping[str, CountPrediction]) -> ImageCounts:
+def image_counts(image: Detections, predictions: ImagePredictions) -> ImageCounts:
     """Return the answer about one image, with its counts by name."""
-    counts = {name: CategoryCount(**prediction.to_dict()) for name, prediction in predictions.items()}
+    counts = {name: CategoryCount(**prediction.to_dict()) for name, prediction in predictions.by_name().items()}
     return ImageCounts(image=image.image_id, counts=counts, size=None, boxes=None, detections=None)
 
 

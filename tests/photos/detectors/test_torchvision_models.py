@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from tallybox.errors import InputError, InputTypeError, TallyboxError
+from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
 from tallybox.photos.detectors.torchvision_models import TorchvisionDetector, suppress_little
 from tests.support.small_photos import small_photos, with_fewer_pixels
@@ -54,11 +54,6 @@ def test_models_suppress_little(models, name):
     assert (owner.nms_thresh, owner.score_thresh) == (0.9, 0.01)
 
 
-def test_an_unknown_name_is_one_line(models):
-    with pytest.raises(InputError, match="did you mean 'fcos_resnet50_fpn'"):
-        TorchvisionDetector.load("fcos_resnet50_fpm")
-
-
 def test_boxes_are_in_the_photos_own_pixels_and_labels_are_cocos():
     detector = TorchvisionDetector(Always(), device="cpu")
     (photo,) = small_photos([(64, 48)])
@@ -69,8 +64,3 @@ def test_boxes_are_in_the_photos_own_pixels_and_labels_are_cocos():
     named = TorchvisionDetector(Always(), names={18: "apple tree"}, device="cpu")
     assert named.categories == {18: "apple tree"}
     assert detector.detect([]) == []
-
-
-def test_what_is_no_model_is_one_line():
-    with pytest.raises(InputTypeError, match="model must be a torchvision detector, but got str"):
-        TorchvisionDetector("fasterrcnn")

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from tallybox.errors import InputTypeError, TallyboxError
+from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
-from tallybox.photos.detectors.ultralytics_models import UltralyticsDetector
 from tallybox.photos.specs import detector_of
 from tests.support.small_photos import small_photos, with_fewer_pixels
 
@@ -42,19 +41,3 @@ def test_what_cannot_be_loaded_is_one_line(ultralytics, tmp_path):
     (tmp_path / "text.pt").write_text("no model")
     with pytest.raises(TallyboxError, match=r"text\.pt cannot be loaded: "):
         detector_of(f"ultralytics:{tmp_path / 'text.pt'}")
-
-
-def test_what_is_no_model_is_one_line():
-    with pytest.raises(InputTypeError, match="model must be an ultralytics model, but got str"):
-        UltralyticsDetector("yolo11n.pt")
-
-
-def test_a_model_without_boxes_is_one_line():
-    class Classifier:
-        names = {0: "cat"}  # noqa: RUF012  # as ultralytics has it
-
-        def predict(self, images, **_):
-            return [type("Results", (), {"boxes": None})() for _ in images]
-
-    with pytest.raises(TallyboxError, match="must give boxes, but it gives none; use a model for detection"):
-        UltralyticsDetector(Classifier(), device="cpu").detect(small_photos())

@@ -21,9 +21,7 @@ TITLES = {"baseline": "Baseline", "nms": "+ NMS", "counter": "+ counter", "prese
 TABLE_KEYS = ("number", "count", "all", "pair_number", "pair_count", "pair_all")
 COLUMNS = [(key.replace("_", " ").capitalize(), key) for key in TABLE_KEYS]
 MISSING = "–"
-COUNTING = [
-    *(("Count", "count"), ("RMSE", "count_rmse"), ("MAE", "count_mae")),
-]
+COUNTING = [("Count", "count"), ("RMSE", "count_rmse"), ("MAE", "count_mae")]
 BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other"), ("All", "all")]
 
 
@@ -37,7 +35,7 @@ BY_ANSWER_TYPE = [("Yes/No", "yes/no"), ("Number", "number"), ("Other", "other")
 @json_option
 def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **options: Any) -> None:
     """Score RUNS (folders, or .pth files of the published code); of several seeds, mean and sample deviation."""
-    from tallybox.vqa.evaluation import TYPE, evaluate_runs, summarise
+    from tallybox.vqa.evaluation import evaluate_runs, summarise
 
     for run in runs:
         warn_of_learned(run, options["split"], options["prepared"])
@@ -51,8 +49,6 @@ def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **option
         click.echo(json.dumps(summary))
         return
     show_tables(scores)
-    if options["question_types"] and not any(key.startswith(TYPE) for runs in scores.values() for key in runs[0]):
-        click.echo("The prepared questions have no types; prepare them again, from annotations with question_type.")
 
 
 def warn_of_learned(run: Path, split: str, prepared: Path | None) -> None:
@@ -111,13 +107,13 @@ def table_rows(
 
 
 def title_of(name: str) -> str:
-    """Return the title of a model, with its differing settings in brackets.
+    """Return the title of a model, with the path of its run in brackets if there is one.
 
-    >>> title_of("counter (padding published)")
-    '+ counter (padding published)'
+    >>> title_of("counter (runs/published)")
+    '+ counter (runs/published)'
     """
-    model, space, differing = name.partition(" (")
-    return TITLES.get(model, model) + space + differing
+    model, space, path = name.partition(" (")
+    return TITLES.get(model, model) + space + path
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -11,27 +11,14 @@ from rich.filesize import decimal
 from tallybox.cli.options import existing, json_option
 from tallybox.cli.progress import progress_steps
 from tallybox.cli.terminal import echo_line
-from tallybox.vqa.data.official import official_files, with_explicit_files
+from tallybox.vqa.data.official import official_files
 from tallybox.vqa.data.prepare import SKIPPED
 from tallybox.vqa.data.prepare import prepare as prepare_files
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 
-SHOWN_RECORDS = 20  # that were skipped; a file lists all
-
-
-def split_file(value: str) -> tuple[str, Path]:
-    """Split ``SPLIT=FILE`` at the first equals sign."""
-    split, _, path = value.partition("=")
-    if not path:
-        raise click.BadParameter(f"expected SPLIT=FILE, for instance train=questions.json, but got {value!r}")
-    return split, Path(path)
-
-
-SPLIT_FILES: dict[str, Any] = {"type": split_file, "metavar": "SPLIT=FILE", "multiple": True}
-
 
 @click.command()
-@click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--features",
     type=existing,
@@ -40,9 +27,6 @@ SPLIT_FILES: dict[str, Any] = {"type": split_file, "metavar": "SPLIT=FILE", "mul
     help="Region features: a file (.tsv, .tsv.gz, .safetensors) or a folder of them; repeat for more.",
 )
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The prepared folder.")
-@click.option("--questions", **SPLIT_FILES, help="Questions of train, val, test or test-dev.")
-@click.option("--annotations", **SPLIT_FILES, help="Answers of train or val.")
-@click.option("--pairs", **SPLIT_FILES, help="Complementary pairs of train or val.")
 @click.option(
     "--instances", type=existing, multiple=True, help="COCO instances with true boxes, to supervise attention."
 )
@@ -53,24 +37,21 @@ SPLIT_FILES: dict[str, Any] = {"type": split_file, "metavar": "SPLIT=FILE", "mul
     help="Whose words and answers; trainval for the test server.  [default: train]",
 )
 @click.option("--answers", type=click.IntRange(min=1), help="How many answers a model can give.  [default: 3000]")
-@click.option("--skip-broken", is_flag=True, help="Leave out records that cannot be read, and list them.")
+@click.option("--skip-missing", is_flag=True, help="Leave out questions whose photos have no features, and list them.")
 @json_option
 def prepare(
-    folder: Path | None, features: tuple[Path, ...], out: Path, vocabulary: Path | None, as_json: bool, **options: Any
+    folder: Path, features: tuple[Path, ...], out: Path, vocabulary: Path | None, as_json: bool, **options: Any
 ) -> None:
-    """Turn the official files in FOLDER (or named one by one) and their features into a folder for training.
+    """Turn the official files in FOLDER and their features into a folder for training.
 
     The same command goes on after an interruption; with more --features it adds their photos.
     """
     start = time.perf_counter()
-    named = {role: options.pop(role) for role in ("questions", "annotations", "pairs")}
-    explicit = [(split, role, path) for role, files in named.items() for split, path in files]
     options = {name: value for name, value in options.items() if value is not None}
     if vocabulary is not None:
         options["vocabulary"] = Vocabulary.load(vocabulary / VOCABULARY if vocabulary.is_dir() else vocabulary)
     with progress_steps() as show:
-        splits = with_explicit_files({} if folder is None else official_files(folder), explicit)
-        done = prepare_files(splits, features, out, on_progress=show, **options)
+        done = prepare_files(official_files(folder), features, out, on_progress=show, **options)
     done["seconds"] = round(time.perf_counter() - start, 2)
     if as_json:
         click.echo(json.dumps(done))
@@ -90,12 +71,7 @@ def _print(done: dict[str, Any], out: Path) -> None:
     repeated = f"; {done['repeated_photos']} occur twice, the first is used" if done["repeated_photos"] else ""
     proposals = f"{done['proposals']} proposals of {done['features']} features"
     echo_line(f"{done['photos']} photos with {proposals}, {decimal(done['store_bytes'])}{repeated}")
-    broken = done["broken_records"]
-    for message in broken[:SHOWN_RECORDS]:
-        echo_line(f"skipped: {message}")
-    if len(broken) > SHOWN_RECORDS:
-        echo_line(f"skipped: {len(broken) - SHOWN_RECORDS} more records")
     for split, number in done["lost_questions"].items():
         if number:
-            echo_line(f"{split}: {number} questions lost with their photos, listed in {out / SKIPPED}")
+            echo_line(f"{split}: {number} questions without photos left out, listed in {out / SKIPPED}")
     echo_line(f"{out}: ready, {done['seconds']} s")

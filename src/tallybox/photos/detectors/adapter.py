@@ -52,16 +52,13 @@ class AdaptedDetector:
         missing = [key for key in ("boxes", "scores", "labels") if key not in prediction]
         if missing:
             raise TallyboxError(
-                f"the model must give boxes, scores and labels, but it gives no {missing[0]}, only "
-                f"{sorted(prediction)}; use a model for object detection"
+                f"The model gives no {missing[0]}, only {sorted(prediction)}; use a model for object detection"
             )
         boxes, scores, labels = (np.asarray(on_host(prediction[key])) for key in ("boxes", "scores", "labels"))
         try:
             category_ids = [self._category_ids[label] for label in labels.astype(np.int64).reshape(-1).tolist()]
         except KeyError as error:
-            raise TallyboxError(
-                f"the model's labels must be among the {len(self.categories)} that it names, but got {error}"
-            ) from None
+            raise TallyboxError(f"The model gave label {error}, which is not among its named categories") from None
         ids = np.array(category_ids, np.int64)
         named = ids != NO_CATEGORY
         in_photo = boxes_in_photo(boxes.astype(np.float32).reshape(-1, 4), photo.image.size, photo.size_wh)

@@ -32,12 +32,12 @@ class OnnxDetector(AdaptedDetector):
         self.file = Path(file)
         onnxruntime = import_optional("onnxruntime", needed_for="this detector", install="'tallybox[onnx]'")
         if not self.file.is_file():
-            raise InputError(f"onnx:FILE must be a file, but there is none at {self.file}; check the path")
+            raise InputError(f"No such file: {self.file}")
         self.device = device_or_default(device)
         providers = ["CPUExecutionProvider"]
         if self.device.type == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
             providers.insert(0, "CUDAExecutionProvider")
-        with wrap_errors(f"{self.file} must be an ONNX file, but it cannot be loaded"):
+        with wrap_errors(f"Cannot load {self.file}"):
             self.session = onnxruntime.InferenceSession(self.file, providers=providers)
         self._check_layout()
         self._take_names(self._names())
@@ -95,8 +95,8 @@ class OnnxDetector(AdaptedDetector):
         text = self.session.get_modelmeta().custom_metadata_map.get("names")
         if text is None and isinstance(self._classes, int) and self._classes != len(COCO_CATEGORIES):
             raise InputError(
-                f"{self.file} must name its {self._classes} classes in its metadata under names, but it does not; "
-                'add for instance {"0": "apple", "1": "pear"} as JSON'
+                f"{self.file} does not name its {self._classes} classes; add names to its metadata, for example "
+                '{"0": "apple", "1": "pear"}'
             )
         if text is None:
             return dict(enumerate(COCO_CATEGORIES.values()))
@@ -110,7 +110,7 @@ class OnnxDetector(AdaptedDetector):
             return {int(label): str(name) for label, name in names.items()}
         except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
             raise InputError(
-                f"{self.file}: names must be JSON or a Python dict from number to name, but got {text[:60]!r}"
+                f"{self.file}: names in its metadata are not a dict from number to name: {text[:60]!r}"
             ) from None
 
 

@@ -40,10 +40,7 @@ class TransformersDetector(AdaptedDetector):
             raise InputTypeError(f"model must be a detection model of transformers, but got {type(model).__name__}")
         method = "post_process_grounded_object_detection" if texts else "post_process_object_detection"
         if not hasattr(processor, method):
-            raise InputTypeError(
-                f"processor must turn a model's output into boxes, but {type(processor).__name__} cannot; "
-                "use the processor of a detection model"
-            )
+            raise InputTypeError(f"{type(processor).__name__} has no {method}; use the processor of a detection model")
         self.device = device_or_default(device)
         self.model: Any = model.eval().to(self.device)
         self.processor = processor
@@ -67,7 +64,7 @@ class TransformersDetector(AdaptedDetector):
         is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
         if not is_zero_shot and type(config) not in transformers.MODEL_FOR_OBJECT_DETECTION_MAPPING:
             raise InputError(
-                f"transformers:{name} must be a model for object detection, but it is of the type {config.model_type!r}"
+                f"transformers:{name} is not a model for object detection; its type is {config.model_type!r}"
             )
         if is_zero_shot and not texts:
             raise InputError(f"transformers:{name} looks for phrases and needs at least one; give --text PHRASE")
@@ -135,7 +132,7 @@ class TransformersDetector(AdaptedDetector):
                 tokens[-1].append(index)
         tokens.pop()  # what follows the last full stop
         if len(tokens) != len(self.texts) or not all(tokens):
-            raise InputError(f'phrases must have words and no "." within them, but got {list(self.texts)}')
+            raise InputError(f'Phrases need words, and no "." within them: {list(self.texts)}')
         return tokens
 
     def _check_lengths(self) -> None:
@@ -146,16 +143,14 @@ class TransformersDetector(AdaptedDetector):
             self._phrase_tokens(input_ids)
             if (length := len(input_ids)) > config.max_text_len:
                 raise InputError(
-                    f"phrases must have at most {config.max_text_len} tokens together, but got {length}; give fewer"
+                    f"The phrases have {length} tokens together; this model reads at most {config.max_text_len}"
                 )
             return
         max_tokens = getattr(getattr(config, "text_config", None), "max_position_embeddings", None)
         for text in self.texts:
             length = len(tokenizer(text)["input_ids"])
             if max_tokens is not None and length > max_tokens:
-                raise InputError(
-                    f"a phrase must have at most {max_tokens} tokens for this model, but {text!r} has {length}"
-                )
+                raise InputError(f"{text!r} has {length} tokens; this model reads at most {max_tokens}")
 
 
 def check_texts(texts: Sequence[str]) -> tuple[str, ...]:
@@ -163,9 +158,9 @@ def check_texts(texts: Sequence[str]) -> tuple[str, ...]:
     phrases = tuple(text.strip() for text in texts)
     for index, phrase in enumerate(phrases):
         if not any(letter.isalnum() for letter in phrase):
-            raise InputError(f"a phrase must have words, but got {texts[index]!r}")
+            raise InputError(f"Not a phrase: {texts[index]!r}")
         if phrase in phrases[:index]:
-            raise InputError(f"phrases must differ, but {phrase!r} came twice")
+            raise InputError(f"The phrase {phrase!r} is given twice")
     return phrases
 
 

@@ -33,5 +33,5 @@ class UltralyticsDetector(AdaptedDetector):
         results = self.model.predict([photo.image for photo in photos], **options, verbose=False)
         predictions: list[Any] = [getattr(result, "boxes", None) for result in results]
         if any(boxes is None for boxes in predictions):
-            raise TallyboxError("the ultralytics model must give boxes, but it gives none; use a model for detection")
+            raise TallyboxError("The ultralytics model gives no boxes; use a model for detection")
         return [{"boxes": boxes.xyxy, "scores": boxes.conf, "labels": boxes.cls} for boxes in predictions]

@@ -1,0 +1,145 @@
+"""Count in everything that paths name: photos, videos and files of detections, as `tallybox count` does."""
+
+import collections
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, groupby
+from pathlib import Path
+
+from tallybox import __version__
+from tallybox.detections.adapters import ClassNames
+from tallybox.detections.detections import BoxFormat
+from tallybox.detections.readers import read_detections
+from tallybox.errors import InputError
+from tallybox.estimator.estimator import Categories, CountEstimator
+from tallybox.estimator.totals import Totals
+from tallybox.photos.cache import Engine, file_state, resumed
+from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.pipeline import OnProgress, PhotoResult
+from tallybox.photos.shipped import shipped_estimator
+from tallybox.photos.sources import find_sources
+from tallybox.photos.specs import DEFAULT_SPEC
+from tallybox.photos.tiles import Tiles
+from tallybox.photos.video import expected_frames, is_video, parse_interval, read_frames
+
+
+class PathCounter:
+    """Counts in photos, folders of photos, patterns (``photos/*.jpg``), videos and files of detections.
+
+    ``detector``, ``texts``, ``estimator`` and ``tiles`` are those of `PhotoCounter`, ``box_format`` and
+    ``category_names`` those of `read_detections`. Of a video, a frame is counted ``every`` so often (``1s``,
+    ``500ms``, ``2min``). With ``engine="ray"``, a cluster counts the photos. Paths and combinations of options are
+    checked at once, but the detector and the estimator are loaded when they are needed.
+
+    >>> from tallybox.photos import sample_photos
+    >>> [image.counts["horse"].count for image in PathCounter([sample_photos()[1]]).count()]
+    [2]
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str | Path],
+        *,
+        detector: str | None = None,
+        texts: Sequence[str] = (),
+        estimator: Path | None = None,
+        tiles: Tiles = "auto",
+        every: str | None = None,
+        engine: Engine | None = None,
+        box_format: BoxFormat | None = None,
+        category_names: ClassNames = None,
+    ) -> None:
+        self.skipped = collections.Counter[str]()  # files in folders that are not photos, by suffix
+        self.sources = find_sources(paths, self.skipped)
+        self.files = [source.path for source in self.sources if not source.is_photo]  # of detections
+        self.videos = [source.path for source in self.sources if source.is_photo and is_video(source.path)]
+        self.has_photos = len(self.files) < len(self.sources)
+        self.spec, self.texts, self.tiles = detector or DEFAULT_SPEC, tuple(texts), tiles
+        self.engine, self.seconds = engine, parse_interval(every or "1s")
+        self.box_format, self.category_names = box_format, category_names
+        self._estimator = estimator
+        if every and not self.videos:
+            raise InputError("--every is for videos, but there is none among the paths")
+        if (detector or texts) and not self.has_photos:
+            raise InputError("--detector and --text are for photos, but there is none among the paths")
+        if engine == "ray" and (self.files or self.videos):
+            raise InputError("--engine ray is for photos, not for videos or files of detections")
+
+    @cached_property
+    def counter(self) -> PhotoCounter:
+        """The counter of photos."""
+        return PhotoCounter(self.spec, self._estimator, tiles=self.tiles, texts=self.texts)
+
+    @cached_property
+    def file_estimator(self) -> CountEstimator:
+        """The estimator of files of detections: the bundled one, if none was given."""
+        return shipped_estimator() if self._estimator is None else CountEstimator.load(self._estimator)
+
+    @cached_property
+    def expected_images(self) -> int:
+        """About how many photos, frames and files there are."""
+        return len(self.sources) + sum(expected_frames(path, self.seconds) - 1 for path in self.videos)
+
+    def totals(self, categories: Categories = None) -> Totals:
+        """Return totals, to which the predictions of images can be added: of photos, or of files of detections."""
+        return (self.file_estimator if self.files else self.counter.estimator).totals(categories)
+
+    def count(
+        self,
+        categories: Categories = None,
+        *,
+        folder: Path | None = None,
+        keep_photos: bool = False,
+        on_progress: OnProgress = lambda done, total: None,
+    ) -> Iterator[PhotoResult]:
+        """Yield the counts of each image, in order; one that cannot be read is an item with its ``error``.
+
+        With a ``folder``, detections of photos (not of videos) are kept in it, and an interrupted run resumes. Delete
+        it when you have saved the counts.
+        """
+        done = 0
+        for is_photo, group in groupby(self.sources, key=lambda source: source.is_photo):
+            paths = [source.path for source in group]
+            for image in self._photos(paths, categories, folder, keep_photos) if is_photo else ():
+                yield image
+                done += 1
+                on_progress(done, max(done, self.expected_images))
+            for path in paths if not is_photo else ():
+                yield from self._images(path, categories)
+                done += 1
+                on_progress(done, max(done, self.expected_images))
+
+    def _images(self, path: Path, categories: Categories) -> Iterator[PhotoResult]:
+        """Yield the images of a file of detections."""
+        try:
+            images = read_detections(path, box_format=self.box_format, category_names=self.category_names)
+            for image, predictions in self.file_estimator.predict_each(images, categories):
+                yield PhotoResult(None, image, predictions=predictions)
+        except InputError as error:
+            yield PhotoResult(path, error=error)
+
+    def _photos(
+        self, paths: list[Path], categories: Categories, folder: Path | None, keep_photos: bool
+    ) -> Iterator[PhotoResult]:
+        def count(paths: list[Path]) -> Iterator[PhotoResult]:
+            if self.engine == "ray":
+                from tallybox.photos.distributed import count_each_with_ray
+
+                return count_each_with_ray(self.counter, paths, categories)
+            frames = (read_frames(path, self.seconds) if is_video(path) else [path] for path in paths)
+            return self.counter.count_each(chain.from_iterable(frames), categories, keep_photos=keep_photos)
+
+        if folder is None or self.videos:
+            yield from count(paths)
+            return
+        settings = {
+            "detector": [self.spec, *self.texts],
+            "estimator": None if self._estimator is None else file_state(self._estimator),
+            "categories": categories,
+            "tiles": self.tiles,
+            "version": __version__,
+        }
+        by_id = {str(path).encode(errors="backslashreplace").decode(): path for path in paths}  # Parquet wants UTF-8
+        for photo in resumed(by_id, folder, settings, count):
+            is_counted = photo.detections is None or photo.predictions is not None
+            yield photo if is_counted else self.counter.count_detected(photo, categories)
