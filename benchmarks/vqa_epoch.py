@@ -69,7 +69,6 @@ def main() -> None:
         arguments.folder / "run",
         config,
         device=torch.device(arguments.device),
-        curves=False,
         on_epoch=lambda done, model: ends.append(time.perf_counter()),
     )
     seconds = [round(end - start, 2) for start, end in pairwise(ends)]

@@ -52,7 +52,6 @@ def losses(prepared: Path, device: torch.device, model_name: str, seed: int, way
             Path(folder),
             config,
             device=device,
-            curves=False,
             checkpoint_epochs=epochs,
             on_epoch=evaluate,
         )

@@ -132,7 +132,6 @@ class Run:
                 Path(folder),
                 config,
                 device=device,
-                curves=False,
                 checkpoint_epochs=epochs,
                 on_epoch=evaluate,
             )

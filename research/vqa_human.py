@@ -74,7 +74,7 @@ def main() -> None:
     scored = frozenset(int(one.image_id) for one in read_questions(files["val"].questions))
     join(questions, None, given.out / "questions", "train", without_photos=scored)
     files |= official_files(given.out / "questions")
-    done = prepare(files, [features], prepared, skip_broken=given.share > 1)
+    done = prepare(files, [features], prepared, skip_missing=given.share > 1)
     print(done["questions"], flush=True)
     records, pairs = open_records(prepared, "val"), open_pairs(prepared, "val")
     scores: dict[str, list[dict[str, float]]] = {}

@@ -1,7 +1,7 @@
 """Experiment A's data: real photos with a small detector's features, human, template and written questions.
 
     python research/vqa_photos.py ../shared/data runs/vqa-photos       # about a minute on two cores
-    tallybox vqa prepare runs/vqa-photos --features runs/vqa-photos/features.tsv.gz --out runs/vqa-photos/prepared
+    tallybox vqa prepare runs/vqa-photos --features runs/vqa-photos/features.tsv --out runs/vqa-photos/prepared
         --instances ../shared/data/coco-count/instances_train.json.gz      # the same line
 
 The folder given holds `coco-vqa` (features as arrays, questions of VQA v2 and GVTBench) and `coco-count` (COCO
@@ -47,7 +47,7 @@ def main() -> None:
         simulate_from_instances(given.data / "coco-count" / f"instances_{split}.json.gz", written, split=split)
         join(given.data / "coco-vqa", written, given.out, split, without_photos=SAMPLES)
     arrays = [given.data / "coco-vqa" / f"features_picodet_{split}.npz" for split in SPLITS]
-    write_tsv(given.out / "features.tsv.gz", (photo for path in arrays for photo in photos_of(path)))
+    write_tsv(given.out / "features.tsv", (photo for path in arrays for photo in photos_of(path)))
 
 
 if __name__ == "__main__":

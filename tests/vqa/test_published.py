@@ -120,15 +120,19 @@ def test_files_of_old_versions_and_of_data_parallel_training_load(tmp_path):
     assert torch.equal(model.question.embedding.weight, weights["text.embedding.weight"])
 
 
-def test_a_baseline_without_a_counter_loads(tmp_path):
+def test_a_baseline_without_a_counter_loads_and_is_not_taken_for_another_model(tmp_path):
     weights = {
         key: value
         for key, value in published_layers().state_dict().items()
         if not key.startswith(("counter", "classifier.lin_c", "classifier.bn2"))
     }
-    model, checkpoint = load_published(write(tmp_path / "baseline.pth", weights=weights))
+    path = write(tmp_path / "baseline.pth", weights=weights)
+    model, checkpoint = load_published(path)
     assert checkpoint.config.model.name == "baseline"
     assert model.count is None
+    for name in ("counter", "nms"):
+        with pytest.raises(InputError, match=name):
+            load_published(path, name)
 
 
 def photos_of_all_sizes(questions: int = 60, most: int = 40) -> tuple[FeatureStore, EncodedQuestions]:
@@ -202,19 +206,6 @@ def test_a_baseline_that_still_holds_a_counter_is_told_by_statistics_that_never_
     assert load_published(tmp_path / "counter.pth", "baseline")[0].count is None
 
 
-def test_a_file_without_a_counter_cannot_be_taken_for_a_counter_model(tmp_path):
-    weights = {
-        key: value
-        for key, value in published_layers().state_dict().items()
-        if not key.startswith(("counter", "classifier.lin_c", "classifier.bn2"))
-    }
-    path = write(tmp_path / "baseline.pth", weights=weights)
-    with pytest.raises(InputError, match="counter"):
-        load_published(path, "counter")
-    with pytest.raises(InputError, match="nms"):
-        load_published(path, "nms")
-
-
 class Harmful:
     def __reduce__(self):
         return (print, ("this must not be printed",))
@@ -223,8 +214,9 @@ class Harmful:
 def test_nothing_in_a_file_is_run(tmp_path, capsys):
     with (tmp_path / "harmful.pth").open("wb") as file:
         torch.save({"weights": {}, "vocab": Harmful()}, file)
-    with pytest.raises(InputError, match=r"harmful\.pth"):
+    with pytest.raises(InputError, match=r"harmful\.pth") as raised:
         load_published(tmp_path / "harmful.pth")
+    assert "weights_only" not in str(raised.value), "torch's advice would run the content"
     (tmp_path / "plain.pth").write_bytes(pickle.dumps(Harmful(), protocol=2))
     with pytest.raises(InputError):
         load_published(tmp_path / "plain.pth")
@@ -237,24 +229,16 @@ def test_what_does_not_fit_is_said_with_the_file(tmp_path):
     short = dict(published_layers().state_dict())
     del short["attention.q_lin.weight"]
     for changes, said in (
-        ({"vocab": gap}, "number its entries from 1 without gaps"),
+        ({"vocab": gap}, "gaps"),
         ({"vocab": few}, "vocabulary"),
         ({"weights": short}, "attention.from_question.weight"),
-        ({"weights": {"other.weight": torch.zeros(1)}}, "other.weight that the published model does not have"),
+        ({"weights": {"other.weight": torch.zeros(1)}}, "other.weight"),
     ):
         with pytest.raises(InputError, match=said) as raised:
             load_published(write(tmp_path / "wrong.pth", **changes))
         assert "\n" not in str(raised.value)
     with pytest.raises(InputError, match=r"none\.pth"):
         load_published(tmp_path / "none.pth")
-
-
-def test_the_message_does_not_advise_to_run_the_content(tmp_path):
-    torch.save({"weights": {}, "vocab": Harmful()}, tmp_path / "harmful.pth")
-    with pytest.raises(InputError, match="holds more than tensors and plain values") as raised:
-        load_published(tmp_path / "harmful.pth")
-    assert "weights_only" not in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("zipped", [True, False])

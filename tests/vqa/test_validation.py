@@ -79,12 +79,3 @@ def test_interrupted_and_resumed_it_has_the_same_lines_and_the_same_best(tmp_pat
     train(tiny_data(), tmp_path, config, device=CPU, validation=data)
     for name in ("validation.jsonl", BEST):
         assert (tmp_path / name).read_bytes() == (validated / name).read_bytes()
-
-
-def test_curves_of_training_and_validation_are_in_tensorboard(validated):
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    shown = events.EventAccumulator(str(validated / "tensorboard"))
-    shown.Reload()
-    assert {"train/loss", "train/accuracy", "validation/all", "validation/count"} <= set(shown.Tags()["scalars"])
-    lines = read_results(validated / "validation.jsonl")
-    assert [event.value for event in shown.Scalars("validation/all")] == pytest.approx([line["all"] for line in lines])

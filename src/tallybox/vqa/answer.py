@@ -3,6 +3,8 @@
 Legend: R regions, G glimpses.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +25,14 @@ from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.components import GlimpseCounter
 from tallybox.vqa.data.category_words import CategoryWords
 from tallybox.vqa.data.questions import COUNTING_WORDS
-from tallybox.vqa.data.vocabulary import Vocabulary
+from tallybox.vqa.data.vocabulary import Vocabulary, question_words
 from tallybox.vqa.model import Batch, scale_features
-from tallybox.vqa.question import encode_question
 from tallybox.vqa.regions import RegionFeatures, regions_of
 
 SHIPPED_MODEL = Path(__file__).parent / "models" / "photos_presence.safetensors"  # see docs/results/log.md
 RUNNERS_UP = 4
+MAX_WORDS = 40  # the longest question that the bundled model was trained on has 17
+MAX_LETTERS = 30  # of a word in a message
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,15 +120,15 @@ class Answerer:
 
     def ask(self, photo: Photo | RegionFeatures, question: str) -> PhotoAnswer:
         """Answer a question about a photo, or about the result of `look`."""
-        encoded = encode_question(question, self.vocabulary)
+        text, words, unknown = read_question(question, self.vocabulary)
         regions = self.look(photo) if isinstance(photo, Photo) else photo
         features = torch.from_numpy(regions.scores)  # half precision, as in the store that the model was trained on
         batch = Batch(
             features=scale_features(features, self.model.config.feature_length).unsqueeze(0),
             boxes=torch.from_numpy(regions.boxes_xyxy).unsqueeze(0),
             mask=torch.ones(1, len(features), dtype=torch.bool),
-            words=torch.tensor([encoded.indices]),
-            lengths=torch.tensor([len(encoded.indices)]),
+            words=torch.tensor([words]),
+            lengths=torch.tensor([len(words)]),
         )
         with torch.inference_mode():
             logits, glimpses = self.model(batch)
@@ -134,7 +137,30 @@ class Answerer:
         answers = zip((self.vocabulary.answers[index] for index in best), probabilities.tolist(), strict=True)
         count = self.model.count
         relevance = count.log_odds(glimpses) if isinstance(count, GlimpseCounter) else glimpses[..., 0]
-        return PhotoAnswer(encoded.text, tuple(answers), encoded.unknown, regions, glimpses[0], relevance[0])
+        return PhotoAnswer(text, tuple(answers), unknown, regions, glimpses[0], relevance[0])
+
+
+def read_question(question: str, vocabulary: Vocabulary) -> tuple[str, list[int], tuple[str, ...]]:
+    """Return a question on one line, the indices of its words, and its unknown words as the user wrote them.
+
+    >>> read_question("How many zebus?", Vocabulary(("how", "many", "dogs"), ("1",)))
+    ('How many zebus?', [1, 2, 0], ('zebus',))
+    """
+    text = " ".join("".join(letter if letter.isprintable() else "�" for letter in word) for word in question.split())
+    words = [word for word in text.split() if any(map(str.isalnum, word))]
+    if not words or len(words) > MAX_WORDS:
+        raise InputError(f"QUESTION must have 1 to {MAX_WORDS} words, such as 'How many people are there?'.")
+    known = frozenset(vocabulary.words)
+    plain = (re.sub(r"^[\W_]+|[\W_]+$", "", word) for word in words if "".join(question_words(word)) not in known)
+    unknown, indices = tuple(dict.fromkeys(plain)), vocabulary.encode_question(text)
+    if not any(indices):
+        raise InputError(f"The model knows no word of the QUESTION: {quoted(unknown)}.")
+    return text, indices, unknown
+
+
+def quoted(words: Sequence[str]) -> str:
+    """List words in a message, the long ones shortened."""
+    return ", ".join(f"'{word}'" if len(word) <= MAX_LETTERS else f"'{word[: MAX_LETTERS - 1]}…'" for word in words)
 
 
 def count_named(seen: SeenPhoto, question: str) -> dict[str, CountPrediction]:

@@ -41,6 +41,6 @@ def run_demo(
     for name in MODELS:
         chosen = replace(config, model=replace(config.model, name=name))
         show = partial(on_progress, f"training {name}")
-        train(data, folder / name, chosen, device=device, described=described, curves=False, on_progress=show)
+        train(data, folder / name, chosen, device=device, described=described, on_progress=show)
     scored = evaluate_runs([folder / name for name in MODELS], split="val", device=device, on_progress=on_progress)
     return {name: group.scores for name, group in scored.items()}

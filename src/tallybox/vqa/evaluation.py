@@ -35,7 +35,6 @@ UNKNOWN = "not known"
 class ScoredRuns:
     """The scores of runs that differ only in their seed."""
 
-    model: str
     settings: dict[str, Any]
     learned_from: dict[str, str]  # of the first; see `learned_from`
     scores: list[Scores]
@@ -59,14 +58,14 @@ def evaluate_runs(
 ) -> dict[str, ScoredRuns]:
     """Score runs on a split of the folder they were trained from, or of another; by model, in the paper's order.
 
-    Runs that differ in more than their seed are scored separately, under names with the differing settings. ``name``
-    is the model in a file of the published code, or the component of your own that runs use. With ``question_types``,
-    accuracies by the official type of a question come under names that begin with `TYPE`.
+    Runs of one model that differ in more than their seed are scored separately, all but the first under names with
+    their paths. ``name`` is the model in a file of the published code, or the component of your own that runs use. With
+    ``question_types``, accuracies by the official type of a question come under names that begin with `TYPE`.
     """
     folders = [prepared_folder(run, prepared) for run in runs]
     for folder in set(folders):  # runs of one folder are usual
         check_answers(open_questions(folder, split), split)
-    groups: list[ScoredRuns] = []
+    groups: dict[str, ScoredRuns] = {}
     for run, folder in zip(runs, folders, strict=True):
         show = partial(on_progress, str(run))
         found, predictions = predict_run(run, split=split, device=device, prepared=folder, name=name, on_progress=show)
@@ -76,13 +75,12 @@ def evaluate_runs(
             by_type = accuracy_by(lambda record: record.question_type, predictions, records)
             most_frequent_first = sorted(by_type, key=lambda name: -by_type[name][0])
             run_scores |= {TYPE + name: by_type[name][1] for name in most_frequent_first}
-        settings = settings_of(run, found)
-        same = [group for group in groups if group.settings == settings]
-        if not same:
-            groups += (same := [ScoredRuns(found.config.model.name, settings, learned_from(run, found), [])])
-        same[0].scores.append(run_scores)
-    groups.sort(key=lambda group: MODELS.index(group.model) if group.model in MODELS else len(MODELS))
-    return {_name(group, groups): group for group in groups}
+        settings, model = settings_of(run, found), found.config.model.name
+        same = [title for title, group in groups.items() if group.settings == settings]
+        title = same[0] if same else f"{model} ({run})" if model in groups else model
+        groups.setdefault(title, ScoredRuns(settings, learned_from(run, found), [])).scores.append(run_scores)
+    order = {model: place for place, model in enumerate(MODELS)}
+    return dict(sorted(groups.items(), key=lambda item: order.get(item[1].settings["name"], len(order))))
 
 
 def learned_from(run: Path, checkpoint: Checkpoint) -> dict[str, str]:
@@ -113,16 +111,6 @@ def count_learned(run: Path, split: str, prepared: Path | None = None) -> int:
     learned = own if own.exists() else folder
     parts = [part for part in JOINED_SPLITS.get(learned_split, (learned_split,)) if has_split(learned, part)]
     return sum(int(np.isin(scored, open_questions(learned, part).question_ids).sum()) for part in parts)
-
-
-def _name(group: ScoredRuns, groups: Sequence[ScoredRuns]) -> str:
-    """Return a group's model, with the settings that differ from other groups of that model."""
-    others = [other.settings for other in groups if other.model == group.model]
-    differing = [key for key, value in group.settings.items() if any(other[key] != value for other in others)]
-    texts = [f"{key} {group.settings[key]}" for key in differing]
-    if DATA in differing and "prepared" in group.learned_from:
-        texts.append(f"prepared {group.learned_from['prepared']}")
-    return f"{group.model} ({', '.join(texts)})" if differing else group.model
 
 
 def summarise(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any]:

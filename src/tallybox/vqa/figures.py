@@ -23,7 +23,6 @@ from tallybox.toy.figures import Results, draw_role, read_sweep
 from tallybox.vqa.batches import StreamedExamples
 from tallybox.vqa.components import GlimpseCounter, PublishedGlimpseCounter
 from tallybox.vqa.data.photos import photo_id
-from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.prediction import load_run, open_for_model, predict_run, prepared_folder
 from tallybox.vqa.scoring import accuracy_by, true_count
@@ -46,7 +45,8 @@ def draw_run_figures(
     model, _ = load_run(run)
     predictions = predict_run(run, split=split, device=device, prepared=prepared)[1]
     records = open_records(prepared_folder(run, prepared), split)
-    by_count = accuracy_by(_bar_of, predictions, records)
+    counts = {record: count for record in records if (count := true_count(record)) is not None}
+    by_count = accuracy_by(lambda record: min(counts[record], MAX_BAR), predictions, list(counts))
     folder = run if run.is_dir() else run.parent
     log, validated = read_results(folder / "results.jsonl"), read_results(folder / VALIDATION)
     drawings: dict[str, Callable[[Path], None]] = {}
@@ -58,7 +58,7 @@ def draw_run_figures(
         trained = {"VQA": [activation_knots(model.count.counter.weight.detach()[0].double()).tolist()]}
         fixed, results = (None, []) if toy is None else read_sweep(toy)
         drawings["activations"] = partial(draw_trained_activations, trained=trained, toy=results, side_length=fixed)
-        first_of_count = {true_count(record): record.question_id for record in reversed(records)}
+        first_of_count = {count: record.question_id for record, count in reversed(counts.items())}
         if question_ids := [first_of_count[count] for count in range(1, 7) if count in first_of_count]:
             examples = counting_examples(run, question_ids, split=split, prepared=prepared)
             drawings["examples"] = partial(draw_examples, with_photos(examples, photos))
@@ -66,13 +66,13 @@ def draw_run_figures(
 
 
 def counting_examples(
-    run: Path, question_ids: Sequence[int] = (), *, number: int = 8, split: str = "val", prepared: Path | None = None
+    run: Path, question_ids: Sequence[int], *, split: str = "val", prepared: Path | None = None
 ) -> list[dict[str, Any]]:
     """Return the counter model's computation for counting questions, ready for JSON.
 
     Each has ``question``, ``question_id``, ``image_id``, ``size_wh``, the kept ``boxes`` (pixels) with their
     ``attention``, the matrices ``A``, ``D`` and ``C``, the ``count``, the ``prediction`` and the ``truth``, the most
-    frequent answer. Without ids, the first ``number`` questions that start with "how many" are taken.
+    frequent answer.
     """
     model, checkpoint = load_run(run)
     if not (isinstance(model.count, GlimpseCounter) and isinstance(model.count.counter, Counter)):
@@ -80,11 +80,6 @@ def counting_examples(
     folder = prepared_folder(run, prepared)
     (questions, store), records = open_for_model(checkpoint, folder, split), open_records(folder, split)
     row_of = {record.question_id: row for row, record in enumerate(records)}
-    question_ids = question_ids or [record.question_id for record in records if record.counts][:number]
-    if not question_ids:
-        raise InputError(f'Split {split} has no question that starts with "how many".')
-    if unknown := [question_id for question_id in question_ids if question_id not in row_of]:
-        raise InputError(f"Question {unknown[0]} is not in split {split}.")
     rows = np.array([row_of[question_id] for question_id in question_ids])
     length = checkpoint.config.model.feature_length
     examples = StreamedExamples(questions, store, torch.device("cpu"), torch.float32, length)
@@ -134,11 +129,6 @@ def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
         scores.legend()
         for axes in (loss, scores):
             axes.grid(alpha=0.3)
-
-
-def _bar_of(record: QuestionRecord) -> int | None:
-    count = true_count(record)
-    return None if count is None else min(count, MAX_BAR)
 
 
 def draw_accuracy_by_count(path: Path, by_count: Mapping[int, tuple[int, float]]) -> None:
@@ -196,10 +186,13 @@ def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
         rows = figure.subplots(len(examples), 5, width_ratios=(1.8, 1, 1, 1, 1.1), squeeze=False)
         for axes, example in zip(rows, examples, strict=True):
             draw_boxes(axes[0], example)
-            for panel, name in zip(axes[1:4], ("A", "D", "C"), strict=True):
+            for panel, name in zip(axes[1:4], MATRICES, strict=True):
                 panel.imshow(example[name], cmap="gray", vmin=0, vmax=1)
                 panel.set(title=name, xticks=[], yticks=[])
-            write_answers(axes[4], example)
+            truth = "unknown" if example["truth"] is None else example["truth"]
+            lines = f"c = {example['count']:.2f}\n\npredicted: {example['prediction']}\nground truth: {truth}"
+            axes[4].text(0, 0.5, lines, va="center", transform=axes[4].transAxes)
+            axes[4].axis("off")
 
 
 def draw_boxes(axes: Axes, example: Mapping[str, Any]) -> None:
@@ -216,11 +209,3 @@ def draw_boxes(axes: Axes, example: Mapping[str, Any]) -> None:
     axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(True)
     axes.set_title(example["question"])
-
-
-def write_answers(axes: Axes, example: Mapping[str, Any]) -> None:
-    """Write the count, the model's answer and people's answer."""
-    truth = "unknown" if example["truth"] is None else example["truth"]
-    lines = f"c = {example['count']:.2f}\n\npredicted: {example['prediction']}\nground truth: {truth}"
-    axes.text(0, 0.5, lines, va="center", transform=axes.transAxes)
-    axes.axis("off")

@@ -112,14 +112,12 @@ def prepared_folder(run: Path, prepared: Path | None) -> Path:
     """Return ``prepared`` if given, else the prepared folder that a run was trained from."""
     if prepared is not None:
         return prepared
-    settings = run_settings(run)
-    if not settings:
-        raise InputError(f"{run} has no config.json; name the prepared folder with --prepared")
-    source = settings.get("prepared")
-    if source is not None and Path(source).exists():
-        return Path(source)
-    problem = f"was trained from {source}, which is not there" if source else "does not say what it was trained from"
-    raise InputError(f"{run} {problem}; name where it is with --prepared")
+    source = run_settings(run).get("prepared")
+    if source is None:
+        raise InputError(f"{run} has no config.json with its prepared folder; name the folder with --prepared")
+    if not Path(source).exists():
+        raise InputError(f"{run} was trained from {source}, which is not there; name the folder with --prepared")
+    return Path(source)
 
 
 def run_settings(run: Path) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 from tallybox.errors import InputError
 from tallybox.vqa.batches import LabelledBatch
 from tallybox.vqa.config import Precision, TrainingConfig
+from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
 from tallybox.vqa.model import VqaModel, WordPacking, at_least_float32
-
-PEOPLE = 10  # answers per question
 
 
 def soft_cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
@@ -21,7 +20,7 @@ def soft_cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
     """
     log_probability = at_least_float32(logits).log_softmax(-1)
     per_person = log_probability.gather(1, answers.clamp(min=0)) * (answers >= 0)
-    return -per_person.sum(1).mean() / PEOPLE
+    return -per_person.sum(1).mean() / ANSWERS_PER_QUESTION
 
 
 def attention_loss(glimpse: Tensor, relevance: Tensor) -> Tensor:

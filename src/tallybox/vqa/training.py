@@ -3,9 +3,9 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ import torch
 from tallybox.checks import check_count
 from tallybox.concurrency import single_threaded_torch
 from tallybox.errors import InputError
-from tallybox.files import import_optional, write_text
+from tallybox.files import write_text
 from tallybox.runs import CONFIG, check_unchanged, open_run, read_config, read_results
 from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, load_examples, open_training_data
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
@@ -46,7 +46,6 @@ def train(
     device: torch.device,
     described: dict[str, Any] | None = None,
     validation: ValidationData | None = None,
-    curves: bool = True,
     checkpoint_epochs: int = 1,
     on_progress: OnProgress = lambda done, total: None,
     on_epoch: OnEpoch = lambda done, model: None,
@@ -54,16 +53,16 @@ def train(
     """Train a model into a folder, or resume an interrupted training there; the result is the same.
 
     ``described`` is added to the folder's config.json. A folder with another configuration is refused; only ``epochs``
-    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs. Without
-    ``curves`` nothing is written for TensorBoard, which need not be installed then. A checkpoint is written every
-    ``checkpoint_epochs`` and at the end. ``on_epoch`` may compute with the model, which does not change the training.
+    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs. A checkpoint is
+    written every ``checkpoint_epochs`` and at the end. ``on_epoch`` may compute with the model, which does not change
+    the training.
     """
     check_count("checkpoint_epochs", checkpoint_epochs)
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):  # the caller's random numbers stay as they are
         run = VqaRun(data, folder, config, device, described or {}, validation)
         with single_threaded_torch() if run.is_small() else nullcontext():
-            return run.run(on_progress, on_epoch, curves=curves, checkpoint_epochs=checkpoint_epochs)
+            return run.run(on_progress, on_epoch, checkpoint_epochs)
 
 
 def train_prepared(
@@ -143,19 +142,18 @@ class VqaRun:
         products = self.config.training.batch * sizes.proposals * sizes.features * model.attention
         return self.trainer.device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
 
-    def run(self, on_progress: OnProgress, on_epoch: OnEpoch, *, curves: bool, checkpoint_epochs: int) -> Checkpoint:
+    def run(self, on_progress: OnProgress, on_epoch: OnEpoch, checkpoint_epochs: int) -> Checkpoint:
         """Train the remaining epochs."""
         epochs = self.config.training.epochs
-        log = TrainingLog(self.folder, self.trainer.steps, curves=curves)
+        log = TrainingLog(self.folder, self.trainer.steps)
         # A checkpoint is written while the next epoch is trained, which takes 3.7 s on an H200: waiting would add 0.8.
-        with closing(log), ThreadPoolExecutor(1) as writer:
+        with ThreadPoolExecutor(1) as writer:
             written: Future[None] = writer.submit(lambda: None)  # nothing to wait for yet
             while self.epoch < epochs:
                 self._train_epoch(log, lambda done: on_progress(done, epochs * self.steps_in_epoch))
                 self.epoch += 1
                 if self.validator is not None and (self.epoch % self.validator.data.every == 0 or self.epoch == epochs):
-                    scores = self.validator.validate(self.trainer.model, self.checkpoint())
-                    log.add_curves("validation", scores, self.trainer.steps)
+                    self.validator.validate(self.trainer.model, self.checkpoint())
                 if self.epoch % checkpoint_epochs == 0 or self.epoch == epochs:
                     written.result()
                     tensors = [(name, value.to("cpu", copy=True)) for name, value in self.trainer.tensors()]
@@ -207,20 +205,14 @@ def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> d
 
 
 class TrainingLog:
-    """Lines of JSON (results.jsonl) and TensorBoard's curves."""
+    """Lines of JSON (results.jsonl)."""
 
-    def __init__(self, folder: Path, steps: int, *, curves: bool) -> None:
+    def __init__(self, folder: Path, steps: int) -> None:
         self.path = folder / "results.jsonl"
-        self.curves: Any = None
         self.steps, self.since = steps, time.perf_counter()  # of the last line
         # Steps after the checkpoint are repeated.
         kept = [line for line in read_results(self.path) if line["step"] <= steps]
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
-        if curves:
-            import_optional("tensorboard", needed_for="the log of training curves", install="'tallybox[vqa]'")
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.curves = SummaryWriter(folder / "tensorboard", purge_step=steps + 1)
 
     def write(self, trainer: VqaTrainer, epoch: int) -> None:
         """Add a line about the steps since the last one."""
@@ -237,15 +229,3 @@ class TrainingLog:
         self.steps, self.since = trainer.steps, now
         with self.path.open("a") as file:
             file.write(json.dumps({"step": trainer.steps, "epoch": epoch + 1, **values}) + "\n")
-        self.add_curves("train", values, trainer.steps)
-
-    def add_curves(self, part: str, values: Mapping[str, float], step: int) -> None:
-        """Add a point to curves of TensorBoard."""
-        if self.curves is not None:
-            for name, value in values.items():
-                self.curves.add_scalar(f"{part}/{name}", value, step)
-
-    def close(self) -> None:
-        """Close TensorBoard's file."""
-        if self.curves is not None:
-            self.curves.close()

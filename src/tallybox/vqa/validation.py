@@ -56,7 +56,7 @@ class Validator:
         # Epochs after the checkpoint are repeated.
         self.lines = [line for line in read_results(folder / VALIDATION) if line["epoch"] <= checkpoint.epoch]
 
-    def validate(self, model: VqaModel, checkpoint: Checkpoint) -> dict[str, float]:
+    def validate(self, model: VqaModel, checkpoint: Checkpoint) -> None:
         """Score a model, add a line, and write the parameters if they are better than all before."""
         self.model.load_state_dict(model.state_dict())
         scores = all_scores(answer(self.model, checkpoint, self.examples), self.data.records, self.data.pairs)
@@ -65,4 +65,3 @@ class Validator:
             write_checkpoint(self.folder, checkpoint, tensors, BEST)
         self.lines.append({"epoch": checkpoint.epoch, "step": checkpoint.steps, **scores})
         write_text(self.folder / VALIDATION, "".join(json.dumps(line) + "\n" for line in self.lines))
-        return scores

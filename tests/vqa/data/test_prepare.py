@@ -16,7 +16,15 @@ from tallybox.vqa.data.tsv import write_tsv
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tests.support.killing import command, kill_when
 from tests.support.shared_data import data_folder
-from tests.support.vqa_files import annotation, annotations_file, question, questions_file, small_photos, small_set
+from tests.support.vqa_files import (
+    annotation,
+    annotations_file,
+    question,
+    questions_file,
+    small_photos,
+    small_set,
+    write_json,
+)
 
 
 @pytest.fixture
@@ -32,13 +40,6 @@ def prepared(tmp_path, official):
 
 def files_of(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def break_records(path, *records):
-    lines = path.read_bytes().split(b"\n")
-    for record in records:
-        lines[record] = lines[record][:-9]
-    path.write_bytes(b"\n".join(lines))
 
 
 def test_questions_point_at_their_photos_words_and_answers(official, prepared):
@@ -114,33 +115,24 @@ def test_missing_photos_and_test_splits_without_any(tmp_path, official):
     splits, features = official_files(official), [official / "features.tsv"]
     with pytest.raises(InputError, match=r"2 questions are about 1 photos .* among them 39"):
         prepare(splits, features, tmp_path / "prepared")
-    done = prepare(splits, features, tmp_path / "prepared", skip_broken=True)
+    done = prepare(splits, features, tmp_path / "prepared", skip_missing=True)
     assert done["left_out"] == {"test": 1}
     assert done["lost_questions"] == {"train": 0, "val": 2}
     assert json.loads((tmp_path / "prepared" / "skipped.json").read_text())["questions"]["val"] == [390, 391]
 
 
-def test_broken_records_are_errors_or_skipped(tmp_path, official):
-    break_records(official / "features.tsv", 3, 25)
-    splits, features = official_files(official), [official / "features.tsv"]
-    with pytest.raises(InputError, match=r"record 3: .*--skip-broken"):
-        prepare(splits, features, tmp_path / "prepared")
-    for _ in range(2):
-        done = prepare(splits, features, tmp_path / "prepared", skip_broken=True)
-        assert (done["photos"], len(done["broken_records"])) == (38, 2)
-        assert done["lost_questions"] == {"train": 2, "val": 2, "test": 0}
-    with pytest.raises(InputError, match=r"record 3: .*--skip-broken"):
-        prepare(splits, features, tmp_path / "prepared")
+def test_pairs_of_unknown_questions_are_left_out(tmp_path, official):
+    write_json(official / "v2_mscoco_train2014_complementary_pairs.json", [[10, 20], [10, 99]])
+    prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
+    assert open_pairs(tmp_path / "prepared", "train").tolist() == [[10, 20]]
 
 
-def test_a_file_that_cannot_be_opened_is_skipped_like_a_record(tmp_path, official):
+def test_files_of_features_that_cannot_be_read(tmp_path, official):
     write_features(tmp_path / "a.safetensors", small_photos(40))
     (tmp_path / "a.safetensors").write_bytes((tmp_path / "a.safetensors").read_bytes()[:999])
-    splits, features = official_files(official), [tmp_path / "a.safetensors", official / "features.tsv"]
+    splits = official_files(official)
     with pytest.raises(InputError, match=r"a\.safetensors"):
-        prepare(splits, features, tmp_path / "prepared")
-    done = prepare(splits, features, tmp_path / "prepared", skip_broken=True)
-    assert (done["photos"], len(done["broken_records"])) == (40, 1)
+        prepare(splits, [tmp_path / "a.safetensors"], tmp_path / "prepared")
     with zipfile.ZipFile(tmp_path / "a.tsv.zip", "w") as archive:
         archive.write(official / "features.tsv")
     with pytest.raises(InputError, match="zip"):
@@ -150,13 +142,6 @@ def test_a_file_that_cannot_be_opened_is_skipped_like_a_record(tmp_path, officia
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no files of features"):
         prepare(splits, [tmp_path / "empty"], tmp_path / "none")
-
-
-def test_a_record_of_another_width_is_broken(tmp_path, official):
-    photos = [*small_photos(3), *small_photos(1, features=5, first_id=4), *small_photos(36, first_id=5)]
-    write_tsv(official / "features.tsv", photos)
-    done = prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared", skip_broken=True)
-    assert (done["photos"], len(done["broken_records"])) == (39, 1)
 
 
 def test_real_questions(tmp_path):

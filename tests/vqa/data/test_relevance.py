@@ -91,12 +91,6 @@ def test_files_must_number_categories_alike(tmp_path):
         TrueBoxes.read(paths)
 
 
-def test_an_object_of_an_unknown_photo_is_named(tmp_path):
-    path = instances(tmp_path / "a.json", {1: "person"})
-    with pytest.raises(InputError, match="record 0"):
-        TrueBoxes.read([path])
-
-
 def test_boxes_without_area_overlap_nothing():
     assert overlapping(np.array([[3.0, 3, 3, 9]]), np.array([[0.0, 0, 10, 10]])).tolist() == [False]
     assert overlapping(np.empty((0, 4)), np.array([[0.0, 0, 10, 10]])).tolist() == []

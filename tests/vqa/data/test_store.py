@@ -13,7 +13,7 @@ from tests.support.vqa_files import assert_same_photos, small_photos
 
 
 def test_written_photos_are_read_again_by_any_reader_of_safetensors(tmp_path):
-    write_features(tmp_path / "a.safetensors", small_photos(10), lambda: {"source": "there"})
+    write_features(tmp_path / "a.safetensors", small_photos(10), {"source": "there"})
     assert_same_photos(list(read_features(tmp_path / "a.safetensors")), small_photos(10))
     assert load_file(tmp_path / "a.safetensors")["features"].dtype == np.float16
     with safe_open(tmp_path / "a.safetensors", "np") as file:

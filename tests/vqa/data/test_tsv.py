@@ -1,4 +1,5 @@
 import base64
+import gzip
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from tests.support.vqa_files import assert_same_photos, small_photos
 
 @pytest.mark.parametrize("name", ["features.tsv", "features.tsv.gz"])
 def test_written_photos_are_read_again(tmp_path, name):
-    write_tsv(tmp_path / name, small_photos(7))
+    write_tsv(tmp_path / "plain.tsv", small_photos(7))
+    written = (tmp_path / "plain.tsv").read_bytes()
+    (tmp_path / name).write_bytes(gzip.compress(written) if name.endswith(".gz") else written)
     read: list[int] = []
     assert_same_photos(list(read_tsv(tmp_path / name, on_bytes=read.append)), small_photos(7))
     assert read[-1] == (tmp_path / name).stat().st_size
@@ -19,12 +22,6 @@ def test_written_photos_are_read_again(tmp_path, name):
 
 def test_lxmert_s_ten_columns_are_read(tmp_path):
     assert_same_photos(list(read_tsv(write_lxmert(tmp_path / "obj36.tsv", small_photos(5)))), small_photos(5))
-
-
-def test_same_photos_give_the_same_file(tmp_path):
-    for name in ("a.tsv.gz", "b.tsv.gz"):
-        write_tsv(tmp_path / name, small_photos(3))
-    assert (tmp_path / "a.tsv.gz").read_bytes() == (tmp_path / "b.tsv.gz").read_bytes()
 
 
 def encoded(values: list[float]) -> str:
@@ -60,22 +57,16 @@ def replaced(column: int, value: str):
         (replaced(5, ""), "features"),
     ],
 )
-def test_a_wrong_line_is_named_and_may_be_skipped(tmp_path, change, noun):
+def test_a_wrong_line_is_named(tmp_path, change, noun):
     path = tmp_path / "features.tsv"
     right = ["1", "640", "480", "1", encoded([0, 0, 5, 5]), encoded([1, 2])]
     path.write_text("".join("\t".join(line) + "\n" for line in (right, change(right), right)))
     with pytest.raises(InputError, match=rf"features\.tsv, record 1: .*{noun}"):
         list(read_tsv(path))
-    broken: list[InputError] = []
-    assert len(list(read_tsv(path, broken.append))) == 2
-    assert len(broken) == 1
 
 
 def test_a_file_cut_short_is_named(tmp_path):
-    write_tsv(tmp_path / "whole.tsv.gz", small_photos(30))
-    (tmp_path / "cut.tsv.gz").write_bytes((tmp_path / "whole.tsv.gz").read_bytes()[:-40])
+    write_tsv(tmp_path / "whole.tsv", small_photos(30))
+    (tmp_path / "cut.tsv.gz").write_bytes(gzip.compress((tmp_path / "whole.tsv").read_bytes())[:-40])
     with pytest.raises(InputError, match=r"cut\.tsv\.gz"):
         list(read_tsv(tmp_path / "cut.tsv.gz"))
-    broken: list[InputError] = []
-    assert len(list(read_tsv(tmp_path / "cut.tsv.gz", broken.append))) < 30
-    assert len(broken) == 1

@@ -1,6 +1,6 @@
 """The words that questions use for categories, for a part of a category ("men"), and for several ("animals")."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tallybox.detections.categories import plural
@@ -90,23 +90,15 @@ class CategoryWords:
 
     def named(self, question: str) -> frozenset[int] | None:
         """Return the category that a question names, or all that its word stands for; None if it names none or two."""
-        named = {categories for categories, _, _ in self.spans(question_words(question))}
-        return named.pop() if len(named) == 1 else None
-
-    def spans(self, words: Sequence[str]) -> list[tuple[frozenset[int], int, int]]:
-        """Return the categories that the words of a question name, each with where its words start and stop."""
-        spans = []
-        index = 0
+        words, index = question_words(question), 0
+        named = set()
         while index < len(words):
-            for length in range(self.longest, 0, -1):  # a hot dog is no dog
-                categories = self.categories.get(tuple(words[index : index + length]))
-                if categories is not None and index + length <= len(words):
-                    spans.append((categories, index, index + length))
-                    index += length
-                    break
-            else:
-                index += 1
-        return spans
+            candidates = (tuple(words[index : index + length]) for length in range(self.longest, 0, -1))
+            name = next((name for name in candidates if name in self.categories), None)  # a hot dog is no dog
+            if name is not None:
+                named.add(self.categories[name])
+            index += 1 if name is None else len(name)
+        return named.pop() if len(named) == 1 else None
 
 
 def _spelled(name: str) -> Iterator[tuple[str, ...]]:

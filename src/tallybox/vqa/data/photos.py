@@ -1,7 +1,6 @@
 """One photo's region features, and one id for a photo: questions and features must agree on it."""
 
 import re
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +13,6 @@ VISUAL_GENOME_NAME = re.compile(r"(?:.*/)?VG_100K(?:_2)?/(\d+)(?:\.jpg)?(?:\.npz
 SUFFIX = re.compile(r"\.(?:jpe?g|png|webp|gif|bmp|tiff?)$", re.IGNORECASE)
 MAX_FEATURE = float(np.finfo(np.float16).max)  # features are stored in half precision
 
-OnBroken = Callable[[InputError], None]  # called for a record that cannot be read, which is then skipped
-
 
 class PhotoFeatures(NamedTuple):
     """The N proposals of one photo with F features each."""
@@ -24,11 +21,6 @@ class PhotoFeatures(NamedTuple):
     size_wh: tuple[float, float]
     boxes_xyxy: NDArray[np.float32]  # [N, 4] pixels
     features: NDArray[np.floating]  # [N, F]
-
-
-def raise_broken(error: InputError) -> None:
-    """Raise the error of a broken record."""
-    raise error
 
 
 def photo_id(value: int | str) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.files import write_text
-from tallybox.vqa.data.official import SplitFiles, check_pairs, read_pairs, read_records
-from tallybox.vqa.data.photos import OnBroken, PhotoFeatures
+from tallybox.vqa.data.official import SplitFiles, read_pairs, read_records
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
 from tallybox.vqa.data.splits import JOINED_SPLITS, write_split
@@ -38,17 +37,16 @@ def prepare(
     vocabulary: Vocabulary | None = None,
     vocabulary_from: str = "train",
     answers: int = ANSWERS,
-    skip_broken: bool = False,
+    skip_missing: bool = False,
     on_progress: OnProgress = lambda step, done, total: None,
 ) -> dict[str, Any]:
     """Write vocabulary, features and questions to ``out``, and return their numbers, ready for JSON.
 
     ``features`` are files or folders of them. Each becomes a file of the store, unless it is there already: the same
     call goes on after an interruption, and a call with more files adds their photos. Words and answers are those of the
-    split ``vocabulary_from``, train or trainval, unless ``vocabulary`` is passed. A question without a photo, and a
-    record that cannot be read, are errors; with ``skip_broken`` both are left out and listed in ``skipped.json``. A
-    test split without any photo in the store is left out. With COCO ``instances``, questions get the relevance of
-    proposals to the category that they name.
+    split ``vocabulary_from``, train or trainval, unless ``vocabulary`` is passed. A question without a photo is an
+    error; with ``skip_missing`` it is left out and listed in ``skipped.json``. A test split without any photo in the
+    store is left out. With COCO ``instances``, questions get the relevance of proposals to the category that they name.
     """
     sources = JOINED_SPLITS.get(vocabulary_from, (vocabulary_from,))
     if vocabulary is None and (missing := [split for split in sources if split not in splits]):
@@ -57,7 +55,7 @@ def prepare(
     if vocabulary is None:
         vocabulary = Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers, vocabulary_from)
     vocabulary.save(out / VOCABULARY)
-    broken = prepare_store(features, out / PHOTOS, on_progress, skip_broken=skip_broken)
+    prepare_store(features, out / PHOTOS, on_progress)
     store = FeatureStore.open(out / PHOTOS)
     left_out = {split for split in records if split.startswith("test") and not _known(records[split], store)}
     if len(left_out) == len(records):
@@ -68,20 +66,25 @@ def prepare(
     for split in [split for split in records if split not in left_out]:
         known = _known(records[split], store)
         lost[split] = sorted({one.question_id for one in records[split]} - {one.question_id for one in known})
-        if lost[split] and not (skip_broken and known):
-            raise _missing_photos(splits[split].questions, records[split], store, broken)
+        if lost[split] and not (skip_missing and known):
+            missing = [record.image_id for record in records[split] if record.image_id not in store.row_of]
+            raise InputError(
+                f"{splits[split].questions}: {len(missing)} questions are about {len(set(missing))} photos that no "
+                f"file of features has, among them {missing[0]}; add files with --features, or pass --skip-missing"
+            )
         relevance = None
         if true_boxes is not None:
             relevance = relevance_of(known, store, true_boxes, partial(on_progress, f"{split} true boxes"))
         on_progress(f"{split} questions", 0, len(known))
-        write_split(out, split, known, pairs[split][~np.isin(pairs[split], lost[split]).any(1)], vocabulary, relevance)
+        both_known = np.isin(pairs[split], [record.question_id for record in known]).all(1)
+        write_split(out, split, known, pairs[split][both_known], vocabulary, relevance)
         on_progress(f"{split} questions", len(known), len(known))
         encoded = [vocabulary.encode_answers(record.answers) for record in known if record.answers is not None]
         counts["unanswerable"][split] = sum(max(indices) < 0 for indices in encoded)
         counts["supervised"][split] = 0 if relevance is None else int((relevance >= 0).any(1).sum())
     (out / SKIPPED).unlink(missing_ok=True)
-    if broken or any(lost.values()):
-        write_text(out / SKIPPED, json.dumps({"records": broken, "questions": lost}, indent=1) + "\n")
+    if any(lost.values()):
+        write_text(out / SKIPPED, json.dumps({"questions": lost}, indent=1) + "\n")
     return {
         "questions": {split: len(records[split]) - len(lost[split]) for split in lost},
         "left_out": {split: len(records[split]) for split in sorted(left_out)},  # no photo of theirs is in the files
@@ -90,8 +93,7 @@ def prepare(
         "proposals": int(store.offsets[-1]),
         "features": store.width,  # of a proposal
         "repeated_photos": len(store.image_ids) - len(store.row_of),  # the first is used
-        "broken_records": broken,
-        "lost_questions": {split: len(ids) for split, ids in lost.items()},  # their photos are missing or broken
+        "lost_questions": {split: len(ids) for split, ids in lost.items()},  # their photos are missing
         "words": len(vocabulary.words),
         "answers": len(vocabulary.answers),
         "store_bytes": sum(path.stat().st_size for path in (out / PHOTOS).iterdir()),
@@ -110,62 +112,21 @@ def find_feature_files(path: Path) -> list[Path]:
     return sorted(found)
 
 
-def prepare_store(
-    features: Sequence[Path], folder: Path, on_progress: OnProgress, *, skip_broken: bool = False
-) -> list[str]:
-    """Write each file of features to a store, unless it is there; return what was wrong with skipped records."""
+def prepare_store(features: Sequence[Path], folder: Path, on_progress: OnProgress) -> None:
+    """Write each file of features to a store, unless it is there."""
     files = [file for path in features for file in find_feature_files(path)]
     if not files:
         raise InputError("features must name at least one file")
     sizes = [file.stat().st_size for file in files]
-    broken: list[str] = []
     for number, file in enumerate(files):
         on_bytes = partial(lambda before, done: on_progress("photos", before + done, sum(sizes)), sum(sizes[:number]))
         part = folder / f"{file.resolve().parent.name}-{file.name}.safetensors"
-        fingerprint = _fingerprint(file)
-        metadata = FeatureArrays(part).metadata if part.exists() else {}
-        if metadata.get("source") != fingerprint:
-            metadata = _write_part(file, part, fingerprint, skip_broken, on_bytes)
-        found = json.loads(metadata["broken"])
-        if found and not skip_broken:
-            raise InputError(f"{found[0]}; with --skip-broken it is left out")
-        broken += found
+        source = _fingerprint(file)
+        if not part.exists() or FeatureArrays(part).metadata.get("source") != source:
+            is_plain = file.suffix.lower() == ".safetensors"
+            photos = read_features(file) if is_plain else read_tsv(file, on_bytes)
+            write_features(part, photos, {"source": source})
         on_bytes(sizes[number])
-    return broken
-
-
-def _write_part(
-    file: Path, part: Path, fingerprint: str, skip_broken: bool, on_bytes: Callable[[int], None]
-) -> dict[str, str]:
-    broken: list[str] = []
-
-    def on_broken(error: InputError) -> None:
-        if not skip_broken:
-            raise InputError(f"{error}; with --skip-broken it is left out")
-        broken.append(str(error))
-
-    metadata = {"source": fingerprint}
-    try:
-        write_features(
-            part, _read(file, on_broken, on_bytes), metadata=lambda: metadata | {"broken": json.dumps(broken)}
-        )
-    except InputError as error:
-        if not skip_broken:
-            raise
-        broken.append(str(error))
-    return metadata | {"broken": json.dumps(broken)}
-
-
-def _read(file: Path, on_broken: OnBroken, on_bytes: Callable[[int], None]) -> Iterator[PhotoFeatures]:
-    """Yield the photos of a file; one with another number of features than the first is broken."""
-    is_plain = file.suffix.lower() == ".safetensors"
-    width = None
-    for photo in read_features(file, on_broken) if is_plain else read_tsv(file, on_broken, on_bytes):
-        width = width or photo.features.shape[1]
-        if photo.features.shape[1] == width:
-            yield photo
-        else:
-            on_broken(InputError(f"{file}: photo {photo.image_id} has {photo.features.shape[1]} features, not {width}"))
 
 
 def _fingerprint(path: Path) -> str:
@@ -182,22 +143,6 @@ def _known(records: Sequence[QuestionRecord], store: FeatureStore) -> list[Quest
     return [record for record in records if record.image_id in store.row_of]
 
 
-def _missing_photos(
-    questions: Path, records: Sequence[QuestionRecord], store: FeatureStore, broken: Sequence[str]
-) -> InputError:
-    missing = [record.image_id for record in records if record.image_id not in store.row_of]
-    return InputError(
-        "; ".join(
-            [
-                f"{questions}: {len(missing)} questions are about {len(set(missing))} photos that no file of features "
-                f"has, among them {missing[0]}",
-                "add files with --features, or leave these questions out with --skip-broken",
-                *broken[:1],
-            ]
-        )
-    )
-
-
 def _read_splits(
     splits: Mapping[str, SplitFiles], on_progress: OnProgress
 ) -> tuple[dict[str, list[QuestionRecord]], dict[str, NDArray[np.int64]]]:
@@ -207,9 +152,6 @@ def _read_splits(
         records[split] = read_records(files.questions, files.annotations)
         if not records[split]:
             raise InputError(f"{files.questions} has no questions")
-        pairs[split] = np.empty((0, 2), np.int64)
-        if files.pairs is not None:
-            pairs[split] = read_pairs(files.pairs)
-            check_pairs(files.pairs, pairs[split], records[split])
+        pairs[split] = np.empty((0, 2), np.int64) if files.pairs is None else read_pairs(files.pairs)
         on_progress("reading questions", number, len(splits))
     return records, pairs

@@ -65,12 +65,10 @@ class TrueBoxes:
                     raise InputError(f"{path} calls category {category.id} {category.name!r}, another file does not")
             for image in content.images:
                 boxes.corners.setdefault(photo_id(image.id), {})
-            for number, annotation in enumerate(content.annotations):
+            for annotation in content.annotations:
                 image_id, category_id = photo_id(annotation.image_id), annotation.category_id
-                if image_id not in boxes.corners or category_id not in boxes.categories:
-                    raise InputError(f"{path}, annotations, record {number}: its image or category is not in the file")
                 left, top, width, height = annotation.bbox
-                by_category = boxes.corners[image_id]
+                by_category = boxes.corners.setdefault(image_id, {})
                 by_category.setdefault(category_id, []).append((left, top, left + width, top + height))
                 if annotation.iscrowd:
                     boxes.unknown.add((image_id, category_id))

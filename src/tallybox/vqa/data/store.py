@@ -8,7 +8,7 @@ store of a prepared folder has one such file for each file of features it was ma
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, error_summary, import_optional
-from tallybox.vqa.data.photos import OnBroken, PhotoFeatures, checked_photo, raise_broken
+from tallybox.vqa.data.photos import PhotoFeatures, checked_photo
 
 PHOTOS = "photos"  # the store of a prepared folder
 ARRAYS = ("num_boxes", "sizes_wh", "boxes_xyxy", "features")
@@ -32,11 +32,8 @@ DTYPES = {
 }
 
 
-def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Callable[[], dict[str, str]] = dict) -> None:
-    """Write photos to a file in the plain layout, atomically; features are copied through a temporary file.
-
-    ``metadata`` is called after the last photo.
-    """
+def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Mapping[str, str] | None = None) -> None:
+    """Write photos to a file in the plain layout, atomically; features are copied through a temporary file."""
     ids: list[str] = []
     lists: dict[str, list[Any]] = {name: [] for name in ARRAYS[:3]}
     digest, width = hashlib.sha256(), 0
@@ -61,7 +58,7 @@ def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Callab
         shapes = {name: array.shape for name, array in arrays.items()} | {"features": (len(boxes), width)}
         small = b"".join(array.tobytes() for array in arrays.values())
         digest.update(json.dumps(ids).encode() + small)
-        header = _header(shapes, {"image_ids": json.dumps(ids), "sha256": digest.hexdigest(), **metadata()})
+        header = _header(shapes, {"image_ids": json.dumps(ids), "sha256": digest.hexdigest(), **(metadata or {})})
         with atomic_writing(path) as file:
             file.write(header + small)
             spooled.seek(0)
@@ -104,7 +101,7 @@ class FeatureArrays:
             raise InputError(f"{path}: the shapes of its arrays do not fit {photos} image_ids and the sum of num_boxes")
 
 
-def read_features(path: Path, on_broken: OnBroken = raise_broken) -> Iterator[PhotoFeatures]:
+def read_features(path: Path) -> Iterator[PhotoFeatures]:
     """Yield the photos of a file in the plain layout."""
     arrays = FeatureArrays(path)
     ends = np.cumsum(arrays.num_boxes)
@@ -112,10 +109,7 @@ def read_features(path: Path, on_broken: OnBroken = raise_broken) -> Iterator[Ph
         rows = slice(int(ends[record] - arrays.num_boxes[record]), int(ends[record]))
         size_wh = tuple(arrays.sizes_wh[record].tolist())
         values = arrays.boxes_xyxy[rows], arrays.features[rows]
-        try:
-            yield checked_photo(f"{path}, record {record}", image_id, size_wh, *values)
-        except InputError as error:
-            on_broken(error)
+        yield checked_photo(f"{path}, record {record}", image_id, size_wh, *values)
 
 
 @dataclass(frozen=True, eq=False)

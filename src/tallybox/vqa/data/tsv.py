@@ -11,7 +11,6 @@ import io
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, open_binary
-from tallybox.vqa.data.photos import OnBroken, PhotoFeatures, checked_photo, raise_broken
+from tallybox.vqa.data.photos import PhotoFeatures, checked_photo
 
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # Where these columns are among six, and among LXMERT's ten: img_id, img_h, img_w, four of objects and attributes, …
@@ -29,9 +28,7 @@ FLOAT32 = np.dtype("<f4")
 READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
 
 
-def read_tsv(
-    path: Path, on_broken: OnBroken = raise_broken, on_bytes: Callable[[int], None] = lambda done: None
-) -> Iterator[PhotoFeatures]:
+def read_tsv(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> Iterator[PhotoFeatures]:
     """Yield the photos of a file; ``on_bytes`` hears how much of the file on the disk was read."""
     if path.is_file() and zipfile.is_zipfile(path):
         raise InputError(f"{path} is a zip archive; unpack it first")
@@ -41,24 +38,18 @@ def read_tsv(
         try:
             record = 0
             while line := lines.readline():
-                try:
-                    yield _parse_line(f"{path}, record {record}", line)
-                except InputError as error:
-                    on_broken(error)
+                yield _parse_line(f"{path}, record {record}", line)
                 record += 1
                 on_bytes(on_disk.tell())
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            on_broken(InputError(f"{path}: the gzip file is cut short or damaged after record {record}: {error}"))
+            raise InputError(f"{path}: the gzip file is cut short or damaged after record {record}: {error}") from None
         finally:
             lines.detach()  # `open_binary` closes the file
 
 
 def write_tsv(path: Path, photos: Iterable[PhotoFeatures]) -> None:
-    """Write photos to a file, gzipped if its name ends in ``.gz``."""
-    with ExitStack() as stack:
-        file: Any = stack.enter_context(atomic_writing(path))
-        if path.suffix == ".gz":  # no name and no time in the header: the same photos give the same file
-            file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
+    """Write photos to a file of six columns."""
+    with atomic_writing(path) as file:
         for photo in photos:
             width, height = photo.size_wh
             numbers = f"{photo.image_id}\t{width:g}\t{height:g}\t{len(photo.boxes_xyxy)}\t".encode()
