@@ -84,7 +84,7 @@ def _boxes_of(
 def measure(kind: str, photos: int, seed: int) -> dict[str, float]:
     """Fit to some photos and score on others."""
     estimator = CountEstimator(seed=seed).fit(*synthetic_photos(DETECTORS[kind], photos, seed))
-    result: dict[str, Any] = evaluate(estimator, *synthetic_photos(DETECTORS[kind], UNSEEN, 1000 + seed)).compute()
+    result: dict[str, Any] = evaluate(estimator, *synthetic_photos(DETECTORS[kind], UNSEEN, 1000 + seed))
     coverage, width = result["coverage90_by_predicted_count"], result["width90_by_predicted_count"]
     promised = estimator.fitted.cross_validation["estimator"]
     return {

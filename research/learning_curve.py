@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from tallybox import CountEstimator, Detections
-from tallybox.concurrency import in_batches
 from tallybox.detections.labels import (
     CountingPair,
     TrueCounts,
@@ -30,10 +29,9 @@ from tallybox.detections.labels import (
     every_pair,
     labelled_detections,
 )
-from tallybox.detections.metrics import CountSums, CoverageSums
+from tallybox.detections.metrics import mean_by_group
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.config import IMAGES_PER_BATCH
 from tallybox.estimator.evaluation import evaluate, infer_labelled
 from tallybox.estimator.inference import Prior
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
@@ -60,35 +58,24 @@ def reliability(
 
     With ``listed`` only over what `tallybox count` lists: categories that are there with a probability of over 0.1.
     """
-    sums, by_predicted, by_true = CountSums(), CoverageSums(), CoverageSums()
-    number, probability, right = np.zeros(BINS), np.zeros(BINS), np.zeros(BINS)
-    widths = 0
-    for batch in in_batches(labelled_detections(images, labels), IMAGES_PER_BATCH):
-        pairs = list(pairs_of(batch, labels))
-        if not pairs:
-            continue
-        inference, truth = infer_labelled(estimator, batch, pairs)
-        found = inference.predictions(prior)
-        if listed:
-            shown = found.probabilities[:, 0] < 1 - LISTED_PROBABILITY
-            found, truth = found.at(shown), truth[shown]
-        sums += found.sums(truth)
-        by_predicted += CoverageSums.of(found.lows, found.highs, truth, grouped_by=found.counts)
-        by_true += CoverageSums.of(found.lows, found.highs, truth, grouped_by=truth)
-        widths += int((found.highs - found.lows).sum())
-        best = found.probabilities.max(1)
-        bins = (best * BINS).astype(int).clip(max=BINS - 1)
-        number += np.bincount(bins, minlength=BINS)
-        probability += np.bincount(bins, best, minlength=BINS)
-        right += np.bincount(bins, found.most_probable == truth, minlength=BINS)
+    labelled = list(labelled_detections(images, labels))
+    inference, truth = infer_labelled(estimator, labelled, list(pairs_of(labelled, labels)))
+    found = inference.predictions(prior)
+    if listed:
+        shown = found.probabilities[:, 0] < 1 - LISTED_PROBABILITY
+        found, truth = found.at(shown), truth[shown]
+    widths, best = found.highs - found.lows, found.probabilities.max(1)
+    bins = (best * BINS).astype(int).clip(max=BINS - 1)
+    number, probability, right = (
+        np.bincount(bins, values, minlength=BINS) for values in (None, best, found.most_probable == truth)
+    )
     return {
-        "pairs": sums.pairs,
-        **sums.compute(),
-        "coverage90": by_predicted.coverage(),
-        "coverage90_by_predicted_count": by_predicted.coverage_by_group(),
-        "width90_by_predicted_count": by_predicted.width_by_group(),
-        "coverage90_by_true_count": by_true.coverage_by_group(),
-        "mean_width": widths / sums.pairs,
+        "pairs": len(truth),
+        **found.metrics(truth),
+        **found.coverage(truth),
+        "width90_by_predicted_count": mean_by_group(widths, found.counts),
+        "coverage90_by_true_count": mean_by_group(found.covers(truth), truth),
+        "mean_width": float(widths.mean()),
         "bins": {"number": number.tolist(), "probability": probability.round(3).tolist(), "right": right.tolist()},
     }
 
@@ -100,7 +87,7 @@ def measure(learn: list[Detections], known: TrueCounts, unseen: list[Detections]
     seconds = round(time.perf_counter() - start, 1)
     return {
         "seconds": seconds,
-        **evaluate(estimator, unseen, truth).compute(),
+        **evaluate(estimator, unseen, truth),
         "scored": reliability(estimator, unseen, truth, counting_pairs, "evaluation_pairs"),
         "scored_every": reliability(estimator, unseen, truth, counting_pairs, "population"),
         "listed": reliability(estimator, unseen, truth, every_pair, "population", listed=True),

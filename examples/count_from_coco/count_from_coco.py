@@ -18,7 +18,7 @@ def main(detections: Path, counts: Path) -> None:
     estimator.save("counter.safetensors")
 
     others = labels.only(labels.counts.keys() - known.counts.keys())
-    figures = evaluate(estimator, read_detections(detections), others).compute()
+    figures = evaluate(estimator, read_detections(detections), others)
     print(f"right counts: {figures['estimator']['exact']:.0%}, with tuned NMS: {figures['nms']['exact']:.0%}")
     unseen = [image for image in read_detections(detections) if image.image_id in others.counts]
     for image, predictions in estimator.predict_each(unseen[:3]):

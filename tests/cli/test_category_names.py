@@ -97,8 +97,8 @@ def test_the_python_recipe_of_the_guide_works_for_own_categories(tmp_path):
             same.predict(other)["nut"].count,
             same.predict(image)["nut"].count,
         )
-    figures = evaluate(estimator, named, labels).compute()
-    assert figures["estimator"] == evaluate(estimator, read_detections(found), labels).compute()["estimator"]
+    figures = evaluate(estimator, named, labels)
+    assert figures["estimator"] == evaluate(estimator, read_detections(found), labels)["estimator"]
 
 
 def test_own_ids_are_named_in_python():

@@ -9,7 +9,7 @@ from tallybox import Detections
 from tallybox.detections import baselines
 from tallybox.detections.baselines import ThresholdCounter, Thresholds, count_with, tabulate, tune
 from tallybox.detections.labels import CountingPair
-from tallybox.detections.metrics import CountSums
+from tallybox.detections.metrics import count_metrics
 from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 from tests.support.tolerances import SUMMED_SCORES
@@ -34,7 +34,7 @@ def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, metric):
     overlaps = baselines.IOU_THRESHOLDS
 
     def loss(counter: ThresholdCounter) -> float:
-        figure = CountSums.of(counter.counts(pairs), truth).compute()[metric]
+        figure = count_metrics(counter.counts(pairs), truth)[metric]
         return -figure if metric == "exact" else figure
 
     grid = [ThresholdCounter(metric, Thresholds(o, s)) for o in overlaps for s in (0.05, 0.5, 0.95)]
@@ -49,8 +49,8 @@ def test_thresholds_of_a_category_are_as_if_it_were_alone_up_to_equally_good_one
         of_category = [pair for pair in pairs if pair.category_id == category_id]
         truth = [pair.true_count for pair in of_category]
         alone = tune(tabulate(of_category), metric)
-        assert CountSums.of(counter.counts(of_category), truth).compute()[metric] == pytest.approx(
-            CountSums.of(alone.counts(of_category), truth).compute()[metric], rel=SUMMED_SCORES.rtol
+        assert count_metrics(counter.counts(of_category), truth)[metric] == pytest.approx(
+            count_metrics(alone.counts(of_category), truth)[metric], rel=SUMMED_SCORES.rtol
         )
 
 

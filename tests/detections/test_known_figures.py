@@ -4,7 +4,7 @@ import pytest
 
 from tallybox.detections.baselines import CountTable, tabulate, tune
 from tallybox.detections.labels import CountingPair, counting_pairs, labelled_detections
-from tallybox.detections.metrics import CountSums
+from tallybox.detections.metrics import count_metrics
 from tallybox.detections.readers import read_counts, read_detections
 from tests.support.shared_data import data_folder
 from tests.support.tolerances import KNOWN_FIGURES
@@ -50,7 +50,7 @@ def test_pairs_of_real_photos_are_as_many_as_known(fitting_pairs, unseen_pairs):
 )
 def test_nms_tuned_on_3000_photos(fitting_table, unseen_pairs, metric, per_category, figures):
     counter = tune(fitting_table, metric, per_category=per_category)
-    scores = CountSums.of(counter.counts(unseen_pairs), [pair.true_count for pair in unseen_pairs]).compute()
+    scores = count_metrics(counter.counts(unseen_pairs), [pair.true_count for pair in unseen_pairs])
     assert {name: scores[name] for name in figures} == {
         name: expected(name, figure) for name, figure in figures.items()
     }
@@ -61,5 +61,5 @@ def test_nms_tuned_on_the_first_photos(fitting_pairs, unseen_pairs, photos, exac
     labels = read_counts(data_folder("coco-count") / "instances_train.json.gz").first_images(photos)
     pairs = [pair for pair in fitting_pairs if pair.detections.image_id in labels.counts]
     counts = tune(tabulate(pairs)).counts(unseen_pairs)
-    scores = CountSums.of(counts, [pair.true_count for pair in unseen_pairs]).compute()
+    scores = count_metrics(counts, [pair.true_count for pair in unseen_pairs])
     assert scores["exact"] == expected("exact", exact)

@@ -23,6 +23,6 @@ def test_near_identical_boxes_are_thinned_and_counted_better_than_by_nms():
     assert sum(len(photo) for photo in photos) > 500 * len(photos)
     estimator = CountEstimator(members=2).fit(photos, learned_from)
     assert estimator.fitted.config.nms_iou < 1
-    figures = evaluate(estimator, photos, unseen).compute()
+    figures = evaluate(estimator, photos, unseen)
     assert figures["estimator"]["exact"] > figures["nms"]["exact"] + 0.04
     assert figures["estimator"]["mae"] < figures["nms"]["mae"] - 0.08

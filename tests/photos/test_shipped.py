@@ -25,7 +25,7 @@ def test_the_card_says_what_evaluating_gives():
         embedded_estimator(),
         read_detections(folder / "detections_picodet_val.json.gz"),
         read_counts(folder / "instances_val.json.gz"),
-    ).compute()
+    )
     card = CARD.read_text()
     for name, row in (
         ("estimator", "estimator"),

@@ -43,7 +43,7 @@ def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: An
         images, counts, detector = read_labelled(source, labels, file, report, **options)
         if detector:
             check_same_detector(estimator.fitted.detector, detector)
-        result = score(estimator, images, counts).compute()
+        result = score(estimator, images, counts)
         if as_json:
             echo_json(result)
         else:

@@ -13,7 +13,6 @@ from tallybox.detections.baselines import Metric, tabulate, tune
 from tallybox.detections.categories import COCO_CATEGORIES, category_name_of, listed_names
 from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
-from tallybox.detections.metrics import CountSums, CoverageSums
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, interval_levels, learn_prevalence
 from tallybox.estimator.config import EstimatorConfig, check_size
@@ -22,15 +21,9 @@ from tallybox.estimator.inference import Inference, infer
 from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
 from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.nms_counts import NmsCounts, learn_nms_counts, preferred_share
-from tallybox.estimator.prediction import WIDTH_GROUPS, Floats, Integers, summarise
+from tallybox.estimator.prediction import Floats, Integers, PredictionArrays, summarise
 from tallybox.estimator.totals import learn_totals
-from tallybox.estimator.training import (
-    PADDING,
-    LabelledInputs,
-    OnProgress,
-    epochs_for,
-    train,
-)
+from tallybox.estimator.training import PADDING, LabelledInputs, OnProgress, epochs_for, train
 
 MIN_IMAGES = 4
 # Bounds of `max_objects`, which by default only one in a thousand labels exceeds.
@@ -200,20 +193,13 @@ def _held_out(ensemble: CountEnsemble, nms_of_parts: Sequence[NmsCounts], labell
 
 def _scores(probabilities: Floats, tail_mean: Floats, truth: Integers, parts: Integers) -> dict[str, Any]:
     """Return cross-validated figures; intervals of each part are calibrated on the other parts."""
-    sums, coverage, by_width = CountSums(), CoverageSums(), CoverageSums()
-    for part in np.unique(parts).tolist():
-        inside, outside = parts == part, parts != part
-        levels = interval_levels(probabilities[outside], tail_mean[outside], truth[outside])
-        found = summarise(probabilities[inside], tail_mean[inside], levels)
-        sums += found.sums(truth[inside])
-        coverage += CoverageSums.of(found.lows, found.highs, truth[inside], grouped_by=found.counts)
-        by_width += found.sums_by_width(truth[inside])
-    return {
-        **sums.compute(),
-        "coverage90": coverage.coverage(),
-        "coverage90_by_predicted_count": coverage.coverage_by_group(),
-        "right_by_width": by_width.coverage_by_group(WIDTH_GROUPS),
-    }
+    rows_of_parts, found = [np.flatnonzero(parts == part) for part in np.unique(parts)], []
+    for rows in rows_of_parts:
+        others = np.delete(np.arange(len(parts)), rows)
+        levels = interval_levels(probabilities[others], tail_mean[others], truth[others])
+        found.append(summarise(probabilities[rows], tail_mean[rows], levels))
+    together, truth = PredictionArrays.joined(found), truth[np.concatenate(rows_of_parts)]
+    return {**together.metrics(truth), **together.coverage(truth)}
 
 
 def _over_every_category(

@@ -3,7 +3,7 @@
 Legend: P pairs of an image and a category, K ``max_objects``, T counts with the tail written out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections.categories import category_id_of
-from tallybox.detections.metrics import CountSums, CoverageSums, groups_of
+from tallybox.detections.metrics import count_metrics, groups_of, mean_by_group
 from tallybox.errors import InputError
 
 if TYPE_CHECKING:
@@ -175,14 +175,28 @@ class PredictionArrays(NamedTuple):
     saturated: Booleans
     probabilities: Floats  # [P, K + 1]
 
-    def sums(self, true_counts: Integers) -> CountSums:
-        """Return the sums behind scores: exact by the most probable count, MAE by the median, RMSE by the mean."""
-        return CountSums.of(self.most_probable, true_counts, medians=self.counts, means=self.expected)
+    def metrics(self, true_counts: Integers) -> dict[str, float]:
+        """Return exact by the most probable count, MAE by the median, RMSE by the mean."""
+        return count_metrics(self.most_probable, true_counts, medians=self.counts, means=self.expected)
 
-    def sums_by_width(self, true_counts: Integers) -> CoverageSums:
-        """Return the sums behind the share of exact counts by the width of intervals."""
-        widths = self.highs - self.lows
-        return CoverageSums.of(self.counts, self.counts, true_counts, grouped_by=widths, groups=WIDTH_GROUPS)
+    def covers(self, true_counts: Integers) -> Booleans:
+        """Return which intervals cover the true counts ``[P]``."""
+        covers: Booleans = (self.lows <= true_counts) & (true_counts <= self.highs)
+        return covers
+
+    def coverage(self, true_counts: Integers) -> dict[str, Any]:
+        """Return how often intervals cover the true counts ``[P]``, and how often counts are exact by their width."""
+        covers, exact = self.covers(true_counts), self.counts == true_counts
+        return {
+            "coverage90": float(covers.mean()),
+            "coverage90_by_predicted_count": mean_by_group(covers, self.counts),
+            "right_by_width": mean_by_group(exact, self.highs - self.lows, WIDTH_GROUPS),
+        }
+
+    @classmethod
+    def joined(cls, parts: Iterable["PredictionArrays"]) -> "PredictionArrays":
+        """Return the predictions of several parts."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def at(self, rows: Any) -> "PredictionArrays":
         """Return the predictions of some pairs."""
