@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 
 import pytest
 import supervision
@@ -10,7 +11,6 @@ from tallybox.detections import baselines
 from tallybox.detections.baselines import ThresholdCounter, Thresholds, count_with, tabulate, tune
 from tallybox.detections.labels import CountingPair
 from tallybox.detections.metrics import count_metrics
-from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 from tests.support.tolerances import SUMMED_SCORES
 
@@ -90,27 +90,4 @@ def test_counts_are_those_of_supervision(image, category_id):
 @given(pair_lists, st.booleans())
 def test_a_baseline_survives_json(pairs, per_category):
     counter = tune(tabulate(pairs), "mae", per_category=per_category)
-    assert ThresholdCounter.from_dict(json.loads(json.dumps(counter.to_dict()))) == counter
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"metric": "luck"},
-        {"overall": [0.5]},
-        {"overall": [0.5, 7]},
-        {"by_category": {"dog": [0.5, 0.5]}},
-        {"by_category": []},
-    ],
-)
-def test_a_stored_baseline_that_was_tampered_with_is_an_error(change):
-    stored = ThresholdCounter("exact", Thresholds(0.5, 0.5)).to_dict()
-    with pytest.raises(InputError, match="a stored baseline must be as"):
-        ThresholdCounter.from_dict({**stored, **change})
-
-
-def test_tuning_on_nothing_or_for_an_unknown_metric_is_an_error():
-    with pytest.raises(InputError, match="pairs must not be empty"):
-        tune(tabulate([]))
-    with pytest.raises(InputError, match='metric must be "exact", "mae" or "rmse", but got'):
-        tune(tabulate([CountingPair(Detections.empty(), 1, 0)]), "accuracy")
+    assert ThresholdCounter.from_dict(json.loads(json.dumps(asdict(counter)))) == counter

@@ -92,12 +92,9 @@ def test_a_wrong_box_or_score_is_one_clear_line(boxes, scores, message):
     assert isinstance(raised.value, TallyboxError)
 
 
-@pytest.mark.parametrize(
-    ("size", "message"),
-    [((0, 5), "at least 1 pixel"), ((5, 2**31), "at most 2147483647"), (7, "must be .width, height., but got 7")],
-)
-def test_an_image_size_is_a_width_and_a_height(size, message):
-    with pytest.raises(InputError, match=message):
+@pytest.mark.parametrize("size", [(0, 5), (5, 2**31), 7, (1, 2, 3), "ab"])
+def test_an_image_size_is_a_width_and_a_height(size):
+    with pytest.raises(InputError, match="image_size"):
         Detections([BOX], [0.5], [1], image_size=size)
 
 

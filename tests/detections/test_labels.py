@@ -151,7 +151,7 @@ def test_labels_take_the_ids_that_a_detector_gives_to_their_names():
     assert renumbered.categories == {0: "fig", 1: "cup", 2: "apple"}
     assert renumbered.labelled == {0, 2}
     assert renumbered.unknown == {(7, 0)}
-    with pytest.raises(InputError, match=r"'Apple', 'fig', 'pear'.*'cup'"):
+    with pytest.raises(InputError, match=r"Apple.*cup"):
         labels.for_detections({0: "cup"})
     with pytest.warns(UserWarning, match=r"'aple'.*'apple'"):
         TrueCounts({7: {1: 3, 2: 5}}, categories={1: "aple", 2: "fig"}).for_detections({0: "fig", 1: "apple"})

@@ -57,10 +57,10 @@ def test_reading_holds_a_small_part_of_a_file(tmp_path):
     assert most < path.stat().st_size / 2
 
 
-@pytest.mark.parametrize("ids", [[7, 7, 9, 7], [7, 9, 8, 9], ["a", "b", "a"]])
-def test_an_image_that_comes_back_is_an_error(tmp_path, ids):
-    with pytest.raises(InputError, match=r"a.parquet.*sort"):
-        read(tmp_path, ids)
+def test_rows_of_an_image_may_stand_apart_within_a_batch_but_not_farther(tmp_path):
+    assert [(image.image_id, len(image)) for image in read(tmp_path, [7, 7, 9, 7])] == [(9, 1), (7, 3)]
+    with pytest.raises(InputError, match=r"a.parquet.*image 7.*sort"):
+        read(tmp_path, [7, *[9] * ROWS_PER_BATCH, 8, 7])
 
 
 def test_a_folder_of_files_is_one_data_set(tmp_path):
@@ -99,9 +99,6 @@ def test_columns_of_other_types_and_names_are_taken(tmp_path):
         ({"image_id": [1, None, 2]}, "row 1: image_id"),
         ({"score": None}, "score"),
         ({"x2": [9.0, 9.0, -1.0]}, "row 2: box"),
-        ({"width": [640, None, 640], "height": [480] * 3}, "row 1: image 7"),
-        ({"width": [640] * 3}, "row 0: image 7"),
-        ({"width": [640, 320, 640], "height": [480] * 3}, "image 7 has two sizes"),
     ],
 )
 def test_wrong_rows_are_named_with_file_and_row(tmp_path, changes, message):

@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import time
-import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -161,9 +160,6 @@ SIZED = HEADER.strip() + ",width,height\n"
         ("image_id,category_id,x1,y1,x2,y2\n7,18,0,0,1,1\n", "score"),
         ("image_id,score,x1,y1,x2,y2\n7,0.5,0,0,1,1\n", "category"),
         ("category_id,score,x1,y1,x2,y2\n7,0.5,0,0,1,1\n", "image_id"),
-        (SIZED + "7,18,0,0,1,1,0.5,0,5\n", "line 2: image 7"),
-        (SIZED + "7,18,0,0,1,1,0.5,640,\n", "line 2: image 7"),
-        (SIZED + "7,18,0,0,1,1,0.5,5,5\n7,18,0,0,1,1,0.5,5,6\n", "image 7 has two sizes"),
         (SIZED + "7,18,0,0,1,1,0.5,-640,480\n", "line 2: width"),
         ("image_id,category_id,category,x1,y1,x2,y2,score\n7,1,a,0,0,1,1,1\n7,1,b,0,0,1,1,1\n", "line 3: category 1"),
         ("image_id,class_id,x1,y1,x2,y2,score\n7,1,0,0,1,1,1\n", "class.*--names"),
@@ -175,16 +171,6 @@ def test_wrong_detections_are_named_with_file_and_line(tmp_path, text, message):
         read(tmp_path, text)
     assert "found.csv" in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    "rows",
-    ['7,18,0,0,1,1,0.5,"a dog\n8,18,0,0,1,1,0.5,\n', '7,18,0,0,1,1,0.5,"a dog\n8,18,0,0,1,1,0.5,b"\n'],
-    ids=["to the end", "to the next"],
-)
-def test_an_open_quotation_mark_does_not_swallow_rows(tmp_path, rows):
-    with pytest.raises(InputError, match=r"found.csv, line 2"):
-        read(tmp_path, HEADER.strip() + ",note\n" + rows)
 
 
 @pytest.mark.parametrize("name", ["found.csv", "found.xlsx"])
@@ -231,22 +217,6 @@ def test_a_cell_at_the_end_of_a_sheet_costs_neither_time_nor_memory(tmp_path):
     with pytest.raises(InputError, match=r"found.xlsx, line 1048576"):
         list(read_detections(tmp_path / "found.xlsx"))
     assert time.monotonic() - start < 60, "0.2 took hours"
-
-
-def test_a_header_as_wide_as_a_sheet_costs_no_memory(tmp_path):
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    book.active.append(["image_id", "dog"])
-    for image_id in range(2000):
-        book.active.append([image_id, 3])
-    book.active["XFD1"] = "cat"
-    book.save(tmp_path / "counts.xlsx")
-    tracemalloc.start()
-    frame = read_table(tmp_path / "counts.xlsx")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert frame.columns.tolist() == ["image_id", "dog", "cat"]
-    assert peak < 200 << 20
 
 
 def test_a_sheet_that_unpacks_to_much_or_is_damaged_is_an_error(tmp_path):

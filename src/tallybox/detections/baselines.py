@@ -6,7 +6,7 @@ grid below is tried, for each metric.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tallybox.boxes import nms
 from tallybox.detections.detections import Detections, Floats, Integers
 from tallybox.detections.labels import CountingPair
-from tallybox.errors import InputError
 
 Metric = Literal["exact", "mae", "rmse"]
 
@@ -57,22 +56,11 @@ class ThresholdCounter:
         """Return the count of each pair, ``[P]``."""
         return np.array([self.count(pair.detections, pair.category_id) for pair in pairs], np.float64)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        by_category = {str(category_id): list(chosen) for category_id, chosen in self.by_category.items()}
-        return {"metric": self.metric, "overall": list(self.overall), "by_category": by_category}
-
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "ThresholdCounter":
-        """Build a counter from what `to_dict` returned; it may come from a file of unknown origin."""
-        try:
-            metric = stored["metric"]
-            if metric not in get_args(Metric):
-                raise ValueError(f"metric {metric!r}")
-            by_category = {int(key): _stored_thresholds(chosen) for key, chosen in stored["by_category"].items()}
-            return cls(metric, _stored_thresholds(stored["overall"]), by_category)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"a stored baseline must be as ThresholdCounter.to_dict gives it, but: {error}") from None
+        """Build a counter from its fields as JSON stores them."""
+        by_category = {int(key): Thresholds(*chosen) for key, chosen in stored["by_category"].items()}
+        return cls(stored["metric"], Thresholds(*stored["overall"]), by_category)
 
 
 def count_with(detections: Detections, iou_thresholds: Sequence[float], score_thresholds: Sequence[float]) -> Floats:
@@ -85,8 +73,6 @@ def count_with(detections: Detections, iou_thresholds: Sequence[float], score_th
 
 def tabulate(pairs: Sequence[CountingPair]) -> CountTable:
     """Count each pair with every pair of thresholds of the grid, so that `tune` can compare them."""
-    if not pairs:
-        raise InputError("pairs must not be empty: there is nothing to tune thresholds on")
     images, category_ids, true_counts = zip(*pairs, strict=True)
     of_pairs = map(Detections.of_category, images, category_ids)
     counts = np.stack([count_with(detections, IOU_THRESHOLDS, SCORE_THRESHOLDS) for detections in of_pairs])
@@ -99,8 +85,6 @@ def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = Fa
     Ties within a category go to the thresholds that are better for all pairs, and ties over all pairs to the lower
     thresholds. A category without labelled pairs is counted with the thresholds for all.
     """
-    if metric not in get_args(Metric):
-        raise InputError(f'metric must be "exact", "mae" or "rmse", but got {metric!r}')
     errors = np.abs(table.counts - table.true_counts[:, None, None])  # [P, overlaps, scores]
     losses = {"exact": errors > 0, "mae": errors, "rmse": np.square(errors)}[metric]
     overall = losses.mean(0, dtype=np.float64)  # [overlaps, scores]
@@ -116,11 +100,3 @@ def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = Fa
 def _grid_point(losses: NDArray[np.float64]) -> Thresholds:
     overlap, score = np.unravel_index(int(losses.argmin()), losses.shape)
     return Thresholds(IOU_THRESHOLDS[int(overlap)], SCORE_THRESHOLDS[int(score)])
-
-
-def _stored_thresholds(stored: Any) -> Thresholds:
-    overlap, score = stored
-    chosen = Thresholds(float(overlap), float(score))
-    if not all(0 <= value <= 1 for value in chosen):
-        raise ValueError(f"thresholds {list(chosen)} are not in [0, 1]")
-    return chosen

@@ -1,9 +1,11 @@
 """Categories: COCO's 80 names, looking up a name, and matching the categories of two sources by name."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from tallybox.errors import InputError, did_you_mean
+
+ClassNames = Sequence[str] | Mapping[int, str] | None  # of a detector, by class number
 
 # Names of categories with consecutive ids, by the first id.
 _RUNS = {
@@ -82,6 +84,16 @@ def listed_names(category_ids: Collection[int], categories: Mapping[int, str] = 
     return ", ".join(first) + (" ..." if len(category_ids) > MAX_LISTED else "")
 
 
+def names_by_class(class_names: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
+    """Return the names of a detector's classes by their numbers.
+
+    >>> names_by_class(["bolt", "nut"])
+    {0: 'bolt', 1: 'nut'}
+    """
+    names = class_names if isinstance(class_names, Mapping) else dict(enumerate(class_names))
+    return {int(key): str(name).strip() for key, name in names.items()}
+
+
 def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
     """Return the category id of each class of a detector: COCO's if all names are COCO's, else the class number.
 
@@ -93,6 +105,25 @@ def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
     named = {label: name for label, name in names.items() if _plain(name) not in NOT_CATEGORIES}
     ids = {label: coco_id for label, name in named.items() if (coco_id := find_category(name)) is not None}
     return ids if len(ids) == len(named) else {label: label for label in named}
+
+
+def categories_of_classes(classes: Sequence[float], class_names: ClassNames) -> tuple[list[int], dict[int, str] | None]:
+    """Return the category id of each class number, and the names of the categories.
+
+    Numbers without names are refused: YOLO's class 16 is a dog, COCO's category 16 a bird.
+    """
+    if class_names is None:
+        if classes:
+            raise InputError(
+                "These class numbers have no names; pass the detector's names with class_names= (model.names, "
+                "model.config.id2label)"
+            )
+        return [], None
+    names = names_by_class(class_names)
+    ids = category_ids_of_classes(names)
+    if unknown := set(classes).difference(ids):
+        raise InputError(f"Class {min(unknown):g} has no name in class_names")
+    return [ids[int(number)] for number in classes], {ids[number]: names[number] for number in ids}
 
 
 def number_categories(names: Iterable[str]) -> dict[int, str]:
@@ -133,13 +164,15 @@ def match_categories(source: Mapping[int, str], target: Mapping[int, str]) -> di
     return {category_id: ids[category_id] for category_id in source}
 
 
-def check_common_names(source: Mapping[int, str], target: Mapping[int, str], owner: str) -> None:
-    """Raise if both sides have names and share none: then the estimator is for other categories."""
+def check_common_names(
+    source: Mapping[int, str], target: Mapping[int, str], owner: str, others: str = "the estimator's"
+) -> None:
+    """Raise if both sides have names and share none."""
     target = _named(target)
     if source and target and not any(find_category(name, target) is not None for name in source.values()):
         raise InputError(
-            f"None of the categories of {owner} ({listed_names(source, source)}) is one of the estimator's "
-            f"({listed_names(target, target)}); use an estimator fitted to this detector"
+            f"None of the categories of {owner} ({listed_names(source, source)}) is one of {others} "
+            f"({listed_names(target, target)})"
         )
 
 

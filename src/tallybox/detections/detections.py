@@ -1,16 +1,14 @@
 """One image's detections, checked once, where they enter."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.detections import adapters
-from tallybox.detections.adapters import ClassNames
+from tallybox.detections.categories import ClassNames
 from tallybox.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
@@ -23,6 +21,14 @@ Integers = NDArray[np.int64]
 
 BoxFormat = Literal["xyxy", "xywh", "cxcywh"]  # corners; left, top, width, height; centre, width, height
 
+
+class ImageFields(TypedDict, total=False):
+    """What the results of a detector do not tell about their image."""
+
+    image_size: Size | None
+    image_id: ImageId | None
+
+
 MAX_SIDE = 2**31 - 1  # of an image, in pixels
 ROUNDING_SLACK = 1e-6  # a score computed as a product may miss 1 by a rounding error of float32
 MAX_OVERHANG = 0.5  # of an image's side; detectors draw boxes over the border, but not that far
@@ -34,7 +40,8 @@ class Detections:
 
     Takes numpy arrays, lists, and torch tensors on any device; holds numpy arrays (float32, float32, int64).
     Boxes may overlap: nothing is suppressed here. ``image_size`` is (width, height). ``category_names`` are the names
-    that the detector gives to category ids; an estimator that has names matches categories by name.
+    that the detector gives to category ids; an estimator that has names matches categories by name. The methods
+    ``from_…`` take ``image_size`` and ``image_id`` as well.
 
     >>> two = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.9, 0.6], [18, 18], image_size=(640, 480))
     >>> len(two), two.scores.dtype.name, two.best_scores()
@@ -73,8 +80,8 @@ class Detections:
     def of_category(self, category_id: int) -> Self:
         """Return the detections of one category, in the same order."""
         chosen = self.category_ids == category_id
-        columns = (self.boxes[chosen], self.scores[chosen], self.category_ids[chosen])
-        return self.of_checked(*columns, self.image_size, self.image_id, self.category_names)
+        columns = {name: getattr(self, name)[chosen] for name in ("boxes", "scores", "category_ids")}
+        return self.of_checked(**vars(self) | columns)
 
     def renumbered(self, ids: Mapping[int, int], names: Mapping[int, str]) -> Self:
         """Return the same detections with other category ids, and the names of these.
@@ -84,14 +91,14 @@ class Detections:
         array([1])
         """
         new_ids = np.array([ids.get(key, key) for key in self.category_ids.tolist()], np.int64)
-        return self.of_checked(self.boxes, self.scores, new_ids, self.image_size, self.image_id, names)
+        return self.of_checked(**vars(self) | {"category_ids": new_ids, "category_names": names})
 
     def best_scores(self) -> dict[int, float]:
         """Return the highest score of each category that was detected."""
         order = np.argsort(self.scores, kind="stable")  # the best of a category comes last and wins
         return dict(zip(self.category_ids[order].tolist(), self.scores[order].tolist(), strict=True))
 
-    def tensors(self, device: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+    def tensors(self, device: Any = None) -> "tuple[Tensor, Tensor, Tensor]":
         """Return boxes ``[N, 4]``, scores ``[N]`` and category_ids ``[N]`` as torch tensors, which are copies.
 
         >>> two = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.75, 0.5], [18, 18])
@@ -105,19 +112,10 @@ class Detections:
         return boxes, scores, torch.tensor(self.category_ids, device=device)
 
     @classmethod
-    def of_checked(
-        cls,
-        boxes: Floats,
-        scores: Floats,
-        category_ids: Integers,
-        image_size: Size | None,
-        image_id: ImageId | None,
-        category_names: Mapping[int, str] | None = None,
-    ) -> Self:
-        """Take arrays of the right types that a reader has checked, for a whole file at once."""
+    def of_checked(cls, **fields: Any) -> Self:
+        """Take fields of the right types that a reader has checked, for a whole file at once."""
         self = object.__new__(cls)
-        columns = {"boxes": boxes, "scores": scores, "category_ids": category_ids}
-        self.__dict__.update(columns, image_size=image_size, image_id=image_id, category_names=category_names)
+        self.__dict__.update(fields)
         return self
 
     @classmethod
@@ -135,47 +133,34 @@ class Detections:
         cls,
         results: Sequence[Mapping[str, Any]],
         *,
-        image_size: Size | None = None,
-        image_id: ImageId | None = None,
         category_names: Mapping[int, str] | None = None,
+        **image: Unpack[ImageFields],
     ) -> Self:
         """Take COCO results (``bbox`` is left, top, width, height) of one image.
 
         >>> Detections.from_coco([{"image_id": 7, "category_id": 18, "bbox": [1, 2, 3, 4], "score": 0.5}]).boxes
         array([[1., 2., 4., 6.]], dtype=float32)
         """
-        boxes, scores, category_ids, _ = adapters.from_coco(results)
-        ids = list(dict.fromkeys((image_id, *(result.get("image_id") for result in results))))
-        stated: list[Any] = [stated_id for stated_id in ids if stated_id is not None]
-        if len(stated) > 1:
-            raise InputError(f"Expected one image, but got {stated[:3]}; pass one image at a time")
-        image = cls(boxes, scores, category_ids, image_size, stated[0] if stated else None, category_names)
-        check_in_image(image.boxes, image.image_size, "COCO results")
-        return image
+        stated = dict.fromkeys((image.get("image_id"), *(result.get("image_id") for result in results)))
+        ids = [image_id for image_id in stated if image_id is not None]
+        if len(ids) > 1:
+            raise InputError(f"Expected one image, but got {ids[:3]}; pass one image at a time")
+        image["image_id"] = ids[0] if ids else None
+        self = cls(**adapters.from_coco(results, category_names)._asdict(), **image)
+        check_in_image(self.boxes, self.image_size, "COCO results")
+        return self
 
     @classmethod
-    def from_supervision(
-        cls,
-        detections: Any,
-        *,
-        image_size: Size | None = None,
-        image_id: ImageId | None = None,
-        class_names: ClassNames = None,
-    ) -> Self:
+    def from_supervision(cls, detections: Any, *, class_names: ClassNames = None, **image: Unpack[ImageFields]) -> Self:
         """Take a ``supervision.Detections``, with the names in ``data["class_name"]`` or in ``class_names``.
 
         Numbers alone are refused, because detectors number their classes differently.
         """
-        return cls._of_columns(adapters.from_supervision(detections, class_names), image_size, image_id)
+        return cls(**adapters.from_supervision(detections, class_names)._asdict(), **image)
 
     @classmethod
     def from_torchvision(
-        cls,
-        prediction: Mapping[str, Any],
-        *,
-        image_size: Size | None = None,
-        image_id: ImageId | None = None,
-        class_names: ClassNames = None,
+        cls, prediction: Mapping[str, Any], *, class_names: ClassNames = None, **image: Unpack[ImageFields]
     ) -> Self:
         """Take one of the dicts (``boxes``, ``labels``, ``scores``) that a torchvision detector returns.
 
@@ -187,16 +172,11 @@ class Detections:
         """
         origin = "a torchvision detector returns"
         columns = adapters.from_prediction(prediction, class_names, origin, labels_are_ids=True)
-        return cls._of_columns(columns, image_size, image_id)
+        return cls(**columns._asdict(), **image)
 
     @classmethod
     def from_transformers(
-        cls,
-        prediction: Mapping[str, Any],
-        *,
-        image_size: Size | None = None,
-        image_id: ImageId | None = None,
-        class_names: ClassNames = None,
+        cls, prediction: Mapping[str, Any], *, class_names: ClassNames = None, **image: Unpack[ImageFields]
     ) -> Self:
         """Take one of the dicts that ``image_processor.post_process_object_detection`` returns.
 
@@ -205,23 +185,17 @@ class Detections:
         """
         origin = "post_process_object_detection returns"
         columns = adapters.from_prediction(prediction, class_names, origin, labels_are_ids=False)
-        return cls._of_columns(columns, image_size, image_id)
+        return cls(**columns._asdict(), **image)
 
     @classmethod
-    def from_ultralytics(
-        cls,
-        result: Any,
-        *,
-        image_id: ImageId | None = None,
-        class_names: ClassNames = None,
-    ) -> Self:
+    def from_ultralytics(cls, result: Any, *, class_names: ClassNames = None, image_id: ImageId | None = None) -> Self:
         """Take one ``Results`` of an ultralytics model, with the names of its classes.
 
         If all names are COCO's, classes get COCO's ids; otherwise they keep their numbers.
         """
         columns = adapters.from_ultralytics(result, class_names)
         height, width = result.orig_shape
-        return cls._of_columns(columns, (width, height), image_id)
+        return cls(**columns._asdict(), image_size=(width, height), image_id=image_id)
 
     @classmethod
     def from_dataframe(
@@ -229,10 +203,9 @@ class Detections:
         frame: Any,
         *,
         box_format: BoxFormat | None = None,
-        image_size: Size | None = None,
-        image_id: ImageId | None = None,
         class_names: ClassNames = None,
-    ) -> Detections:
+        **image: Unpack[ImageFields],
+    ) -> "Detections":
         """Take the rows of one image in a pandas ``DataFrame``.
 
         Its columns are those of files of detections (docs/reference/file-formats.md). ``box_format`` is what the box
@@ -247,27 +220,7 @@ class Detections:
         """
         from tallybox.detections.tables import detections_of_frame  # which imports this module
 
-        return detections_of_frame(frame, box_format, image_size, image_id, class_names)
-
-    @classmethod
-    def _of_columns(cls, columns: adapters.Columns, image_size: Size | None, image_id: ImageId | None) -> Self:
-        boxes, scores, category_ids, names = columns
-        return cls(boxes, scores, category_ids, image_size, image_id, names)
-
-    @classmethod
-    def of_any(cls, detections: Any) -> Self:
-        """Return detections unchanged; convert those of supervision and ultralytics if they name their classes."""
-        if isinstance(detections, cls):
-            return detections
-        if hasattr(detections, "xyxy") and hasattr(detections, "class_id"):
-            return cls.from_supervision(detections)
-        if hasattr(detections, "orig_shape"):
-            return cls.from_ultralytics(detections)
-        raise InputTypeError(
-            f"Expected the Detections of one image, but got {type(detections).__name__}; make them with "
-            "Detections(boxes, scores, category_ids) or Detections.from_coco, from_torchvision, from_transformers, "
-            "from_dataframe"
-        )
+        return detections_of_frame(frame, box_format, class_names, **image)
 
 
 def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str] | None:
@@ -341,10 +294,8 @@ def _as_size(size: Any) -> Size | None:
         return None
     try:
         width, height = (int(side) for side in size)
+        if min(width, height) >= 1 and max(width, height) <= MAX_SIDE:
+            return width, height
     except (TypeError, ValueError, OverflowError):
-        raise InputTypeError(f"image_size must be (width, height), but got {size!r}") from None
-    if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
-        raise InputError(
-            f"image_size must be (width, height) of at least 1 pixel and at most {MAX_SIDE}, but got {width}, {height}"
-        )
-    return width, height
+        pass
+    raise InputTypeError(f"image_size must be (width, height) in pixels, but got {size!r}")

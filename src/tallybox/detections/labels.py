@@ -13,6 +13,7 @@ from tallybox.detections.categories import (
     COCO_CATEGORIES,
     category_id_of,
     category_name_of,
+    check_common_names,
     find_category,
     match_categories,
     number_categories,
@@ -59,7 +60,7 @@ class TrueCounts:
         for key, count in counts.items():
             if not isinstance(key, tuple) or len(key) != 2:
                 raise InputTypeError(f"counts must be TrueCounts, or keyed by (image_id, category), but got {key!r}")
-            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
+            if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 0:
                 raise InputError(f"counts must be whole numbers of at least 0, but got {count!r} for {key!r}")
         texts = {category for _, category in counts if isinstance(category, str)}
         if texts and len(texts) < len({category for _, category in counts}):
@@ -98,17 +99,10 @@ class TrueCounts:
         {7: {18: 3}}
         """
         names = self.categories or COCO_CATEGORIES
-        chosen = frozenset(category_id_of(c, names) if isinstance(c, str) else c for c in categories)
-        if unlabelled := sorted(chosen - self.labelled_ids()):
+        chosen = [category_id_of(c, names) if isinstance(c, str) else c for c in categories]
+        if unlabelled := sorted(set(chosen) - self.labelled_ids()):
             raise InputError(f"The labels do not count category {category_name_of(unlabelled[0], names)!r}")
-        return replace(self, counts=self._counts_under({c: c for c in chosen}), labelled=chosen)
-
-    def _counts_under(self, new_ids: Mapping[int, int]) -> dict[ImageId, dict[int, int]]:
-        """Return the counts of the categories that have a new id, under these."""
-        return {
-            image_id: {new_ids[c]: count for c, count in of_image.items() if c in new_ids}
-            for image_id, of_image in self.counts.items()
-        }
+        return self.renumbered({c: c for c in chosen}, self.categories)
 
     def with_zeros(self, images: Iterable[Detections]) -> "TrueCounts":
         """Return the labels, with a count of 0 for everything in images without labels.
@@ -135,7 +129,7 @@ class TrueCounts:
             label = find(photo_id)
             if label is not None and photos.setdefault(label, photo_id) != photo_id:
                 raise InputError(f"Label {label!r} fits two photos, {photos[label]!r} and {photo_id!r}; add the folder")
-        unlabelled = [photo_id for photo_id in photo_ids if find(photo_id) not in self.counts]
+        unlabelled = sorted({*photo_ids}.difference(photos.values()))
         unmatched = [label for label in self.counts if label not in photos]
         check_matches(unlabelled, unmatched, len(self), "The former are left out.")
         if unmatched and not unlabelled:
@@ -161,11 +155,8 @@ class TrueCounts:
             if image_id in exact:
                 return exact[image_id]
             key = photo_key(image_id)
-            fits = [
-                label
-                for label in by_stem.get(key[0], ())
-                if all(one == other for one, other in zip(key, photo_key(names[label]), strict=False))
-            ]
+            same_stem = {label: zip(key, photo_key(names[label]), strict=False) for label in by_stem.get(key[0], ())}
+            fits = [label for label, folders in same_stem.items() if all(one == other for one, other in folders)]
             if len(fits) > 1 and not self.file_names:
                 raise InputError(f"Labels {fits[0]!r} and {fits[1]!r} are both of image {image_id!r}")
             return fits[0] if len(fits) == 1 else None
@@ -209,12 +200,8 @@ class TrueCounts:
             if unknown := self.labelled_ids() - names.keys():
                 raise InputError(f"Category {min(unknown)} of the labels is none of the {len(names)} of the detections")
             return replace(self, categories=names, labelled=self.labelled_ids())
+        check_common_names(self.categories, names, "the labels", "the detections'")
         found = {c: new_id for c, name in self.categories.items() if (new_id := find_category(name, names)) is not None}
-        if not found:
-            raise InputError(
-                f"None of the categories of the labels ({shown(sorted(self.categories.values()))}) is one of the "
-                f"detections' ({shown(sorted(names.values()))})"
-            )
         counted = {c for of_image in self.counts.values() for c, count in of_image.items() if count}
         if left_out := sorted(self.categories[c] for c in counted - found.keys()):
             hint = did_you_mean(left_out[0], names.values())
@@ -228,9 +215,13 @@ class TrueCounts:
     def renumbered(self, new_ids: Mapping[int, int], names: Mapping[int, str]) -> "TrueCounts":
         """Return the labels of the categories that have a new id, under these ids; ``names`` are all names of ids."""
         match_categories({c: self.categories.get(c, str(c)) for c in new_ids}, names)  # raises if two are the same
+        counts = {
+            image_id: {new_ids[c]: count for c, count in of_image.items() if c in new_ids}
+            for image_id, of_image in self.counts.items()
+        }
         return replace(
             self,
-            counts=self._counts_under(new_ids),
+            counts=counts,
             categories=names,
             unknown=frozenset((image_id, new_ids[c]) for image_id, c in self.unknown if c in new_ids),
             labelled=frozenset(new_ids[c] for c in self.labelled_ids() if c in new_ids),
@@ -331,7 +322,7 @@ def _labelled(image: Detections, image_id: ImageId, labels: TrueCounts) -> Detec
     check_in_image(image.boxes, size, f"Image {image_id!r}")
     if (image.image_size, image.image_id) == (size, image_id):
         return image
-    return Detections.of_checked(image.boxes, image.scores, image.category_ids, size, image_id, image.category_names)
+    return Detections.of_checked(**vars(image) | {"image_size": size, "image_id": image_id})
 
 
 def image_key(value: Any) -> ImageId:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallybox.concurrency import in_batches
 from tallybox.detections.categories import COCO_CATEGORIES
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.readers import CATEGORIES_KEY
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, check_writable, error_summary, import_optional, is_special, suffix_without_gz
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
 SIZE = ("width", "height")
-ROWS_PER_GROUP = 1 << 17  # that the writer of Parquet collects
+IMAGES_PER_GROUP = 1000  # that the writer of Parquet collects
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
@@ -74,11 +75,10 @@ def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
         with gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if is_packed else nullcontext(plain) as file:
             for image in detections:
                 images += 1
-                if image.image_id is None:
-                    raise _without_id()
+                image_id = _id_of(image)
                 boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1)
                 for category_id, box, score in zip(image.category_ids, boxes_xywh, image.scores, strict=True):
-                    result: dict[str, Any] = {"image_id": image.image_id, "category_id": int(category_id)}
+                    result: dict[str, Any] = {"image_id": image_id, "category_id": int(category_id)}
                     result["bbox"] = [round(float(side), 3) for side in box]
                     result["score"] = round(float(score), 6)
                     file.write(separator + json.dumps(result).encode())
@@ -87,8 +87,10 @@ def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
     return images
 
 
-def _without_id() -> InputError:
-    return InputError("Detections need an image_id to be written")
+def _id_of(image: Detections) -> ImageId:
+    if image.image_id is None:
+        raise InputError("Detections need an image_id to be written")
+    return image.image_id
 
 
 def write_parquet(
@@ -107,7 +109,7 @@ def write_parquet(
     import pyarrow.parquet as pq
 
     images = 0
-    groups = _row_groups(detections)
+    groups = in_batches(detections, IMAGES_PER_GROUP)
     first = next(groups, [])
     ids_are_texts = bool(first) and isinstance(first[0].image_id, str)
     fields = [("image_id", pa.string() if ids_are_texts else pa.int64()), ("category_id", pa.int64())]
@@ -121,22 +123,6 @@ def write_parquet(
     return images
 
 
-def _row_groups(detections: Iterable[Detections]) -> Iterator[list[Detections]]:
-    """Yield the images of one row group after another."""
-    group: list[Detections] = []
-    rows = 0
-    for image in detections:
-        if image.image_id is None:
-            raise _without_id()
-        group.append(image)
-        rows += max(len(image), 1)
-        if rows >= ROWS_PER_GROUP:
-            yield group
-            group, rows = [], 0
-    if group:
-        yield group
-
-
 def _table(group: list[Detections], schema: Any) -> Any:
     """Return a row for each box, and one of nulls for an image without boxes."""
     import pyarrow as pa
@@ -146,7 +132,7 @@ def _table(group: list[Detections], schema: Any) -> Any:
     owners = np.repeat(np.arange(len(group)), [len(rows) for rows in boxes])  # [R] the image of each row
     sizes = np.array([image.image_size or (np.nan, np.nan) for image in group])[owners]  # [R, 2]
     try:
-        image_ids = pa.array([image.image_id for image in group], schema.field("image_id").type).take(owners)
+        image_ids = pa.array([_id_of(image) for image in group], schema.field("image_id").type).take(owners)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InputError(f"Image ids must be all texts or all numbers of 64 bits: {error_summary(error)}") from None
     numbers = np.column_stack((np.concatenate(boxes), sizes)).T  # [8, R]

@@ -14,7 +14,7 @@ from tallybox.concurrency import in_batches
 from tallybox.detections.categories import category_id_of, category_name_of, listed_names
 from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.matching import common_categories, match_images
+from tallybox.detections.matching import match_images
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.config import IMAGES_PER_BATCH, EstimatorConfig
@@ -83,7 +83,8 @@ class CountEstimator:
         unknown. ``on_progress(done, total)`` is called after each epoch.
         """
         labels = counts if isinstance(counts, TrueCounts) else TrueCounts.of_pairs(counts)
-        images, names = common_categories(detections, category_names)
+        names = dict(category_names or {})
+        images = list(match_images(detections, names))
         fitted = fit(
             images,
             labels.for_detections(names),
@@ -139,7 +140,7 @@ class CountEstimator:
 
     def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
         """Yield detections under the category ids of this estimator, matched by name if they have names."""
-        return match_images(detections, self.fitted.categories)
+        return match_images(detections, dict(self.fitted.categories))
 
     def report_unlearned(self, category_ids: Iterable[int]) -> None:
         """Log once that some categories had no labels: their counts rest on what all categories share."""

@@ -40,7 +40,7 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "tail_mean": fitted.tail_mean,
         "nms_share": fitted.nms_share,
         "baselines": {
-            name: {metric: counter.to_dict() for metric, counter in tuned.items()}
+            name: {metric: asdict(counter) for metric, counter in tuned.items()}
             for name, tuned in fitted.baselines.items()
         },
         "interval_levels": fitted.levels,

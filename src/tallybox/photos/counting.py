@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from pathlib import Path
 
 from tallybox import __version__
-from tallybox.detections.adapters import ClassNames
+from tallybox.detections.categories import ClassNames
 from tallybox.detections.detections import BoxFormat
 from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError

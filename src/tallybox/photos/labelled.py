@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tallybox.detections.adapters import ClassNames
+from tallybox.detections.categories import ClassNames
 from tallybox.detections.detections import BoxFormat, Detections
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.matching import common_categories
+from tallybox.detections.matching import match_images
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.errors import InputError
 from tallybox.photos.cache import cached_detections
@@ -64,7 +64,8 @@ def read_labelled_images(
         if texts:
             raise InputError(f"texts are for photos, but {source} is a file of detections")
         found = read_detections(source, box_format=box_format, category_names=category_names)
-        return _labelled(*common_categories(found, None), stored, (), categories, missing_is_zero)
+        own_names = dict[int, str]()
+        return _labelled(list(match_images(found, own_names)), own_names, stored, (), categories, missing_is_zero)
     photos = find_photos([str(source)])
     spec = detector or DEFAULT_SPEC
 
