@@ -113,8 +113,7 @@ def _check_boxes(boxes: Tensor | None, attention: Tensor) -> Tensor:
             f"boxes must have one box for each of the {attention.shape[-1]} weights of attention "
             f"{list(attention.shape)}, but got {list(boxes.shape)}"
         )
-    if boxes.device != attention.device:
-        raise InputError(f"boxes must be on {attention.device} like attention, but got {boxes.device}")
+    _check_device("boxes", boxes, attention)
     return boxes
 
 
@@ -125,9 +124,13 @@ def _check_distance(distance: Tensor, boxes: Tensor | None, attention: Tensor) -
     number = attention.shape[-1]
     if distance.shape[-2:] != (number, number):
         raise InputError(f"distance must have shape [..., {number}, {number}], but got {list(distance.shape)}")
-    if distance.device != attention.device:
-        raise InputError(f"distance must be on {attention.device} like attention, but got {distance.device}")
+    _check_device("distance", distance, attention)
     return distance
+
+
+def _check_device(name: str, tensor: Tensor, attention: Tensor) -> None:
+    if tensor.device != attention.device:
+        raise InputError(f"{name} must be on {attention.device} like attention, but got {tensor.device}")
 
 
 def check_proposal_values(
@@ -155,8 +158,8 @@ def check_weight(weight: Tensor, attention: Tensor) -> None:
         raise InputError(
             f"weight must have shape [..., 8, segments], one row for each activation, but got {list(weight.shape)}"
         )
-    if isinstance(attention, Tensor) and weight.device != attention.device:
-        raise InputError(f"weight must be on {attention.device} like attention, but got {weight.device}")
+    if isinstance(attention, Tensor):
+        _check_device("weight", weight, attention)
 
 
 def check_count(name: str, value: int) -> None:
@@ -186,8 +189,7 @@ def _check_mask(mask: Tensor, attention: Tensor) -> None:
             f"mask must have shape [..., {attention.shape[-1]}] like attention {list(attention.shape)}, "
             f"but got {list(mask.shape)}"
         )
-    if mask.device != attention.device:
-        raise InputError(f"mask must be on {attention.device} like attention, but got {mask.device}")
+    _check_device("mask", mask, attention)
 
 
 def _check_attention_values(attention: Tensor, mask: Tensor | None, *, logits: bool) -> None:
@@ -220,16 +222,12 @@ def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
 def _check_distance_values(distance: Tensor, mask: Tensor | None) -> None:
     values = distance.detach()
     good = (values >= -ROUNDING_SLACK) & (values <= 1 + ROUNDING_SLACK)
-    if mask is not None:
-        good = good | ~(mask.unsqueeze(-1) & mask.unsqueeze(-2))
-    if not bool(good.all()):
-        index = tuple(int(i) for i in (~good).nonzero()[0])
-        value = values.expand(good.shape)[index].item()
-        raise InputError(f"distance must be in [0, 1], but got {value} at index {list(index)}; divide by the largest")
+    pairs = None if mask is None else mask.unsqueeze(-1) & mask.unsqueeze(-2)
+    _require("distance", values, good, pairs, "in [0, 1]", "divide by the largest")
 
 
 def _require(name: str, values: Tensor, good: Tensor, mask: Tensor | None, expected: str, remedy: str) -> None:
-    """Raise at the first proposal that is not ``good [..., N]``; proposals that are masked out may hold anything."""
+    """Raise at the first proposal, or pair, that is not ``good``; those that are masked out may hold anything."""
     if mask is not None:
         good = good | ~mask
     if bool(good.all()):

@@ -33,7 +33,6 @@ def supervision_detections(classes, names=None):
     ("image", "names"),
     [
         (Detections.from_ultralytics(ultralytics_result([16.0, 0.0], names=YOLO_NAMES)), COCO_CATEGORIES),
-        (Detections.from_ultralytics(ultralytics_result([16.0, 0.0]), class_names=YOLO_NAMES), COCO_CATEGORIES),
         (Detections.from_supervision(supervision_detections([16, 0], ["dog", "person"])), {18: "dog", 1: "person"}),
         (
             Detections.from_supervision(supervision_detections([16, 0]), class_names=[*YOLO_NAMES.values()]),
@@ -73,10 +72,6 @@ def test_every_adapter_keeps_ids_and_names(image, names):
     [
         Detections.from_ultralytics(ultralytics_result([0, 1], names={0: "nut", 1: "bolt"})),
         Detections.from_supervision(supervision_detections([0, 1], ["nut", "bolt"])),
-        Detections.from_supervision(supervision_detections([0, 1]), class_names=["nut", "bolt"]),
-        Detections.from_transformers(
-            {"scores": SCORES, "labels": torch.tensor([0, 1]), "boxes": BOXES}, class_names={0: "nut", 1: "bolt"}
-        ),
         Detections.from_dataframe(
             pd.DataFrame(BOXES.numpy(), columns=["x1", "y1", "x2", "y2"]).assign(score=[0.75, 0.5], class_id=[0, 1]),
             class_names=["nut", "bolt"],
@@ -113,15 +108,6 @@ def test_the_size_and_the_id_of_an_image_are_kept():
     assert len(Detections.from_supervision(supervision.Detections.empty(), image_id=9)) == 0
 
 
-def test_supervision_detections_without_scores_or_classes_cannot_be_counted():
-    for columns, missing in (
-        ({"class_id": np.array([1, 2])}, "confidence"),
-        ({"confidence": SCORES.numpy()}, "class_id"),
-    ):
-        with pytest.raises(InputError, match=missing):
-            Detections.from_supervision(supervision.Detections(BOXES.numpy(), **columns))
-
-
 @given(detections())
 def test_coco_results_of_one_image_come_back_as_they_were(image):
     converted = Detections.from_coco(coco_results([image]), image_size=(1024, 1024), image_id=7)
@@ -133,7 +119,6 @@ def test_coco_results_of_one_image_come_back_as_they_were(image):
     [
         ([{"category_id": 1, "bbox": [0, 0, 1, 1]}], "score"),
         ([{"category_id": 1, "bbox": [0, 0, 1], "score": 1}], "bbox"),
-        ([{"category_id": 1, "bbox": [9, 9, -1, 1], "score": 1}], "box"),
         ([{"category_id": 1, "bbox": [9, 9, "a", 1], "score": 1}], "bbox"),
         ([{"category_id": 1, "bbox": [9, 9, 1, 1], "score": 1, "image_id": i} for i in (1, 2)], "one image"),
         ([{"category_id": 1, "bbox": [9, 9, 1, 1], "score": 1, "image_id": 8}], "one image"),
@@ -155,6 +140,7 @@ def test_wrong_coco_results_are_one_clear_line(results, message):
         (lambda: Detections.from_torchvision({"boxes": BOXES, "labels": [1, 2], "scores": [3.5, -1.0]}), "logistic"),
         (lambda: Detections.from_transformers(SimpleNamespace(logits=1)), "post_process_object_detection"),
         (lambda: Detections.from_supervision(BOXES), "supervision"),
+        (lambda: Detections.from_supervision(supervision.Detections(BOXES.numpy())), "confidence"),
         (lambda: Detections.from_ultralytics(ultralytics_result([80, 0], names=YOLO_NAMES)), "80"),
         (lambda: Detections.from_ultralytics(ultralytics_result([16, 0])), "class_names="),
         (lambda: Detections.from_supervision(supervision_detections([16, 0])), "class_names="),

@@ -34,18 +34,11 @@ def test_an_image_without_detections_has_no_boxes_of_four_numbers():
     assert Detections.empty(9, (10, 20)).image_size == (10, 20)
 
 
-def test_category_ids_as_whole_floats_are_taken_and_others_are_not():
+def test_category_ids_are_whole_numbers_of_64_bits():
     assert Detections([BOX], [0.5], [17.0]).category_ids.tolist() == [17]
-    with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers of 64 bits, but got float64 \[1.5\]"):
-        Detections([BOX], [0.5], [1.5])
-    with pytest.raises(InputTypeError, match=r"category_ids must be whole numbers of 64 bits, but got <U3 .*'dog'"):
-        Detections([BOX], [0.5], ["dog"])
-
-
-@pytest.mark.parametrize("too_large", [2**63, 2**64, 1e30, float("inf")])
-def test_category_ids_beyond_64_bits_are_refused(too_large):
-    with pytest.raises(InputTypeError, match="category_ids must be whole numbers of 64 bits"):
-        Detections([BOX], [0.5], [too_large])
+    for wrong in (1.5, "dog", 2**63, 2**64, 1e30, float("inf")):
+        with pytest.raises(InputTypeError, match="category_ids"):
+            Detections([BOX], [0.5], [wrong])
 
 
 def test_numbers_of_5000_digits_are_one_clear_line():

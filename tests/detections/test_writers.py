@@ -1,5 +1,3 @@
-import gzip
-import json
 import sys
 
 import pytest
@@ -7,7 +5,7 @@ import pytest
 from tallybox import Detections
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.readers import read_detections
-from tallybox.detections.writers import check_can_be_written, write_detections
+from tallybox.detections.writers import write_detections
 from tallybox.errors import InputError, TallyboxError
 from tests.support.detection_sets import assert_same_images
 
@@ -35,13 +33,6 @@ def test_the_same_detections_give_the_same_bytes_at_any_time(tmp_path, monkeypat
     assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
-def test_no_images_are_an_empty_list(tmp_path):
-    write_detections([], tmp_path / "a.json", categories={})
-    write_detections([], tmp_path / "a.json.gz", categories={})
-    assert json.loads((tmp_path / "a.json").read_text()) == []
-    assert json.loads(gzip.decompress((tmp_path / "a.json.gz").read_bytes())) == []
-
-
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.parquet"])
 def test_what_fails_leaves_the_file_of_before(tmp_path, name):
     write_detections(IMAGES[:1], tmp_path / name, categories=COCO_CATEGORIES)
@@ -59,19 +50,9 @@ def test_what_fails_leaves_the_file_of_before(tmp_path, name):
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_where_nothing_can_be_written_is_one_clear_line(tmp_path):
-    (tmp_path / "folder.json").mkdir()
-    (tmp_path / "file").touch()
-    for path, message in (
-        (tmp_path / "a.txt", r"a\.txt"),
-        (tmp_path / "folder.json", "folder"),
-        (tmp_path / "file" / "a.json", r"a\.json"),
-    ):
-        with pytest.raises(InputError, match=message):
-            check_can_be_written(path)
-
-
-def test_json_cannot_hold_names_of_other_categories(tmp_path):
+def test_json_cannot_hold_names_of_other_categories_and_no_other_file_detections(tmp_path):
+    with pytest.raises(InputError, match=r"a\.txt"):
+        write_detections(IMAGES, tmp_path / "a.txt", categories={})
     with pytest.raises(InputError, match="screw"):
         write_detections(IMAGES, tmp_path / "a.json", categories={1: "screw"})
 

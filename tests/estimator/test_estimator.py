@@ -9,10 +9,8 @@ from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator, Detections, TallyboxError
 from tallybox.detections.categories import COCO_CATEGORIES
-from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError, InputTypeError
-from tallybox.estimator.inference import infer_pairs
-from tallybox.estimator.inputs import indexed_pairs
+from tallybox.estimator.evaluation import evaluate
 from tests.support.estimators import small_estimator
 
 
@@ -27,15 +25,10 @@ def unseen():
 
 
 def test_it_counts_unseen_photos_better_than_the_nms_it_stores(estimator, unseen):
-    photos, labels = unseen
-    pairs = list(counting_pairs(photos, labels))
-    truth = np.array([pair.true_count for pair in pairs])
-    arrays = infer_pairs(estimator.fitted, photos, indexed_pairs(photos, pairs)).predictions("evaluation_pairs")
-    nms = estimator.fitted.baselines["nms"]["exact"].counts(pairs)
-    assert (arrays.most_probable == truth).mean() > (nms == truth).mean() - 0.02
-    assert np.abs(arrays.counts - truth).mean() < 1
-    held = (arrays.lows <= truth) & (truth <= arrays.highs)
-    assert held.mean() > 0.75
+    figures = evaluate(estimator, *unseen)
+    assert figures["estimator"]["exact"] > figures["nms"]["exact"] - 0.02
+    assert figures["estimator"]["mae"] < 1
+    assert figures["coverage90"] > 0.75
 
 
 def test_a_prediction_is_a_distribution_with_its_numbers(estimator, unseen):
@@ -68,7 +61,7 @@ def test_listed_are_the_categories_that_are_there_with_a_probability_of_more_tha
 
 
 def test_one_image_and_several_have_methods_of_their_own(estimator, unseen):
-    with pytest.raises(InputTypeError, match="call predict_many for several"):
+    with pytest.raises(InputTypeError, match="list"):
         estimator.predict(unseen[0][:2])
     with pytest.raises(InputTypeError, match="call predict"):
         estimator.predict_many(unseen[0][0])
@@ -145,14 +138,6 @@ def test_a_prediction_says_that_a_limit_was_reached(estimator):
     assert "saturated" not in fewer.to_dict()
 
 
-def test_a_category_without_labels_is_counted_by_what_all_share(estimator, unseen):
-    photo = unseen[0][0]
-    names = {category_id: f"thing {category_id}" for category_id in (photo.category_ids + 1000).tolist()}
-    strange = Detections(photo.boxes, photo.scores, photo.category_ids + 1000, category_names={**names, 1: "person"})
-    assert estimator.predict(strange)
-    assert all(said.count >= 0 for said in estimator.predict(strange).values())
-
-
 def test_the_same_seed_learns_the_same_and_touches_no_other_random_numbers():
     photos, labels = made_up_photos(16, seed=4)
     torch.manual_seed(5)
@@ -174,9 +159,6 @@ def test_counts_come_as_labels_or_by_image_and_category():
     estimator = CountEstimator(members=2).fit(photos, plain, on_progress=lambda *steps: done.append(steps))
     assert estimator.fitted.category_ids
     assert done[-1][0] == done[-1][1]
-    for bad, error in (({7: 1}, InputTypeError), ({(0, 1): -1}, InputError), ({(0, 1): 1.5}, InputError)):
-        with pytest.raises(error, match="counts must be"):
-            CountEstimator().fit(photos, bad)
 
 
 def test_an_explanation_names_the_boxes_that_count(estimator):

@@ -4,7 +4,7 @@ import torch
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import Detections
-from tallybox.boxes import nms, numpy_box_iou, suppress
+from tallybox.boxes import nms
 from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, IndexedPairs, model_inputs, rival_scores
 
@@ -99,15 +99,3 @@ def test_nms_lets_other_objects_take_part():
 def test_rivals_are_boxes_of_other_categories_that_overlap():
     image = Detections([[0, 0, 9, 9], [0, 0, 9, 9], [0, 0, 9, 9], [50, 50, 59, 59]], [0.9, 0.4, 0.8, 0.7], [1, 2, 1, 3])
     np.testing.assert_allclose(rival_scores(image), [0.4, 0.9, 0.4, 0])
-
-
-def test_overlaps_and_suppression_of_many_images_at_once_are_those_of_each(photos):
-    size = min(len(photo) for photo in photos)
-    order = [np.argsort(-photo.scores, kind="stable")[:size] for photo in photos]
-    boxes = np.stack([photo.boxes[index] for photo, index in zip(photos, order, strict=True)])
-    scores = np.stack([photo.scores[index] for photo, index in zip(photos, order, strict=True)])
-    iou = numpy_box_iou(boxes, boxes)
-    kept = suppress(iou[:, None] > np.array([0.3, 0.7], np.float32)[:, None, None])
-    for row in range(len(photos)):
-        np.testing.assert_allclose(iou[row], numpy_box_iou(boxes[row], boxes[row]), atol=1e-6)
-        np.testing.assert_array_equal(kept[row], nms(boxes[row], scores[row], [0.3, 0.7]))

@@ -102,7 +102,3 @@ def test_two_saves_of_one_fit_are_identical(file, tmp_path):
     assert again.read_bytes() == file.read_bytes()
     CountEstimator.load(file).save(again)
     assert again.read_bytes() == file.read_bytes()
-
-
-def test_saving_leaves_no_unfinished_file(file):
-    assert [path.name for path in file.parent.iterdir()] == [file.name]

@@ -9,9 +9,7 @@ import json
 import math
 import os
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -28,10 +26,12 @@ from tallybox.errors import InputError
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.service.api import ServiceSettings, create_app
+from tallybox.vqa.answer import SHIPPED_MODEL
 from tallybox.vqa.checkpoints import load_model
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 from tests.support.photos import encoded, gradient
+from tests.vqa.test_published import ANSWERS, WORDS, published_layers
 
 SEED = int(os.environ.get("TALLYBOX_FUZZ_SEED", "0"))
 SECONDS = float(os.environ.get("TALLYBOX_FUZZ_SECONDS", "3"))  # of each test
@@ -44,20 +44,7 @@ TOKENS = [
     *(b"NaN", b"Infinity", b"-1", b"1e999", b"-1e308", b"1e-400", b"9" * 400, b"9223372036854775808", b"2_0", b"0x10"),
     *(b"null", b"true", b'""', b"[]", b"{}", b"[" * 2000, b'{"a":' * 2000, b'"\\ud800"', b'"\\u0000"', b"\x00"),
     *(b"\xff\xfe", b"\r\n"),
-    *(
-        b"\xef\xbb\xbf",
-        b"\r",
-        b"\n\n",
-        b",,,,",
-        b'"',
-        b"'",
-        b"\\",
-        b"=1+1",
-        b"\x1b[2J",
-        "\u0663".encode(),
-        b"-0.0",
-        b" ",
-    ),
+    *(b"\xef\xbb\xbf", b"\r", b"\n\n", b",,,,", b'"', b"\\", b"=1+1", b"\x1b[2J", "\u0663".encode(), b"-0.0"),
 ]
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Pillow's and torch's, about the damage done
@@ -224,38 +211,26 @@ def test_estimators(tmp_path):
         check_outcome(run("count", detections, "--json", "--estimator", path), path.read_bytes()[:2000])
 
 
-@cache
 def published_checkpoint() -> bytes:
-    from tests.vqa.test_published import ANSWERS, WORDS, published_layers
-
-    content = {
-        "weights": {f"module.{name}": value for name, value in published_layers().state_dict().items()},
-        "vocab": {
-            "question": {f"word{k}": k + 1 for k in range(WORDS)},
-            "answer": {f"answer{k}": k for k in range(ANSWERS)},
-        },
-    }
+    words, answers = ({f"word{k}": k + first for k in range(n)} for n, first in ((WORDS, 1), (ANSWERS, 0)))
+    weights = {f"module.{name}": value for name, value in published_layers().state_dict().items()}
     file = BytesIO()
-    torch.save(content, file)
+    torch.save({"weights": weights, "vocab": {"question": words, "answer": answers}}, file)
     return file.getvalue()
 
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])
 def test_checkpoints(tmp_path, kind):
-    from tallybox.vqa.answer import SHIPPED_MODEL
-
     whole = published_checkpoint() if kind == "pth" else SHIPPED_MODEL.read_bytes()
     header_end = 8 + int.from_bytes(whole[:8], "little") if kind == "safetensors" else len(whole)
     path = tmp_path / f"fuzzed.{kind}"
     for random in cases(kind):
         path.write_bytes(mutated(whole[:header_end], random, tokens=True) + whole[header_end:])
         said = ""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                load_model(path)
-            except InputError as error:
-                said = str(error)
+        try:
+            load_model(path)
+        except InputError as error:
+            said = str(error)
         assert "\n" not in said
         assert not said or str(path) in said
         assert "weights_only" not in said
@@ -278,13 +253,6 @@ def test_requests():
     }
     explain = {"component": "counter", "boxes": image.boxes[:4].tolist(), "attention": image.scores[:4].tolist()}
     bodies = {"/v1/count": json.dumps(count).encode(), "/v1/explain": json.dumps(explain).encode()}
-    headers: list[Callable[[np.random.Generator], dict[str, str]]] = [
-        lambda random: {},
-        lambda random: {"origin": f"http://[{mutated(b'::1', random, tokens=False)[:20].hex()}"},
-        lambda random: {"host": mutated(b"127.0.0.1:8000", random, tokens=False).decode("latin-1")[:60]},
-        lambda random: {"content-type": mutated(b"application/json", random, tokens=False).decode("latin-1")[:60]},
-        lambda random: {"authorization": "Bearer " + "x" * int(random.integers(0, 100))},
-    ]
 
     async def ask() -> None:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -292,13 +260,7 @@ def test_requests():
             for random in cases("requests"):
                 path = list(bodies)[random.integers(0, 2)]
                 content = mutated(bodies[path], random, tokens=True)
-                odd = headers[random.integers(0, len(headers))](random) if random.random() < 0.3 else {}
-                odd = {
-                    name: "".join(c for c in value if c.isprintable() and ord(c) < 256) for name, value in odd.items()
-                }
-                sent = {"content-type": "application/json", **odd}
-                encoded_headers = [(name.encode(), value.encode("latin-1")) for name, value in sent.items()]
-                answer = await client.post(path, content=content, headers=encoded_headers)
+                answer = await client.post(path, content=content, headers={"content-type": "application/json"})
                 assert answer.status_code in (200, 400, 401, 403, 413, 415, 421, 422), (content, answer.text)
                 if answer.status_code != 200:
                     (line,) = answer.json().values()

@@ -21,8 +21,7 @@ from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.writers import write_table
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import Categories
-from tallybox.estimator.prediction import CountPrediction, interval_text
-from tallybox.estimator.totals import TotalPrediction
+from tallybox.estimator.prediction import CountPrediction, TotalPrediction, interval_text
 from tallybox.files import import_optional, write_text
 from tallybox.photos.cache import unfinished_folder
 from tallybox.photos.counter import PhotoCounter

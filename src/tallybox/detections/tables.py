@@ -257,7 +257,7 @@ def counts_in_frame(frame: pd.DataFrame, source: str, *, blank_is_zero: bool = F
     is_long = bool({"category", "category_id", "class_id"} & columns.keys())
     if is_long and "count" not in columns:
         raise InputError(f"{source}: no column count among {list(frame.columns)}")
-    if not is_long:
+    if not is_long and len(frame):
         frame = frame if blank_is_zero else frame.dropna(axis=1, how="all")
         frame = _melted(frame, source, columns["image_id"])
         columns = {"image_id": columns["image_id"], "category": "category", "count": "count"}

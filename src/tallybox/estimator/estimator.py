@@ -21,11 +21,11 @@ from tallybox.estimator.config import IMAGES_PER_BATCH, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
 from tallybox.estimator.fitted import Fitted, untrained
 from tallybox.estimator.fitting import fit
-from tallybox.estimator.inference import Prior, infer_pairs
+from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import pairs_of_images
-from tallybox.estimator.prediction import ImagePredictions
+from tallybox.estimator.prediction import ImagePredictions, TotalPrediction
 from tallybox.estimator.storage import load_fitted, save_fitted
-from tallybox.estimator.totals import TotalPrediction, Totals
+from tallybox.estimator.totals import Totals
 from tallybox.estimator.training import OnProgress
 
 logger = logging.getLogger(__name__)
@@ -96,47 +96,31 @@ class CountEstimator:
         self._fitted = replace(fitted, detector=tuple(detector))
         return self
 
-    def predict(
-        self, detections: Detections, categories: Categories = None, *, prior: Prior = "population"
-    ) -> ImagePredictions:
+    def predict(self, detections: Detections, categories: Categories = None) -> ImagePredictions:
         """Count the categories of an image: predictions by category id, or by name.
 
         By default, the categories that are there with a probability of more than 0.1 are listed; all others count 0.
         If ``categories`` are given, by id or by name, all of them are listed, even if nothing was detected.
-        Detections of supervision and ultralytics are converted. ``prior="evaluation_pairs"`` assumes that categories
-        are there as often as among the pairs that `fit` is trained on.
         """
-        if isinstance(detections, list | tuple):
-            raise InputTypeError(
-                f"predict takes the Detections of one image, but got {type(detections).__name__}; "
-                "call predict_many for several"
-            )
-        return next(self.predict_each([detections], categories, prior=prior))[1]
+        return next(self.predict_each([detections], categories))[1]
 
-    def predict_many(
-        self, detections: Iterable[Detections], categories: Categories = None, *, prior: Prior = "population"
-    ) -> list[ImagePredictions]:
+    def predict_many(self, detections: Iterable[Detections], categories: Categories = None) -> list[ImagePredictions]:
         """Count the categories of each of several images, as `predict` does for one."""
-        return [predictions for _, predictions in self.predict_each(detections, categories, prior=prior)]
+        return [predictions for _, predictions in self.predict_each(detections, categories)]
 
     def predict_each(
-        self,
-        detections: Iterable[Detections],
-        categories: Categories = None,
-        *,
-        prior: Prior = "population",
-        keep_inputs: bool = False,
+        self, detections: Iterable[Detections], categories: Categories = None, *, keep_inputs: bool = False
     ) -> Iterator[tuple[Detections, ImagePredictions]]:
         """Yield each image with its predictions, as `predict` returns them, a batch of images in memory at a time.
 
         With ``keep_inputs``, `explain` reuses the predictions: nothing is computed twice.
         """
         if isinstance(detections, Detections):
-            raise InputTypeError("several images are expected, but got the Detections of one; call predict")
+            raise InputTypeError("Several images are expected, but got the Detections of one; call predict")
         category_ids = self.category_ids(categories)
         for images in in_batches(self.matched(detections), IMAGES_PER_BATCH):
             self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
-            yield from zip(images, self._predict_batch(images, category_ids, prior, keep_inputs), strict=True)
+            yield from zip(images, self._predict_batch(images, category_ids, keep_inputs), strict=True)
 
     def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
         """Yield detections under the category ids of this estimator, matched by name if they have names."""
@@ -157,11 +141,11 @@ class CountEstimator:
             )
 
     def _predict_batch(
-        self, images: list[Detections], category_ids: list[int] | None, prior: Prior, keep_inputs: bool
+        self, images: list[Detections], category_ids: list[int] | None, keep_inputs: bool
     ) -> Iterator[ImagePredictions]:
         pairs = pairs_of_images(images, category_ids)
         inference = infer_pairs(self.fitted, images, pairs)
-        arrays, moments = inference.predictions(prior), inference.moments()
+        arrays, moments = inference.predictions("population"), inference.moments()
         listed = (arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY) | (category_ids is not None)
         predictions, learned = arrays.each(), set(self.fitted.category_ids)
         ends = np.searchsorted(pairs.image_index, np.arange(len(images)), side="right")

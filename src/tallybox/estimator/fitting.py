@@ -60,9 +60,8 @@ def fit(
 ) -> Fitted:
     """Fit to labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
-    _check_categories(images, labels)
     pairs = list(counting_pairs(images, labels))
-    config = _sized(config, images, pairs, max_objects)
+    config = _sized(config, images, pairs, labels, max_objects)
     truth = np.array([pair.true_count for pair in pairs], np.int64)
     category_ids = tuple(sorted({pair.category_id for pair in pairs}))
     check_size("the number of labelled categories", len(category_ids))
@@ -109,17 +108,27 @@ def fit(
 
 
 def _sized(
-    config: EstimatorConfig, images: Sequence[Detections], pairs: Sequence[CountingPair], max_objects: int | None
+    config: EstimatorConfig,
+    images: Sequence[Detections],
+    pairs: Sequence[CountingPair],
+    labels: TrueCounts,
+    max_objects: int | None,
 ) -> EstimatorConfig:
-    """Choose sizes by the labels; raise if these are too few."""
+    """Choose sizes by the labels; raise if these are too few, or are of other categories than the boxes."""
+    detected = {category_id for image in images for category_id in np.unique(image.category_ids).tolist()}
+    if not any(map(labels.is_labelled, detected)):
+        names = labels.categories or COCO_CATEGORIES
+        raise InputError(
+            f"No box is of a labelled category: the labels name {listed_names(labels.labelled_ids(), names)}, the "
+            f"boxes are {listed_names(detected, names) or 'none'}. If the detector numbers its classes from 0, give "
+            "their names (category_names=, --names data.yaml)."
+        )
     needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(pairs))
     if labelled_parts < needed:
         raise InputError(
             f"Fitting needs at least {needed} labelled images and pairs, but there are {len(images)} images with "
             f"{len(pairs)} pairs."
         )
-    if not any(len(image) for image in images):
-        raise InputError(f"None of the {len(images)} labelled images has a box to learn from.")
     if max_objects is None:
         truth = [pair.true_count for pair in pairs]
         max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
@@ -132,18 +141,6 @@ def _sized(
         proposals=proposals,
         nms_iou=CROWDED_NMS_IOU if (boxes > proposals).mean() > CROWDED_SHARE else config.nms_iou,
     )
-
-
-def _check_categories(images: Sequence[Detections], labels: TrueCounts) -> None:
-    """Raise if there are boxes, but none of a labelled category: class numbers are not category ids."""
-    detected = {category_id for image in images for category_id in np.unique(image.category_ids).tolist()}
-    if detected and not any(map(labels.is_labelled, detected)):
-        names = labels.categories or COCO_CATEGORIES
-        raise InputError(
-            f"No box is of a labelled category: the labels name {listed_names(labels.labelled_ids(), names)}, the "
-            f"boxes are {listed_names(detected, names)}. If these are class numbers of a YOLO model, translate them to "
-            "category ids, or give category names in a CSV."
-        )
 
 
 def _label(

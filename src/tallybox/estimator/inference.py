@@ -5,14 +5,13 @@ Legend: M members, P pairs of an image and a category, K ``max_objects``.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from tallybox.detections.detections import Detections
-from tallybox.errors import InputError
 from tallybox.estimator.config import PAIRS_PER_BATCH
 from tallybox.estimator.fitted import Fitted
 from tallybox.estimator.inputs import IndexedPairs, ModelInputs, model_inputs
@@ -52,9 +51,7 @@ class Inference:
     members: Floats  # [M, P, K + 1]: the distributions of the members
 
     def predictions(self, prior: Prior) -> PredictionArrays:
-        """Return counts and intervals."""
-        if prior not in get_args(Prior):
-            raise InputError(f'prior must be "population" or "evaluation_pairs", but got {prior!r}')
+        """Return counts and intervals: for every category of every photo, or for the pairs that `fit` is trained on."""
         probabilities, levels = self.probabilities, self.fitted.levels
         if prior == "population":
             probabilities, levels = self.population(), self.fitted.levels_listed

@@ -5,7 +5,7 @@ Legend: P pairs of an image and a category, K ``max_objects``, T counts with the
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from tallybox.detections.categories import category_id_of
 from tallybox.detections.metrics import count_metrics, groups_of, mean_by_group
 from tallybox.errors import InputError
-
-if TYPE_CHECKING:
-    from tallybox.estimator.totals import TotalPrediction
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -83,7 +80,23 @@ class CountPrediction:
         return f"about {self.count}" if self.at_least else str(self.count)
 
 
-def interval_text(prediction: "CountPrediction | TotalPrediction") -> str:
+@dataclass(frozen=True)
+class TotalPrediction:
+    """How many objects of one category there are in all images together."""
+
+    expected: float  # the best number for a total; the sum of the counts, which are medians, is too low
+    low: int  # nine of ten such intervals cover the true total
+    high: int
+    images: int
+    calibrated: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; ``calibrated`` only if it is false."""
+        values = {"expected": round(self.expected, 2), "low": self.low, "high": self.high, "images": self.images}
+        return values if self.calibrated else {**values, "calibrated": False}
+
+
+def interval_text(prediction: CountPrediction | TotalPrediction) -> str:
     """Return a 90 % interval as text: ``3–9``, or one number if it holds no other."""
     low, high = prediction.low, prediction.high
     return str(low) if low == high else f"{low}–{high}"

@@ -8,15 +8,13 @@ Legend: P pairs of an image and a category, M members, C categories.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tallybox.estimator.calibration import COVERAGE
 from tallybox.estimator.fitted import Fitted, TotalCalibration
 from tallybox.estimator.inputs import IndexedPairs
-from tallybox.estimator.prediction import Floats, ImagePredictions, Integers
+from tallybox.estimator.prediction import Floats, ImagePredictions, Integers, TotalPrediction
 
 NORMAL_QUANTILE = 1.6449  # of 0.95: an interval leaves out 5 % on each side
 DRAWS, PHOTOS = 200, 50  # random sets of held-out photos that intervals are calibrated on
@@ -25,22 +23,6 @@ MIN_TOTALS = 100  # to calibrate on; with fewer, intervals are not scaled
 PRIOR_OBJECTS = 50.0
 # Intervals are never narrowed: a scale of 0.7 from 200 photos covered 72 % of other totals, not 90.
 SCALES = np.arange(1, 20, 0.05).round(2)
-
-
-@dataclass(frozen=True)
-class TotalPrediction:
-    """How many objects of one category there are in all images together."""
-
-    expected: float  # the best number for a total; the sum of the counts, which are medians, is too low
-    low: int  # nine of ten such intervals cover the true total
-    high: int
-    images: int
-    calibrated: bool = True
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; ``calibrated`` only if it is false."""
-        values = {"expected": round(self.expected, 2), "low": self.low, "high": self.high, "images": self.images}
-        return values if self.calibrated else {**values, "calibrated": False}
 
 
 class Totals:

@@ -8,8 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from string import Template
 
-from tallybox.estimator.prediction import CountPrediction, interval_text
-from tallybox.estimator.totals import TotalPrediction
+from tallybox.estimator.prediction import CountPrediction, TotalPrediction, interval_text
 from tallybox.files import write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.pipeline import PhotoResult
