@@ -89,10 +89,8 @@ def test_nms_keeps_what_supervision_keeps(case):
     if not len(boxes):
         return
     predictions = np.column_stack((boxes, scores)).astype(np.float32)
-    kept = nms(
-        predictions[:, :4], predictions[:, 4], (0.31, 0.52, 0.73)
-    )  # thresholds that no quotient of the grid hits
-    for row, threshold in zip(kept, (0.31, 0.52, 0.73), strict=True):
+    thresholds = (0.31, 0.52, 0.73)  # no quotient of the grid that boxes are drawn from
+    for row, threshold in zip(nms(predictions[:, :4], predictions[:, 4], thresholds), thresholds, strict=True):
         assert row.tolist() == supervision.box_non_max_suppression(predictions, threshold).tolist()
 
 

@@ -9,7 +9,6 @@ import torch
 from tallybox import concurrency
 from tallybox.concurrency import (
     call_single_threaded,
-    in_batches,
     kernel_threads,
     map_in_order,
     single_threaded_torch,
@@ -46,11 +45,7 @@ def test_each_item_has_one_thread_of_torch_and_the_caller_all_as_before(threads)
     inside = list(map_in_order(lambda _: (torch.get_num_threads(), kernel_threads()), range(4)))
     assert inside == [(1, 1)] * 4
     assert torch.get_num_threads() == kernel_threads() == threads
-    later = []
-    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
-    thread.start()
-    thread.join()
-    assert later == [threads]
+    assert threads_of_a_new_thread() == threads
 
 
 def test_what_goes_wrong_in_an_item_or_between_them_is_raised(threads):
@@ -120,8 +115,3 @@ def test_a_single_threaded_call_changes_no_thread_that_starts_meanwhile(threads)
 def test_import_without_fork(monkeypatch):
     monkeypatch.delattr(os, "register_at_fork")
     importlib.reload(concurrency)
-
-
-def test_batches():
-    assert list(in_batches(range(5), 2)) == [[0, 1], [2, 3], [4]]
-    assert list(in_batches([], 2)) == []

@@ -5,12 +5,9 @@ from tallybox.errors import BackendError, InputError, InputTypeError
 
 
 @pytest.mark.parametrize(
-    ("error", "also"), [(InputError, ValueError), (InputTypeError, TypeError), (BackendError, RuntimeError)]
+    ("error", "also"),
+    [(InputError, ValueError), (InputTypeError, TypeError), (InputTypeError, ValueError), (BackendError, RuntimeError)],
 )
 def test_each_error_is_ours_and_the_builtin_a_user_expects(error, also):
     assert issubclass(error, TallyboxError)
     assert issubclass(error, also)
-
-
-def test_a_wrong_type_is_also_a_wrong_value():
-    assert issubclass(InputTypeError, ValueError)

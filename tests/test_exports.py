@@ -14,22 +14,9 @@ def test_a_public_name_resolves_and_is_listed(name):
 
 
 def test_names_of_the_contract_are_public():
-    assert {
-        "CountEstimator",
-        "Counter",
-        "Detections",
-        "PhotoCounter",
-        "PiecewiseLinear",
-        "PresenceCounter",
-        "TallyboxError",
-        "box_iou",
-        "check_values",
-        "compat",
-        "count_features",
-        "piecewise_linear",
-        "read_counts",
-        "read_detections",
-    } <= set(tallybox.__all__)
+    names = """CountEstimator Counter Detections PhotoCounter PiecewiseLinear PresenceCounter TallyboxError box_iou
+    check_values compat count_features piecewise_linear read_counts read_detections"""
+    assert {*names.split()} <= {*tallybox.__all__}
 
 
 def test_a_star_import_gives_every_public_name():
