@@ -30,8 +30,6 @@ class Report:
 
     def add(self, photo: PhotoResult) -> None:
         """Add a counted photo with its picture."""
-        if photo.path is None:
-            return
         if photo.seconds is not None:
             self._frames.append(replace(photo, photo=None, detections=None))
         encoded, drawn = BytesIO(), self._counter.draw(photo)
