@@ -197,7 +197,7 @@ def _decoding(pixels: int) -> Iterator[None]:
 def _reduced(image: Image, factor: int) -> Image:
     """Return a loaded image as RGB with its sides divided; a large one is converted in bands, without a second copy."""
     can_reduce = image.mode in ("L", "RGB", "RGBA", "CMYK")
-    highest = image.getextrema()[1] if _is_deep(image) else None
+    highest: Any = image.getextrema()[1] if _is_deep(image) else None
     if image.width * image.height <= LARGE_PIXELS or (image.mode == "RGB" and factor == 1):
         return as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image, highest)
     rows = factor * max(1, BAND_PIXELS // (image.width * factor))
@@ -218,7 +218,7 @@ def as_rgb(image: Image, highest: float | None) -> Image:
     pillow = _pillow()
     if highest is not None:
         # 16 bits are scaled to 8; floating point is taken as from 0 to 1, or to 255 if it goes beyond 1.
-        values = np.nan_to_num(np.asarray(image, np.float32), nan=0, posinf=0, neginf=0)
+        values: NDArray[np.floating] = np.nan_to_num(np.asarray(image, np.float32), nan=0, posinf=0, neginf=0)
         if image.mode == "F":
             values = values * (255 if highest <= 1 else 1)
         elif image.mode.startswith("I;16") or highest > 255:

@@ -69,8 +69,8 @@ def read_labelled_images(
         if texts:
             raise InputError(f"texts are for photos, but {source} is a file of detections")
         found = read_detections(source, box_format=box_format, category_names=category_names)
-        images, names = common_categories(found, None)
-        counts = counts_of(names)
+        images, common_names = common_categories(found, None)
+        counts = counts_of(common_names)
     else:
         photos, used = find_photos([str(source)]), (detector or DEFAULT_SPEC, *texts)
 
