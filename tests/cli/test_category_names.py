@@ -170,15 +170,3 @@ def test_the_box_format_of_a_table_can_be_stated(tmp_path):
 def test_a_category_that_is_asked_for_twice_is_counted_once():
     image = Detections([[0, 0, 9, 9]], [0.9], [1], image_id=7)
     assert list(small_estimator().predict(image, [1, "person", 18]).by_name()) == ["person", "dog"]
-
-
-def test_categories_are_listed():
-    listed = run("categories")
-    assert listed.exit_code == 0, listed.output
-    assert listed.stdout.splitlines()[0] == "    1  person"
-    assert len(listed.stdout.splitlines()) == 80
-    assert json.loads(run("categories", "--json").stdout)["categories"][16] == {
-        "id": 18,
-        "name": "dog",
-        "learned": True,
-    }

@@ -66,8 +66,7 @@ def test_detect_fit_count_with_a_detector_of_ones_own(tmp_path, spec):
     found, mine = tmp_path / "found.parquet", tmp_path / "mine.safetensors"
     detected = run("detect", tmp_path / "photos", "--detector", spec, "--out", found)
     assert detected.exit_code == 0, detected.output
-    assert detected.stdout.startswith(f"wrote {found}: ")
-    assert ": photos 12, boxes " in detected.stdout
+    assert f"{found}: 12 photos, " in detected.stdout
     assert detected.stderr == ""
 
     labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
@@ -145,7 +144,7 @@ def test_coco_instances_are_matched_by_file_names_and_names_of_categories(tmp_pa
     ("arguments", "status", "said"),
     [
         (("--detector", "pikodet", "--out", "a.parquet"), 1, "did you mean 'picodet'?"),
-        (("--text", "a cup", "--out", "a.parquet"), 1, "--text is for zero-shot models"),
+        (("--text", "a cup", "--out", "a.parquet"), 1, "--text"),
         (("--out", "a.xlsx"), 1, "a.xlsx"),
         ((), 2, "Missing option '--out'"),
         (("--engine", "spark", "--out", "a.parquet"), 2, "'spark' is not one of"),

@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from string import Template
 
-from tallybox.estimator.prediction import CountPrediction, interval_text
+from tallybox.estimator.prediction import CountPrediction, interval_text, marked_interval
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.files import write_text
 from tallybox.photos.counter import PhotoCounter
@@ -71,8 +71,7 @@ class Report:
 
 
 def _count_item(name: str, p: CountPrediction) -> str:
-    marks = ("" if p.calibrated else ", uncalibrated") + (", limit reached" if p.saturated else "")
-    return f"<li><b>{p}</b> {escape(name)} <small>90&nbsp;%: {interval_text(p)}{marks}</small></li>"
+    return f"<li><b>{p}</b> {escape(name)} <small>90&nbsp;%: {marked_interval(p)}</small></li>"
 
 
 def _totals_table(totals: Mapping[str, TotalPrediction]) -> str:
