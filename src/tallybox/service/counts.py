@@ -45,7 +45,7 @@ def checked_categories(
 def image_counts(image: Detections, predictions: ImagePredictions) -> ImageCounts:
     """Return the answer about one image, with its counts by name."""
     counts = {name: CategoryCount(**prediction.to_dict()) for name, prediction in predictions.by_name().items()}
-    return ImageCounts(image=image.image_id, counts=counts)
+    return ImageCounts(image=image.image_id, counts=counts, size=None, boxes=None, detections=None)
 
 
 def image_detections(image: Detections) -> ImageDetections:
