@@ -123,7 +123,8 @@ def count(
             text = text_output(compute_totals, every=bool(categories), as_lines=found.expected_images > 1)
             outputs.append(stack.enter_context(text))
         show_progress = stack.enter_context(progress_bar("counting"))
-        for image in found.count(chosen, folder=kept, keep_photos=folder is not None, on_progress=show_progress):
+        is_drawn = folder is not None or page is not None
+        for image in found.count(chosen, folder=kept, keep_photos=is_drawn, on_progress=show_progress):
             if image.error is not None:
                 report(image.error)
             else:

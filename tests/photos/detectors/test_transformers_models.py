@@ -12,7 +12,7 @@ from tests.support.small_photos import small_photos, with_fewer_pixels
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.support.transformers_models import save_detr, save_grounding_dino, save_owlvit, save_rt_detr
+from tests.support.transformers_models import save_detr, save_grounding_dino, save_owlvit
 
 DETR_NAMES = {label: COCO_CATEGORIES.get(label, "N/A") for label in range(91)}
 FRUIT = {0: "apple", 1: "ripe pear", 2: "cup of tea"}
@@ -24,7 +24,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     return {
         "detr": save_detr(folder / "detr", DETR_NAMES),
-        "rt_detr": save_rt_detr(folder / "rt_detr", FRUIT),
+        "fruit": save_detr(folder / "fruit", FRUIT),
         "owlvit": save_owlvit(folder / "owlvit"),
         "grounding_dino": save_grounding_dino(folder / "grounding_dino"),
     }
@@ -58,7 +58,7 @@ def test_a_model_of_coco_has_its_categories_and_the_boxes_of_its_own_post_proces
 
 
 def test_a_model_of_other_categories_names_them(models):
-    detector = detector_of(f"transformers:{models['rt_detr']}", device="cpu")
+    detector = detector_of(f"transformers:{models['fruit']}", device="cpu")
     assert detector.categories == FRUIT
     (photo,) = small_photos([(64, 48)])
     expected, _, _ = directly(detector, photo)
@@ -101,7 +101,7 @@ def test_grounding_dino_scores_a_phrase_by_the_mean_of_its_tokens(models):
 
 
 def test_results_of_transformers_are_taken_directly_and_through_supervision(models):
-    detector = detector_of(f"transformers:{models['rt_detr']}", device="cpu")
+    detector = detector_of(f"transformers:{models['fruit']}", device="cpu")
     (photo,) = small_photos([(64, 48)])
     (found,) = detector.detect([photo])
     result, _, _ = directly(detector, photo)
