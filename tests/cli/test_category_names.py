@@ -4,22 +4,17 @@ import json
 
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
-from click.testing import CliRunner
 
 from tallybox import CountEstimator, Detections, evaluate, read_counts, read_detections
-from tallybox.cli import cli
 from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError
+from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 
 PHOTOS, LABELS = made_up_photos(16, seed=11)
 OWN = {1: "bolt", 2: "nut", 3: "gear", 17: "washer", 18: "spring", 44: "pin"}
 RENUMBERED = dict(enumerate(sorted(OWN.values(), reverse=True)))  # as another detector numbers them
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def write_detections(path, images, columns: str, category) -> str:

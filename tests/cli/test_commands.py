@@ -7,16 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tallybox.cli import COMMANDS, cli
+from tallybox.cli import COMMANDS
 from tallybox.detections.readers import read_detections
 from tallybox.detections.writers import write_parquet
 from tallybox.photos import sample_photos
-
-
-def run(*arguments: str):
-    return CliRunner().invoke(cli, arguments)
+from tests.support.commands import run
 
 
 def test_help_names_every_command_and_needs_no_torch():

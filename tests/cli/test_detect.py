@@ -2,22 +2,17 @@ import csv
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from tallybox.cli import cli
 from tallybox.concurrency import single_threaded_torch
 from tallybox.detections.readers import read_detections
 from tallybox.estimator import training
 from tallybox.photos import cache
+from tests.support.commands import run
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos
 
 FRUIT = {0: "pear", 1: "mug", 2: "fig"}
 PHRASES = ("a red apple", "a cup")
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

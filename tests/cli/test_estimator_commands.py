@@ -4,22 +4,17 @@ import json
 
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
-from click.testing import CliRunner
 
 from tallybox import CountEstimator
-from tallybox.cli import cli
 from tallybox.detections.detections import Detections
 from tallybox.detections.writers import write_parquet
 from tallybox.estimator import training
+from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 
 PHOTOS, LABELS = made_up_photos(16, seed=11)
 METRICS = {"exact", "mae", "rmse"}
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
