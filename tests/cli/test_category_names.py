@@ -4,22 +4,17 @@ import json
 
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
-from click.testing import CliRunner
 
 from tallybox import CountEstimator, Detections, evaluate, read_counts, read_detections
-from tallybox.cli import cli
 from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError
+from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 
 PHOTOS, LABELS = made_up_photos(16, seed=11)
 OWN = {1: "bolt", 2: "nut", 3: "gear", 17: "washer", 18: "spring", 44: "pin"}
 RENUMBERED = dict(enumerate(sorted(OWN.values(), reverse=True)))  # as another detector numbers them
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def write_detections(path, images, columns: str, category) -> str:
@@ -170,15 +165,3 @@ def test_the_box_format_of_a_table_can_be_stated(tmp_path):
 def test_a_category_that_is_asked_for_twice_is_counted_once():
     image = Detections([[0, 0, 9, 9]], [0.9], [1], image_id=7)
     assert list(small_estimator().predict(image, [1, "person", 18]).by_name()) == ["person", "dog"]
-
-
-def test_categories_are_listed():
-    listed = run("categories")
-    assert listed.exit_code == 0, listed.output
-    assert listed.stdout.splitlines()[0] == "    1  person"
-    assert len(listed.stdout.splitlines()) == 80
-    assert json.loads(run("categories", "--json").stdout)["categories"][16] == {
-        "id": 18,
-        "name": "dog",
-        "learned": True,
-    }

@@ -7,16 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tallybox.cli import COMMANDS, cli
+from tallybox.cli import COMMANDS
 from tallybox.detections.readers import read_detections
 from tallybox.detections.writers import write_parquet
 from tallybox.photos import sample_photos
-
-
-def run(*arguments: str):
-    return CliRunner().invoke(cli, arguments)
+from tests.support.commands import run
 
 
 def test_help_names_every_command_and_needs_no_torch():
@@ -69,15 +65,19 @@ def test_an_output_is_never_an_input(tmp_path):
     assert [path.read_bytes() for path in inputs] == before
 
 
-def test_a_table_is_written_into_a_pipe_of_any_name(tmp_path):
+@pytest.mark.parametrize(
+    ("command", "option", "start"),
+    [("count", "--csv", "image,category,count"), ("explain", "--out", "<!doctype html>")],
+)
+def test_an_output_is_written_into_a_pipe_of_any_name(tmp_path, command, option, start):
     pipe, boxes = tmp_path / "pipe", tmp_path / "boxes.json"
     boxes.write_text('[{"image_id": 7, "category_id": 1, "bbox": [10, 10, 200, 300], "score": 0.9}]')
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as pool:
         content = pool.submit(pipe.read_text)
-        result = run("count", str(boxes), "--csv", str(pipe))
+        result = run(command, str(boxes), option, str(pipe))
         assert result.exit_code == 0, result.stderr
-        assert content.result(timeout=60).startswith("image,category,count")
+        assert content.result(timeout=60).startswith(start)
     assert pipe.is_fifo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["boxes.json", "pipe"]
 

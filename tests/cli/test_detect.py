@@ -2,22 +2,17 @@ import csv
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from tallybox.cli import cli
 from tallybox.concurrency import single_threaded_torch
 from tallybox.detections.readers import read_detections
 from tallybox.estimator import training
 from tallybox.photos import cache
+from tests.support.commands import run
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos
 
 FRUIT = {0: "pear", 1: "mug", 2: "fig"}
 PHRASES = ("a red apple", "a cup")
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -66,8 +61,7 @@ def test_detect_fit_count_with_a_detector_of_ones_own(tmp_path, spec):
     found, mine = tmp_path / "found.parquet", tmp_path / "mine.safetensors"
     detected = run("detect", tmp_path / "photos", "--detector", spec, "--out", found)
     assert detected.exit_code == 0, detected.output
-    assert detected.stdout.startswith(f"wrote {found}: ")
-    assert ": photos 12, boxes " in detected.stdout
+    assert f"{found}: 12 photos, " in detected.stdout
     assert detected.stderr == ""
 
     labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
@@ -145,7 +139,7 @@ def test_coco_instances_are_matched_by_file_names_and_names_of_categories(tmp_pa
     ("arguments", "status", "said"),
     [
         (("--detector", "pikodet", "--out", "a.parquet"), 1, "did you mean 'picodet'?"),
-        (("--text", "a cup", "--out", "a.parquet"), 1, "--text is for zero-shot models"),
+        (("--text", "a cup", "--out", "a.parquet"), 1, "--text"),
         (("--out", "a.xlsx"), 1, "a.xlsx"),
         ((), 2, "Missing option '--out'"),
         (("--engine", "spark", "--out", "a.parquet"), 2, "'spark' is not one of"),

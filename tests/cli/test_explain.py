@@ -1,7 +1,5 @@
 import json
-import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
@@ -102,25 +100,6 @@ def test_without_out_the_page_lies_next_to_the_photo(tmp_path):
     ran = run(photo)
     assert ran.exit_code == 0, ran.output
     assert (tmp_path / "riders.html").read_text().startswith("<!doctype html>")
-
-
-def test_an_input_is_not_overwritten(tmp_path):
-    photo = tmp_path / "riders.jpg"
-    photo.write_bytes(sample_photos()[1].read_bytes())
-    ran = run(photo, "--out", photo)
-    assert ran.exit_code == 1
-    assert photo.read_bytes() == sample_photos()[1].read_bytes()
-
-
-def test_a_page_is_written_into_a_fifo(tmp_path):
-    fifo = tmp_path / "page.html"
-    os.mkfifo(fifo)
-    with ThreadPoolExecutor(1) as thread:
-        reading = thread.submit(fifo.read_text)
-        ran = run(sample_photos()[1], "--out", fifo)
-        assert ran.exit_code == 0, ran.output
-        assert reading.result(60).startswith("<!doctype html>")
-    assert fifo.is_fifo()
 
 
 def test_an_own_detector_without_an_estimator_gives_a_page_without_the_comparison(tmp_path, monkeypatch):

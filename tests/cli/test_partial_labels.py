@@ -7,24 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.synthetic_photos import CATEGORIES, made_up_photos
-from click.testing import CliRunner
 
 from tallybox import CountEstimator
-from tallybox.cli import cli
 from tallybox.cli.count_output import text_output
 from tallybox.detections.writers import write_parquet
 from tallybox.estimator import training
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.photos.pipeline import PhotoResult
+from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_json
 
 PHOTOS, LABELS = made_up_photos(24, seed=11)
 SHOWN = [i for i, counts in LABELS.counts.items() if counts.get(1)]
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def write_counts(path, rows) -> str:

@@ -6,20 +6,15 @@ import os
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from tallybox import Detections
-from tallybox.cli import cli
 from tallybox.cli.terminal import printable
 from tallybox.detections.writers import write_parquet
+from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.photos import encoded, gradient
 
 EVIL = "a\x1b[2J\x1b]0;title\x07\r\nError: forged \u202egpj.b"
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def no_control_characters(text: str) -> bool:

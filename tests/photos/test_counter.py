@@ -116,9 +116,9 @@ def test_mistakes_in_arguments_are_one_line(counter):
             raise KeyError("no weights")
 
     for detector, message in (
-        (Apples(["apple"]), "map ids to names"),
-        (Apples({0: "apple", 1: "apple"}), "but 0 and 1 are both 'apple'"),
-        (3, "detector must be a name or an object with detect"),
+        (Apples(["apple"]), "categories of Apples"),
+        (Apples({0: "apple", 1: "apple"}), "different names"),
+        (3, "detector must be"),
     ):
         with pytest.raises(TallyboxError, match=message):
             PhotoCounter(detector)
@@ -130,7 +130,7 @@ def test_mistakes_in_arguments_are_one_line(counter):
         PhotoCounter(Apples({1: "fig"}), embedded_estimator())
     with pytest.raises(InputTypeError, match="several photos"):
         counter.count_many("one.jpg")
-    with pytest.raises(TallyboxError, match=r"Apples.detect raised KeyError: 'no weights'"):
+    with pytest.raises(TallyboxError, match=r"Apples.detect .*KeyError: 'no weights'"):
         PhotoCounter(Apples({0: "apple"})).count(sample_photos()[0])
 
 

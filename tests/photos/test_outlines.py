@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tallybox.photos import Photo, read_photo, sample_photos
-from tallybox.photos.outlines import COLOURS, draw_counts, outlines_of, save_picture
+from tallybox.photos.outlines import COLOURS, draw_outlines, outlines_of, save_picture
 from tests.support.photos import embedded_detector, embedded_estimator, gradient
 
 
@@ -33,11 +33,13 @@ def test_each_counted_object_has_a_colour_that_its_duplicates_share(riders):
 
 def test_the_picture_shows_the_colours_and_keeps_the_rest(riders):
     photo, image, explained = riders
-    picture = np.asarray(draw_counts(photo, image, explained)).astype(int)
+    outlines = outlines_of(image, explained)
+    predictions = {name: one.prediction for name, one in explained.items()}
+    picture = np.asarray(draw_outlines(photo, outlines, predictions)).astype(int)
     original = np.asarray(photo.image).astype(int)
     assert picture.shape[1] == original.shape[1]
     assert picture.shape[0] > original.shape[0]  # the counts in words
-    for outline in outlines_of(image, explained):
+    for outline in outlines:
         if outline.is_counted:
             x1, y1, _, y2 = (int(corner) for corner in outline.corners)
             edge = picture[y1:y2, x1 : x1 + 4].reshape(-1, 3)  # boxes that cross it may cover a part
@@ -47,10 +49,10 @@ def test_the_picture_shows_the_colours_and_keeps_the_rest(riders):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5000, 3), (12, 3000)])
-def test_any_shape_can_be_drawn(tmp_path, riders, size):
+def test_any_shape_can_be_drawn(tmp_path, size):
     photo = Photo(gradient(*size), size)
     image = embedded_detector().detect([photo])[0]
-    estimator = embedded_estimator()
-    explained = {"person": estimator.explain(image, [1])[1]}
-    save_picture(draw_counts(photo, image, explained), tmp_path / "new" / "odd.jpg")
+    person = embedded_estimator().explain(image, [1])[1]
+    picture = draw_outlines(photo, outlines_of(image, {"person": person}), {"person": person.prediction})
+    save_picture(picture, tmp_path / "new" / "odd.jpg")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["odd.jpg"]

@@ -14,7 +14,6 @@ from tallybox.photos.specs import detector_of
         ("pikodet", "picodet"),
         ("PicoDet", "picodet"),
         ("transformer:facebook/detr-resnet-50", "transformers"),
-        ("torchvison:fcos_resnet50_fpn", "torchvision"),
         ("onnx:", "onnx:FILE"),
         ("torchvision", "torchvision:NAME"),
         ("a:b:c", "package.module:factory"),
@@ -31,7 +30,7 @@ def test_an_unknown_name_is_one_line_with_what_may_have_been_meant(spec, meant):
 
 @pytest.mark.parametrize("spec", ["picodet", "onnx:a.onnx", "torchvision:fcos_resnet50_fpn", "ultralytics:yolo11n.pt"])
 def test_detectors_of_fixed_categories_take_no_phrases(spec):
-    with pytest.raises(InputError, match=f"--text is for zero-shot models of transformers, but {spec} has categories"):
+    with pytest.raises(InputError, match=f"{spec} .*--text"):
         detector_of(spec, texts=["a cup"])
 
 

@@ -6,19 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pandas
 import pytest
-from click.testing import CliRunner
 
-from tallybox.cli import cli
 from tallybox.errors import InputError
 from tallybox.photos import read_photo, sample_photos
 from tallybox.photos.video import expected_frames, parse_interval, read_frames
+from tests.support.commands import run
 
 av = pytest.importorskip("av", reason="videos need the package av")
 FRAMES, RATE = 11, 5
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

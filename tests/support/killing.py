@@ -27,9 +27,3 @@ def kill_when(arguments: list[str], reached: Callable[[], bool], *, limit_s: flo
     process.kill()
     printed, _ = process.communicate()
     raise AssertionError(f"it ended, or took {limit_s} s, before it could be killed: {printed.decode()}")
-
-
-def after_s(seconds: float) -> Callable[[], bool]:
-    """Return what becomes true so many seconds from now."""
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() > end

@@ -38,40 +38,6 @@ def save_detr(folder: Path, id2label: Mapping[int, str]) -> Path:
     return _saved(folder, model, DetrImageProcessorPil(size={"shortest_edge": 48, "longest_edge": 64}))
 
 
-def save_rt_detr(folder: Path, id2label: Mapping[int, str]) -> Path:
-    """Write an RT-DETR with one layer each way and its processor."""
-    from transformers import RTDetrConfig, RTDetrForObjectDetection, RTDetrImageProcessorPil, RTDetrResNetConfig
-
-    torch.manual_seed(0)
-    backbone = RTDetrResNetConfig(
-        embedding_size=8,
-        hidden_sizes=[8, 8, 16, 16],
-        depths=[1, 1, 1, 1],
-        layer_type="basic",
-        out_features=["stage2", "stage3", "stage4"],
-    )
-    config = RTDetrConfig(
-        backbone_config=backbone,
-        encoder_hidden_dim=16,
-        encoder_in_channels=[8, 16, 16],
-        encoder_ffn_dim=16,
-        encoder_attention_heads=2,
-        d_model=16,
-        num_queries=9,
-        decoder_in_channels=[16, 16, 16],
-        decoder_ffn_dim=16,
-        decoder_layers=1,
-        decoder_attention_heads=2,
-        decoder_n_points=2,
-        num_denoising=0,
-        hidden_expansion=1.0,
-        id2label=dict(id2label),
-    )
-    model = RTDetrForObjectDetection(config)
-    _spread(model)
-    return _saved(folder, model, RTDetrImageProcessorPil(size={"height": 64, "width": 64}))
-
-
 def save_owlvit(folder: Path) -> Path:
     """Write an OWL-ViT with one layer each way, its tokenizer of single letters and its processor."""
     from transformers import (

@@ -16,7 +16,6 @@ COMMANDS = {
     "demo": ("tallybox.cli.demo", "Count in three sample photos and show how it works; needs no files."),
     "serve": ("tallybox.cli.serve", "Serve the explorer page and the HTTP service."),
     "explain": ("tallybox.cli.explain", "Write a page that explains a count."),
-    "categories": ("tallybox.cli.categories", "List the categories of an estimator."),
     "detect": ("tallybox.cli.detect", "Write a detector's boxes for photos to a file."),
     "fit": ("tallybox.cli.fit", "Fit an estimator to your detector's boxes and true counts."),
     "evaluate": ("tallybox.cli.evaluate", "Score an estimator against tuned NMS."),

@@ -1,12 +1,22 @@
 """`tallybox count`: count the objects in photos and in files of detections, image by image."""
 
-from contextlib import ExitStack
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import click
 
-from tallybox.cli.count_output import Write, json_output, picture_output, report_output, table_output, text_output
+from tallybox.cli.count_output import (
+    STANDARD_OUTPUT,
+    Write,
+    json_output,
+    picture_output,
+    report_output,
+    table_output,
+    text_output,
+)
 from tallybox.cli.options import (
     detections_options,
     detector_options,
@@ -22,9 +32,7 @@ from tallybox.errors import InputError
 from tallybox.files import check_writable, is_special
 from tallybox.photos.cache import unfinished_folder
 from tallybox.photos.counting import PathCounter
-from tallybox.photos.tiles import check_tiles
 
-STANDARD_OUTPUT = Path("-")
 TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
 
 
@@ -45,7 +53,6 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
     help='Write a table (.csv, .tsv, .xlsx, .parquet) or .json, and resume it after an interruption; "-" prints CSV.',
 )
 @click.option("--report", "page", type=file_to_write, help="Write a page (.html) with totals and outlined photos.")
-@click.option("--wide", is_flag=True, help="In the table, one row for each image and one column for each category.")
 @click.option("--total", "with_totals", is_flag=True, help="Also add up all images, with an interval.")
 @json_option
 def count(
@@ -57,7 +64,6 @@ def count(
     folder: Path | None,
     table: Path | None,
     page: Path | None,
-    wide: bool,
     with_totals: bool,
     as_json: bool,
     **options: Any,
@@ -75,8 +81,6 @@ def count(
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     if as_json and table == STANDARD_OUTPUT:
         raise click.UsageError("--json and --out - both print on standard output; name a file for --out")
-    if wide and table is None:
-        raise click.UsageError("--wide is for a table; name its file with --out")
     chosen = categories or None
     try:
         _check_suffix("--out", table, TABLE_SUFFIXES)
@@ -85,7 +89,7 @@ def count(
             paths,
             estimator=file,
             category_names=None if names is None else read_category_names(names),
-            tiles=check_tiles(int(tiles) if tiles.isdecimal() else tiles),
+            tiles=int(tiles) if tiles.isdecimal() else tiles,  # type: ignore[arg-type]  # checked
             **options,
         )
         if not found.has_photos and (page is not None or folder is not None):
@@ -98,7 +102,8 @@ def count(
     for out in (table, page):
         if out not in (None, STANDARD_OUTPUT):
             check_writable(out, inputs)
-    with reported_failures() as report, ExitStack() as stack:
+    kept = unfinished_folder(table) if _is_file(table) else None
+    with reported_failures() as report, _deleted_in_the_end(kept), ExitStack() as stack:
         _echo_notes(found, has_estimator=file is not None)
         outputs: list[Write] = []
         compute_totals = None
@@ -111,20 +116,28 @@ def count(
         if as_json:
             outputs.append(stack.enter_context(json_output(compute_totals)))
         if table is not None:
-            outputs.append(stack.enter_context(table_output(table, compute_totals, wide=wide)))
+            outputs.append(stack.enter_context(table_output(table, compute_totals)))
         if folder is not None:
             outputs.append(stack.enter_context(picture_output(folder, found.counter, report)))
         if not as_json and table is None:
             text = text_output(compute_totals, every=bool(categories), as_lines=found.expected_images > 1)
             outputs.append(stack.enter_context(text))
         show_progress = stack.enter_context(progress_bar("counting"))
-        kept = unfinished_folder(table) if _is_file(table) else None
-        for image in found.count(chosen, folder=kept, keep_photos=folder is not None, on_progress=show_progress):
+        is_drawn = folder is not None or page is not None
+        for image in found.count(chosen, folder=kept, keep_photos=is_drawn, on_progress=show_progress):
             if image.error is not None:
                 report(image.error)
             else:
                 for write in outputs:
                     write(image)
+
+
+@contextmanager
+def _deleted_in_the_end(folder: Path | None) -> Iterator[None]:
+    """Delete the folder from which the command resumes, once every output is written."""
+    yield
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_file(path: Path | None) -> TypeGuard[Path]:
@@ -140,7 +153,7 @@ def _check_suffix(option: str, path: Path | None, suffixes: tuple[str, ...]) -> 
 def _echo_notes(found: PathCounter, *, has_estimator: bool) -> None:
     """Say what is skipped, and which counts are not calibrated."""
     if kinds := ", ".join(f"{number} {kind}" for kind, number in found.skipped.most_common() if number):
-        echo_line(f"Skipped files that are not photos: {kinds}", err=True)
+        echo_line(f"Skipped files: {kinds}", err=True)
     if found.videos:
         echo_line("Counts are of the objects visible in a frame; use a tracker to count how many pass.", err=True)
     if found.has_photos and not found.counter.estimator.is_calibrated:

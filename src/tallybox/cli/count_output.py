@@ -5,7 +5,6 @@ Each output is a context manager that gives a function, which writes one image a
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,9 +20,8 @@ from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.writers import write_table
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import Categories
-from tallybox.estimator.prediction import CountPrediction, TotalPrediction, interval_text
+from tallybox.estimator.prediction import TotalPrediction, marked_interval
 from tallybox.files import import_optional, write_text
-from tallybox.photos.cache import unfinished_folder
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.pipeline import PhotoResult
 
@@ -31,6 +29,7 @@ TABLE_COLUMNS = (
     *("image", "category", "count", "most_probable", "expected", "low", "high"),
     *("at_least", "saturated", "calibrated"),
 )
+STANDARD_OUTPUT = Path("-")
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
 
@@ -72,48 +71,33 @@ def json_output(totals: NamedTotals | None) -> Iterator[Write]:
 
 
 @contextmanager
-def table_output(path: Path, totals: NamedTotals | None, *, wide: bool = False) -> Iterator[Write]:
+def table_output(path: Path, totals: NamedTotals | None) -> Iterator[Write]:
     """Write a table with the columns of `TABLE_COLUMNS`, or JSON, by the file's suffix; ``-`` prints CSV.
 
-    An image in which nothing is counted has a row without a category. With ``wide``, each image has one row, and each
-    category one column with its count. Totals, if wanted, are the last rows, of the image "total".
+    An image in which nothing is counted has a row without a category. Totals, if wanted, are the last rows, of the
+    image "total".
     """
+    pandas = import_optional("pandas", needed_for=f"writing {path}", install="'tallybox[detections]'")
     images: list[PhotoResult] = []
     yield lambda image: images.append(replace(image, photo=None))
-    _write_table(images, path, totals, wide=wide)
-    if path != Path("-"):
-        shutil.rmtree(unfinished_folder(path), ignore_errors=True)
-        echo_line(f"Wrote {path}: {len(images)} images", err=True)
-
-
-def _write_table(images: Sequence[PhotoResult], path: Path, totals: NamedTotals | None, *, wide: bool) -> None:
-    pandas = import_optional("pandas", needed_for=f"writing {path}", install="'tallybox[detections]'")
     sums = {} if totals is None else totals()
     if path.suffix.lower() == ".json":
         values: dict[str, Any] = {"images": [image_dict(image) for image in images]}
         if totals is not None:
             values["totals"] = {name: total.to_dict() for name, total in sums.items()}
         write_text(path, json.dumps(values) + "\n")
-        return
-    if wide:
-        categories = sorted({category for image in images for category in image.counts} | sums.keys())
-        counted = [({name: p.count for name, p in image.counts.items()}, image.name) for image in images]
-        if totals is not None:
-            counted.append(({name: round(total.expected) for name, total in sums.items()}, "total"))
-        rows = [(name, *(counts.get(category, 0) for category in categories)) for counts, name in counted]
-        frame = pandas.DataFrame(rows, columns=["image", *categories])
     else:
         frame = pandas.DataFrame(_rows(images, sums), columns=list(TABLE_COLUMNS), dtype=object)
         times = {image.name: image.seconds for image in images if image.seconds is not None}
         if times:
             frame.insert(1, "seconds", frame["image"].map(times))
-        frame = frame if path.suffix.lower() != ".parquet" else frame.convert_dtypes()
-    if path == Path("-"):
-        if reconfigure := getattr(sys.stdout, "reconfigure", None):
-            reconfigure(errors="surrogateescape")  # a name that is not UTF-8 is printed as the bytes that it has
-        sys.stdout.write(frame.to_csv(index=False))
-    else:
-        write_table(frame, path)
+        if path == STANDARD_OUTPUT:
+            if reconfigure := getattr(sys.stdout, "reconfigure", None):
+                reconfigure(errors="surrogateescape")  # a name that is not UTF-8 is printed as the bytes that it has
+            sys.stdout.write(frame.to_csv(index=False))
+            return
+        write_table(frame if path.suffix.lower() != ".parquet" else frame.convert_dtypes(), path)
+    echo_line(f"Wrote {path}: {len(images)} images", err=True)
 
 
 def _rows(images: Iterable[PhotoResult], sums: dict[str, TotalPrediction]) -> Iterator[tuple[Any, ...]]:
@@ -141,7 +125,7 @@ def text_output(totals: NamedTotals | None = None, *, every: bool, as_lines: boo
         if image.path is not None and not as_lines:
             _print_table(console, image, every)
             return
-        parts = [f"{p} {category} ({_interval(p)})" for category, p in image.counts.items() if p.high > 0]
+        parts = [f"{p} {category} ({marked_interval(p)})" for category, p in image.counts.items() if p.high > 0]
         sys.stdout.write(printable(f"{image.name}: {', '.join(parts) or 'nothing'}") + "\n")
 
     yield write
@@ -174,10 +158,7 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
     """Write each photo with its counted objects outlined, as ``NAME_counted.jpg`` in a folder."""
     from tallybox.photos.outlines import save_picture
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"Cannot write to {folder}: {error.strerror}") from error
+    folder.mkdir(parents=True, exist_ok=True)
     written: set[str] = set()
 
     def write(image: PhotoResult) -> None:
@@ -227,11 +208,5 @@ def counts_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table
     table.add_column(headers[-2], justify="right")
     table.add_column(headers[-1])
     for *cells, prediction in rows:
-        table.add_row(*(Text(printable(cell)) for cell in cells), _interval(prediction))
+        table.add_row(*(Text(printable(cell)) for cell in cells), marked_interval(prediction))
     return table
-
-
-def _interval(prediction: CountPrediction | TotalPrediction) -> str:
-    uncalibrated = "" if prediction.calibrated else ", uncalibrated"
-    saturated = ", limit reached" if isinstance(prediction, CountPrediction) and prediction.saturated else ""
-    return f"{interval_text(prediction)}{uncalibrated}{saturated}"

@@ -34,5 +34,5 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
     settings = {name: value for name, value in {"spec": detector, **options}.items() if value}
     with reported_failures() as report:
         with progress_bar("detecting") as show:
-            summary = detect_to_file(photos, out, on_failure=report, on_progress=show, **settings)
-        echo_line(f"wrote {out}: photos {summary.photos}, boxes {summary.boxes}")
+            images = detect_to_file(photos, out, on_failure=report, on_progress=show, **settings)
+        echo_line(f"Wrote {out}: {len(images)} photos, {sum(map(len, images))} boxes")

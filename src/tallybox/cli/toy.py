@@ -105,7 +105,6 @@ def train(
 @click.option("--noise", "noises", type=Values(), help="Your own grid, likewise.")
 @click.option("--seeds", type=int, default=2, show_default=True, help="Number of seeds, from 0.")
 @click.option("--seed", "own_seeds", type=int, multiple=True, help="Use this seed instead; may be repeated.")
-@click.option("--settings-at-once", "at_once", type=int, help="How many points train together, and are saved together.")
 @training_options
 def sweep(
     difficulty: Any,
@@ -115,7 +114,6 @@ def sweep(
     noises: list[float] | None,
     seeds: int,
     own_seeds: tuple[int, ...],
-    at_once: int | None,
     models: tuple[str, ...],
     device: str | None,
     **constants: Any,
@@ -142,7 +140,7 @@ def sweep(
                 config_of(constants),
                 seeds=own_seeds or range(seeds),
                 device=where,
-                settings_at_once=at_once or SETTINGS_AT_ONCE.get(where.type, 1),
+                settings_at_once=SETTINGS_AT_ONCE.get(where.type, 1),
                 models=models or MODELS,
                 described_as=described,
                 on_progress=show,

@@ -102,6 +102,13 @@ def interval_text(prediction: CountPrediction | TotalPrediction) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
+def marked_interval(prediction: "CountPrediction | TotalPrediction") -> str:
+    """Return a 90 % interval as text, with a note if it is uncalibrated or a limit was reached."""
+    uncalibrated = "" if prediction.calibrated else ", uncalibrated"
+    saturated = ", limit reached" if isinstance(prediction, CountPrediction) and prediction.saturated else ""
+    return f"{interval_text(prediction)}{uncalibrated}{saturated}"
+
+
 ABSENT = CountPrediction(0, 0, 0.0, 0, 0, 0, saturated=False, probabilities=np.ones(1))
 
 

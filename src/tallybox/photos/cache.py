@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from tallybox.detections.detections import Detections
 from tallybox.detections.writers import check_can_be_written, write_detections
@@ -26,13 +26,6 @@ MAX_PHOTOS, MAX_SECONDS = 32, 10.0  # of a file: at most so much is done again a
 METADATA_KEY = b"tallybox.photos"
 
 Engine = Literal["local", "ray"]
-
-
-class DetectionSummary(NamedTuple):
-    """The numbers of photos and boxes that were written."""
-
-    photos: int
-    boxes: int
 
 
 def unfinished_folder(out: Path) -> Path:
@@ -107,25 +100,17 @@ def _read(
     return kept
 
 
-def detect_to_file(
-    photos: Mapping[str, Path],
-    out: Path,
-    *,
-    on_failure: OnFailure = lambda error: None,
-    on_progress: OnProgress = lambda done, total: None,
-    **detector: Any,
-) -> DetectionSummary:
+def detect_to_file(photos: Mapping[str, Path], out: Path, **options: Any) -> list[Detections]:
     """Write the detections of photos, by their ids, to a file, which appears when all of them are done.
 
-    The same call resumes after an interruption. A photo that cannot be read is given to ``on_failure``. ``detector``
-    are the arguments ``spec``, ``texts`` and ``engine`` of `cached_detections`.
+    The same call resumes after an interruption. ``options`` are those of `cached_detections`.
     """
     check_can_be_written(out)
     folder = unfinished_folder(out)
-    names, images = cached_detections(photos, folder, on_failure=on_failure, on_progress=on_progress, **detector)
+    names, images = cached_detections(photos, folder, **options)
     write_detections(images, out, categories=names)
     shutil.rmtree(folder)
-    return DetectionSummary(len(images), sum(map(len, images)))
+    return images
 
 
 def cached_detections(

@@ -19,7 +19,7 @@ from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.detector import Detector, categories_of
-from tallybox.photos.images import PhotoSource, read_photo, read_size
+from tallybox.photos.images import Photo, PhotoSource, read_photo, read_size
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
@@ -65,9 +65,7 @@ class PhotoCounter:
         if isinstance(detector, str):
             self.detector: Detector = detector_of(detector, texts=texts, device=device)
         elif not callable(getattr(detector, "detect", None)):
-            raise InputTypeError(
-                f"detector must be a name or an object with detect(photos); got {type(detector).__name__}"
-            )
+            raise InputTypeError(f"detector must be a name or have a method detect; got {type(detector).__name__}")
         elif texts or device is not None:
             raise InputError("device and texts only apply to a detector given by name")
         else:
@@ -109,18 +107,19 @@ class PhotoCounter:
         """
         if isinstance(photos, str | bytes | Path):
             raise InputTypeError("count_many takes several photos; call count for one")
-        if self.tiles != "off":  # a photo may be opened twice, a file object only once
+        if self.tiles != "off":  # `_is_large` opens a photo first, and a file object can be read only once
             photos = (photo.read() if hasattr(photo, "read") else photo for photo in photos)
+        keep = keep_photos or self.tiles == "auto"  # a crowd is counted again, in windows
         for is_large, group in groupby(photos, key=self._is_large):
             if is_large:
-                yield from (self._count_in_windows(photo, categories, keep_photo=keep_photos) for photo in group)
+                yield from (self._count_in_windows(PhotoResult(photo), categories, keep_photos) for photo in group)
                 continue
-            for batch in in_batches(detect_each(group, self.detector, keep_photos=keep_photos), BATCH):
+            for batch in in_batches(detect_each(group, self.detector, keep_photos=keep), BATCH):
                 for counted in self._count_whole(batch, categories, keep_inputs=keep_photos):
-                    if counted.source is not None and self._is_crowded(counted):
-                        yield self._count_in_windows(counted.source, categories, keep_photo=keep_photos)
+                    if self._is_crowded(counted):
+                        yield self._count_in_windows(counted, categories, keep_photos)
                     else:
-                        yield counted
+                        yield counted if keep_photos else replace(counted, photo=None)
 
     def count_detected(self, photo: PhotoResult, categories: Categories = None) -> PhotoResult:
         """Return a photo with the counts of its detections, which may be those of an earlier run."""
@@ -150,24 +149,23 @@ class PhotoCounter:
     def _is_crowded(self, counted: PhotoResult) -> bool:
         """Return whether a photo that was counted as a whole should be counted again in windows."""
         limit = CROWDED * self.estimator.fitted.config.max_objects
-        size_wh = None if counted.detections is None else counted.detections.image_size
-        if size_wh is None or all(prediction.count < limit for prediction in counted.counts.values()):
+        if counted.photo is None or all(prediction.count < limit for prediction in counted.counts.values()):
             return False
-        return window_side(size_wh, self.tiles, crowded=True) > 0
+        return window_side(counted.photo.size_wh, self.tiles, crowded=True) > 0
 
-    def _count_in_windows(self, source: PhotoSource, categories: Categories, *, keep_photo: bool) -> PhotoResult:
+    def _count_in_windows(self, counted: PhotoResult, categories: Categories, keep_photo: bool) -> PhotoResult:
         start = perf_counter()
         try:
-            photo = read_photo(source)
+            photo = _decoded(counted)
         except InputError as error:
-            return PhotoResult(source, error=error)
+            return PhotoResult(counted.source, error=error)
         side = window_side(photo.size_wh, self.tiles, crowded=True)
         side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
         detections, windows = detect_in_windows(photo, side, self.detector)
         (matched,) = self.estimator.matched([detections])
         tiling = Tiling(side, windows, perf_counter() - start)
         kept = photo if keep_photo else None
-        return self.count_detected(PhotoResult(source, matched, photo=kept, tiling=tiling), categories)
+        return self.count_detected(PhotoResult(counted.source, matched, photo=kept, tiling=tiling), categories)
 
     def explain(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountExplanation]:
         """Return which boxes of a photo were counted and why, by the category's name; the photo is seen as a whole."""
@@ -179,22 +177,27 @@ class PhotoCounter:
 
     def draw(self, counted: PhotoResult) -> Image:
         """Return a counted photo with its objects outlined and, below it, the counts in words."""
-        from tallybox.photos.outlines import MAX_SIDE, Outline, draw_counts, draw_outlines, outlines_of
+        from tallybox.photos.outlines import MAX_SIDE, Outline, draw_outlines, outlines_of
 
         assert counted.detections is not None
-        assert counted.source is not None
-        photo = counted.photo
-        if photo is None or photo.image.size != photo.size_wh:  # detection decodes large photos at a reduced size
-            photo = read_photo(counted.source, reduced_to=MAX_SIDE)
+        photo = _decoded(counted, reduced_to=MAX_SIDE)
         if counted.tiling is None:
-            explanations = self.estimator.explain(counted.detections, predictions=counted.predictions)
-            return draw_counts(photo, counted.detections, self._by_name(explanations))
+            explanations = self._by_name(self.estimator.explain(counted.detections, predictions=counted.predictions))
+            return draw_outlines(photo, outlines_of(counted.detections, explanations), counted.counts)
         outlines: list[Outline] = []
         listed = list(counted.predictions or ())
         for block in count_blocks(self.estimator, blocks_of(counted.detections, counted.tiling.side), listed)[1]:
-            explanations = self.estimator.explain(block.detections, listed)
-            outlines += outlines_of(block.in_photo(), self._by_name(explanations), outlines)
+            explanations = self._by_name(self.estimator.explain(block.detections, listed))
+            outlines += outlines_of(block.in_photo(), explanations, outlines)
         return draw_outlines(photo, outlines, counted.counts)
 
     def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:
         return {self.estimator.category_name(category_id): e for category_id, e in explanations.items()}
+
+
+def _decoded(result: PhotoResult, reduced_to: int | None = None) -> Photo:
+    """Return the photo of a result; it is read if it was not kept, or was decoded at a reduced size."""
+    if result.photo is not None and result.photo.image.size == result.photo.size_wh:
+        return result.photo
+    assert result.source is not None
+    return read_photo(result.source, reduced_to=reduced_to)

@@ -19,7 +19,7 @@ from tallybox.photos.pipeline import OnProgress, PhotoResult
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
 from tallybox.photos.specs import DEFAULT_SPEC
-from tallybox.photos.tiles import Tiles
+from tallybox.photos.tiles import Tiles, check_tiles
 from tallybox.photos.video import expected_frames, is_video, parse_interval, read_frames
 
 
@@ -54,7 +54,7 @@ class PathCounter:
         self.files = [source.path for source in self.sources if not source.is_photo]  # of detections
         self.videos = [source.path for source in self.sources if source.is_photo and is_video(source.path)]
         self.has_photos = len(self.files) < len(self.sources)
-        self.spec, self.texts, self.tiles = detector or DEFAULT_SPEC, tuple(texts), tiles
+        self.spec, self.texts, self.tiles = detector or DEFAULT_SPEC, tuple(texts), check_tiles(tiles)
         self.engine, self.seconds = engine, parse_interval(every or "1s")
         self.box_format, self.category_names = box_format, category_names
         self._estimator = estimator
@@ -100,12 +100,11 @@ class PathCounter:
         done = 0
         for is_photo, group in groupby(self.sources, key=lambda source: source.is_photo):
             paths = [source.path for source in group]
-            for image in self._photos(paths, categories, folder, keep_photos) if is_photo else ():
-                yield image
-                done += 1
-                on_progress(done, max(done, self.expected_images))
-            for path in paths if not is_photo else ():
-                yield from self._images(path, categories)
+            parts: Iterable[Iterable[PhotoResult]] = (self._images(path, categories) for path in paths)
+            if is_photo:
+                parts = ([image] for image in self._photos(paths, categories, folder, keep_photos))
+            for part in parts:
+                yield from part
                 done += 1
                 on_progress(done, max(done, self.expected_images))
 

@@ -30,33 +30,25 @@ class Detector(Protocol):
 
 
 def categories_of(detector: Detector) -> Mapping[int, str]:
-    """Return the names of a detector's categories, COCO's where it names none."""
+    """Return the names of a detector's categories, COCO's if it names none."""
     categories = getattr(detector, "categories", COCO_CATEGORIES)
-    if not isinstance(categories, Mapping):
+    if not isinstance(categories, Mapping) or len(set(categories.values())) < len(categories):
         raise InputError(
-            f"categories of a detector must map ids to names, but got a {type(categories).__name__}; "
-            'write {0: "apple"}, for example'
+            f"The categories of {type(detector).__name__} must map ids to different names, such as "
+            '{0: "apple", 1: "pear"}'
         )
-    ids: dict[str, int] = {}
-    for category_id, name in categories.items():
-        if ids.setdefault(name, category_id) != category_id:
-            raise InputError(
-                f"categories of a detector must have different names, but {ids[name]} and {category_id} are "
-                f"both {name!r}"
-            )
     return categories
 
 
 @contextmanager
-def wrap_errors(message: str, kind: type[TallyboxError] = TallyboxError, *, with_type: bool = False) -> Iterator[None]:
-    """Turn whatever another library raises into an error of one line, ``message`` and its reason; ours pass."""
+def wrap_errors(message: str, kind: type[TallyboxError] = TallyboxError) -> Iterator[None]:
+    """Turn an exception of another library into an error of one line; our own errors pass."""
     try:
         yield
     except TallyboxError:
         raise
     except Exception as error:
-        reason = f" {type(error).__name__}:" if with_type else ":"
-        raise kind(f"{message}{reason} {error_summary(error)}") from error
+        raise kind(f"{message}: {type(error).__name__}: {error_summary(error)}") from error
 
 
 def boxes_in_photo(

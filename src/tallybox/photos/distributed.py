@@ -20,7 +20,6 @@ from tallybox.errors import TallyboxError
 from tallybox.estimator.estimator import Categories
 from tallybox.files import error_summary, import_optional
 from tallybox.photos.counter import PhotoCounter
-from tallybox.photos.detector import Detector
 from tallybox.photos.pipeline import PhotoResult, detect_each
 from tallybox.photos.specs import detector_of
 
@@ -48,11 +47,9 @@ def detect_each_with_ray(spec: str, texts: Sequence[str], paths: Iterable[str | 
 
 
 def _counting(spec: str | None, counter: PhotoCounter, categories: Categories, device: str) -> Process:
-    detector: str | Detector = spec or counter.detector
     options: dict[str, Any] = {"device": device, "texts": counter.texts} if spec else {}
-    return partial(
-        PhotoCounter(detector, counter.estimator, tiles=counter.tiles, **options).count_each, categories=categories
-    )
+    counter = PhotoCounter(spec or counter.detector, counter.estimator, tiles=counter.tiles, **options)
+    return partial(counter.count_each, categories=categories)
 
 
 def _detecting(spec: str, texts: Sequence[str], device: str) -> Process:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.errors import InputError, InputTypeError, TallyboxError
-from tallybox.files import error_summary, import_optional
+from tallybox.files import error_summary, import_optional, is_special
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,8 +32,6 @@ SUFFIXES = (
     *(".jpg", ".jpeg", ".jfif", ".mpo", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pbm", ".avif", ".jp2", ".heic", ".heif", ".hif"),
 )
-HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # what follows "ftyp" in HEIC
-MADE_BY = b"drawn by tallybox"  # the JPEG comment of photos with outlined objects
 MAX_PIXELS = 400_000_000  # a file of some kilobytes can claim any size
 KEPT_PIXELS = 64_000_000  # larger photos are reduced: Pillow takes four bytes a pixel
 ORIENTATION = 0x0112  # EXIF's tag for how the camera was held
@@ -98,16 +96,13 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     try:
         with _opened(source) as image:
             size_wh = image.size
-            if 0 in size_wh:
+            pixels = image.width * image.height
+            if not pixels:
                 raise InputError(f"{label} has no pixels")
-            if image.width * image.height > max_pixels:
-                limit = max_pixels // 1_000_000
-                raise PhotoTooLargeError(
-                    f"{label} has {image.width}×{image.height} pixels; the limit is {limit} million"
-                )
-            factor = max(
-                max(size_wh) // (reduced_to or max(size_wh)), ceil((image.width * image.height / KEPT_PIXELS) ** 0.5), 1
-            )
+            if pixels > max_pixels:
+                size = f"{image.width}×{image.height}"
+                raise PhotoTooLargeError(f"{label} has {size} pixels; the limit is {max_pixels // 1_000_000} million")
+            factor = max(max(size_wh) // (reduced_to or max(size_wh)), ceil((pixels / KEPT_PIXELS) ** 0.5), 1)
             if factor > 1 and not isinstance(source, _pillow().Image):
                 image.draft(None, (size_wh[0] // factor, size_wh[1] // factor))  # JPEG can be decoded smaller
             with _decoding(image.width * image.height):
@@ -123,7 +118,7 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     except MemoryError:
         raise InputError(f"{label} does not fit into memory") from None
     except Exception as error:  # readers of damaged files raise anything
-        raise InputError(f"Cannot read {label}: {_reason(error, source)}") from None
+        raise InputError(f"Cannot read {label}: {_reason(error)}") from None
     if 2 <= orientation <= 8:
         rgb = rgb.transpose(_pillow().Transpose[UPRIGHT[orientation - 2]])
         if orientation >= 5:  # the camera was held sideways
@@ -139,10 +134,8 @@ def read_size(source: PhotoSource) -> tuple[int, int]:
 
 def _label(source: object) -> str:
     """Return what messages call a photo."""
-    name = (
-        source if isinstance(source, str | Path) else getattr(source, "name", None) or getattr(source, "filename", None)
-    )
-    return str(name) if name else f"the photo given as {type(source).__name__}"
+    name = source if isinstance(source, str | Path) else getattr(source, "name", getattr(source, "filename", None))
+    return str(name or f"the photo given as {type(source).__name__}")
 
 
 @contextmanager
@@ -154,14 +147,9 @@ def _opened(source: PhotoSource) -> Iterator[Image]:
     elif isinstance(source, np.ndarray | torch.Tensor):
         yield pillow.fromarray(_as_pixels(source))
     elif isinstance(source, str | Path):
-        path = Path(source)
-        if not str(source):
-            raise InputError("empty path")
-        if path.is_dir():
-            raise InputError(f"{path} is a folder, not a photo")
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path} is a pipe or a device, not a photo")
-        with _open(path) as image:
+        if is_special(Path(source)):
+            raise InputError(f"{source} is a pipe or a device, not a photo")
+        with _open(Path(source)) as image:
             yield image
     else:
         content = source.read() if hasattr(source, "read") else source
@@ -194,15 +182,6 @@ def letterbox(
     return padded
 
 
-def is_outlined_copy(path: Path) -> bool:
-    """Return whether a file is a photo that `tallybox count --save` drew on."""
-    if path.is_file() and not path.is_symlink():
-        # Readers of damaged files raise whatever their parsing stumbles on.
-        with suppress(Exception), _pillow().open(path, formats=["JPEG"]) as picture:
-            return bool(picture.info.get("comment") == MADE_BY)
-    return False
-
-
 @contextmanager
 def _decoding(pixels: int) -> Iterator[None]:
     """Let one large photo at a time be decoded, and hand its memory back to the system before the next one."""
@@ -218,29 +197,28 @@ def _decoding(pixels: int) -> Iterator[None]:
 def _reduced(image: Image, factor: int) -> Image:
     """Return a loaded image as RGB with its sides divided; a large one is converted in bands, without a second copy."""
     can_reduce = image.mode in ("L", "RGB", "RGBA", "CMYK")
+    highest: Any = image.getextrema()[1] if _is_deep(image) else None
     if image.width * image.height <= LARGE_PIXELS or (image.mode == "RGB" and factor == 1):
-        return as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image)
+        return as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image, highest)
     rows = factor * max(1, BAND_PIXELS // (image.width * factor))
     bands = [(0, top, image.width, min(top + rows, image.height)) for top in range(0, image.height, rows)]
-    highest = max(float(_values(image.crop(band)).max()) for band in bands) if _is_deep(image) else None
     result: Image = _pillow().new("RGB", (-(-image.width // factor), -(-image.height // factor)))
     for band in bands:
         part = image.crop(band)
-        part = as_rgb(part.reduce(factor)) if can_reduce else as_rgb(part, highest).reduce(factor)
+        part = as_rgb(part.reduce(factor), highest) if can_reduce else as_rgb(part, highest).reduce(factor)
         result.paste(part, (0, band[1] // factor))
     return result
 
 
-def as_rgb(image: Image, highest: float | None = None) -> Image:
-    """Convert a loaded image of any mode to RGB; transparent parts become white.
+def as_rgb(image: Image, highest: float | None) -> Image:
+    """Convert a band of a loaded image of any mode to RGB; transparent parts become white.
 
-    ``highest`` is the highest value of the whole image, where this is a band of it: it scales more than 8 bits.
+    ``highest`` is the highest value of the whole image, if it has more than 8 bits a colour.
     """
     pillow = _pillow()
-    if _is_deep(image):
-        # 16 bits are scaled to 8; floating point is taken as from 0 to 1, or to 255 where it goes beyond 1.
-        values = _values(image)
-        highest = float(values.max(initial=0)) if highest is None else highest
+    if highest is not None:
+        # 16 bits are scaled to 8; floating point is taken as from 0 to 1, or to 255 if it goes beyond 1.
+        values: NDArray[np.floating] = np.nan_to_num(np.asarray(image, np.float32), nan=0, posinf=0, neginf=0)
         if image.mode == "F":
             values = values * (255 if highest <= 1 else 1)
         elif image.mode.startswith("I;16") or highest > 255:
@@ -257,10 +235,6 @@ def as_rgb(image: Image, highest: float | None = None) -> Image:
 def _is_deep(image: Image) -> bool:
     """Return whether an image has more than 8 bits a colour."""
     return image.mode == "F" or image.mode.startswith("I")
-
-
-def _values(image: Image) -> NDArray[np.float64]:
-    return np.nan_to_num(np.asarray(image, np.float64), nan=0, posinf=0, neginf=0)
 
 
 def _open(file: Path | BytesIO) -> Image:
@@ -285,19 +259,13 @@ def _register_heif() -> None:
         import_module("pillow_heif").register_heif_opener()
 
 
-def _reason(error: Exception, source: PhotoSource) -> str:
+def _reason(error: Exception) -> str:
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder"
     if type(error).__name__ != "UnidentifiedImageError":
         return error_summary(error)
-    start = b""
-    with suppress(OSError):
-        if isinstance(source, str | Path):
-            with Path(source).open("rb") as file:
-                start = file.read(12)
-        elif isinstance(source, bytes):
-            start = source[:12]
-    if start[4:8] == b"ftyp" and start[8:] in HEIF_BRANDS:
-        return "HEIC needs the package pillow-heif; pip install 'tallybox[heic]', or save the photo as JPEG"
-    return "unsupported image format (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others are read)"
+    heic = "" if "HEIF" in _pillow().OPEN else "; HEIC needs pip install 'tallybox[heic]'"
+    return f"unsupported image format (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others are read{heic})"
 
 
 def _pillow() -> Any:

@@ -59,42 +59,35 @@ def read_labelled_images(
     ({0: 'nut'}, 3)
     """
     stored = read_counts(labels, blank_is_zero=missing_is_zero)
-    is_file = detector is None and not find_sources([str(source)])[0].is_photo
-    if is_file:
+
+    def counts_of(names: Mapping[int, str]) -> TrueCounts:
+        counts = stored.for_detections(names)
+        return counts.of_categories(categories) if categories else counts
+
+    used: tuple[str, ...] = ()
+    if detector is None and not find_sources([str(source)])[0].is_photo:
         if texts:
             raise InputError(f"texts are for photos, but {source} is a file of detections")
         found = read_detections(source, box_format=box_format, category_names=category_names)
         own_names = dict[int, str]()
-        return _labelled(list(match_images(found, own_names)), own_names, stored, (), categories, missing_is_zero)
-    photos = find_photos([str(source)])
-    spec = detector or DEFAULT_SPEC
+        images = list(match_images(found, own_names))
+        counts = counts_of(own_names)
+    else:
+        photos, used = find_photos([str(source)]), (detector or DEFAULT_SPEC, *texts)
 
-    def check(names: Mapping[int, str]) -> None:
-        """Raise before minutes of detecting if the labels are wrong; warnings come with the counts."""
-        with warnings.catch_warnings(action="ignore"):
-            _counts(stored, names, categories).of_photos(list(photos))
+        def check(names: Mapping[int, str]) -> None:
+            """Raise before minutes of detecting if the labels are wrong; warnings come with the counts."""
+            with warnings.catch_warnings(action="ignore"):
+                counts_of(names).of_photos(list(photos))
 
-    folder = Path(labels).with_suffix(".detections") if cache is None else Path(cache)
-    names, images = cached_detections(
-        photos, folder, spec=spec, texts=texts, check=check, on_failure=on_failure, on_progress=on_progress
-    )
-    return _labelled(images, names, stored, (spec, *texts), categories, missing_is_zero)
-
-
-def _labelled(
-    images: list[Detections],
-    names: Mapping[int, str],
-    stored: TrueCounts,
-    detector: tuple[str, ...],
-    categories: Sequence[str],
-    missing_is_zero: bool,
-) -> LabelledImages:
-    counts = _counts(stored, names, categories)
-    if detector:
-        counts = counts.of_photos([str(image.image_id) for image in images])
-    return LabelledImages(images, counts.with_zeros(images) if missing_is_zero else counts, detector)
-
-
-def _counts(stored: TrueCounts, names: Mapping[int, str], categories: Sequence[str]) -> TrueCounts:
-    counts = stored.for_detections(names)
-    return counts.of_categories(categories) if categories else counts
+        names, images = cached_detections(
+            photos,
+            Path(labels).with_suffix(".detections") if cache is None else Path(cache),
+            spec=used[0],
+            texts=texts,
+            check=check,
+            on_failure=on_failure,
+            on_progress=on_progress,
+        )
+        counts = counts_of(names).of_photos([str(image.image_id) for image in images])
+    return LabelledImages(images, counts.with_zeros(images) if missing_is_zero else counts, used)

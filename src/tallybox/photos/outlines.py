@@ -1,6 +1,7 @@
 """Draw counted objects on a photo: each in its own colour, duplicates as thinner lines of the same colour."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from tallybox.errors import InputError
 from tallybox.estimator.explanation import CountExplanation, merged_into
 from tallybox.estimator.prediction import CountPrediction, interval_text
 from tallybox.files import atomic_writing
-from tallybox.photos.images import MADE_BY, Photo, is_outlined_copy
+from tallybox.photos.images import Photo
 
 # Okabe and Ito's palette, which people with any common colour vision can distinguish; light and dark in turn.
 COLOURS = ("#E69F00", "#0072B2", "#F0E442", "#D55E00", "#56B4E9", "#009E73", "#CC79A7")
@@ -24,6 +25,7 @@ SHADE = (0, 0, 0, 120)  # under every line, so that it shows on a bright photo t
 MAX_SIDE = 2400  # pixels of a picture; larger photos are drawn smaller
 MIN_WIDTH = 240  # of the counts below a tiny photo
 QUALITY = 92
+MADE_BY = b"drawn by tallybox"  # the JPEG comment of these pictures
 
 Corners = tuple[float, float, float, float]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -61,18 +63,10 @@ def outlines_of(
     return outlines
 
 
-def draw_counts(photo: Photo, detections: Detections, explanations: Mapping[str, CountExplanation]) -> Image.Image:
-    """Return the photo with its outlines and, below it, the counts in words."""
-    predictions = {name: explanation.prediction for name, explanation in explanations.items()}
-    return draw_outlines(photo, outlines_of(detections, explanations), predictions)
-
-
-def draw_outlines(
-    photo: Photo, outlines: Iterable[Outline], predictions: Mapping[str, CountPrediction], *, max_side: int = MAX_SIDE
-) -> Image.Image:
+def draw_outlines(photo: Photo, outlines: Iterable[Outline], predictions: Mapping[str, CountPrediction]) -> Image.Image:
     """Return the photo with outlines and, below it, the counts in words."""
     picture = photo.image.copy()
-    picture.thumbnail((max_side, max_side))
+    picture.thumbnail((MAX_SIDE, MAX_SIDE))
     scale = np.tile(np.array(picture.size) / np.array(photo.size_wh), 2)
     layer = Image.new("RGBA", picture.size)
     pen = ImageDraw.Draw(layer)
@@ -93,23 +87,18 @@ def draw_outlines(
         if outline.is_counted:
             _label(pen, outline, font)
     picture = Image.alpha_composite(picture.convert("RGBA"), layer).convert("RGB")
-    return _with_caption(picture, caption(predictions), font)
-
-
-def caption(predictions: Mapping[str, CountPrediction]) -> list[str]:
-    """Return the counts in words, with their intervals.
-
-    >>> caption({})
-    ['nothing counted']
-    """
-    counted = {name: p for name, p in predictions.items() if p.count > 0}
-    return [f"{name}: {p} (90 %: {interval_text(p)})" for name, p in counted.items()] or ["nothing counted"]
+    caption = [f"{name}: {p} (90 %: {interval_text(p)})" for name, p in predictions.items() if p.count > 0]
+    return _with_caption(picture, caption or ["nothing counted"], font)
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
     """Write a JPEG atomically; an existing file is replaced only if tallybox drew it."""
-    if (path.exists() or path.is_symlink()) and not is_outlined_copy(path):
-        raise InputError(f"{path} exists and was not drawn by tallybox; choose another folder")
+    if path.exists() or path.is_symlink():
+        own = None
+        with suppress(OSError, SyntaxError, ValueError), Image.open(path, formats=["JPEG"]) as picture_before:
+            own = picture_before.info.get("comment")
+        if own != MADE_BY or path.is_symlink():
+            raise InputError(f"{path} exists and was not drawn by tallybox; choose another folder")
     encoded = BytesIO()
     picture.save(encoded, format="JPEG", quality=QUALITY, comment=MADE_BY)
     with atomic_writing(path) as file:

@@ -6,7 +6,6 @@ each category, at a high threshold: what is left out cannot be counted.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -61,6 +60,7 @@ class PicoDet:
             raise InputError(f"size must be a whole number of pixels from {MULTIPLE} to 4096, but got {size!r}")
         self.size = size
         self.device = device_or_default(device)
+        self.batch = BATCHES.get(self.device.type, 1)
         self.network = CpuNetwork() if self.device.type == "cpu" else load_picodet_network().to(self.device)
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
@@ -73,8 +73,7 @@ class PicoDet:
         # only photos of the same size go through it together.
         sizes = [_resized_wh(photo.size_wh, self.size) for photo in photos]
         # On one thread: with another program on a core, two threads wait for each other at every layer (2 s, not 0.1).
-        at_once = BATCHES.get(self.device.type, 1)
-        return call_single_threaded(lambda: map_same_size(self._propose, photos, sizes, at_once=at_once))
+        return call_single_threaded(lambda: map_same_size(self._propose, photos, sizes, at_once=self.batch))
 
     @torch.inference_mode()
     def _propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
@@ -84,7 +83,7 @@ class PicoDet:
         pixels = np.stack([letterbox(photo.image, resized_wh, input_wh, BICUBIC) for photo in photos])
         mean, deviation = 255 * torch.tensor((CHANNEL_MEAN, CHANNEL_DEVIATION), device=self.device).view(2, 3, 1, 1)
         images = torch.from_numpy(pixels).permute(0, 3, 1, 2).to(self.device).float().sub_(mean).div_(deviation)
-        with _exact_convolutions():
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # TensorFloat-32 changes scores by 0.001
             maps = self.network(images)
         return [
             RawDetections(boxes_in_photo(boxes.cpu().numpy(), resized_wh, photo.size_wh), scores.cpu().numpy())
@@ -143,14 +142,3 @@ def detections_of(raw: RawDetections, photo: Photo) -> Detections:
     )
     category_ids = np.array(COCO_CATEGORY_IDS, np.int64)[categories[kept]]
     return Detections(raw.boxes_xyxy[cells[kept]], scores[kept], category_ids, photo.size_wh, photo.name)
-
-
-@contextmanager
-def _exact_convolutions() -> Iterator[None]:
-    """Let a GPU's convolutions use all bits of float32: TensorFloat-32, the default, changes scores by 0.001."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before

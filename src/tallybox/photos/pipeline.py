@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tallybox.concurrency import in_batches, map_in_order
 from tallybox.detections.detections import Detections, ImageId
@@ -17,8 +18,7 @@ from tallybox.photos.images import Photo, PhotoSource, VideoFrame, read_photo
 from tallybox.photos.picodet import PicoDet
 from tallybox.photos.tiles import Tiling, crop_windows, join_windows, plan_windows
 
-BATCH = 8  # photos that other detectors get together
-BATCH_ON_CPU, BATCH_ON_GPU = 2, 32  # the same for PicoDet
+BATCH = 8  # photos that detectors other than PicoDet get together
 
 OnFailure = Callable[[InputError], None]  # takes the error of a photo
 OnProgress = Callable[[int, int], None]  # takes the number of photos done, and of all
@@ -65,28 +65,21 @@ def detect_each(
 ) -> Iterator[PhotoResult]:
     """Yield the detections of photos, in order and in bounded memory."""
 
-    def detect(photos: Sequence[Photo]) -> list[tuple[Detections, Photo | None]]:
-        kept = photos if keep_photos else [None] * len(photos)
-        return list(zip(detect_photos(photos, detector), kept, strict=True))
+    def detect(photos: Sequence[Photo]) -> list[tuple[Detections, Photo]]:
+        return list(zip(detect_photos(photos, detector), photos, strict=True))
 
     for source, result in map_photos(detect, sources, detector):
         if isinstance(result, InputError):
             yield PhotoResult(source, error=result)
         else:
-            detections, photo = result
-            yield PhotoResult(source, detections, photo=photo)
+            yield PhotoResult(source, result[0], photo=result[1] if keep_photos else None)
 
 
 def detect_in_windows(photo: Photo, side: int, detector: Detector) -> tuple[Detections, int]:
     """Return the detections of a photo from overlapping windows, and their number; ``side`` is the finest ones'."""
     windows = plan_windows(photo.size_wh, side)
-    crops = crop_windows(photo, windows)
-    if isinstance(detector, PicoDet) and detector.device.type == "cpu":
-        found = map_in_order(partial(detect_photos, detector=detector), in_batches(crops, BATCH_ON_CPU))
-    else:
-        batch = BATCH_ON_GPU if isinstance(detector, PicoDet) else BATCH
-        found = (detect_photos(photos, detector) for photos in in_batches(crops, batch))
-    return join_windows(photo, windows, [*chain.from_iterable(found)]), len(windows)
+    found = _map_batches(partial(detect_photos, detector=detector), crop_windows(photo, windows), detector)
+    return join_windows(photo, windows, [*found]), len(windows)
 
 
 def map_photos(
@@ -94,14 +87,23 @@ def map_photos(
 ) -> Iterator[tuple[PhotoSource, Result | InputError]]:
     """Yield the result of a function that uses a detector for each photo, or the photo's error, in order."""
     read = partial(_read, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
-    if isinstance(detector, PicoDet) and detector.device.type == "cpu":
-        # Each thread reads and detects its own photos: threads that share a photo wait for each other at every layer.
-        batches = in_batches(sources, BATCH_ON_CPU)
-        yield from chain.from_iterable(map_in_order(lambda batch: _call(function, [*map(read, batch)]), batches))
-        return
-    # Several threads read and only this one detects: a thread that uses a GPU takes seconds to plan its convolutions.
-    for batch in in_batches(map_in_order(read, sources), BATCH_ON_GPU if isinstance(detector, PicoDet) else BATCH):
-        yield from _call(function, batch)
+    if _runs_in_threads(detector):  # each reads its own photos
+        return _map_batches(lambda batch: _call(function, [*map(read, batch)]), sources, detector)
+    return _map_batches(partial(_call, function), map_in_order(read, sources), detector)
+
+
+def _map_batches(
+    function: Callable[[list[Any]], list[Result]], items: Iterable[Any], detector: Detector
+) -> Iterator[Result]:
+    """Yield the results of a function that uses a detector for batches of items."""
+    batches = in_batches(items, detector.batch if isinstance(detector, PicoDet) else BATCH)
+    # Threads that share a photo on a CPU wait for each other at every layer. With a GPU, only this thread detects: any
+    # other would take seconds to plan its convolutions.
+    return chain.from_iterable((map_in_order if _runs_in_threads(detector) else map)(function, batches))
+
+
+def _runs_in_threads(detector: Detector) -> bool:
+    return isinstance(detector, PicoDet) and detector.device.type == "cpu"
 
 
 def _read(source: PhotoSource, reduced_to: int | None) -> tuple[PhotoSource, Photo | InputError]:
@@ -131,13 +133,11 @@ def _call(
 def detect_photos(photos: Sequence[Photo], detector: Detector) -> list[Detections]:
     """Call a detector and check that it returns `Detections`, one for each photo."""
     name = f"{type(detector).__name__}.detect"
-    with wrap_errors(f"{name} raised", with_type=True):
-        detected = detector.detect(photos)
-    if not isinstance(detected, Sequence) or len(detected) != len(photos):
-        actual = f"a list of {len(detected)}" if isinstance(detected, Sequence) else type(detected).__name__
-        raise TallyboxError(f"{name} must return a list of {len(photos)} Detections, one a photo; got {actual}")
-    for detections in detected:
-        if not isinstance(detections, Detections):
-            raise TallyboxError(f"{name} must return tallybox.Detections; got {type(detections).__name__}")
+    with wrap_errors(f"{name} failed"):
+        detected = list(detector.detect(photos))
+    kinds = [type(image).__name__ for image in detected if not isinstance(image, Detections)]
+    if kinds or len(detected) != len(photos):
+        actual = kinds[0] if kinds else f"{len(detected)} of them"
+        raise TallyboxError(f"{name} must return {len(photos)} tallybox.Detections, one for each photo; got {actual}")
     names = getattr(detector, "categories", None)
     return [image if image.category_names or not names else image.renumbered({}, names) for image in detected]

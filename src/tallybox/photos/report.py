@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from string import Template
 
-from tallybox.estimator.prediction import CountPrediction, TotalPrediction, interval_text
+from tallybox.estimator.prediction import CountPrediction, TotalPrediction, interval_text, marked_interval
 from tallybox.files import write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.pipeline import PhotoResult
@@ -29,8 +29,6 @@ class Report:
 
     def add(self, photo: PhotoResult) -> None:
         """Add a counted photo with its picture."""
-        if photo.path is None:
-            return
         if photo.seconds is not None:
             self._frames.append(replace(photo, photo=None, detections=None))
         encoded, drawn = BytesIO(), self._counter.draw(photo)
@@ -72,8 +70,7 @@ class Report:
 
 
 def _count_item(name: str, p: CountPrediction) -> str:
-    marks = ("" if p.calibrated else ", uncalibrated") + (", limit reached" if p.saturated else "")
-    return f"<li><b>{p}</b> {escape(name)} <small>90&nbsp;%: {interval_text(p)}{marks}</small></li>"
+    return f"<li><b>{p}</b> {escape(name)} <small>90&nbsp;%: {marked_interval(p)}</small></li>"
 
 
 def _totals_table(totals: Mapping[str, TotalPrediction]) -> str:

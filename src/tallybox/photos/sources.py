@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from tallybox.errors import InputError
 from tallybox.files import suffix_without_gz
-from tallybox.photos.images import SUFFIXES, is_outlined_copy
+from tallybox.photos.images import SUFFIXES
 
 DETECTION_SUFFIXES = (".json", ".csv", ".parquet")
 
 THUMBNAILS = {"@eaDir", ".thumbnails", ".@__thumb"}  # folders of file servers and desktops
-COUNTED_COPY = re.compile(r".+_counted(?:-\d+)?\.jpg")  # only files of such names are opened
+COUNTED_COPY = re.compile(r".+_counted(?:-\d+)?\.jpg")  # the pictures of `tallybox count --save`
 
 
 class Source(NamedTuple):
@@ -30,9 +30,9 @@ def find_sources(paths: Iterable[str | Path], skipped: collections.Counter[str] 
     """Return the photos and files of paths, folders and patterns such as ``photos/*.jpg``, in order.
 
     A folder stands for all photos in it and below, known by their suffixes and sorted by name, without hidden files and
-    without the outlined copies (``NAME_counted.jpg``) that `tallybox count --save` wrote there. A folder of Parquet
-    files is one file of detections. A file that is named itself is a photo unless it has a suffix of detections.
-    Duplicates are dropped. Files of folders that are not photos are counted in ``skipped``, by suffix.
+    without the pictures (``NAME_counted.jpg``) of `tallybox count --save`. A folder of Parquet files is one file of
+    detections. A file that is named itself is a photo unless it has a suffix of detections.
+    Duplicates are dropped. Files that are left out are counted in ``skipped``, by suffix.
     """
     sources: list[Source] = []
     skipped = collections.Counter[str]() if skipped is None else skipped
@@ -45,7 +45,7 @@ def find_sources(paths: Iterable[str | Path], skipped: collections.Counter[str] 
         matches = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207  # Path.glob takes no absolute pattern
         if not matches:
             raise InputError(f"No such file or folder: {pattern}")
-        sources += _without_copies([source for path in matches for source in _of_path(Path(path), skipped)])
+        sources += [source for path in matches for source in _of_path(Path(path), skipped)]
     by_path: dict[str, Source] = {}
     for source in sources:
         by_path.setdefault(os.path.abspath(source.path), source)  # noqa: PTH100 - Path.absolute keeps ".."
@@ -76,28 +76,21 @@ def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
 def _of_path(path: Path, skipped: collections.Counter[str]) -> list[Source]:
     if not path.is_dir():
         return [Source(path, suffix_without_gz(path) not in DETECTION_SUFFIXES)]
-    files = []
-    for file in sorted(path.rglob("*")):
-        parts = file.relative_to(path).parts
+    tables, photos = [], []
+    for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        parts, suffix = file.relative_to(path).parts, file.suffix.lower()
         if THUMBNAILS.intersection(parts):
-            skipped["thumbnail"] += file.is_file()
-        elif not any(part.startswith(".") for part in parts):
-            files.append(file)
-            is_known = file.suffix.lower() in (*SUFFIXES, ".parquet")
-            skipped[file.suffix.lower() or "no suffix"] += file.is_file() and not is_known
-    photos = [Source(file, True, path) for file in files if file.suffix.lower() in SUFFIXES and file.is_file()]
-    photos = _without_copies(photos)
-    tables = [Source(path, False)] if any(file.suffix.lower() == ".parquet" for file in files) else []
+            skipped["thumbnail"] += 1
+        elif any(part.startswith(".") for part in parts):
+            continue
+        elif suffix == ".parquet":
+            tables = [Source(path, False)]
+        elif COUNTED_COPY.fullmatch(file.name):
+            skipped["_counted.jpg"] += 1
+        elif suffix in SUFFIXES:
+            photos.append(Source(file, True, path))
+        else:
+            skipped[suffix or "no suffix"] += 1
     if not photos and not tables:
         raise InputError(f"{path} has no photos and no Parquet files of detections")
     return tables + photos
-
-
-def _without_copies(sources: list[Source]) -> list[Source]:
-    """Leave out the copies that `tallybox count --save` wrote, unless there is nothing else: then they were meant."""
-    others = [
-        source
-        for source in sources
-        if not (source.is_photo and COUNTED_COPY.fullmatch(source.path.name) and is_outlined_copy(source.path))
-    ]
-    return others or sources

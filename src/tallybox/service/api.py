@@ -134,7 +134,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         answers = []
         for image, said in zip(images, await batcher.submit(CountJob(tuple(images), categories)), strict=True):
             answer = image_counts(image, said)
-            answer.size = None if image.image_size is None else list(image.image_size)
+            answer.size = list(image.image_size or ())
             if boxes:
                 answer.boxes = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))
             if detections:

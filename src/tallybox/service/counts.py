@@ -20,17 +20,19 @@ def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) 
     """Check the sizes of a request, then its boxes."""
     images, boxes = len(request.images), sum(len(image.boxes) for image in request.images)
     categories = checked_categories(request.categories, estimator)
-    for name, number, limit in (
-        ("images", images, limits.images),
-        ("boxes", boxes, limits.boxes),
-        ("images times categories", images * len(categories or ()), limits.questions),
-    ):
+    for name, number, limit in (("images", images, limits.images), ("boxes", boxes, limits.boxes)):
         if number > limit:
             raise HTTPException(413, f"A request must have at most {limit:,} {name}; got {number:,}.")
-    detections = tuple(_detections(image, index) for index, image in enumerate(request.images))
-    for index, image in enumerate(detections):
-        check_known_ids(image.category_ids.tolist(), estimator.fitted.categories, f"images[{index}]")
-    return CountJob(detections, categories)
+    detections = []
+    for index, image in enumerate(request.images):
+        check_known_ids(image.category_ids, estimator.fitted.categories, f"images[{index}]")
+        try:
+            made = Detections(image.boxes, image.scores, image.category_ids, image.size, image.image)  # type: ignore[arg-type]  # takes lists
+            check_in_image(made.boxes, made.image_size, "size")
+        except InputError as error:
+            raise InputError(f"images[{index}]: {error}") from None
+        detections.append(made)
+    return CountJob(tuple(detections), categories)
 
 
 def checked_categories(
@@ -71,12 +73,3 @@ def category_boxes(
             baselines=explained.baselines,
         )
     return answers
-
-
-def _detections(image: ImageDetections, index: int) -> Detections:
-    try:
-        detections = Detections(image.boxes, image.scores, image.category_ids, image.size, image.image)  # type: ignore[arg-type]  # takes lists
-        check_in_image(detections.boxes, detections.image_size, "size")
-    except InputError as error:
-        raise InputError(f"images[{index}]: {error}") from None
-    return detections

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tallybox.service.limits import Limits
@@ -39,22 +39,21 @@ HOST = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9
 
 
 class Guard:
-    """Checks Host, Origin and token, reads the body within its limits, and ends requests that take too long."""
+    """Checks Host, Origin, token and the announced size of the body, and ends requests that take too long."""
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None, hosts: Iterable[str]) -> None:
         self.app = app
         self.limits = limits
         self.token = token
         self.hosts = {host.lower() for host in hosts} | {"localhost"}
-        self.buffered_bytes = 0
+        self.buffered_bytes = 0  # announced by all requests that are being read or answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        body, is_started = bytearray(), False
-        unread: list[Message] = []  # the complete body, for the app
+        is_started, reserved = False, 0
 
         async def send_guarded(message: Message) -> None:
             nonlocal is_started
@@ -63,26 +62,37 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *HEADERS]}
             await send(message)
 
-        async def receive_again() -> Message:
-            return unread.pop() if unread else await receive()
-
         try:
-            request = Request(scope, receive)
-            self._check_sender(request)
-            await self.read_body(request, body)
-            unread.append({"type": "http.request", "body": bytes(body), "more_body": False})
             async with asyncio.timeout(self.limits.seconds):
-                await self.app(scope, receive_again, send_guarded)
+                request = Request(scope, receive)
+                self._check_sender(request)
+                reserved = await self._reserve(request)
+                await self.app(scope, receive, send_guarded)
         except HTTPException as problem:
             await problem_answer(problem.status_code, problem.detail)(scope, receive, send_guarded)
-        except ClientDisconnect:  # or a malformed chunk, whose sender waits for an answer
-            await problem_answer(400, "The body is malformed or incomplete.")(scope, receive, send_guarded)
         except TimeoutError:
             if not is_started:
-                message = f"The request took more than {self.limits.seconds:g} s; ask for less."
+                message = f"The request took more than {self.limits.seconds:g} s."
                 await problem_answer(408, message)(scope, receive, send_guarded)
         finally:
-            self.buffered_bytes -= len(body)
+            self.buffered_bytes -= reserved
+
+    async def _reserve(self, request: Request) -> int:
+        """Return the announced size of a body, of which the server reads no more; raise if it is too large."""
+        announced, limits = request.headers.get("content-length", "0"), self.limits
+        if "transfer-encoding" in request.headers or not announced.isdecimal():
+            raise HTTPException(400, "A request with a body needs a Content-Length.")
+        length, is_photo = int(announced), content_type(request.scope).startswith(PHOTO_TYPES)
+        max_bytes = limits.body_bytes if is_photo else limits.json_bytes
+        if length > max_bytes:
+            if length <= DISCARD_UP_TO * max_bytes:
+                async for _ in request.stream():
+                    pass
+            raise HTTPException(413, f"A body must have at most {max_bytes:,} bytes.")
+        if self.buffered_bytes + length > limits.buffered_bytes:
+            raise HTTPException(429, "The service is busy with large requests; try again later.")
+        self.buffered_bytes += length
+        return length
 
     def _check_sender(self, request: Request) -> None:
         headers = request.headers
@@ -105,32 +115,6 @@ class Guard:
             return name in self.hosts or bool(ipaddress.ip_address(name))
         except ValueError:
             return False
-
-    async def read_body(self, request: Request, body: bytearray) -> None:
-        """Read the complete body of a request; `buffered_bytes` counts the bytes of all requests together."""
-        limits, max_bytes = self.limits, self.limits.body_bytes
-        too_large = HTTPException(413, f"A body must have at most {max_bytes:,} bytes.")
-        announced = request.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > DISCARD_UP_TO * max_bytes:
-            raise too_large
-        received = 0
-        try:
-            async with asyncio.timeout(limits.seconds):
-                async for chunk in request.stream():
-                    received += len(chunk)
-                    if received > DISCARD_UP_TO * max_bytes:
-                        raise too_large
-                    if received <= max_bytes:
-                        if self.buffered_bytes + len(chunk) > limits.buffered_bytes:
-                            raise HTTPException(429, "The service is busy with large requests; try again later.")
-                        self.buffered_bytes += len(chunk)
-                        body += chunk
-        except TimeoutError:
-            raise HTTPException(408, f"The request did not arrive within {limits.seconds:g} s.") from None
-        if received > max_bytes:
-            raise too_large
-        if not content_type(request.scope).startswith(PHOTO_TYPES) and body.count(b",") > limits.json_values:
-            raise HTTPException(413, f"A body must have at most {limits.json_values:,} values.")
 
 
 def content_type(scope: Scope) -> str:

@@ -150,5 +150,4 @@ class Health(BaseModel):
 
     status: Literal["ok"] = "ok"
     version: str
-    counts_detections: Literal[True] = True
     counts_photos: bool

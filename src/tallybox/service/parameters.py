@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -31,8 +31,8 @@ class Explainer:
     estimator: CountEstimator
     sets: dict[str, dict[str, ParameterSet]]  # by component and name
 
-    @staticmethod
-    def of(estimator: CountEstimator) -> "Explainer":
+    @classmethod
+    def of(cls, estimator: CountEstimator) -> Self:
         """Collect the sets: untrained, trained on the toy task, and those of the estimator's models."""
         sets: dict[str, dict[str, ParameterSet]] = {"counter": {}, "presence": {}}
 
@@ -52,7 +52,7 @@ class Explainer:
         for number, model in enumerate(models, start=1):
             label = f"photo model {number} of {len(models)}"
             add(estimator.fitted.config.component, f"photo-{number}", label, "photo", _parameters(model))
-        return Explainer(estimator, sets)
+        return cls(estimator, sets)
 
     def explain(self, request: ExplainRequest) -> ExplainedCount:
         """Count boxes with the component and the parameters that a request names."""

@@ -10,6 +10,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from tallybox.errors import TallyboxError
 
@@ -33,6 +34,8 @@ async def answer_problem(request: Request, problem: Exception) -> Response:
     match problem:
         case HTTPException():
             return problem_answer(problem.status_code, problem.detail, problem.headers)
+        case ClientDisconnect():
+            return problem_answer(400, "The body is incomplete.")
         case TallyboxError():
             return problem_answer(422, str(problem))
         case RequestValidationError():
@@ -42,7 +45,7 @@ async def answer_problem(request: Request, problem: Exception) -> Response:
     return problem_answer(500, "Internal error; see the log of the service.")
 
 
-PROBLEMS: tuple[type[Exception], ...] = (HTTPException, TallyboxError, RequestValidationError, Exception)
+PROBLEMS = (HTTPException, ClientDisconnect, TallyboxError, RequestValidationError, Exception)
 
 
 def _summary(problem: RequestValidationError) -> str:

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from tallybox.errors import InputError, TallyboxError
+from tallybox.errors import InputError
 from tallybox.photos.specs import detector_of
 
 MODULE = """
@@ -45,18 +45,18 @@ def test_a_factory_in_the_current_folder_makes_the_detector(here):
 @pytest.mark.parametrize(
     ("spec", "texts", "said"),
     [
-        ("orchard:plain", ["a pear"], "but orchard:plain has no parameter texts"),
-        ("orchard:phrases", [], "orchard:phrases looks for phrases and needs at least one"),
-        ("orchard:nothing", [], r"must return an object with detect\(photos\), but returned NoneType"),
-        ("orchard:broken", [], "but raised RuntimeError: no weights here$"),
-        ("orchard:number", [], "has a int of that name"),
-        ("orchard:pears", [], "must name a function of orchard, but the module has no such name"),
-        ("orchard_broken:plain", [], "but it raised ZeroDivisionError: division by zero"),
-        ("no.such.module:plain", [], "there is no module 'no'"),
+        ("orchard:plain", ["a pear"], "no parameter texts"),
+        ("orchard:phrases", [], "'texts'"),
+        ("orchard:nothing", [], r"detect\(photos\); got NoneType"),
+        ("orchard:broken", [], "RuntimeError: no weights here$"),
+        ("orchard:number", [], "not a callable"),
+        ("orchard:pears", [], "pears"),
+        ("orchard_broken:plain", [], "ZeroDivisionError"),
+        ("no.such.module:plain", [], "'no'"),
     ],
 )
 def test_what_goes_wrong_is_one_line(here, spec, texts, said):
-    with pytest.raises(TallyboxError, match=said) as caught:
+    with pytest.raises(InputError, match=said) as caught:
         detector_of(spec, texts=texts)
+    assert spec in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert isinstance(caught.value, InputError) or "raised" in str(caught.value)

@@ -12,7 +12,7 @@ from tests.support.small_photos import small_photos, with_fewer_pixels
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
-from tests.support.transformers_models import save_detr, save_grounding_dino, save_owlvit, save_rt_detr
+from tests.support.transformers_models import save_detr, save_grounding_dino, save_owlvit
 
 DETR_NAMES = {label: COCO_CATEGORIES.get(label, "N/A") for label in range(91)}
 FRUIT = {0: "apple", 1: "ripe pear", 2: "cup of tea"}
@@ -24,7 +24,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     return {
         "detr": save_detr(folder / "detr", DETR_NAMES),
-        "rt_detr": save_rt_detr(folder / "rt_detr", FRUIT),
+        "fruit": save_detr(folder / "fruit", FRUIT),
         "owlvit": save_owlvit(folder / "owlvit"),
         "grounding_dino": save_grounding_dino(folder / "grounding_dino"),
     }
@@ -58,7 +58,7 @@ def test_a_model_of_coco_has_its_categories_and_the_boxes_of_its_own_post_proces
 
 
 def test_a_model_of_other_categories_names_them(models):
-    detector = detector_of(f"transformers:{models['rt_detr']}", device="cpu")
+    detector = detector_of(f"transformers:{models['fruit']}", device="cpu")
     assert detector.categories == FRUIT
     (photo,) = small_photos([(64, 48)])
     expected, _, _ = directly(detector, photo)
@@ -84,7 +84,7 @@ def test_owlvit_finds_phrases(models):
 def test_grounding_dino_scores_a_phrase_by_the_mean_of_its_tokens(models):
     texts = ("a red apple", "Cups.", "green tea")
     detector = detector_of(f"transformers:{models['grounding_dino']}", texts=texts, device="cpu")
-    assert detector.categories == dict(enumerate(texts))
+    assert detector.categories == {0: "a red apple", 1: "Cups", 2: "green tea"}
     # [CLS] a red apple . cup ##s . green tea . [SEP]
     tokens = ([1, 2, 3], [5, 6], [8, 9])
     for photo, found in zip(small_photos(), detector.detect(small_photos()), strict=True):
@@ -101,7 +101,7 @@ def test_grounding_dino_scores_a_phrase_by_the_mean_of_its_tokens(models):
 
 
 def test_results_of_transformers_are_taken_directly_and_through_supervision(models):
-    detector = detector_of(f"transformers:{models['rt_detr']}", device="cpu")
+    detector = detector_of(f"transformers:{models['fruit']}", device="cpu")
     (photo,) = small_photos([(64, 48)])
     (found,) = detector.detect([photo])
     result, _, _ = directly(detector, photo)
@@ -137,20 +137,17 @@ def test_boxes_are_in_the_photos_own_pixels(models, name, texts):
 
 
 def test_phrases_are_demanded_and_refused(models):
-    with pytest.raises(InputError, match="owlvit looks for phrases and needs at least one; give --text PHRASE"):
+    with pytest.raises(InputError, match=r"owlvit .*--text PHRASE"):
         detector_of(f"transformers:{models['owlvit']}")
-    with pytest.raises(InputError, match=r"--text is for zero-shot models, but .*detr \(detr\) has categories"):
+    with pytest.raises(InputError, match=r"detr .*--text"):
         detector_of(f"transformers:{models['detr']}", texts=["a cup"])
-    for texts, said in (
-        (["a cup", " a cup"], "'a cup'"),
-        (["..."], r"'\.\.\.'"),
-        (["dog " * 20], "at most 16"),
-    ):
+    for texts, said in ((["a cup", " a cup"], "'a cup'"), (["..."], r"'\.\.\.'"), (["no. 5"], r"'no\. 5'")):
         with pytest.raises(InputError, match=said):
             detector_of(f"transformers:{models['owlvit']}", texts=texts)
-    for texts, said in ((["no. 5"], 'no "." within them'), (["red"] + ["cup " * n for n in range(1, 9)], "at most 32")):
-        with pytest.raises(InputError, match=said):
-            detector_of(f"transformers:{models['grounding_dino']}", texts=texts)
+    for name, texts in (("owlvit", ["dog " * 20]), ("grounding_dino", ["red", *("cup " * n for n in range(1, 9))])):
+        too_long = detector_of(f"transformers:{models[name]}", texts=texts, device="cpu")
+        with pytest.raises(InputError):
+            too_long.detect(small_photos())
 
 
 def test_what_cannot_be_loaded_is_one_line(tmp_path, models):
@@ -165,6 +162,6 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path, models):
     (tmp_path / "weightless").mkdir()
     (tmp_path / "weightless" / "config.json").write_bytes((models["detr"] / "config.json").read_bytes())
     for name in ("broken", "empty", "weightless"):
-        with pytest.raises(TallyboxError, match=f"{name} cannot be loaded: ") as caught:
+        with pytest.raises(TallyboxError, match=f"Cannot load .*{name}") as caught:
             detector_of(f"transformers:{tmp_path / name}")
         assert "\n" not in str(caught.value)

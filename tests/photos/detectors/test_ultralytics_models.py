@@ -39,5 +39,5 @@ def test_a_real_model_gives_its_own_boxes(ultralytics, tmp_path):
 
 def test_what_cannot_be_loaded_is_one_line(ultralytics, tmp_path):
     (tmp_path / "text.pt").write_text("no model")
-    with pytest.raises(TallyboxError, match=r"text\.pt cannot be loaded: "):
+    with pytest.raises(TallyboxError, match=r"Cannot load .*text\.pt"):
         detector_of(f"ultralytics:{tmp_path / 'text.pt'}")

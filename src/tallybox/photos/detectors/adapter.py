@@ -49,16 +49,11 @@ class AdaptedDetector:
         raise NotImplementedError
 
     def _detections(self, prediction: Prediction, photo: Photo) -> Detections:
-        missing = [key for key in ("boxes", "scores", "labels") if key not in prediction]
-        if missing:
-            raise TallyboxError(
-                f"The model gives no {missing[0]}, only {sorted(prediction)}; use a model for object detection"
-            )
         boxes, scores, labels = (np.asarray(on_host(prediction[key])) for key in ("boxes", "scores", "labels"))
         try:
             category_ids = [self._category_ids[label] for label in labels.astype(np.int64).reshape(-1).tolist()]
         except KeyError as error:
-            raise TallyboxError(f"The model gave label {error}, which is not among its named categories") from None
+            raise TallyboxError(f"The model found label {error}, but names no such category") from None
         ids = np.array(category_ids, np.int64)
         named = ids != NO_CATEGORY
         in_photo = boxes_in_photo(boxes.astype(np.float32).reshape(-1, 4), photo.image.size, photo.size_wh)

@@ -1,7 +1,6 @@
 """Detection models in ONNX files, run by onnxruntime; docs/reference/file-formats.md describes what they must be."""
 
 import ast
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tallybox.photos.detector import boxes_in_photo, wrap_errors
 from tallybox.photos.detectors.adapter import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, Prediction
 from tallybox.photos.images import BILINEAR, Photo, letterbox
 
-FREE_SIZE = 640  # of the longer side, where the input's size is free
+FREE_SIZE = 640  # of the longer side, if the input's size is free
 MULTIPLE = 32
 
 EXPECTED = (
@@ -53,7 +52,7 @@ class OnnxDetector(AdaptedDetector):
         return [{**p, "boxes": boxes_in_photo(p["boxes"], resized_wh, image_wh)} for p in predictions]
 
     def _run(self, images: NDArray[np.float32]) -> list[tuple[NDArray[Any], ...]]:
-        """Return boxes, scores and, where there are any, labels of each image."""
+        """Return boxes, scores and, if the file has them, labels of each image."""
         with wrap_errors(f"{self.file} failed on an input {list(images.shape)}"):
             arrays = self.session.run(self._outputs, {self._input: images})
         boxes, scores, *labels = arrays
@@ -61,57 +60,39 @@ class OnnxDetector(AdaptedDetector):
         agree = agree and scores.ndim == (2 if labels else 3) and scores.shape[:2] == boxes.shape[:2]
         if not agree or (labels and labels[0].shape != scores.shape):
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in zip(self._outputs, arrays, strict=True))
-            raise TallyboxError(f"{self.file} must have {EXPECTED}, but it gave {shapes} for {len(images)} photos")
+            raise TallyboxError(f"{self.file} must have {EXPECTED}; it gave {shapes} for {len(images)} photos")
         return list(zip(*arrays, strict=True))
 
     def _check_layout(self) -> None:
-        """Read names, batch size and input size from the file, or raise with what it has instead."""
-        inputs, outputs = self.session.get_inputs(), self.session.get_outputs()
-        shapes = {output.name: output.shape for output in outputs}
-        self._outputs = [name for name in ("boxes", "scores", "labels") if name in shapes]
-        ranks = {"boxes": 3, "scores": 2 if "labels" in shapes else 3, "labels": 2}
-        sides = [side if isinstance(side, int) else None for side in inputs[0].shape] if inputs else []  # None is free
-        is_supported = (
-            len(inputs) == 1
-            and len(sides) == 4
-            and inputs[0].type == "tensor(float)"
-            and sides[0] in (None, 1)
-            and sides[1] in (None, 3)
-            and (sides[2] is None) == (sides[3] is None)
-            and {"boxes", "scores"} <= set(shapes)
-            and all(len(shapes[name] or range(ranks[name])) == ranks[name] for name in self._outputs)
-        )
-        if not is_supported:
-            actual = [_described("input", node) for node in inputs] + [_described("output", node) for node in outputs]
-            remedy = f"; if ultralytics wrote it, use ultralytics:{self.file}" if list(shapes) == ["output0"] else ""
-            raise InputError(f"{self.file} must have {EXPECTED}, float32, but it has {', '.join(actual)}{remedy}")
+        """Read batch size, input size and outputs of the file, or raise with what it has instead."""
+        inputs, outputs = self.session.get_inputs(), {node.name: node for node in self.session.get_outputs()}
+        self._outputs = [name for name in ("boxes", "scores", "labels") if name in outputs]
+        sides = [side if isinstance(side, int) else None for side in inputs[0].shape]  # None is free
+        is_supported = len(inputs) == 1 and len(sides) == 4 and inputs[0].type == "tensor(float)"
+        if not is_supported or sides[0] not in (None, 1) or not {"boxes", "scores"} <= outputs.keys():
+            actual = ", ".join(f"{node.name} {node.shape}" for node in (*inputs, *outputs.values()))
+            remedy = f"; if ultralytics wrote it, use ultralytics:{self.file}" if "output0" in outputs else ""
+            raise InputError(f"{self.file} must have {EXPECTED}, float32; it has {actual}{remedy}")
         self._input = inputs[0].name
         self._batch, _, height, width = sides
         self._input_wh = None if width is None or height is None else (width, height)
-        self._classes = shapes["scores"][2] if len(shapes["scores"] or ()) == 3 else None
+        shape = outputs["scores"].shape
+        self._classes = shape[2] if len(shape) == 3 else None
 
     def _names(self) -> Mapping[int, str]:
-        """Return the names of classes, from JSON or a Python literal, a dict from number to name or a list."""
+        """Return the names of classes: a dict from number to name or a list, as JSON or as Python writes it."""
         text = self.session.get_modelmeta().custom_metadata_map.get("names")
-        if text is None and isinstance(self._classes, int) and self._classes != len(COCO_CATEGORIES):
-            raise InputError(
-                f"{self.file} does not name its {self._classes} classes; add names to its metadata, for example "
-                '{"0": "apple", "1": "pear"}'
-            )
         if text is None:
+            if isinstance(self._classes, int) and self._classes != len(COCO_CATEGORIES):
+                raise InputError(
+                    f"{self.file} does not name its {self._classes} classes; add names to its metadata, for example "
+                    '{"0": "apple", "1": "pear"}'
+                )
             return dict(enumerate(COCO_CATEGORIES.values()))
-        try:
-            try:
-                names = json.loads(text)
-            except ValueError:
-                names = ast.literal_eval(text)
-            if isinstance(names, Sequence) and not isinstance(names, str):
-                names = dict(enumerate(names))
+        with wrap_errors(f"{self.file}: cannot read the names in its metadata, {text[:60]!r}", InputError):
+            names = ast.literal_eval(text)
+            names = names if isinstance(names, Mapping) else dict(enumerate(names))
             return {int(label): str(name) for label, name in names.items()}
-        except (ValueError, SyntaxError, AttributeError, TypeError, MemoryError, RecursionError):
-            raise InputError(
-                f"{self.file}: names in its metadata are not a dict from number to name: {text[:60]!r}"
-            ) from None
 
 
 def _fitted(size_wh: tuple[int, int], input_wh: tuple[int, int] | None) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -139,8 +120,3 @@ def _best(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any] | None
         classes, values = labels[rows], scores[rows]
     order = np.argsort(-values, kind="stable")[:MAX_DETECTIONS]
     return {"boxes": boxes[rows[order]], "scores": values[order], "labels": classes[order]}
-
-
-def _described(kind: str, node: Any) -> str:
-    shape = ", ".join(map(str, node.shape))
-    return f"{kind} {node.name} {node.type.removeprefix('tensor(').removesuffix(')')} [{shape}]"

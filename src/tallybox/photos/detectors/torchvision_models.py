@@ -8,7 +8,7 @@ import torch
 
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.devices import Device, device_or_default
-from tallybox.errors import InputError, InputTypeError, did_you_mean
+from tallybox.errors import InputError, did_you_mean
 from tallybox.files import import_optional
 from tallybox.photos.detector import wrap_errors
 from tallybox.photos.detectors.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
@@ -23,8 +23,6 @@ class TorchvisionDetector(AdaptedDetector):
     """
 
     def __init__(self, model: Any, *, names: Mapping[int, str] | None = None, device: Device = None) -> None:
-        if not isinstance(model, torch.nn.Module):
-            raise InputTypeError(f"model must be a torchvision detector, but got {type(model).__name__}")
         self.device = device_or_default(device)
         self.model: Any = model.eval().to(self.device)
         self._take_names(COCO_CATEGORIES if names is None else names)
@@ -38,7 +36,7 @@ class TorchvisionDetector(AdaptedDetector):
             hint = did_you_mean(name, model_names) or f"; it has {', '.join(model_names)}"
             raise InputError(f"The installed torchvision has no detection model {name!r}{hint}")
         weights = models.get_model_weights(name).DEFAULT
-        with wrap_errors(f"torchvision:{name}: its weights cannot be loaded"):  # the network, or a file cut short
+        with wrap_errors(f"Cannot load the weights of torchvision:{name}"):
             model = models.get_model(name, weights=weights)
         suppress_little(model)
         # Label 0 is the background of every detection model of torchvision, whatever it is called.
@@ -47,11 +45,8 @@ class TorchvisionDetector(AdaptedDetector):
 
     @torch.inference_mode()
     def _predict(self, photos: Sequence[Photo]) -> list[Prediction]:
-        return self.model(self._tensors(photos))  # type: ignore[no-any-return]  # as documented
-
-    def _tensors(self, photos: Sequence[Photo]) -> list[torch.Tensor]:
         images = [torch.from_numpy(np.array(photo.image)).permute(2, 0, 1) for photo in photos]  # [3, H, W] each
-        return [pixels.to(self.device).float().div_(255) for pixels in images]
+        return self.model([pixels.to(self.device).float().div_(255) for pixels in images])  # type: ignore[no-any-return]  # as documented
 
 
 def suppress_little(model: torch.nn.Module) -> None:

@@ -8,16 +8,14 @@ phrases. Here a phrase's score is the mean over its tokens, and each box has the
 
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from tallybox.devices import Device, device_or_default
-from tallybox.errors import InputError, InputTypeError
+from tallybox.errors import InputError
 from tallybox.files import import_optional
 from tallybox.photos.detector import wrap_errors
 from tallybox.photos.detectors.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
@@ -31,59 +29,50 @@ class TransformersDetector(AdaptedDetector):
     """A detection model of transformers with its processor, such as ``AutoModelForObjectDetection`` loads.
 
     ``texts`` are the phrases that a zero-shot model looks for; category k is ``texts[k]``. A model of fixed categories
-    takes none: where its names are COCO's, in whatever order, its categories have COCO's ids.
+    takes none: if its names are COCO's, in any order, its categories have COCO's ids.
     """
 
     def __init__(self, model: Any, processor: Any, *, texts: Sequence[str] = (), device: Device = None) -> None:
-        self._config: Any = getattr(model, "config", None)
-        if not isinstance(model, torch.nn.Module) or self._config is None:
-            raise InputTypeError(f"model must be a detection model of transformers, but got {type(model).__name__}")
         method = "post_process_grounded_object_detection" if texts else "post_process_object_detection"
-        if not hasattr(processor, method):
-            raise InputTypeError(f"{type(processor).__name__} has no {method}; use the processor of a detection model")
         self.device = device_or_default(device)
         self.model: Any = model.eval().to(self.device)
         self.processor = processor
         self._post_process = getattr(processor, method)
         self.texts = check_texts(texts)
-        if texts:  # a phrase keeps its number, also where it is the name of one of COCO's categories
+        if texts:  # a phrase keeps its number, even if it is the name of one of COCO's categories
             self.categories = dict(enumerate(self.texts))
             self._category_ids = {label: label for label in self.categories}
-            self._check_lengths()
         else:
-            self._take_names({int(label): str(name) for label, name in self._config.id2label.items()})
+            self._take_names({int(label): str(name) for label, name in self.model.config.id2label.items()})
 
     @classmethod
     def load(cls, name: str, *, texts: Sequence[str] = (), device: Device = None) -> Self:
         """Load a model and its processor from a folder or from the hub."""
         transformers = import_optional("transformers", needed_for="this detector", install="transformers")
-        # Of files, the network, and packages that the model needs.
-        loading = partial(wrap_errors, f"transformers:{name} cannot be loaded")
-        with loading():
+        if not sys.stderr.isatty():  # keep progress bars out of files and pipes
+            transformers.utils.logging.disable_progress_bar()
+        with wrap_errors(f"Cannot load transformers:{name}"):
             config = transformers.AutoConfig.from_pretrained(name)
         is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
         if not is_zero_shot and type(config) not in transformers.MODEL_FOR_OBJECT_DETECTION_MAPPING:
-            raise InputError(
-                f"transformers:{name} is not a model for object detection; its type is {config.model_type!r}"
-            )
+            raise InputError(f"transformers:{name} is a {config.model_type!r}, not a model for object detection")
         if is_zero_shot and not texts:
-            raise InputError(f"transformers:{name} looks for phrases and needs at least one; give --text PHRASE")
+            raise InputError(f"transformers:{name} looks for phrases; pass at least one with --text PHRASE")
         if texts and not is_zero_shot:
             raise InputError(
-                f"--text is for zero-shot models, but transformers:{name} ({config.model_type}) has categories of its "
-                f"own; leave --text out (count and explain choose among them with --category)"
+                f"transformers:{name} does not look for phrases; leave --text out, or choose with --category"
             )
-        check_texts(texts)
+        check_texts(texts)  # before the model is loaded
         kind = "ZeroShotObjectDetection" if is_zero_shot else "ObjectDetection"
         processors = transformers.AutoProcessor if is_zero_shot else transformers.AutoImageProcessor
-        with loading(), _progress_on_terminals_only(transformers.utils.logging):
+        with wrap_errors(f"Cannot load transformers:{name}"):
             model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(name, config=config)
             processor = processors.from_pretrained(name)
         return cls(model, processor, texts=texts, device=device)
 
     @torch.inference_mode()
     def _predict(self, photos: Sequence[Photo]) -> Sequence[Prediction]:
-        if self.texts and self._config.model_type in SCORES_TOKENS:
+        if self.texts and self.model.config.model_type in SCORES_TOKENS:
             return self._predict_by_tokens(photos)
         options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": [photo.image.size[::-1] for photo in photos]}
         if not self.texts:
@@ -117,7 +106,7 @@ class TransformersDetector(AdaptedDetector):
 
     def _joined_text(self) -> str:
         """Return the phrases as Grounding DINO wants them: in lower case, each with a full stop."""
-        return " ".join(f"{text.lower().rstrip(SEPARATOR)}{SEPARATOR}" for text in self.texts)
+        return " ".join(f"{text.lower()}{SEPARATOR}" for text in self.texts)
 
     def _phrase_tokens(self, input_ids: Sequence[int]) -> list[list[int]]:
         """Return the indices of each phrase's tokens in the joined text."""
@@ -130,36 +119,16 @@ class TransformersDetector(AdaptedDetector):
                 tokens.append([])
             elif token not in special:
                 tokens[-1].append(index)
-        tokens.pop()  # what follows the last full stop
-        if len(tokens) != len(self.texts) or not all(tokens):
-            raise InputError(f'Phrases need words, and no "." within them: {list(self.texts)}')
-        return tokens
-
-    def _check_lengths(self) -> None:
-        """Raise where phrases are longer than the model reads: transformers cuts them off, or fails."""
-        tokenizer, config = self.processor.tokenizer, self._config
-        if config.model_type in SCORES_TOKENS:
-            input_ids = tokenizer(self._joined_text())["input_ids"]
-            self._phrase_tokens(input_ids)
-            if (length := len(input_ids)) > config.max_text_len:
-                raise InputError(
-                    f"The phrases have {length} tokens together; this model reads at most {config.max_text_len}"
-                )
-            return
-        max_tokens = getattr(getattr(config, "text_config", None), "max_position_embeddings", None)
-        for text in self.texts:
-            length = len(tokenizer(text)["input_ids"])
-            if max_tokens is not None and length > max_tokens:
-                raise InputError(f"{text!r} has {length} tokens; this model reads at most {max_tokens}")
+        return tokens[:-1]  # nothing follows the last full stop
 
 
 def check_texts(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return phrases without blanks around them; each must have a letter, and none may come twice."""
-    phrases = tuple(text.strip() for text in texts)
-    for index, phrase in enumerate(phrases):
-        if not any(letter.isalnum() for letter in phrase):
-            raise InputError(f"Not a phrase: {texts[index]!r}")
-        if phrase in phrases[:index]:
+    """Return phrases without blanks and full stops around them; each must have a letter, and none may come twice."""
+    phrases = tuple(text.strip(f" {SEPARATOR}") for text in texts)
+    for text, phrase in zip(texts, phrases, strict=True):
+        if SEPARATOR in phrase or not any(letter.isalnum() for letter in phrase):
+            raise InputError(f"A phrase must have words and no full stop; got {text!r}")
+        if phrases.count(phrase) > 1:
             raise InputError(f"The phrase {phrase!r} is given twice")
     return phrases
 
@@ -168,16 +137,3 @@ def box_cxcywh_to_xyxy(boxes: Tensor) -> Tensor:
     """Turn centres and sizes into corners, ``[..., 4]`` to ``[..., 4]``."""
     centres, sizes = boxes.split(2, -1)
     return torch.cat((centres - sizes / 2, centres + sizes / 2), -1)
-
-
-@contextmanager
-def _progress_on_terminals_only(logging: Any) -> Iterator[None]:
-    """Keep progress bars out of files and pipes, where messages are one line each."""
-    is_silenced = not sys.stderr.isatty() and logging.is_progress_bar_enabled()
-    if is_silenced:
-        logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if is_silenced:
-            logging.enable_progress_bar()
