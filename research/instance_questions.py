@@ -4,45 +4,32 @@ The facts of a photo are all questions that have an answer there. Questions are 
 also asked about another photo where the answer differs: these are the balanced pairs.
 """
 
-import gzip
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 import numpy as np
+from category_words import HYPONYMS, OTHER_PLURALS, SYNONYMS, UNIONS
 from numpy.typing import NDArray
 
 from tallybox.detections.categories import plural
 from tallybox.detections.coco import INSTANCES, Int64, JsonRecord, read_coco_instances
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, read_json
-from tallybox.vqa.data.answers import NUMBER_WORDS
-from tallybox.vqa.data.category_words import HYPONYMS, OTHER_PLURALS, SYNONYMS, UNIONS
+from tallybox.files import read_json
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
+from tallybox.vqa.simulation import RARE_ANSWERS, YEARS, write_json
 
-YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}
 TYPE_WORDS = 2  # leading words of a question that make its official question_type
-OTHER_ANSWERS_SHARE = 0.04  # of answers like "two" for 2 or "a dog" for dog
-WORD_OF = {number: word for word, number in NUMBER_WORDS.items() if word != "none"}
 # Relative frequency and official answer type of each family of questions.
 FAMILIES = {
     "count": (0.36, "number"),
-    "count_attribute": (0.04, "number"),
-    "digit": (0.06, "number"),
     "exists": (0.13, "yes/no"),
-    "exists_attribute": (0.05, "yes/no"),
-    "is_colour": (0.06, "yes/no"),
-    "is_on": (0.06, "yes/no"),
-    "colour": (0.11, "other"),
-    "support": (0.07, "other"),
     "which": (0.07, "other"),
 }
 OTHER_WORDS_SHARE = 0.5
-RARE_ANSWERS = {"0": 0.15}  # most kinds are absent from a photo, so that nearly all answers would be 0
 
 Item = TypeVar("Item")
 Words = tuple[tuple[str, str], ...]  # the placeholders of a wording, like {plural}, and their values
@@ -77,28 +64,17 @@ def write_split(
     wordings: Mapping[str, Sequence[str]],
     per_photo: int,
     random: np.random.Generator,
-    *,
-    disagreement: float = 0.0,
-    description: str,
 ) -> int:
-    """Ask about photos by their ids, write a split's files and return the number of questions; none, no files.
-
-    A test split has questions only.
-    """
+    """Ask about photos by their ids, write a split's files and return the number of questions; none, no files."""
     questions, pairs = ask(facts, wordings, per_photo, random)
     if not questions:
         return 0
     subtype = YEARS[split]
-    common = {"info": {"description": description}, "data_type": "mscoco", "data_subtype": subtype}
+    common = {"info": {"description": DESCRIPTION}, "data_type": "mscoco", "data_subtype": subtype}
     records = [{"image_id": q.image_id, "question": q.text, "question_id": q.question_id} for q in questions]
     content = {**common, "task_type": "Open-Ended", "questions": records}
     write_json(folder / f"v2_OpenEnded_mscoco_{subtype}_questions.json.gz", content)
-    if split == "test":
-        return len(questions)
-    truths: dict[str, dict[str, None]] = defaultdict(dict)  # the different answers of a family, in order
-    for question in questions:
-        truths[question.query.family][question.truth] = None
-    annotations = [_annotation(q, list(truths[q.query.family]), disagreement, random) for q in questions]
+    annotations = [_annotation(question) for question in questions]
     write_json(folder / f"v2_mscoco_{subtype}_annotations.json.gz", {**common, "annotations": annotations})
     write_json(folder / f"v2_mscoco_{subtype}_complementary_pairs.json", pairs)
     return len(questions)
@@ -178,64 +154,18 @@ def _weights(photos: Mapping[str, Sequence[int]], answers: Sequence[str]) -> NDA
     return shares
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON atomically, gzipped if the name ends in ``.gz``; the same content gives the same bytes."""
-    text = msgspec.json.encode(content)
-    with atomic_writing(path) as file:
-        file.write(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
-
-
-def _annotation(
-    question: SimulatedQuestion, truths: Sequence[str], disagreement: float, random: np.random.Generator
-) -> dict[str, Any]:
-    answers = draw_answers(question.truth, near_misses(question.truth, truths), disagreement, random)
+def _annotation(question: SimulatedQuestion) -> dict[str, Any]:
     return {
         "question_id": question.question_id,
         "image_id": question.image_id,
         "question_type": " ".join(question.text.lower().split()[:TYPE_WORDS]),
         "answer_type": FAMILIES[question.query.family][1],
-        "multiple_choice_answer": Counter(answers).most_common(1)[0][0],
+        "multiple_choice_answer": question.truth,
         "answers": [
-            {"answer": answer, "answer_confidence": "yes", "answer_id": number}
-            for number, answer in enumerate(answers, start=1)
+            {"answer": question.truth, "answer_confidence": "yes", "answer_id": number}
+            for number in range(1, ANSWERS_PER_QUESTION + 1)
         ],
     }
-
-
-def draw_answers(
-    truth: str, alternatives: Sequence[str], disagreement: float, random: np.random.Generator
-) -> list[str]:
-    """Draw the answers of ten people; those who disagree give one of the alternatives.
-
-    Without disagreement all answers are the same.
-
-    >>> draw_answers("2", ["1", "3"], 0.0, np.random.default_rng(0)).count("2")
-    10
-    """
-    if disagreement == 0:
-        return [truth] * ANSWERS_PER_QUESTION
-    answers = []
-    for _ in range(ANSWERS_PER_QUESTION):
-        answer = truth
-        if alternatives and random.random() < disagreement:
-            answer = _draw(alternatives, random)
-        if random.random() < OTHER_ANSWERS_SHARE and answer not in ("yes", "no"):
-            answer = WORD_OF.get(answer, f"a {answer}")
-        answers.append(answer)
-    return answers
-
-
-def near_misses(truth: str, truths: Sequence[str]) -> list[str]:
-    """Return plausible wrong answers: the numbers next to it, the other of yes and no, or other questions' truths.
-
-    >>> near_misses("3", []), near_misses("0", []), near_misses("yes", []), near_misses("red", ["red", "blue"])
-    (['2', '4'], ['1'], ['no'], ['blue'])
-    """
-    if truth.isdigit():
-        return [str(number) for number in (int(truth) - 1, int(truth) + 1) if number >= 0]
-    if truth in ("yes", "no"):
-        return ["no" if truth == "yes" else "yes"]
-    return [answer for answer in truths if answer != truth]
 
 
 WORDINGS = {
@@ -316,7 +246,7 @@ def simulate_from_instances(
     generals = {category.id: general_name(category.name, category.supercategory) for category in categories}
     facts = {image_id: photo_facts(labels, image_id, generals) for image_id in image_ids}
     random = np.random.default_rng(seed)
-    number = write_split(out, split, facts, WORDINGS, questions_per_photo, random, description=DESCRIPTION)
+    number = write_split(out, split, facts, WORDINGS, questions_per_photo, random)
     if not number:
         raise InputError(f"{instances} must have photos that differ in what they show, but no question has two answers")
     return {split: number}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tallybox.counter.module import Counter
-from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS, plural
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.prediction import CountPrediction
@@ -23,7 +23,6 @@ from tallybox.photos.shipped import shipped_estimator
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.components import GlimpseCounter
-from tallybox.vqa.data.category_words import CategoryWords
 from tallybox.vqa.data.questions import COUNTING_WORDS
 from tallybox.vqa.data.vocabulary import Vocabulary, question_words
 from tallybox.vqa.model import Batch, scale_features
@@ -164,15 +163,15 @@ def quoted(words: Sequence[str]) -> str:
 
 
 def count_named(seen: SeenPhoto, question: str) -> dict[str, CountPrediction]:
-    """Return the counts of `tallybox count` for the category that a "how many" question names; empty if it names none.
+    """Return the count of `tallybox count` if a question begins with "how many" and a category; else nothing.
 
     >>> from tallybox.photos import read_photo, sample_photos
     >>> seen = Answerer().look(read_photo(sample_photos()[1]))
     >>> count_named(seen, "How many horses are there?")["horse"].count
     2
     """
-    if not question.lower().lstrip().startswith(COUNTING_WORDS):
-        return {}
-    named = CategoryWords.of(COCO_CATEGORIES).named(question)
-    predictions = {} if named is None else shipped_estimator().predict(seen.detections, sorted(named))
-    return {COCO_CATEGORIES[category_id]: prediction for category_id, prediction in predictions.items()}
+    asked = " ".join(question_words(question)) + " "
+    for category_id, name in COCO_CATEGORIES.items():
+        if any(asked.startswith(f"{COUNTING_WORDS} {noun} ") for noun in (name, plural(name))):
+            return {name: shipped_estimator().predict(seen.detections, [category_id])[category_id]}
+    return {}

@@ -23,8 +23,7 @@ from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, lo
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.components import CustomCount, PublishedGlimpseCounter
 from tallybox.vqa.config import VqaConfig
-from tallybox.vqa.data.splits import data_identity, has_split
-from tallybox.vqa.evaluation import DATA
+from tallybox.vqa.data.splits import has_split
 from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.steps import VqaTrainer
@@ -85,7 +84,7 @@ def train_prepared(
         raise InputError("--validate-every needs a split val that is not trained on")
     if split == "train" and validate_every != 0 and has_split(prepared, "val"):
         validation = open_validation_data(prepared, "val", validate_every or 1)
-    described = {"prepared": str(prepared.resolve()), "split": split, DATA: data_identity(prepared)}
+    described = {"prepared": str(prepared.resolve()), "split": split}
     return train(
         data, folder, config, device=device, described=described, validation=validation, on_progress=on_progress
     )
@@ -109,7 +108,7 @@ class VqaRun:
         if len(questions) < batch:
             raise InputError(f"A batch of {batch} is larger than the {len(questions)} questions to train on; lower it.")
         if supervision and questions.relevance is None:
-            raise InputError("attention_supervision needs true boxes; prepare the questions with --instances")
+            raise InputError("attention_supervision needs true boxes, which the prepared questions do not have")
         settings = open_folder(folder, config, described)
         torch.manual_seed(training.seed)
         self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), training, device)
@@ -123,7 +122,7 @@ class VqaRun:
         self.epoch = 0
         if (folder / FILE).exists():
             checkpoint, tensors = read_checkpoint(folder)
-            if checkpoint.sizes != data.sizes:
+            if (checkpoint.sizes, checkpoint.words, checkpoint.answers) != (data.sizes, data.words, data.answers):
                 raise InputError(f"{folder} has a run on other data; name a new folder")
             self.trainer.restore(tensors, checkpoint.steps)
             self.epoch = checkpoint.epoch

@@ -1,11 +1,10 @@
 """Photos' features on the disk: the plain layout of safetensors files, and the store, a folder of such files.
 
 A file has ``num_boxes [I]``, ``sizes_wh [I, 2]``, ``boxes_xyxy [P, 4]`` and ``features [P, F]``: the proposals of all
-photos one after another, in half precision, without padding. Its metadata has ``image_ids`` (JSON) and ``sha256``. The
-store of a prepared folder has one such file for each file of features it was made from; files are memory-mapped.
+photos one after another, in half precision, without padding. Its metadata has ``image_ids`` (JSON). The store of a
+prepared folder has one such file for each file of features it was made from; files are memory-mapped.
 """
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,8 +22,8 @@ from tallybox.files import atomic_writing, error_summary, import_optional
 from tallybox.vqa.data.photos import PhotoFeatures, checked_photo
 
 PHOTOS = "photos"  # the store of a prepared folder
-ARRAYS = ("num_boxes", "sizes_wh", "boxes_xyxy", "features")
-DTYPES = {
+# The arrays of a file, with their dtypes in safetensors and NumPy.
+ARRAYS = {
     "num_boxes": ("I64", "<i8"),
     "sizes_wh": ("F32", "<f4"),
     "boxes_xyxy": ("F32", "<f4"),
@@ -35,8 +34,9 @@ DTYPES = {
 def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Mapping[str, str] | None = None) -> None:
     """Write photos to a file in the plain layout, atomically; features are copied through a temporary file."""
     ids: list[str] = []
-    lists: dict[str, list[Any]] = {name: [] for name in ARRAYS[:3]}
-    digest, width = hashlib.sha256(), 0
+    sizes_wh: list[tuple[float, float]] = []
+    boxes: list[NDArray[np.float32]] = []
+    width = 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryFile(dir=path.parent) as spooled:
         for photo in photos:
@@ -44,23 +44,18 @@ def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Mappin
             if photo.features.shape[1] != width:
                 raise InputError(f"photo {photo.image_id} has {photo.features.shape[1]} features, others {width}")
             ids.append(photo.image_id)
-            lists["num_boxes"].append(len(photo.boxes_xyxy))
-            lists["sizes_wh"].append(photo.size_wh)
-            lists["boxes_xyxy"].append(photo.boxes_xyxy)
-            content = np.ascontiguousarray(photo.features, DTYPES["features"][1]).tobytes()
-            digest.update(content)
-            spooled.write(content)
+            sizes_wh.append(photo.size_wh)
+            boxes.append(photo.boxes_xyxy)
+            spooled.write(np.ascontiguousarray(photo.features, ARRAYS["features"][1]).tobytes())
         if not ids:
             raise InputError(f"{path.name}: no photo could be read")
-        boxes = np.concatenate(lists.pop("boxes_xyxy"))
-        arrays = {name: np.array(values, DTYPES[name][1]) for name, values in lists.items()}
-        arrays["boxes_xyxy"] = boxes.astype("<f4")
-        shapes = {name: array.shape for name, array in arrays.items()} | {"features": (len(boxes), width)}
-        small = b"".join(array.tobytes() for array in arrays.values())
-        digest.update(json.dumps(ids).encode() + small)
-        header = _header(shapes, {"image_ids": json.dumps(ids), "sha256": digest.hexdigest(), **(metadata or {})})
+        values = {"num_boxes": [*map(len, boxes)], "sizes_wh": sizes_wh, "boxes_xyxy": np.concatenate(boxes)}
+        arrays = {name: np.asarray(value, ARRAYS[name][1]) for name, value in values.items()}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        shapes["features"] = (len(arrays["boxes_xyxy"]), width)
         with atomic_writing(path) as file:
-            file.write(header + small)
+            file.write(_header(shapes, {"image_ids": json.dumps(ids), **(metadata or {})}))
+            file.writelines(array.tobytes() for array in arrays.values())
             spooled.seek(0)
             shutil.copyfileobj(spooled, file, 1 << 24)
 
@@ -70,7 +65,7 @@ def _header(shapes: dict[str, tuple[int, ...]], metadata: dict[str, str]) -> byt
     entries: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     for name, shape in shapes.items():
-        kind, dtype = DTYPES[name]
+        kind, dtype = ARRAYS[name]
         start, end = end, end + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         entries[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(entries).encode()
@@ -124,7 +119,6 @@ class FeatureStore:
     offsets: NDArray[np.int64]  # [I + 1] first proposal of each photo
     boxes_xyxy: NDArray[np.float32]  # [P, 4] pixels
     features: Sequence[NDArray[np.float16]]  # [P, F] in parts, one for each file
-    digests: Sequence[str] = ()  # SHA-256 of each file's photos
 
     @classmethod
     def open(cls, folder: Path) -> "FeatureStore":
@@ -144,7 +138,6 @@ class FeatureStore:
             np.concatenate([[0], *(part.num_boxes for part in parts)]).cumsum(),
             np.concatenate([part.boxes_xyxy for part in parts]),
             [part.features for part in parts],
-            [part.metadata.get("sha256", "") for part in parts],
         )
 
     @property
