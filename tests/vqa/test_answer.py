@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from tallybox.errors import InputError
-from tallybox.vqa.answer import SHIPPED_MODEL, Answerer, count_named
+from tallybox.vqa.answer import SHIPPED_MODEL, Answerer, SeenPhoto, count_named
 from tallybox.vqa.batches import ResidentExamples
 from tallybox.vqa.checkpoints import Checkpoint, load_model, read_checkpoint, write_checkpoint
 from tallybox.vqa.config import ModelConfig, VqaConfig
+from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.model import DataSizes, VqaModel
-from tallybox.vqa.regions import RegionFeatures
 from tests.support.ask import buses, riders, shipped_answerer
 from tests.support.photos import embedded_detector
 
@@ -65,8 +65,8 @@ def test_probabilities_are_those_of_logits_over_the_temperature(tmp_path):
 
 
 def test_a_photo_without_regions_is_answered():
-    empty = RegionFeatures(np.empty((0, 4), np.float32), np.empty((0, 80), np.float16), (640, 480))
-    assert shipped_answerer().ask(empty, "How many dogs are there?").answer == "0"
+    empty = PhotoFeatures("1", (640, 480), np.empty((0, 4), np.float32), np.empty((0, 80), np.float16))
+    assert shipped_answerer().ask(SeenPhoto(empty, None), "How many dogs are there?").answer == "0"
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_regions_may_be_asked_about_many_times():
         assert torch.equal(once.glimpses, again.glimpses)
 
 
-def one_photo(regions: RegionFeatures) -> FeatureStore:
+def one_photo(regions: PhotoFeatures) -> FeatureStore:
     """Regions as the store has them that models are trained on."""
-    offsets, size_wh = np.array([0, len(regions.scores)]), np.array([regions.size_wh], np.float32)
-    return FeatureStore(["1"], size_wh, offsets, regions.boxes_xyxy, [regions.scores])
+    offsets, size_wh = np.array([0, len(regions.features)]), np.array([regions.size_wh], np.float32)
+    return FeatureStore(["1"], size_wh, offsets, regions.boxes_xyxy, [regions.features])
 
 
 def test_a_photo_is_seen_as_in_training():

@@ -1,5 +1,6 @@
 """`tallybox vqa evaluate`: scores of finished runs."""
 
+import collections
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from tallybox.errors import InputError
 from tallybox.vqa.config import MODELS
 from tallybox.vqa.data.splits import JOINED_SPLITS, open_pairs, open_records
 from tallybox.vqa.prediction import predict_run, prepared_folder, run_settings
-from tallybox.vqa.scoring import accuracy_by, all_scores
+from tallybox.vqa.scoring import all_scores, score
 
 Scores = dict[str, float]  # by the names of KEYS and COUNT_KEYS
 TYPE = "type: "
@@ -46,9 +47,12 @@ def evaluate_runs(
         found, answers = predict_run(run, split=split, device=device, prepared=folder, name=name, on_progress=show)
         run_scores = all_scores(answers, records, open_pairs(folder, split))
         if question_types:
-            by_type = accuracy_by(lambda record: record.question_type, answers, records)
-            most_frequent_first = sorted(by_type, key=lambda name: -by_type[name][0])
-            run_scores |= {TYPE + name: by_type[name][1] for name in most_frequent_first}
+            types = collections.Counter(record.question_type for record in records if record.question_type)
+            for kind, _ in types.most_common():
+                some = [record for record in records if record.question_type == kind]
+                run_scores[TYPE + kind] = score({one.question_id: answers[one.question_id] for one in some}, some)[
+                    "all"
+                ]
         training = replace(found.config.training, seed=0)
         shared = found.config.model, training, found.split, found.words, found.answers
         model = found.config.model.name

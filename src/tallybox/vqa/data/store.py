@@ -127,11 +127,9 @@ class FeatureStore:
         if not paths:
             raise InputError(f"{folder} has no features; run tallybox vqa prepare")
         parts = [FeatureArrays(path) for path in paths]
-        for path, part in zip(paths, parts, strict=True):
-            if part.features.shape[1] != (width := parts[0].features.shape[1]):
-                raise InputError(
-                    f"{path} has {part.features.shape[1]} features, but {paths[0].name} has {width}; delete one"
-                )
+        widths = {part.features.shape[1]: path.name for path, part in zip(paths, parts, strict=True)}
+        if len(widths) > 1:
+            raise InputError(f"Files of {folder} differ in their numbers of features; delete some: {widths}")
         return cls(
             [image_id for part in parts for image_id in part.image_ids],
             np.concatenate([part.sizes_wh for part in parts]),
@@ -156,26 +154,26 @@ class FeatureStore:
         return {image_id: row for row, image_id in reversed([*enumerate(self.image_ids)])}
 
     @cached_property
-    def _part_starts(self) -> NDArray[np.int64]:
-        return np.cumsum([0, *map(len, self.features)])
-
-    def part_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return which file holds each photo, ``[B]``."""
-        return np.searchsorted(self._part_starts, self.offsets[rows], side="right") - 1
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The file of each photo and its first proposal there, ``[I]`` each."""
+        starts = np.cumsum([0, *map(len, self.features)])
+        files = np.searchsorted(starts, self.offsets[:-1], side="right") - 1
+        return files, self.offsets[:-1] - starts[files]
 
     def rows_of(self, image_ids: Sequence[str]) -> NDArray[np.int64]:
         """Return the rows of photos, ``[B]``."""
-        rows = np.fromiter((self.row_of.get(image_id, -1) for image_id in image_ids), np.int64, len(image_ids))
-        if (rows < 0).any():
-            missing = sorted({image_ids[index] for index in np.flatnonzero(rows < 0).tolist()})
+        if missing := sorted({image_id for image_id in image_ids if image_id not in self.row_of}):
             raise InputError(f"The store lacks {len(missing)} photos, among them {missing[0]}.")
-        return rows
+        return np.array([self.row_of[image_id] for image_id in image_ids], np.int64)
 
     def features_of(self, row: int) -> NDArray[np.float16]:
         """Return the features of a photo's proposals, ``[N, F]``."""
-        part = int(self.part_of(np.array(row)))
-        start, end = (self.offsets[row : row + 2] - self._part_starts[part]).tolist()
-        return self.features[part][start:end]
+        file, first = (int(places[row]) for places in self._places)
+        return self.features[file][first : first + int(self.offsets[row + 1] - self.offsets[row])]
+
+    def boxes_of(self, row: int) -> NDArray[np.float32]:
+        """Return the boxes of a photo's proposals, ``[N, 4]``."""
+        return self.boxes_xyxy[self.offsets[row] : self.offsets[row + 1]]
 
     def read_into(
         self, rows: NDArray[np.int64], features: NDArray[np.float16], boxes_xyxy: NDArray[np.float32]
@@ -185,14 +183,10 @@ class FeatureStore:
         Returns the mask ``[B, N]``, True for a real proposal.
         """
         numbers = self.num_boxes[rows]
-        starts, parts = self.offsets[rows], self.part_of(rows)
-        local = starts - self._part_starts[parts]
-        for place, (part, first, start, number) in enumerate(
-            zip(parts.tolist(), local.tolist(), starts.tolist(), numbers.tolist(), strict=True)
-        ):
-            features[place, :number] = self.features[part][first : first + number]
-            features[place, number:] = 0
+        places = (values[rows].tolist() for values in (*self._places, self.offsets))
+        for place, (number, file, first, start) in enumerate(zip(numbers.tolist(), *places, strict=True)):
+            features[place, :number] = self.features[file][first : first + number]
             boxes_xyxy[place, :number] = self.boxes_xyxy[start : start + number]
-            boxes_xyxy[place, number:] = 0
+            features[place, number:], boxes_xyxy[place, number:] = 0, 0
         mask: NDArray[np.bool_] = np.arange(features.shape[1]) < numbers[:, None]
         return mask
