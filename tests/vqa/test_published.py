@@ -130,9 +130,6 @@ def test_a_baseline_without_a_counter_loads_and_is_not_taken_for_another_model(t
     model, checkpoint = load_published(path)
     assert checkpoint.config.model.name == "baseline"
     assert model.count is None
-    for name in ("counter", "nms"):
-        with pytest.raises(InputError, match=name):
-            load_published(path, name)
 
 
 def photos_of_all_sizes(questions: int = 60, most: int = 40) -> tuple[FeatureStore, EncodedQuestions]:
@@ -196,14 +193,10 @@ def test_a_baseline_that_still_holds_a_counter_is_told_by_statistics_that_never_
     path = write(tmp_path / "baseline.pth", weights=layers.state_dict())
     model, checkpoint = load_published(path)
     assert (checkpoint.config.model.name, model.count) == ("baseline", None)
-    model, checkpoint = load_published(path, "counter")
+    layers["classifier"]["bn2"].running_mean[3] = 0.1  # one that moved is enough
+    model, checkpoint = load_published(write(tmp_path / "counter.pth", weights=layers.state_dict()))
     assert checkpoint.config.model.name == "counter"
     assert torch.equal(model.count.counter.weight[0], torch.stack([f.weight[1:] for f in layers["counter"].f[:8]]))
-    layers["classifier"]["bn2"].running_mean[3] = 0.1  # one that moved is enough
-    assert (
-        load_published(write(tmp_path / "counter.pth", weights=layers.state_dict()))[1].config.model.name == "counter"
-    )
-    assert load_published(tmp_path / "counter.pth", "baseline")[0].count is None
 
 
 class Harmful:
@@ -249,7 +242,7 @@ def test_a_damaged_file_raises_nothing_else(tmp_path, zipped):
     whole = (tmp_path / "whole.pth").read_bytes()
     path = tmp_path / "damaged.pth"
     random, refused = np.random.default_rng(0), 0
-    for number in range(80):
+    for number in range(40):
         damaged = bytearray(whole[: random.integers(len(whole))] if number % 4 == 0 else whole)
         for index in random.integers(min(len(damaged), 2000), size=3) if damaged else ():
             damaged[index] = random.integers(256)
@@ -258,4 +251,4 @@ def test_a_damaged_file_raises_nothing_else(tmp_path, zipped):
             load_published(path)
         except InputError:
             refused += 1
-    assert refused > 20
+    assert refused > 10

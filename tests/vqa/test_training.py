@@ -14,7 +14,7 @@ from tallybox.runs import read_results
 from tallybox.vqa.batches import answerable
 from tallybox.vqa.checkpoints import FILE, read_checkpoint
 from tallybox.vqa.config import VqaConfig
-from tallybox.vqa.training import VqaRun, train
+from tallybox.vqa.training import train
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
 
 ROOT = Path(__file__).parent.parent.parent
@@ -71,21 +71,6 @@ def test_looking_at_a_model_after_each_epoch_changes_nothing(tmp_path, uninterru
     train(tiny_data(), tmp_path / "run", tiny_config(), device=CPU, on_epoch=look)
     assert seen == [(1, "counter"), (2, "counter"), (3, "counter")]
     assert_same_run(tmp_path / "run", uninterrupted)
-
-
-def test_checkpoints_are_as_rare_as_asked_and_come_at_the_end(tmp_path, uninterrupted):
-    there = []
-    folder = tmp_path / "run"
-    train(
-        tiny_data(),
-        folder,
-        tiny_config(),
-        device=CPU,
-        checkpoint_epochs=2,
-        on_epoch=lambda epoch, model: there.append(read_checkpoint(folder)[0].epoch if (folder / FILE).exists() else 0),
-    )
-    assert there == [0, 2, 3]
-    assert_same_run(folder, uninterrupted)
 
 
 def test_random_numbers_of_others_are_left_alone(tmp_path):
@@ -166,10 +151,9 @@ def test_a_folder_of_another_run_is_refused(tmp_path, uninterrupted):
     with pytest.raises(InputError, match=r"model\.name counter, not nms"):
         train(tiny_data(), uninterrupted, tiny_config("nms"), device=CPU)
     shutil.copytree(uninterrupted, tmp_path / "run")
-    smaller = tiny_data()
-    smaller = type(smaller)(smaller.questions, smaller.store, smaller.words[:-1], smaller.answers)
+    other = replace(tiny_data(), words=tiny_data().words[::-1])
     with pytest.raises(InputError, match="other data"):
-        train(smaller, tmp_path / "run", tiny_config(), device=CPU)
+        train(other, tmp_path / "run", tiny_config(), device=CPU)
 
 
 def test_more_epochs_go_on_with_a_finished_run_and_fewer_are_refused(tmp_path, uninterrupted):
@@ -193,18 +177,9 @@ def test_what_is_wrong_with_the_data_is_said(tmp_path):
     with pytest.raises(InputError, match="20 questions"):
         train(tiny_data(), tmp_path / "run", tiny_config(batch=64), device=CPU)
     data = tiny_data()
-    unanswered = type(data.questions)(
-        *(getattr(data.questions, name) for name in ("question_ids", "images", "words", "lengths")), None
-    )
+    unanswered = replace(data.questions, answers=None)
     with pytest.raises(InputError, match="answers"):
-        VqaRun(type(data)(unanswered, data.store, data.words, data.answers), tmp_path, tiny_config(), CPU, {})
-
-
-def test_supervision_needs_true_boxes(tmp_path):
-    data = tiny_data()
+        train(replace(data, questions=unanswered), tmp_path, tiny_config(), device=CPU)
     unknown = replace(data, questions=replace(data.questions, relevance=None))
-    config = tiny_config()
-    config = replace(config, training=replace(config.training, attention_supervision=2.0))
-    with pytest.raises(InputError, match="--instances"):
-        train(unknown, tmp_path, config, device=CPU)
-    train(data, tmp_path, config, device=CPU)
+    with pytest.raises(InputError, match="true boxes"):
+        train(unknown, tmp_path, tiny_config(), device=CPU)

@@ -31,15 +31,6 @@ def test_files_of_other_precisions_are_read(tmp_path, dtype):
     np.testing.assert_array_equal(found, arrays["features"].float().numpy())
 
 
-def test_the_checksum_covers_every_photo(tmp_path):
-    photos = small_photos(300)
-    changed = [*photos[:-1], photos[-1]._replace(features=photos[-1].features + 1)]
-    for name, content in (("a", photos), ("b", changed), ("c", photos)):
-        write_features(tmp_path / name / "photos.safetensors", content)
-    one, other, same = (FeatureStore.open(tmp_path / name).digests for name in "abc")
-    assert one == same != other
-
-
 def test_several_files_are_one_store_and_the_first_of_equal_photos_is_used(tmp_path):
     photos = small_photos(10)
     again = photos[3]._replace(features=photos[3].features + 1)
@@ -68,7 +59,7 @@ def test_stores_that_cannot_be_used(tmp_path):
     with pytest.raises(InputError, match="2 photos, among them 8"):
         FeatureStore.open(tmp_path).rows_of(["1", "9", "8", "9"])
     write_features(tmp_path / "b.safetensors", small_photos(3, features=5))
-    with pytest.raises(InputError, match="5 features"):
+    with pytest.raises(InputError, match="numbers of features"):
         FeatureStore.open(tmp_path)
     with pytest.raises(InputError, match="features"):
         write_features(tmp_path / "c.safetensors", [*small_photos(1), *small_photos(1, features=5)])
