@@ -66,18 +66,11 @@ def test_mistakes_are_one_line(photo, question, said):
     assert "\x1b" not in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        (SHIPPED_ESTIMATOR, "checkpoint"),
-        (BUSES, "checkpoint"),
-        (BUSES.parent, "checkpoint"),
-    ],
-)
-def test_what_is_no_model_is_refused(model, said):
+@pytest.mark.parametrize("model", [SHIPPED_ESTIMATOR, BUSES, BUSES.parent])
+def test_what_is_no_model_is_refused(model):
     ran = run(BUSES, PEOPLE, "--model", model)
     assert ran.exit_code == 1
-    assert said in ran.stderr
+    assert "checkpoint" in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 

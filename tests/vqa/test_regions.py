@@ -47,14 +47,6 @@ def test_regions_are_those_of_suppressing_everything():
         assert choose_regions(boxes, scores).tolist() == [box for box in kept if scores[box] > 0.05][:36]
 
 
-def test_many_copies_of_one_box_leave_no_gap():
-    boxes = np.concatenate(
-        (np.tile([[0, 0, 50, 50]], (900, 1)), [[200 * i, 0, 200 * i + 90, 90] for i in range(1, 13)])
-    )
-    scores = np.concatenate((np.linspace(0.9, 0.8, 900), np.linspace(0.2, 0.1, 12)))
-    assert len(choose_regions(boxes.astype(np.float32), scores.astype(np.float32))) == 13
-
-
 def test_a_photo_of_nothing_has_no_regions():
     assert choose_regions(np.empty((0, 4), np.float32), np.empty(0, np.float32)).tolist() == []
     assert regions_in(embedded_detector(), []) == []

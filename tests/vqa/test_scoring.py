@@ -74,15 +74,6 @@ def test_a_pair_needs_the_full_accuracy_of_both():
     assert (scores["pair_all"], scores["pair_number"], scores["pair_count"]) == (pytest.approx(200 / 3), 50, 0)
 
 
-def test_scores_of_parts_add_up_to_those_of_the_whole():
-    records = [asked(number, answers=["no"] * (number % 5) + ["yes"] * (10 - number % 5)) for number in range(30)]
-    predictions = dict.fromkeys(range(30), "no")
-    parts = [score(dict.fromkeys(part, "no"), [records[n] for n in part]) for part in (range(7), range(7, 30))]
-    total = {key: (7 * parts[0][key] + 23 * parts[1][key]) / 30 for key in parts[0]}
-    assert total == pytest.approx(score(predictions, records), abs=1e-12)
-    assert "count" not in total
-
-
 def test_every_question_needs_one_answer():
     with pytest.raises(InputError, match="among them 2"):
         score({1: "no"}, [asked(1), asked(2)])

@@ -98,33 +98,16 @@ def test_a_file_of_features_is_read_once_and_more_files_add_photos(tmp_path, off
     assert first.stat().st_mtime_ns != before, "a changed file is read again"
 
 
-def test_missing_photos_and_test_splits_without_any(tmp_path, official):
+def test_missing_photos_pairs_of_missing_questions_and_test_splits_without_any(tmp_path, official):
+    write_json(official / "v2_mscoco_train2014_complementary_pairs.json", [[10, 20], [10, 99]])
     write_tsv(official / "features.tsv", small_photos(38))
     splits, features = official_files(official), [official / "features.tsv"]
     with pytest.raises(InputError, match=r"2 questions are about 1 photos .* among them 39"):
         prepare(splits, features, tmp_path / "prepared")
     done = prepare(splits, features, tmp_path / "prepared", skip_missing=True)
     assert done["left_out"] == {"test": 1}
-    assert done["lost_questions"] == {"train": 0, "val": 2}
-
-
-def test_pairs_of_unknown_questions_are_left_out(tmp_path, official):
-    write_json(official / "v2_mscoco_train2014_complementary_pairs.json", [[10, 20], [10, 99]])
-    prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
     assert open_pairs(tmp_path / "prepared", "train").tolist() == [[10, 20]]
-
-
-def test_files_of_features_that_cannot_be_read(tmp_path, official):
-    write_features(tmp_path / "a.safetensors", small_photos(40))
-    (tmp_path / "a.safetensors").write_bytes((tmp_path / "a.safetensors").read_bytes()[:999])
-    splits = official_files(official)
-    with pytest.raises(InputError, match=r"a\.safetensors"):
-        prepare(splits, [tmp_path / "a.safetensors"], tmp_path / "prepared")
-    with pytest.raises(InputError, match="nowhere"):
-        prepare(splits, [tmp_path / "nowhere.tsv"], tmp_path / "none")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no files of features"):
-        prepare(splits, [tmp_path / "empty"], tmp_path / "none")
+    assert done["lost_questions"] == {"train": 0, "val": 2}
 
 
 def test_real_questions(tmp_path):
@@ -148,6 +131,15 @@ def test_damaged_files_are_one_line(prepared, name):
     (prepared / name).unlink()
     with pytest.raises(InputError, match="prepare"):
         readers[name](prepared, "train") if name in readers else Vocabulary.load(prepared / name)
+
+
+def test_features_that_are_not_there(tmp_path, official):
+    splits = official_files(official)
+    with pytest.raises(InputError, match="nowhere"):
+        prepare(splits, [tmp_path / "nowhere.tsv"], tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no files of features"):
+        prepare(splits, [tmp_path / "empty"], tmp_path / "none")
 
 
 def test_folders_without_the_official_files(tmp_path, official, prepared):
