@@ -4,15 +4,12 @@ The facts of a photo are all questions that have an answer there. Questions are 
 also asked about another photo where the answer differs: these are the balanced pairs.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from category_words import HYPONYMS, OTHER_PLURALS, SYNONYMS, UNIONS
-from numpy.typing import NDArray
 
 from tallybox.detections.categories import plural
 from tallybox.detections.coco import INSTANCES, Int64, JsonRecord, read_coco_instances
@@ -20,173 +17,77 @@ from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.files import read_json
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
-from tallybox.vqa.simulation import RARE_ANSWERS, YEARS, write_json
+from tallybox.vqa.simulation import YEARS, Query, Words, ask, write_json
 
-TYPE_WORDS = 2  # leading words of a question that make its official question_type
-# Relative frequency and official answer type of each family of questions.
-FAMILIES = {
-    "count": (0.36, "number"),
-    "exists": (0.13, "yes/no"),
-    "which": (0.07, "other"),
+# Relative frequency, official answer type and wordings of each family of questions.
+FAMILIES: dict[str, tuple[float, str, tuple[str, ...]]] = {
+    "count": (
+        0.36,
+        "number",
+        (
+            "How many {plural} are there?",
+            "How many {plural} are in the photo?",
+            "How many {plural} can you see?",
+            "How many {plural} does the photo show?",
+        ),
+    ),
+    "exists": (
+        0.13,
+        "yes/no",
+        (
+            "{be} there {some} in the photo?",
+            "{be} there {some} here?",
+            "Can you see {some}?",
+            "Does the photo show {some}?",
+        ),
+    ),
+    "which": (
+        0.07,
+        "other",
+        (
+            "Which {general} is in the photo?",
+            "Which {general} can you see?",
+            "Which {general} does the photo show?",
+        ),
+    ),
 }
-OTHER_WORDS_SHARE = 0.5
-
-Item = TypeVar("Item")
-Words = tuple[tuple[str, str], ...]  # the placeholders of a wording, like {plural}, and their values
-
-
-class Query(NamedTuple):
-    """A possible question: a family and its words, and other words with the same meaning."""
-
-    family: str
-    words: Words
-    other_words: tuple[Words, ...] = ()
-
-
 Facts = Mapping[Query, str]  # of one photo: possible questions and their answers
 
 
-@dataclass(frozen=True)
-class SimulatedQuestion:
-    """One question about one photo."""
-
-    question_id: int
-    image_id: int
-    query: Query
-    text: str
-    truth: str
-
-
 def write_split(
-    folder: Path,
-    split: str,
-    facts: Mapping[int, Facts],
-    wordings: Mapping[str, Sequence[str]],
-    per_photo: int,
-    random: np.random.Generator,
+    folder: Path, split: str, facts: Mapping[int, Facts], per_photo: int, random: np.random.Generator
 ) -> int:
     """Ask about photos by their ids, write a split's files and return the number of questions; none, no files."""
-    questions, pairs = ask(facts, wordings, per_photo, random)
-    if not questions:
+    asked, pairs = ask(facts, per_photo, random, FAMILIES)
+    if not asked:
         return 0
     subtype = YEARS[split]
     common = {"info": {"description": DESCRIPTION}, "data_type": "mscoco", "data_subtype": subtype}
-    records = [{"image_id": q.image_id, "question": q.text, "question_id": q.question_id} for q in questions]
+    records = [
+        {"image_id": photo, "question": text, "question_id": question_id}
+        for question_id, (photo, _, text) in asked.items()
+    ]
     content = {**common, "task_type": "Open-Ended", "questions": records}
     write_json(folder / f"v2_OpenEnded_mscoco_{subtype}_questions.json.gz", content)
-    annotations = [_annotation(question) for question in questions]
+    annotations = [
+        {
+            "question_id": question_id,
+            "image_id": photo,
+            "question_type": " ".join(text.lower().split()[:2]),
+            "answer_type": FAMILIES[query.family][1],
+            "multiple_choice_answer": facts[photo][query],
+            "answers": [
+                {"answer": facts[photo][query], "answer_confidence": "yes", "answer_id": number}
+                for number in range(1, ANSWERS_PER_QUESTION + 1)
+            ],
+        }
+        for question_id, (photo, query, text) in asked.items()
+    ]
     write_json(folder / f"v2_mscoco_{subtype}_annotations.json.gz", {**common, "annotations": annotations})
     write_json(folder / f"v2_mscoco_{subtype}_complementary_pairs.json", pairs)
-    return len(questions)
+    return len(asked)
 
 
-def ask(
-    facts: Mapping[int, Facts], wordings: Mapping[str, Sequence[str]], per_photo: int, random: np.random.Generator
-) -> tuple[list[SimulatedQuestion], list[tuple[int, int]]]:
-    """Return questions about photos by their ids, in random order, and up to ``per_photo`` pairs of them a photo."""
-    photos_by_answer: dict[Query, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for photo, photo_facts in facts.items():
-        for query, answer in photo_facts.items():
-            photos_by_answer[query][answer].append(photo)
-    drawn: dict[tuple[int, Query, str], SimulatedQuestion] = {}
-    numbers: dict[int, int] = defaultdict(int)
-
-    def question_id_of(photo: int, query: Query, text: str) -> int:
-        key = photo, query, text
-        if key not in drawn:
-            question_id = photo * 1000 + numbers[photo]
-            numbers[photo] += 1
-            drawn[key] = SimulatedQuestion(question_id, photo, query, text, facts[photo][query])
-        return drawn[key].question_id
-
-    pairs: set[tuple[int, int]] = set()
-    for photo, photo_facts in facts.items():
-        for query in _draw_queries(photo_facts, per_photo, random):
-            photos = photos_by_answer[query]
-            other_answers = [answer for answer in photos if answer != photo_facts[query]]
-            if not other_answers:
-                continue
-            answer = other_answers[int(random.choice(len(other_answers), p=_weights(photos, other_answers)))]
-            counterpart = _draw(photos[answer], random)
-            text = _draw(wordings[query.family], random).format(**dict(_draw_words(query, random)))
-            first, second = sorted(question_id_of(image_id, query, text) for image_id in (photo, counterpart))
-            pairs.add((first, second))
-    questions = list(drawn.values())
-    order = random.permutation(len(questions))
-    return [questions[index] for index in order], sorted(pairs)
-
-
-def _draw_queries(facts: Facts, number: int, random: np.random.Generator) -> list[Query]:
-    """Draw different questions: a family, then one of its answers, then a question with that answer."""
-    by_family: dict[str, dict[str, list[Query]]] = defaultdict(lambda: defaultdict(list))
-    for query, answer in facts.items():
-        by_family[query.family][answer].append(query)
-    families = [family for family in FAMILIES if family in by_family]
-    shares = np.array([FAMILIES[family][0] for family in families])
-    drawn: list[Query] = []
-    for _ in range(number):
-        family = families[int(random.choice(len(families), p=shares / shares.sum()))]
-        answers = list(by_family[family])
-        weights = np.array([RARE_ANSWERS.get(answer, 1.0) for answer in answers])
-        answer = answers[int(random.choice(len(answers), p=weights / weights.sum()))]
-        query = _draw(by_family[family][answer], random)
-        if query not in drawn:
-            drawn.append(query)
-    return drawn
-
-
-def _draw_words(query: Query, random: np.random.Generator) -> Words:
-    """Draw the words of a question: its first ones in half of the cases, else others with the same meaning."""
-    if query.other_words and random.random() < OTHER_WORDS_SHARE:
-        return _draw(query.other_words, random)
-    return query.words
-
-
-def _draw(items: Sequence[Item], random: np.random.Generator) -> Item:
-    return items[int(random.integers(len(items)))]
-
-
-def _weights(photos: Mapping[str, Sequence[int]], answers: Sequence[str]) -> NDArray[np.float64]:
-    """Return the probabilities of answers: by the number of photos that have them, except rare ones."""
-    total = sum(len(photos[answer]) for answer in answers if answer not in RARE_ANSWERS) or 1
-    weights = np.array([RARE_ANSWERS[a] * total if a in RARE_ANSWERS else len(photos[a]) for a in answers])
-    shares: NDArray[np.float64] = weights / weights.sum()
-    return shares
-
-
-def _annotation(question: SimulatedQuestion) -> dict[str, Any]:
-    return {
-        "question_id": question.question_id,
-        "image_id": question.image_id,
-        "question_type": " ".join(question.text.lower().split()[:TYPE_WORDS]),
-        "answer_type": FAMILIES[question.query.family][1],
-        "multiple_choice_answer": question.truth,
-        "answers": [
-            {"answer": question.truth, "answer_confidence": "yes", "answer_id": number}
-            for number in range(1, ANSWERS_PER_QUESTION + 1)
-        ],
-    }
-
-
-WORDINGS = {
-    "count": (
-        "How many {plural} are there?",
-        "How many {plural} are in the photo?",
-        "How many {plural} can you see?",
-        "How many {plural} does the photo show?",
-    ),
-    "exists": (
-        "{be} there {some} in the photo?",
-        "{be} there {some} here?",
-        "Can you see {some}?",
-        "Does the photo show {some}?",
-    ),
-    "which": (
-        "Which {general} is in the photo?",
-        "Which {general} can you see?",
-        "Which {general} does the photo show?",
-    ),
-}
 # The names of COCO's supercategories in questions, where they differ, and those that are never asked about.
 GENERAL = {
     "electronic": "electronic device",
@@ -246,7 +147,7 @@ def simulate_from_instances(
     generals = {category.id: general_name(category.name, category.supercategory) for category in categories}
     facts = {image_id: photo_facts(labels, image_id, generals) for image_id in image_ids}
     random = np.random.default_rng(seed)
-    number = write_split(out, split, facts, WORDINGS, questions_per_photo, random)
+    number = write_split(out, split, facts, questions_per_photo, random)
     if not number:
         raise InputError(f"{instances} must have photos that differ in what they show, but no question has two answers")
     return {split: number}

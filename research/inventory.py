@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from instance_questions import WORDINGS, Query, category_facts, general_name, write_split
+from instance_questions import Query, category_facts, general_name, write_split
 from numpy.typing import NDArray
 from synthetic_scenes import (
     CLUTTER,
@@ -103,4 +103,4 @@ def ask_about_inventory(
         for image_id in image_ids
     }
     random = np.random.default_rng(seed)
-    return write_split(out, "train", facts, WORDINGS, questions_per_photo, random)
+    return write_split(out, "train", facts, questions_per_photo, random)
