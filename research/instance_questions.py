@@ -16,11 +16,10 @@ from tallybox.detections.coco import INSTANCES, Int64, JsonRecord, read_coco_ins
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.files import read_json
-from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
-from tallybox.vqa.simulation import YEARS, Query, Words, ask, write_json
+from tallybox.vqa.simulation import Families, Query, Words, write_split
 
 # Relative frequency, official answer type and wordings of each family of questions.
-FAMILIES: dict[str, tuple[float, str, tuple[str, ...]]] = {
+FAMILIES: Families = {
     "count": (
         0.36,
         "number",
@@ -51,41 +50,6 @@ FAMILIES: dict[str, tuple[float, str, tuple[str, ...]]] = {
         ),
     ),
 }
-Facts = Mapping[Query, str]  # of one photo: possible questions and their answers
-
-
-def write_split(
-    folder: Path, split: str, facts: Mapping[int, Facts], per_photo: int, random: np.random.Generator
-) -> int:
-    """Ask about photos by their ids, write a split's files and return the number of questions; none, no files."""
-    asked, pairs = ask(facts, per_photo, random, FAMILIES)
-    if not asked:
-        return 0
-    subtype = YEARS[split]
-    common = {"info": {"description": DESCRIPTION}, "data_type": "mscoco", "data_subtype": subtype}
-    records = [
-        {"image_id": photo, "question": text, "question_id": question_id}
-        for question_id, (photo, _, text) in asked.items()
-    ]
-    content = {**common, "task_type": "Open-Ended", "questions": records}
-    write_json(folder / f"v2_OpenEnded_mscoco_{subtype}_questions.json.gz", content)
-    annotations = [
-        {
-            "question_id": question_id,
-            "image_id": photo,
-            "question_type": " ".join(text.lower().split()[:2]),
-            "answer_type": FAMILIES[query.family][1],
-            "multiple_choice_answer": facts[photo][query],
-            "answers": [
-                {"answer": facts[photo][query], "answer_confidence": "yes", "answer_id": number}
-                for number in range(1, ANSWERS_PER_QUESTION + 1)
-            ],
-        }
-        for question_id, (photo, query, text) in asked.items()
-    ]
-    write_json(folder / f"v2_mscoco_{subtype}_annotations.json.gz", {**common, "annotations": annotations})
-    write_json(folder / f"v2_mscoco_{subtype}_complementary_pairs.json", pairs)
-    return len(asked)
 
 
 # The names of COCO's supercategories in questions, where they differ, and those that are never asked about.
@@ -112,7 +76,6 @@ COCO_GENERAL = {
     }.items()
     for name in names
 }
-DESCRIPTION = "written by tallybox from what photos show"
 PAIRED = frozenset(
     {"scissors", "skis", "glasses", "sunglasses", "trousers", "pants", "jeans", "binoculars", "headphones"}
 )
@@ -147,7 +110,7 @@ def simulate_from_instances(
     generals = {category.id: general_name(category.name, category.supercategory) for category in categories}
     facts = {image_id: photo_facts(labels, image_id, generals) for image_id in image_ids}
     random = np.random.default_rng(seed)
-    number = write_split(out, split, facts, questions_per_photo, random)
+    number = write_split(out, split, facts, questions_per_photo, random, FAMILIES)
     if not number:
         raise InputError(f"{instances} must have photos that differ in what they show, but no question has two answers")
     return {split: number}

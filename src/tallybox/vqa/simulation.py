@@ -53,8 +53,6 @@ RARE_ANSWERS = {"0": 0.15}  # most kinds are absent from a photo: nearly all ans
 
 Floats = NDArray[np.float64]
 Item = TypeVar("Item")
-
-
 Families = Mapping[str, tuple[float, str, tuple[str, ...]]]
 Words = tuple[tuple[str, str], ...]
 
@@ -65,6 +63,9 @@ class Query(NamedTuple):
     family: str
     words: Words
     other_words: tuple[Words, ...] = ()  # with the same meaning, used in half of the cases
+
+
+Facts = Mapping[int, Mapping[Query, str]]  # by photo: possible questions and their answers
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def simulate(
         drawn = {len(scenes) + 1 + photo: draw_scene(world, random) for photo in range(size)}
         scenes |= drawn
         facts = {image_id: scene.facts() for image_id, scene in drawn.items()}
-        questions[split] = _write_split(out, split, facts, world.questions_per_photo, random)
+        questions[split] = write_split(out, split, facts, world.questions_per_photo, random)
     detector = Detector(world)
 
     def photos() -> Iterator[PhotoFeatures]:
@@ -221,32 +222,33 @@ def _part(box: Floats, random: Generator) -> Floats:
     return part
 
 
-def _write_split(
-    folder: Path, split: str, facts: Mapping[int, Mapping[Query, str]], per_photo: int, random: Generator
+def write_split(
+    folder: Path, split: str, facts: Facts, per_photo: int, random: Generator, families: Families = FAMILIES
 ) -> int:
     """Ask about photos, write a split's official files, return the number of questions; all ten answers are true."""
-    asked, pairs = ask(facts, per_photo, random)
+    asked, pairs = ask(facts, per_photo, random, families)
+    if not asked:
+        return 0
     questions = [{"question_id": one, "image_id": photo, "question": text} for one, (photo, _, text) in asked.items()]
-    annotations = [
-        {
-            "question_id": question_id,
-            "image_id": photo,
-            "question_type": " ".join(text.lower().split()[:2]),
-            "answer_type": FAMILIES[query.family][1],
-            "answers": [{"answer": facts[photo][query]}] * ANSWERS_PER_QUESTION,
-        }
-        for question_id, (photo, query, text) in asked.items()
-    ]
-    if asked:
-        write_json(folder / f"v2_OpenEnded_mscoco_{YEARS[split]}_questions.json.gz", {"questions": questions})
-    if asked and split != "test":
+    write_json(folder / f"v2_OpenEnded_mscoco_{YEARS[split]}_questions.json.gz", {"questions": questions})
+    if split != "test":
+        annotations = [
+            {
+                "question_id": question_id,
+                "image_id": photo,
+                "question_type": " ".join(text.lower().split()[:2]),
+                "answer_type": families[query.family][1],
+                "answers": [{"answer": facts[photo][query]}] * ANSWERS_PER_QUESTION,
+            }
+            for question_id, (photo, query, text) in asked.items()
+        ]
         write_json(folder / f"v2_mscoco_{YEARS[split]}_annotations.json.gz", {"annotations": annotations})
         write_json(folder / f"v2_mscoco_{YEARS[split]}_complementary_pairs.json", pairs)
     return len(asked)
 
 
 def ask(
-    facts: Mapping[int, Mapping[Query, str]], per_photo: int, random: Generator, families: Families = FAMILIES
+    facts: Facts, per_photo: int, random: Generator, families: Families
 ) -> tuple[dict[int, tuple[int, Query, str]], list[tuple[int, int]]]:
     """Return (photo, query, text) by question id, in random order, and up to ``per_photo`` pairs of ids a photo."""
     photos_by_answer: dict[Query, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
