@@ -28,7 +28,7 @@ from tallybox.errors import InputError
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.service.api import ServiceSettings, create_app
-from tallybox.vqa.checkpoints import load_model
+from tallybox.vqa.prediction import load_run
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 from tests.support.photos import encoded, gradient
@@ -253,7 +253,7 @@ def test_checkpoints(tmp_path, kind):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                load_model(path)
+                load_run(path)
             except InputError as error:
                 said = str(error)
         assert "\n" not in said

@@ -199,23 +199,3 @@ def test_what_does_not_fit_is_said_with_the_file(tmp_path):
         assert "\n" not in str(raised.value)
     with pytest.raises(InputError, match=r"none\.pth"):
         load_published(tmp_path / "none.pth")
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.filterwarnings("ignore")  # torch warns about damaged storages
-def test_a_damaged_file_raises_nothing_else(tmp_path, zipped):
-    content = {"weights": published_layers().state_dict(), "vocab": VOCABULARY}
-    torch.save(content, tmp_path / "whole.pth", _use_new_zipfile_serialization=zipped)
-    whole = (tmp_path / "whole.pth").read_bytes()
-    path = tmp_path / "damaged.pth"
-    random, refused = np.random.default_rng(0), 0
-    for number in range(40):
-        damaged = bytearray(whole[: random.integers(len(whole))] if number % 4 == 0 else whole)
-        for index in random.integers(min(len(damaged), 2000), size=3) if damaged else ():
-            damaged[index] = random.integers(256)
-        path.write_bytes(damaged)
-        try:
-            load_published(path)
-        except InputError:
-            refused += 1
-    assert refused > 10

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from tallybox.boxes import first_kept, nms
 from tallybox.concurrency import in_batches
-from tallybox.detections.categories import COCO_CATEGORY_IDS
 from tallybox.errors import InputError
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, RawDetections
@@ -48,12 +47,14 @@ def choose_regions(boxes_xyxy: NDArray[np.float32], best_scores: NDArray[np.floa
 
 def photo_features(detector: PicoDet, photos: Sequence[Photo]) -> list[PhotoFeatures]:
     """Return each photo's regions; a photo without any has one, the whole photo, with features of 0."""
-    found = [regions_of(raw, photo) for raw, photo in zip(detector.propose(photos), photos, strict=True)]
-    whole = {"features": np.zeros((1, len(COCO_CATEGORY_IDS)), np.float16)}
-    return [
-        one if len(one.features) else one._replace(boxes_xyxy=np.array([[0, 0, *one.size_wh]], np.float32), **whole)
-        for one in found
-    ]
+    found = []
+    for raw, photo in zip(detector.propose(photos), photos, strict=True):
+        regions = regions_of(raw, photo)
+        if not len(regions.features):
+            whole = np.array([[0, 0, *photo.size_wh]], np.float32)
+            regions = regions._replace(boxes_xyxy=whole, features=np.zeros((1, raw.scores.shape[1]), np.float16))
+        found.append(regions)
+    return found
 
 
 def write_photo_features(
