@@ -40,9 +40,9 @@ def test_answers_are_probabilities_the_highest_first():
     assert probabilities == sorted(probabilities, reverse=True)
     assert 0 < sum(probabilities) <= 1 + 1e-6
     assert (asked.answer, asked.probability) == asked.answers[0]
-    assert len(asked.others) == 4
+    assert len(asked.answers) == 5
     assert asked.answer in ("yes", "no")
-    assert json.loads(json.dumps(asked.to_dict()))["others"] == [list(other) for other in asked.others]
+    assert json.loads(json.dumps(asked.to_dict()))["others"] == [list(other) for other in asked.answers[1:]]
 
 
 def test_probabilities_are_those_of_logits_over_the_temperature(tmp_path):

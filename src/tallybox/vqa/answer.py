@@ -56,17 +56,12 @@ class PhotoAnswer:
         """The probability of that answer."""
         return self.answers[0][1]
 
-    @property
-    def others(self) -> tuple[tuple[str, float], ...]:
-        """The runners-up."""
-        return self.answers[1:]
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
             "answer": self.answer,
             "probability": self.probability,
-            "others": [list(other) for other in self.others],
+            "others": [list(other) for other in self.answers[1:]],
             "unknown_words": list(self.unknown_words),
         }
 

@@ -130,9 +130,7 @@ def read_configuration(path: Path | None, **overrides: dict[str, Any]) -> VqaCon
     try:
         return VqaConfig.from_dict(tables)
     except InputError as error:
-        if path is None:
-            raise
-        raise InputError(f"{path}: {error}") from None
+        raise error if path is None else InputError(f"{path}: {error}") from None
 
 
 def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:

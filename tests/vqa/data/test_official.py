@@ -2,7 +2,6 @@ import pytest
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import read_pairs, read_questions, read_records
-from tests.support.shared_data import data_folder
 from tests.support.vqa_files import annotation, annotations_file, question, questions_file, write_json
 
 TWO = ["2"] * 9 + ["two"]
@@ -26,17 +25,6 @@ def test_test_split_has_no_answers(tmp_path):
     (record,) = read_records(questions_file(tmp_path / "questions.json", [question(5)]))
     assert record.answers is None
     assert record.answer_type is None
-
-
-def test_real_files_are_read_whole():
-    folder = data_folder("vqa2-subset")
-    records = read_records(
-        folder / "v2_OpenEnded_mscoco_val2014_questions.json.gz", folder / "v2_mscoco_val2014_annotations.json.gz"
-    )
-    pairs = read_pairs(folder / "v2_mscoco_val2014_complementary_pairs.json")
-    assert (len(records), pairs.shape) == (8977, (822, 2))
-    assert records[0].text == "What insurance company is a sponsor?"
-    assert sum(record.counts for record in records) == 2470
 
 
 @pytest.mark.parametrize(

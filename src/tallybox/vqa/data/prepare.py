@@ -1,6 +1,5 @@
 """`tallybox vqa prepare`: from the official files and files of features to the folder that training reads."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -12,12 +11,11 @@ import numpy as np
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import SplitFiles, read_pairs, read_records
 from tallybox.vqa.data.splits import JOINED_SPLITS, write_split
-from tallybox.vqa.data.store import PHOTOS, FeatureArrays, FeatureStore, read_features, write_features
+from tallybox.vqa.data.store import PHOTOS, FeatureStore, read_features, write_features
 from tallybox.vqa.data.tsv import read_tsv
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 
 PATTERNS = ("*.tsv*", "*.safetensors")  # the public files end in .tsv, .tsv.0, .tsv.1
-SAMPLE_BYTES = 1 << 20  # of each end of a file, to recognise it
 
 OnProgress = Callable[[str, int, int], None]  # the step, how much of it is done, of how much
 
@@ -95,25 +93,13 @@ def find_feature_files(path: Path) -> list[Path]:
 
 
 def prepare_store(features: Sequence[Path], folder: Path, on_progress: OnProgress) -> None:
-    """Write each file of features to a store, unless it is there."""
+    """Write each file of features to a store, unless it is there and newer than the file."""
     files = [file for path in features for file in find_feature_files(path)]
     sizes = [file.stat().st_size for file in files]
     for number, file in enumerate(files):
         on_bytes = partial(lambda before, done: on_progress("photos", before + done, sum(sizes)), sum(sizes[:number]))
         part = folder / f"{file.resolve().parent.name}-{file.name}.safetensors"
-        source = _fingerprint(file)
-        if not part.exists() or FeatureArrays(part).metadata.get("source") != source:
+        if not part.exists() or part.stat().st_mtime_ns < file.stat().st_mtime_ns:
             is_plain = file.suffix.lower() == ".safetensors"
-            photos = read_features(file) if is_plain else read_tsv(file, on_bytes)
-            write_features(part, photos, {"source": source})
+            write_features(part, read_features(file) if is_plain else read_tsv(file, on_bytes))
         on_bytes(sizes[number])
-
-
-def _fingerprint(path: Path) -> str:
-    """Return a file's size and a checksum of both its ends."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        sample = file.read(SAMPLE_BYTES)
-        file.seek(max(0, size - SAMPLE_BYTES))
-        sample += file.read()
-    return f"{size} {hashlib.sha256(sample).hexdigest()[:16]}"

@@ -7,7 +7,7 @@ prepared folder has one such file for each file of features it was made from; fi
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ ARRAYS = {
 }
 
 
-def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Mapping[str, str] | None = None) -> None:
+def write_features(path: Path, photos: Iterable[PhotoFeatures]) -> None:
     """Write photos to a file in the plain layout, atomically; features are copied through a temporary file."""
     ids: list[str] = []
     sizes_wh: list[tuple[float, float]] = []
@@ -54,15 +54,15 @@ def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Mappin
         shapes = {name: array.shape for name, array in arrays.items()}
         shapes["features"] = (len(arrays["boxes_xyxy"]), width)
         with atomic_writing(path) as file:
-            file.write(_header(shapes, {"image_ids": json.dumps(ids), **(metadata or {})}))
+            file.write(_header(shapes, ids))
             file.writelines(array.tobytes() for array in arrays.values())
             spooled.seek(0)
             shutil.copyfileobj(spooled, file, 1 << 24)
 
 
-def _header(shapes: dict[str, tuple[int, ...]], metadata: dict[str, str]) -> bytes:
+def _header(shapes: dict[str, tuple[int, ...]], ids: list[str]) -> bytes:
     """Return the header of a safetensors file: its length in 8 bytes, then JSON."""
-    entries: dict[str, Any] = {"__metadata__": metadata}
+    entries: dict[str, Any] = {"__metadata__": {"image_ids": json.dumps(ids)}}
     end = 0
     for name, shape in shapes.items():
         kind, dtype = ARRAYS[name]
@@ -80,8 +80,8 @@ class FeatureArrays:
         package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
         try:
             with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
-                self.metadata: dict[str, str] = file.metadata() or {}
-                self.image_ids: list[str] = [str(image_id) for image_id in json.loads(self.metadata["image_ids"])]
+                ids = json.loads((file.metadata() or {})["image_ids"])
+                self.image_ids: list[str] = [str(image_id) for image_id in ids]
                 tensors = [file.get_tensor(name) for name in ARRAYS]
             self.num_boxes, self.sizes_wh, self.boxes_xyxy, self.features = (
                 (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy() for tensor in tensors
