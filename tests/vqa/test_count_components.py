@@ -90,3 +90,10 @@ def test_the_factor_on_the_logits_is_named_for_each_component():
         )
         assert any(4 in parameter.shape for parameter in plain.counter.parameters())
         torch.testing.assert_close(sharp(glimpses, boxes, mask), plain(4 * glimpses, boxes, mask))
+
+
+def test_a_model_sees_more_proposals_than_it_was_made_for():
+    batch = random_batch(proposals=9)
+    far_apart = torch.arange(9.0).view(1, 9, 1) * 10 + torch.tensor([0.0, 0.0, 1.0, 1.0])
+    count = SuppressedCount(4)(batch.features, far_apart.expand(4, 9, 4), batch.mask)
+    assert count.argmax(-1)[0] == 4

@@ -63,3 +63,11 @@ def test_photos_of_coco_have_the_regions_of_the_data():
         # A score at the lower limit may be on either side of it.
         np.testing.assert_allclose(found.features.astype(float), data["scores"][there].astype(float), atol=0.0101)
         assert found.size_wh == tuple(data["sizes_wh"][row])
+
+
+def test_many_copies_of_one_box_leave_no_gap():
+    boxes = np.concatenate(
+        (np.tile([[0, 0, 50, 50]], (900, 1)), [[200 * i, 0, 200 * i + 90, 90] for i in range(1, 13)])
+    )
+    scores = np.concatenate((np.linspace(0.9, 0.8, 900), np.linspace(0.2, 0.1, 12)))
+    assert len(choose_regions(boxes.astype(np.float32), scores.astype(np.float32))) == 13

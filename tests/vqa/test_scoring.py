@@ -145,3 +145,12 @@ def test_the_mean_error_is_that_of_the_numbers(truths, guess):
     records = [counting(key, *[str(truth)] * 10) for key, truth in truths.items()]
     found = count_errors(dict.fromkeys(truths, str(guess)), records)
     assert found["count_mae"] == pytest.approx(sum(abs(guess - truth) for truth in truths.values()) / len(truths))
+
+
+def test_scores_of_parts_add_up_to_those_of_the_whole():
+    records = [asked(number, answers=["no"] * (number % 5) + ["yes"] * (10 - number % 5)) for number in range(30)]
+    predictions = dict.fromkeys(range(30), "no")
+    parts = [score(dict.fromkeys(part, "no"), [records[n] for n in part]) for part in (range(7), range(7, 30))]
+    total = {key: (7 * parts[0][key] + 23 * parts[1][key]) / 30 for key in parts[0]}
+    assert total == pytest.approx(score(predictions, records), abs=1e-12)
+    assert "count" not in total

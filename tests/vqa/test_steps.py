@@ -141,3 +141,19 @@ def test_layers_compile_and_learn_the_same():
             trainer.step(labelled())
         results.append(trainer.pop_totals()[0])
     assert results[0] == pytest.approx(results[1], rel=1e-6)
+
+
+def test_the_attention_loss_moves_known_proposals_alone():
+    glimpse = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    attention_loss(glimpse, torch.tensor([[1, 0, -1], [-1, -1, -1]], dtype=torch.int8)).backward()
+    assert glimpse.grad.tolist() == [[-0.125, 0.125, 0], [0, 0, 0]]
+
+
+def test_totals_are_sums_until_they_are_taken():
+    trainer = VqaTrainer(small_model("baseline", dropout=0.0), TrainingConfig(batch=8, precision="float64"), CPU)
+    given = labelled()
+    trainer.model.train()
+    first = soft_cross_entropy(trainer.model(given.batch)[0], given.answers).item()
+    trainer.step(given)
+    assert trainer.pop_totals()[0] == pytest.approx(first, rel=1e-5)
+    assert trainer.pop_totals() == (0, 0)
