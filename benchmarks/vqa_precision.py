@@ -52,7 +52,6 @@ def losses(prepared: Path, device: torch.device, model_name: str, seed: int, way
             Path(folder),
             config,
             device=device,
-            checkpoint_epochs=epochs,
             on_epoch=evaluate,
         )
         lines = [line for line in read_results(Path(folder) / "results.jsonl") if line["step"] % EVERY == 0]

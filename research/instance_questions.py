@@ -4,259 +4,54 @@ The facts of a photo are all questions that have an answer there. Questions are 
 also asked about another photo where the answer differs: these are the balanced pairs.
 """
 
-import gzip
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from category_words import HYPONYMS, OTHER_PLURALS, SYNONYMS, UNIONS
 
 from tallybox.detections.categories import plural
 from tallybox.detections.coco import INSTANCES, Int64, JsonRecord, read_coco_instances
 from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, read_json
-from tallybox.vqa.data.answers import NUMBER_WORDS
-from tallybox.vqa.data.category_words import HYPONYMS, OTHER_PLURALS, SYNONYMS, UNIONS
-from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
+from tallybox.files import read_json
+from tallybox.vqa.simulation import Families, Query, Words, write_split
 
-YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}
-TYPE_WORDS = 2  # leading words of a question that make its official question_type
-OTHER_ANSWERS_SHARE = 0.04  # of answers like "two" for 2 or "a dog" for dog
-WORD_OF = {number: word for word, number in NUMBER_WORDS.items() if word != "none"}
-# Relative frequency and official answer type of each family of questions.
-FAMILIES = {
-    "count": (0.36, "number"),
-    "count_attribute": (0.04, "number"),
-    "digit": (0.06, "number"),
-    "exists": (0.13, "yes/no"),
-    "exists_attribute": (0.05, "yes/no"),
-    "is_colour": (0.06, "yes/no"),
-    "is_on": (0.06, "yes/no"),
-    "colour": (0.11, "other"),
-    "support": (0.07, "other"),
-    "which": (0.07, "other"),
-}
-OTHER_WORDS_SHARE = 0.5
-RARE_ANSWERS = {"0": 0.15}  # most kinds are absent from a photo, so that nearly all answers would be 0
-
-Item = TypeVar("Item")
-Words = tuple[tuple[str, str], ...]  # the placeholders of a wording, like {plural}, and their values
-
-
-class Query(NamedTuple):
-    """A possible question: a family and its words, and other words with the same meaning."""
-
-    family: str
-    words: Words
-    other_words: tuple[Words, ...] = ()
-
-
-Facts = Mapping[Query, str]  # of one photo: possible questions and their answers
-
-
-@dataclass(frozen=True)
-class SimulatedQuestion:
-    """One question about one photo."""
-
-    question_id: int
-    image_id: int
-    query: Query
-    text: str
-    truth: str
-
-
-def write_split(
-    folder: Path,
-    split: str,
-    facts: Mapping[int, Facts],
-    wordings: Mapping[str, Sequence[str]],
-    per_photo: int,
-    random: np.random.Generator,
-    *,
-    disagreement: float = 0.0,
-    description: str,
-) -> int:
-    """Ask about photos by their ids, write a split's files and return the number of questions; none, no files.
-
-    A test split has questions only.
-    """
-    questions, pairs = ask(facts, wordings, per_photo, random)
-    if not questions:
-        return 0
-    subtype = YEARS[split]
-    common = {"info": {"description": description}, "data_type": "mscoco", "data_subtype": subtype}
-    records = [{"image_id": q.image_id, "question": q.text, "question_id": q.question_id} for q in questions]
-    content = {**common, "task_type": "Open-Ended", "questions": records}
-    write_json(folder / f"v2_OpenEnded_mscoco_{subtype}_questions.json.gz", content)
-    if split == "test":
-        return len(questions)
-    truths: dict[str, dict[str, None]] = defaultdict(dict)  # the different answers of a family, in order
-    for question in questions:
-        truths[question.query.family][question.truth] = None
-    annotations = [_annotation(q, list(truths[q.query.family]), disagreement, random) for q in questions]
-    write_json(folder / f"v2_mscoco_{subtype}_annotations.json.gz", {**common, "annotations": annotations})
-    write_json(folder / f"v2_mscoco_{subtype}_complementary_pairs.json", pairs)
-    return len(questions)
-
-
-def ask(
-    facts: Mapping[int, Facts], wordings: Mapping[str, Sequence[str]], per_photo: int, random: np.random.Generator
-) -> tuple[list[SimulatedQuestion], list[tuple[int, int]]]:
-    """Return questions about photos by their ids, in random order, and up to ``per_photo`` pairs of them a photo."""
-    photos_by_answer: dict[Query, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for photo, photo_facts in facts.items():
-        for query, answer in photo_facts.items():
-            photos_by_answer[query][answer].append(photo)
-    drawn: dict[tuple[int, Query, str], SimulatedQuestion] = {}
-    numbers: dict[int, int] = defaultdict(int)
-
-    def question_id_of(photo: int, query: Query, text: str) -> int:
-        key = photo, query, text
-        if key not in drawn:
-            question_id = photo * 1000 + numbers[photo]
-            numbers[photo] += 1
-            drawn[key] = SimulatedQuestion(question_id, photo, query, text, facts[photo][query])
-        return drawn[key].question_id
-
-    pairs: set[tuple[int, int]] = set()
-    for photo, photo_facts in facts.items():
-        for query in _draw_queries(photo_facts, per_photo, random):
-            photos = photos_by_answer[query]
-            other_answers = [answer for answer in photos if answer != photo_facts[query]]
-            if not other_answers:
-                continue
-            answer = other_answers[int(random.choice(len(other_answers), p=_weights(photos, other_answers)))]
-            counterpart = _draw(photos[answer], random)
-            text = _draw(wordings[query.family], random).format(**dict(_draw_words(query, random)))
-            first, second = sorted(question_id_of(image_id, query, text) for image_id in (photo, counterpart))
-            pairs.add((first, second))
-    questions = list(drawn.values())
-    order = random.permutation(len(questions))
-    return [questions[index] for index in order], sorted(pairs)
-
-
-def _draw_queries(facts: Facts, number: int, random: np.random.Generator) -> list[Query]:
-    """Draw different questions: a family, then one of its answers, then a question with that answer."""
-    by_family: dict[str, dict[str, list[Query]]] = defaultdict(lambda: defaultdict(list))
-    for query, answer in facts.items():
-        by_family[query.family][answer].append(query)
-    families = [family for family in FAMILIES if family in by_family]
-    shares = np.array([FAMILIES[family][0] for family in families])
-    drawn: list[Query] = []
-    for _ in range(number):
-        family = families[int(random.choice(len(families), p=shares / shares.sum()))]
-        answers = list(by_family[family])
-        weights = np.array([RARE_ANSWERS.get(answer, 1.0) for answer in answers])
-        answer = answers[int(random.choice(len(answers), p=weights / weights.sum()))]
-        query = _draw(by_family[family][answer], random)
-        if query not in drawn:
-            drawn.append(query)
-    return drawn
-
-
-def _draw_words(query: Query, random: np.random.Generator) -> Words:
-    """Draw the words of a question: its first ones in half of the cases, else others with the same meaning."""
-    if query.other_words and random.random() < OTHER_WORDS_SHARE:
-        return _draw(query.other_words, random)
-    return query.words
-
-
-def _draw(items: Sequence[Item], random: np.random.Generator) -> Item:
-    return items[int(random.integers(len(items)))]
-
-
-def _weights(photos: Mapping[str, Sequence[int]], answers: Sequence[str]) -> NDArray[np.float64]:
-    """Return the probabilities of answers: by the number of photos that have them, except rare ones."""
-    total = sum(len(photos[answer]) for answer in answers if answer not in RARE_ANSWERS) or 1
-    weights = np.array([RARE_ANSWERS[a] * total if a in RARE_ANSWERS else len(photos[a]) for a in answers])
-    shares: NDArray[np.float64] = weights / weights.sum()
-    return shares
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON atomically, gzipped if the name ends in ``.gz``; the same content gives the same bytes."""
-    text = msgspec.json.encode(content)
-    with atomic_writing(path) as file:
-        file.write(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
-
-
-def _annotation(
-    question: SimulatedQuestion, truths: Sequence[str], disagreement: float, random: np.random.Generator
-) -> dict[str, Any]:
-    answers = draw_answers(question.truth, near_misses(question.truth, truths), disagreement, random)
-    return {
-        "question_id": question.question_id,
-        "image_id": question.image_id,
-        "question_type": " ".join(question.text.lower().split()[:TYPE_WORDS]),
-        "answer_type": FAMILIES[question.query.family][1],
-        "multiple_choice_answer": Counter(answers).most_common(1)[0][0],
-        "answers": [
-            {"answer": answer, "answer_confidence": "yes", "answer_id": number}
-            for number, answer in enumerate(answers, start=1)
-        ],
-    }
-
-
-def draw_answers(
-    truth: str, alternatives: Sequence[str], disagreement: float, random: np.random.Generator
-) -> list[str]:
-    """Draw the answers of ten people; those who disagree give one of the alternatives.
-
-    Without disagreement all answers are the same.
-
-    >>> draw_answers("2", ["1", "3"], 0.0, np.random.default_rng(0)).count("2")
-    10
-    """
-    if disagreement == 0:
-        return [truth] * ANSWERS_PER_QUESTION
-    answers = []
-    for _ in range(ANSWERS_PER_QUESTION):
-        answer = truth
-        if alternatives and random.random() < disagreement:
-            answer = _draw(alternatives, random)
-        if random.random() < OTHER_ANSWERS_SHARE and answer not in ("yes", "no"):
-            answer = WORD_OF.get(answer, f"a {answer}")
-        answers.append(answer)
-    return answers
-
-
-def near_misses(truth: str, truths: Sequence[str]) -> list[str]:
-    """Return plausible wrong answers: the numbers next to it, the other of yes and no, or other questions' truths.
-
-    >>> near_misses("3", []), near_misses("0", []), near_misses("yes", []), near_misses("red", ["red", "blue"])
-    (['2', '4'], ['1'], ['no'], ['blue'])
-    """
-    if truth.isdigit():
-        return [str(number) for number in (int(truth) - 1, int(truth) + 1) if number >= 0]
-    if truth in ("yes", "no"):
-        return ["no" if truth == "yes" else "yes"]
-    return [answer for answer in truths if answer != truth]
-
-
-WORDINGS = {
+# Relative frequency, official answer type and wordings of each family of questions.
+FAMILIES: Families = {
     "count": (
-        "How many {plural} are there?",
-        "How many {plural} are in the photo?",
-        "How many {plural} can you see?",
-        "How many {plural} does the photo show?",
+        0.36,
+        "number",
+        (
+            "How many {plural} are there?",
+            "How many {plural} are in the photo?",
+            "How many {plural} can you see?",
+            "How many {plural} does the photo show?",
+        ),
     ),
     "exists": (
-        "{be} there {some} in the photo?",
-        "{be} there {some} here?",
-        "Can you see {some}?",
-        "Does the photo show {some}?",
+        0.13,
+        "yes/no",
+        (
+            "{be} there {some} in the photo?",
+            "{be} there {some} here?",
+            "Can you see {some}?",
+            "Does the photo show {some}?",
+        ),
     ),
     "which": (
-        "Which {general} is in the photo?",
-        "Which {general} can you see?",
-        "Which {general} does the photo show?",
+        0.07,
+        "other",
+        (
+            "Which {general} is in the photo?",
+            "Which {general} can you see?",
+            "Which {general} does the photo show?",
+        ),
     ),
 }
+
+
 # The names of COCO's supercategories in questions, where they differ, and those that are never asked about.
 GENERAL = {
     "electronic": "electronic device",
@@ -281,7 +76,6 @@ COCO_GENERAL = {
     }.items()
     for name in names
 }
-DESCRIPTION = "written by tallybox from what photos show"
 PAIRED = frozenset(
     {"scissors", "skis", "glasses", "sunglasses", "trousers", "pants", "jeans", "binoculars", "headphones"}
 )
@@ -316,7 +110,7 @@ def simulate_from_instances(
     generals = {category.id: general_name(category.name, category.supercategory) for category in categories}
     facts = {image_id: photo_facts(labels, image_id, generals) for image_id in image_ids}
     random = np.random.default_rng(seed)
-    number = write_split(out, split, facts, WORDINGS, questions_per_photo, random, description=DESCRIPTION)
+    number = write_split(out, split, facts, questions_per_photo, random, FAMILIES)
     if not number:
         raise InputError(f"{instances} must have photos that differ in what they show, but no question has two answers")
     return {split: number}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from instance_questions import DESCRIPTION, WORDINGS, Query, category_facts, general_name, write_split
+from instance_questions import FAMILIES, category_facts, general_name
 from numpy.typing import NDArray
 from synthetic_scenes import (
     CLUTTER,
@@ -24,6 +24,7 @@ from tallybox.detections.labels import TrueCounts
 from tallybox.errors import InputError
 from tallybox.files import open_text
 from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.simulation import Query, write_split
 
 COLUMNS = ("image_id", "category_id", "count")
 CLUTTER_THINGS = (3, 8)  # a range of np.random.Generator.integers
@@ -103,4 +104,4 @@ def ask_about_inventory(
         for image_id in image_ids
     }
     random = np.random.default_rng(seed)
-    return write_split(out, "train", facts, WORDINGS, questions_per_photo, random, description=DESCRIPTION)
+    return write_split(out, "train", facts, questions_per_photo, random, FAMILIES)

@@ -1,8 +1,4 @@
-"""Synthetic scenes of experiment B, as tallybox 0.2 drew them: things of several kinds among clutter.
-
-The total number of things in a scene is drawn independently of the number of each kind; clutter makes up the rest. So
-neither the number of things nor that of proposals reveals how many things of a kind there are.
-"""
+"""Synthetic proposals of experiment B, as tallybox 0.2 drew them: things of several kinds among clutter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import numpy_box_iou
-from tallybox.errors import InputError
+from tallybox.vqa import simulation
 from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.simulation import CLUTTER, COLOURS, JITTER, MAX_IOU, PROPOSALS, SIZE_WH
 
-SIZE_WH = (640, 480)
 # Kinds of things that questions are about, by general name.
 KINDS = {
     "animal": ("dog", "cat", "horse"),
@@ -23,46 +19,18 @@ KINDS = {
     "toy": ("ball", "kite", "doll"),
 }
 CLASS_OF = {kind: general for general, kinds in KINDS.items() for kind in kinds}
-PLURALS = {kind: f"{kind}s" for kind in CLASS_OF} | {"bus": "buses"}
-COLOURS = ("red", "blue", "green", "yellow", "black", "white")
 SIZES = ("small", "large")
 SUPPORTS = ("grass", "road", "sand", "table", "rug", "bench")
 DIGITS = tuple(str(digit) for digit in range(1, 10))  # that may be painted on a vehicle
-CLUTTER = ("tree", "rock", "bush", "lamp", "window", "cloud")  # never asked about
 VIEWS = ("part", "several")  # of a proposal that does not show exactly one whole thing
 # Everything that the features of a proposal encode.
 ENCODED = (*KINDS, *CLASS_OF, *COLOURS, *SIZES, *SUPPORTS, *DIGITS, *CLUTTER, *VIEWS, "background")
-GROUPS = 2  # kinds in a scene
-COUNTS = np.array([0.3, 0.24, 0.2, 0.15, 0.11])  # of 1 to 5 things of a kind
-THINGS = (11, 14)  # in all: range of np.random.Generator.integers
-SAME_FOR_ALL = 0.75  # share of groups with one colour
 SIDE_OF = {"small": (44, 66), "large": (72, 104)}  # pixels
 CANDIDATES = 24  # boxes that are tried for each thing
 
 
-@dataclass(frozen=True)
-class World:
-    """How many photos are simulated, and how difficult they are.
-
-    ``difficulty`` from 0 to 1 scales the noise of features, how far duplicates are from their object, how often a
-    proposal shows a part or several objects, how far different objects overlap, and how often people disagree.
-    """
-
-    train_photos: int = 3000
-    val_photos: int = 1000
-    test_photos: int = 200
-    questions_per_photo: int = 3  # each with a counterpart about another photo
-    features: int = 64
-    difficulty: float = 0.4
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.difficulty <= 1:
-            raise InputError(f"difficulty must be between 0 and 1, but got {self.difficulty}")
-        minima = {"train_photos": 2, "val_photos": 2, "test_photos": 0, "questions_per_photo": 1, "features": 1}
-        for name, minimum in minima.items():
-            if getattr(self, name) < minimum:
-                raise InputError(f"{name} must be at least {minimum}, but got {getattr(self, name)}")
+class World(simulation.World):
+    """The package's world, with effects of its difficulty that are not part of it any more."""
 
     # The effects of difficulty; docs/reference/vqa-data.md has the same table.
     min_iou = property(lambda self: 0.8 - 0.4 * self.difficulty)  # of a duplicate with its object
@@ -71,7 +39,6 @@ class World:
     share_of_groups = property(lambda self: 0.1 * self.difficulty)  # of the same proposals; these show several objects
     noise = property(lambda self: 1.2 * self.difficulty)  # length; a kind's prototype has length 1
     variation = property(lambda self: 0.8 * self.difficulty)  # length of the noise that an object's proposals share
-    disagreement = property(lambda self: 0.2 * self.difficulty)  # share of people who give another answer
 
 
 def prototypes(world: World, names: Sequence[str] = ENCODED) -> dict[str, NDArray[np.float64]]:
@@ -109,32 +76,6 @@ class SimulatedScene:
     clutter: list[Thing]
     supports: dict[str, NDArray[np.float64]]  # by name, [4] pixels
 
-    def count(self, kind: str, colour: str | None = None, size: str | None = None) -> int:
-        """Return the number of things of a kind, of one colour or size if given."""
-        return sum(colour in (None, thing.colour) and size in (None, thing.size) for thing in self.groups.get(kind, ()))
-
-
-def draw_scene(image_id: int, world: World, random: np.random.Generator) -> SimulatedScene:
-    """Draw a random scene."""
-    kinds = random.choice(list(CLASS_OF), size=GROUPS, replace=False).tolist()
-    supports = random.choice(SUPPORTS, size=GROUPS, replace=False).tolist()
-    counts = (random.choice(len(COUNTS), size=GROUPS, p=COUNTS) + 1).tolist()
-    clutter = int(random.integers(*THINGS)) - sum(counts)
-    placer = BoxPlacer(world, random)
-    groups = {}
-    for kind, support, count in zip(kinds, supports, counts, strict=True):
-        colours = random.choice(COLOURS, size=count).tolist()
-        if random.random() < SAME_FOR_ALL:
-            colours = colours[:1] * count
-        digit = str(random.choice(DIGITS)) if CLASS_OF[kind] == "vehicle" else None
-        sizes = random.choice(SIZES, size=count).tolist()
-        groups[kind] = [
-            Thing(kind, placer.find(size), colour, size, digit, support)
-            for colour, size in zip(colours, sizes, strict=True)
-        ]
-    stuff = [Thing(str(random.choice(CLUTTER)), placer.find(str(random.choice(SIZES)))) for _ in range(max(clutter, 1))]
-    return SimulatedScene(image_id, groups, stuff, {name: _broad_box(random) for name in supports})
-
 
 class BoxPlacer:
     """Places boxes so that they do not overlap too much."""
@@ -155,19 +96,10 @@ class BoxPlacer:
         return box
 
 
-def _broad_box(random: np.random.Generator) -> NDArray[np.float64]:
-    sides = random.uniform((260, 120), (560, 260))
-    corner = random.uniform(0, 1, 2) * (np.array(SIZE_WH) - sides)
-    return np.concatenate((corner, corner + sides))
-
-
-PROPOSALS = (24, 29)  # per photo, as a range of np.random.Generator.integers, unless there are more things
 MIN_IRRELEVANT = 6
 MAX_PROPOSALS = 100  # as in bottom-up attention
 ON_A_KIND = (5, 8)  # range of the number of proposals on the things of one kind
-MAX_IOU = 0.97  # of a duplicate with its object
 JITTERED = 32
-JITTER = 0.13  # standard deviation of a duplicate's corners, relative to the side
 # Weights of the directions in a feature; a kind's prototype has weight 1.
 WEIGHTS = {"class": 0.5, "colour": 0.8, "size": 0.5, "digit": 0.9, "support": 0.6, "view": 0.7}
 

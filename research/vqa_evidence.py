@@ -127,14 +127,7 @@ class Run:
                     write_checkpoint(out, state, half_precision(model))
 
         with tempfile.TemporaryDirectory() as folder:
-            done = train(
-                data,
-                Path(folder),
-                config,
-                device=device,
-                checkpoint_epochs=epochs,
-                on_epoch=evaluate,
-            )
+            done = train(data, Path(folder), config, device=device, on_epoch=evaluate)
         return {
             "experiment": self.experiment,
             "model": self.model,

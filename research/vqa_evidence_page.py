@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import vqa_figures
+from vqa_figures import TITLES
 from vqa_scores import NO, UNDECIDED, YES, ValidationQuestions, difference, reached, source_table
 
-from tallybox.cli.vqa.evaluate import TITLES
 from tallybox.files import write_text
 from tallybox.runs import read_results
 from tallybox.vqa.config import MODELS

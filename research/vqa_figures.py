@@ -10,13 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from tallybox.cli.vqa.evaluate import COLUMNS, table_rows
 from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, picture
 from tallybox.toy.figures import draw_presence, label_presence
 from tallybox.vqa import figures as vqa
+from tallybox.vqa.evaluation import format_score
 
 Results = list[dict[str, Any]]
 
+TITLES = {"baseline": "Baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
+COLUMNS = ("number", "count", "all", "pair_number", "pair_count", "pair_all")  # of the paper's second table
 MODELS = {"baseline": ORANGE, "nms": GREY, "counter": BLUE, "presence": GREEN}
 CURVES = {
     "count": "counting questions, % right",
@@ -32,7 +34,11 @@ def markdown_table(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
     >>> print(markdown_table({"nms": [{"all": 64.8}]}).splitlines()[0])
     | Model | Number | Count | All | Pair number | Pair count | Pair all |
     """
-    lines = [["Model", *(name for name, _ in COLUMNS)], ["---", *["---:"] * len(COLUMNS)], *table_rows(runs)]
+    titles = [key.replace("_", " ").capitalize() for key in COLUMNS]
+    lines = [["Model", *titles], ["---", *["---:"] * len(COLUMNS)]]
+    for model, scores in runs.items():
+        cells = [format_score([run[key] for run in scores if key in run]) for key in COLUMNS]
+        lines.append([TITLES.get(model, model), *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

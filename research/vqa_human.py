@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from vqa_figures import markdown_table
 from written_questions import join
 
-from tallybox.cli.vqa.evaluate import table_rows
 from tallybox.devices import device_or_default
 from tallybox.files import atomic_writing, write_text
 from tallybox.vqa.config import MODELS, read_configuration
@@ -95,8 +95,7 @@ def main() -> None:
         coded = {run: np.array([index[one] for one in said], np.uint16) for run, said in answers.items()}
         np.savez_compressed(file, table=np.array(table), **coded)
     write_text(given.out / "scores.json", json.dumps(scores, indent=1) + "\n")
-    for row in table_rows(scores):
-        print("| " + " | ".join(row) + " |")
+    print(markdown_table(scores))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python research/vqa_photos.py ../shared/data runs/vqa-photos       # about a minute on two cores
     tallybox vqa prepare runs/vqa-photos --features runs/vqa-photos/features.tsv --out runs/vqa-photos/prepared
-        --instances ../shared/data/coco-count/instances_train.json.gz      # the same line
+    python research/supervise_attention.py runs/vqa-photos/prepared ../shared/data/coco-count/instances_train.json.gz
 
 The folder given holds `coco-vqa` (features as arrays, questions of VQA v2 and GVTBench) and `coco-count` (COCO
 instances, from which `research/instance_questions.py` writes questions with balanced pairs). Two photos that the

@@ -83,9 +83,7 @@ def test_scores_of_several_runs_have_mean_and_deviation(folder):
     assert found["baseline"]["runs"] == 1
 
     shown = run("vqa", "evaluate", *runs).stdout
-    assert "Baseline" in shown
-    assert "±" in shown
-    assert "Yes/No" in shown
+    assert all(name in shown for name in ("baseline", "counter", "±", "yes/no", "pair_count", "count_mae"))
 
 
 def test_predict_writes_the_results_file_of_the_test_server(folder):
@@ -102,7 +100,7 @@ def test_what_is_not_a_run_is_said_in_one_line(folder, tmp_path):
     failed = run("vqa", "evaluate", tmp_path)
     assert failed.exit_code == 1
     assert "Error:" in failed.stderr
-    assert "tallybox vqa train" in failed.stderr
+    assert str(tmp_path) in failed.stderr
     damaged = tmp_path / "checkpoint.safetensors"
     damaged.write_bytes(b"nonsense")
     failed = run("vqa", "evaluate", tmp_path, "--prepared", folder / "prepared")
@@ -119,16 +117,7 @@ def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path)
     assert json.loads(both.stdout)["steps"] > json.loads(train.stdout)["steps"]
     warned = run("vqa", "evaluate", tmp_path / "both", "--device", "cpu", "--json")
     assert warned.exit_code == 0
-    assert f"{tmp_path / 'both'} was trained on 40" in warned.stderr
-    assert json.loads(warned.stdout)["model"]["learned_from"] == {
-        "split": "trainval",
-        "prepared": str((folder / "prepared").resolve()),
-    }
-    assert "was trained on 40" in run("vqa", "figures", tmp_path / "both", "--device", "cpu").stderr
-    alone = shutil.copy(tmp_path / "both" / "checkpoint.safetensors", tmp_path / "alone.safetensors")
-    warned = run("vqa", "evaluate", alone, "--prepared", folder / "prepared", "--device", "cpu", "--json")
-    assert "was trained on 40" in warned.stderr
-    assert json.loads(warned.stdout)["model"]["learned_from"] == {"split": "trainval"}
+    assert f"{tmp_path / 'both'} was trained on val" in warned.stderr
     assert run("vqa", "evaluate", tmp_path / "train", "--device", "cpu", "--json").stderr == ""
     absent = run("vqa", "train", folder / "prepared", "--out", tmp_path / "none", *given, "--split", "dev")
     assert absent.exit_code == 1
@@ -151,26 +140,17 @@ def test_runs_that_differ_in_more_than_their_seed_are_not_averaged(folder, tmp_p
     }
 
 
-def test_runs_on_other_data_are_not_averaged_and_moved_data_are_the_same(folder, tmp_path):
+def test_a_run_goes_on_with_moved_data_and_not_with_other_settings(folder, tmp_path):
     given = ("--config", folder / "small.toml", "--device", "cpu", "--json")
-    for name, photos in (("same", 40), ("other", 36)):
-        files = small_set(tmp_path / "files" / name, photos)
-        prepared = tmp_path / name
-        assert run("vqa", "prepare", files, "--features", files / "features.tsv", "--out", prepared).exit_code == 0
-        assert run("vqa", "train", prepared, "--out", tmp_path / f"run-{name}", *given, "--seed", 7).exit_code == 0
-    runs = [folder / "counter-0", tmp_path / "run-same", tmp_path / "run-other"]
-    scored = run("vqa", "evaluate", *runs, "--device", "cpu", "--json")
-    assert [scores["runs"] for scores in json.loads(scored.stdout).values()] == [2, 1]
-
-    moved = tmp_path / "moved"
-    (tmp_path / "same").rename(moved)
-    more = run("vqa", "train", moved, "--out", tmp_path / "run-same", *given, "--seed", 7, "--epochs", 3)
+    shutil.copytree(folder / "baseline-0", tmp_path / "run")
+    moved = shutil.copytree(folder / "prepared", tmp_path / "moved")
+    options = (*given, "--model", "baseline", "--seed", 0)
+    more = run("vqa", "train", moved, "--out", tmp_path / "run", *options, "--epochs", 3)
     assert json.loads(more.stdout)["epochs"] == 3
-    assert json.loads((tmp_path / "run-same" / "config.json").read_text())["config"]["prepared"] == str(moved)
-    refused = run("vqa", "train", moved, "--out", tmp_path / "run-other", *given, "--seed", 7, "--batch", 4)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["prepared"] == str(moved)
+    refused = run("vqa", "train", moved, "--out", tmp_path / "run", *options, "--batch", 4)
     assert refused.exit_code == 1
     assert "training.batch 8, not 4" in refused.stderr
-    assert "(data " in refused.stderr
 
 
 def test_splits_without_answers_and_splits_that_are_not_there(folder, tmp_path):
@@ -193,9 +173,6 @@ def test_scores_by_question_type(folder):
     given = ("--question-types", "--device", "cpu")
     found = json.loads(run("vqa", "evaluate", folder / "counter-0", *given, "--json").stdout)["model"]
     assert found["type: how many"] == pytest.approx(found["all"])  # the small set has one type
-    shown = run("vqa", "evaluate", folder / "counter-0", folder / "baseline-0", *given).stdout
-    row = next(line for line in shown.splitlines() if line.startswith("│ how many"))
-    assert f"{found['all']:.2f}" in row
 
 
 def test_figures_of_a_run_with_photos_and_the_toy_task(folder, tmp_path):
@@ -204,21 +181,21 @@ def test_figures_of_a_run_with_photos_and_the_toy_task(folder, tmp_path):
     for image_id in range(20, 40):
         Image.new("RGB", (64, 48), (200, 0, 0)).save(photos / f"COCO_val2014_{image_id:012}.png")
     drawn = run(
-        *("vqa", "figures", folder / "counter-0", "--out", tmp_path / "drawn", "--device", "cpu"),
+        *("vqa", "figures", folder / "counter-0", "--out", tmp_path / "drawn"),
         *("--toy", TOY, "--photos", photos),
     )
     assert drawn.exit_code == 0, drawn.output
-    names = ["accuracy_by_count", "activations", "curves", "examples"]
+    names = ["activations", "curves", "examples"]
     assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == sorted(f"{name}.png" for name in names)
     assert f"{tmp_path / 'drawn'}: {', '.join(names)}" in drawn.stdout
     reddish = np.asarray(Image.open(tmp_path / "drawn" / "examples.png").convert("RGB")).reshape(-1, 3)
     assert (reddish == (211, 51, 51)).all(1).mean() > 0.01  # a photo through which the page shines
-    plain = run("vqa", "figures", folder / "baseline-0", "--device", "cpu")
-    assert f"{folder / 'baseline-0' / 'figures'}: accuracy_by_count, curves" in plain.stdout
+    plain = run("vqa", "figures", folder / "baseline-0")
+    assert f"{folder / 'baseline-0' / 'figures'}: curves" in plain.stdout
     other = tmp_path / "other"
     other.mkdir()
     Image.new("RGB", (9, 9)).save(other / "999.png")
-    wrong = run("vqa", "figures", folder / "counter-0", "--device", "cpu", "--photos", other)
+    wrong = run("vqa", "figures", folder / "counter-0", "--photos", other)
     assert wrong.exit_code == 1
     assert str(other) in wrong.stderr
 

@@ -15,7 +15,7 @@ def asked():
 
 def test_regions_are_named_by_what_they_look_like(asked):
     labels = region_labels(asked.regions)
-    assert len(labels) == len(asked.regions.scores)
+    assert len(labels) == len(asked.regions.features)
     assert {"person", "horse"} <= set(labels[:4])
 
 
@@ -33,7 +33,7 @@ def test_the_page_shows_answers_attention_and_count(asked, show):
     assert page.locator("h1").text_content() == "How many people are there?"
     assert page.locator(".answer .count").text_content() == asked.answer
     assert page.locator(".answers tr th").all_text_contents() == [answer for answer, _ in asked.answers]
-    assert page.locator(".attended").count() == len(asked.regions.scores)
+    assert page.locator(".attended").count() == len(asked.regions.features)
     page.locator(".mathematics > summary").click()
     page.locator("tr[data-box='2']").hover()
     assert page.locator(".attended.pointed").get_attribute("data-box") == "2"

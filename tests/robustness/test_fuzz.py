@@ -27,7 +27,7 @@ from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.service.api import ServiceSettings, create_app
 from tallybox.vqa.answer import SHIPPED_MODEL
-from tallybox.vqa.checkpoints import load_model
+from tallybox.vqa.prediction import load_run
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 from tests.support.photos import encoded, gradient
@@ -228,7 +228,7 @@ def test_checkpoints(tmp_path, kind):
         path.write_bytes(mutated(whole[:header_end], random, tokens=True) + whole[header_end:])
         said = ""
         try:
-            load_model(path)
+            load_run(path)
         except InputError as error:
             said = str(error)
         assert "\n" not in said

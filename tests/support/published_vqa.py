@@ -4,8 +4,7 @@ Plain loops over numbers, on the weights of a file of the published code. A phot
 which take part in the softmax and in the component like any other.
 """
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +31,18 @@ def logistic(x: Vector) -> Vector:
     return 1 / (1 + np.exp(-x))
 
 
-def literal_logits(
-    weights: Mapping[str, Tensor], words: list[int], features: Vector, boxes: Vector, proposals: int, *, counts: bool
-) -> Vector:
-    """Logits of the answers to one question about a photo with ``features [N, F]`` and ``boxes [N, 4]``."""
+def literal_answer(
+    weights: Mapping[str, Tensor],
+    words: list[int],
+    features: Vector,
+    boxes: Vector,
+    proposals: int,
+    count: Callable[[Vector, Vector], Vector] | None,
+) -> tuple[Vector, Vector]:
+    """Logits of the answers to one question about a photo with ``features [N, F]`` and ``boxes [N, 4]``, and glimpses.
+
+    ``count`` gives the features of a count for the glimpses and boxes of all proposals.
+    """
     w = {name: value.double().numpy() for name, value in weights.items()}
 
     # The question: tanh of the embeddings, a GRU, its state after the last word.
@@ -48,19 +55,16 @@ def literal_logits(
         candidate = np.tanh(new[0] + logistic(reset[0] + reset[1]) * new[1])
         state = (1 - update_gate) * candidate + update_gate * state
 
-    # The photo: features of length 1, then zeros up to the fixed number of proposals.
-    v = np.zeros((proposals, features.shape[1]))
-    b = np.zeros((proposals, 4))
-    for i in range(len(features)):
-        v[i] = features[i] / (math.sqrt(sum(x * x for x in features[i])) + 1e-12)
-        b[i] = boxes[i]
+    # The photo, then zeros up to the fixed number of proposals.
+    v, b = np.zeros((proposals, features.shape[1])), np.zeros((proposals, 4))
+    v[: len(features)], b[: len(boxes)] = features, boxes
 
     # Two glimpses of every proposal, padding included.
     asked = w["attention.q_lin.weight"] @ state + w["attention.q_lin.bias"]
     glimpses = np.zeros((proposals, 2))
     for i in range(proposals):
-        together = fused(w["attention.v_conv.weight"][:, :, 0, 0] @ v[i], asked)
-        glimpses[i] = w["attention.x_conv.weight"][:, :, 0, 0] @ together + w["attention.x_conv.bias"]
+        together = fused(w["attention.v_conv.weight"].reshape(len(asked), -1) @ v[i], asked)
+        glimpses[i] = w["attention.x_conv.weight"].reshape(2, -1) @ together + w["attention.x_conv.bias"]
     shares = np.exp(glimpses) / np.exp(glimpses).sum(0)
     seen = np.concatenate([shares[:, glimpse] @ v for glimpse in range(2)])
 
@@ -68,18 +72,23 @@ def literal_logits(
         w["classifier.lin11.weight"] @ seen + w["classifier.lin11.bias"],
         w["classifier.lin12.weight"] @ state + w["classifier.lin12.bias"],
     )
-    if counts:
-        count = oracle.answer(
-            glimpses[:, 0].tolist(),
-            [tuple(box) for box in b.tolist()],
-            [w[f"counter.f.{k}.weight"][1:].tolist() for k in range(8)],
-            max_objects=w["classifier.lin_c.weight"].shape[1] - 1,
-            logits=True,
-            overlap=published_iou,
-        )
-        projected = w["classifier.lin_c.weight"] @ np.array(count.features) + w["classifier.lin_c.bias"]
+    if count is not None:
+        projected = w["classifier.lin_c.weight"] @ count(glimpses, b) + w["classifier.lin_c.bias"]
         hidden = hidden + normalised(np.maximum(projected, 0), w, "bn2")
-    return w["classifier.lin2.weight"] @ normalised(hidden, w, "bn") + w["classifier.lin2.bias"]
+    return w["classifier.lin2.weight"] @ normalised(hidden, w, "bn") + w["classifier.lin2.bias"], glimpses
+
+
+def published_count(weights: Mapping[str, Tensor], glimpses: Vector, boxes: Vector) -> Vector:
+    """The features of the published component for the first glimpse."""
+    found = oracle.answer(
+        glimpses[:, 0].tolist(),
+        [tuple(box) for box in boxes.tolist()],
+        [weights[f"counter.f.{k}.weight"][1:].tolist() for k in range(8)],
+        max_objects=weights["classifier.lin_c.weight"].shape[1] - 1,
+        logits=True,
+        overlap=published_iou,
+    )
+    return np.array(found.features)
 
 
 def normalised(x: Vector, w: Mapping[str, Vector], name: str) -> Vector:

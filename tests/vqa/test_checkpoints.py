@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -58,47 +57,23 @@ def test_what_is_no_checkpoint_is_said_in_one_line(tmp_path):
     with pytest.raises(InputError, match="counter model") as raised:
         load_model(tmp_path)
     assert "\n" not in str(raised.value)
-    few = Checkpoint(other.config, SIZES, other.words[:-1], other.answers, 0, 0)
-    write(tmp_path, small_model("counter"), few)
-    with pytest.raises(InputError, match="vocabulary does not fit"):
-        load_model(tmp_path)
-
-
-def test_a_damaged_file_ends_in_one_line(tmp_path):
-    write(tmp_path, small_model("counter"), checkpoint())
-    whole = (tmp_path / FILE).read_bytes()
-    header = len(whole) - sum(value.nbytes for value in read_tensors(tmp_path / FILE)[1].values())
-    random = np.random.default_rng(0)
-    for number in range(120):
-        damaged = bytearray(whole[: random.integers(len(whole))] if number % 4 == 0 else whole)
-        limit = header if number % 2 else len(damaged)
-        for index in random.integers(min(limit, len(damaged)), size=2) if damaged else ():
-            damaged[index] ^= 1 + random.integers(255)
-        (tmp_path / FILE).write_bytes(damaged)
-        with pytest.raises(InputError) as raised:
-            load_model(tmp_path)
-        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (lambda header: header["sizes"].update(features=-3), "sizes .*-3"),
-        (lambda header: header["sizes"].update(proposals=-4), "sizes .*-4"),
-        (lambda header: header["sizes"].update(features=10**9), "size mismatch .* 1000000000]"),
-        (lambda header: header["sizes"].update(features=10**30), "sizes"),
-        (lambda header: header["config"]["model"].update(question=10**30), "counter model: (?!Exception)"),
-        (lambda header: header["config"]["model"].update(question=10**9), "3000000000, "),
-        (lambda header: header.update(sizes=[1, 2]), "checkpoint"),
-        (lambda header: header.pop("words"), "'words' is missing"),
-        (lambda header: header.update(config=7), "checkpoint"),
-        (lambda header: header.update(epoch=float("inf")), "checkpoint"),
-        (lambda header: header.update(temperature=-1), "temperature"),
+        lambda header: header["sizes"].update(features=-3),
+        lambda header: header["sizes"].update(features=10**30),
+        lambda header: header["config"]["model"].update(question=10**9),
+        lambda header: header["config"]["model"].update(max_objects=10**12),
+        lambda header: header.update(sizes=[1, 2]),
+        lambda header: header.pop("words"),
+        lambda header: header.update(kind="tallybox.estimator"),
     ],
 )
-def test_a_wrong_header_ends_in_one_line(tmp_path, change, message):
+def test_a_wrong_header_ends_in_one_line_and_takes_no_memory(tmp_path, change):
     write(tmp_path, small_model("counter"), checkpoint())
     _change_header(tmp_path / FILE, change)
-    with pytest.raises(InputError, match=message) as raised:
+    with pytest.raises(InputError, match=str(tmp_path)) as raised:
         load_model(tmp_path)
     assert "\n" not in str(raised.value)

@@ -1,11 +1,7 @@
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
-from tallybox.boxes import batched_nms, nms
 from tallybox.errors import InputError
 from tallybox.vqa.components import SuppressedCount, count_component
 from tallybox.vqa.config import ModelConfig
@@ -13,19 +9,6 @@ from tallybox.vqa.prediction import load_run
 from tallybox.vqa.training import train
 from tests.support.vqa_batches import random_batch
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
-
-
-@given(st.integers(0, 10_000), st.sampled_from([0.3, 0.5, 0.7]))
-def test_batched_nms_keeps_what_nms_keeps_photo_by_photo(seed, threshold):
-    batch = random_batch(3, proposals=8, seed=seed)
-    scores = torch.randint(0, 5, (3, 8), generator=torch.Generator().manual_seed(seed)).double()  # ties
-    kept = batched_nms(batch.boxes, scores, batch.mask, threshold)
-    for row in range(3):
-        real = batch.mask[row].numpy()
-        alone = nms(batch.boxes[row].numpy()[real], scores[row].numpy()[real], [threshold])[0]
-        expected = np.zeros(8, np.bool_)
-        expected[real] = alone
-        assert kept[row].tolist() == expected.tolist()
 
 
 def test_the_number_left_is_one_hot_and_scored_by_the_mean_of_the_glimpses():
@@ -53,13 +36,6 @@ def test_thresholds_of_the_configuration_decide_what_is_left():
     for iou, score, left in ((0.5, 0.0, 2), (0.6, 0.0, 3), (0.5, 0.3, 1), (0.6, 0.5, 2), (0.6, 0.6, 1)):
         config = ModelConfig(name="nms", nms_iou_threshold=iou, nms_score_threshold=score)
         assert count_component(config, max_proposals=3)(glimpses, boxes, mask).argmax().item() == left
-
-
-def test_a_model_sees_more_proposals_than_it_was_made_for():
-    batch = random_batch(proposals=9)
-    far_apart = torch.arange(9.0).view(1, 9, 1) * 10 + torch.tensor([0.0, 0.0, 1.0, 1.0])
-    count = SuppressedCount(4)(batch.features, far_apart.expand(4, 9, 4), batch.mask)
-    assert count.argmax(-1)[0] == 4
 
 
 @pytest.mark.parametrize(("name", "features"), [("counter", 6), ("presence", 7), ("nms", 21)])
@@ -106,11 +82,6 @@ def test_a_component_of_one_s_own_is_trained_and_named_again_to_be_loaded(tmp_pa
     assert model.count(glimpses, boxes, mask).tolist() == [[1.0, 2.0]]
 
 
-def test_soft_nms_of_the_examples_is_trained(tmp_path):
-    train(tiny_data(), tmp_path, tiny_config("examples.soft_nms:SoftNms", epochs=1), device=CPU)
-    assert load_run(tmp_path, "examples.soft_nms:SoftNms")[0].count.features == 4
-
-
 def test_the_factor_on_the_logits_is_named_for_each_component():
     glimpses, boxes, mask = torch.randn(2, 6, 2), torch.rand(2, 6, 4).sort(-1).values, torch.ones(2, 6, dtype=bool)
     for name in ("counter", "presence"):
@@ -119,3 +90,10 @@ def test_the_factor_on_the_logits_is_named_for_each_component():
         )
         assert any(4 in parameter.shape for parameter in plain.counter.parameters())
         torch.testing.assert_close(sharp(glimpses, boxes, mask), plain(4 * glimpses, boxes, mask))
+
+
+def test_a_model_sees_more_proposals_than_it_was_made_for():
+    batch = random_batch(proposals=9)
+    far_apart = torch.arange(9.0).view(1, 9, 1) * 10 + torch.tensor([0.0, 0.0, 1.0, 1.0])
+    count = SuppressedCount(4)(batch.features, far_apart.expand(4, 9, 4), batch.mask)
+    assert count.argmax(-1)[0] == 4

@@ -10,80 +10,35 @@ from torch.nn.utils.rnn import PackedSequence
 
 from tallybox.vqa.config import ModelConfig
 from tallybox.vqa.model import Batch, DataSizes, VqaModel, WordPacking, half_precision_states, scale_features
+from tallybox.vqa.published import LAYERS
+from tests.support.published_vqa import literal_answer
 from tests.support.tolerances import BFLOAT16_GRADIENTS, BFLOAT16_STATES, ROUNDING
 from tests.support.vqa_batches import MODELS, SIZES, SMALL, random_batch, small_model
-
-
-def logistic(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def literal_gru(weights, inputs):
-    """One question's state after its last word: gates in torch's order r, z, n."""
-    state = np.zeros(weights["question.gru.weight_hh_l0"].shape[1])
-    for x in inputs:
-        from_x = np.split(weights["question.gru.weight_ih_l0"] @ x + weights["question.gru.bias_ih_l0"], 3)
-        from_h = np.split(weights["question.gru.weight_hh_l0"] @ state + weights["question.gru.bias_hh_l0"], 3)
-        r, z = logistic(from_x[0] + from_h[0]), logistic(from_x[1] + from_h[1])
-        state = (1 - z) * np.tanh(from_x[2] + r * from_h[2]) + z * state
-    return state
-
-
-def literal_fuse(x, y):
-    return np.array([max(a + b, 0) - (a - b) ** 2 for a, b in zip(x, y, strict=True)])
-
-
-def literal_norm(weights, name, x):
-    mean, variance = weights[f"{name}.running_mean"], weights[f"{name}.running_var"]
-    return (x - mean) / np.sqrt(variance + 1e-5) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
-
-
-def linear(weights, name, x):
-    return weights[f"{name}.weight"] @ x + weights.get(f"{name}.bias", 0)
-
-
-def literal_answer(model: VqaModel, batch: Batch, row: int):
-    """Logits and glimpses of one question, padding left out, as the appendix says it."""
-    weights = {name: value.numpy() for name, value in model.state_dict().items()}
-    real = batch.mask[row]
-    features, boxes = batch.features[row][real].numpy(), batch.boxes[row][real]
-    words = batch.words[row][: batch.lengths[row]].tolist()
-    question = literal_gru(weights, [np.tanh(weights["question.embedding.weight"][word]) for word in words])
-
-    from_question = linear(weights, "attention.from_question", question)
-    glimpses = np.array(
-        [
-            linear(
-                weights,
-                "attention.to_glimpses",
-                literal_fuse(linear(weights, "attention.from_features", v), from_question),
-            )
-            for v in features
-        ]
-    )
-    seen = []
-    for glimpse in glimpses.T:
-        share = [math.exp(value) / sum(math.exp(other) for other in glimpse) for value in glimpse]
-        seen.append(sum(part * v for part, v in zip(share, features, strict=True)))
-
-    hidden = literal_fuse(
-        linear(weights, "classifier.from_seen", np.concatenate(seen)),
-        linear(weights, "classifier.from_question", question),
-    )
-    if model.count is not None:
-        count = model.count(torch.from_numpy(glimpses)[None], boxes[None], torch.ones(1, len(boxes), dtype=torch.bool))
-        projected = np.maximum(linear(weights, "classifier.from_count.0", count[0].detach().numpy()), 0)
-        hidden = hidden + literal_norm(weights, "classifier.from_count.2", projected)
-    return linear(weights, "classifier.to_answers", literal_norm(weights, "classifier.norm", hidden)), glimpses
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_answers_and_glimpses_are_those_of_the_equations(name):
     model, batch = small_model(name).eval(), random_batch()
+    counted = None
+    if model.count is not None:
+
+        def counted(glimpses, boxes):
+            mask = torch.ones(1, len(boxes), dtype=torch.bool)
+            return model.count(torch.from_numpy(glimpses)[None], torch.from_numpy(boxes)[None], mask)[0].numpy()
+
     with torch.no_grad():
         logits, glimpses = model(batch)
+        weights = {
+            f"{theirs}{name[len(ours) :]}": value
+            for theirs, ours in LAYERS.items()
+            for name, value in model.state_dict().items()
+            if name.startswith(f"{ours}.")
+        }
         for row in range(len(batch.mask)):
-            expected, expected_glimpses = literal_answer(model, batch, row)
+            real = batch.mask[row]
+            words = batch.words[row, : batch.lengths[row]].tolist()
+            photo = batch.features[row][real].numpy(), batch.boxes[row][real].numpy()
+            expected, expected_glimpses = literal_answer(weights, words, *photo, int(real.sum()), counted)
             got = glimpses[row][batch.mask[row]].numpy()
             np.testing.assert_allclose(got, expected_glimpses, rtol=1e-10, atol=1e-12)
             # The softmax is computed in float32 whatever the rest is.
@@ -128,12 +83,6 @@ def test_every_parameter_learns_the_count_components_included(name):
     for key, parameter in model.named_parameters():
         assert parameter.grad is not None, key
         assert parameter.grad.abs().sum() > 0, key
-
-
-def test_nms_passes_no_gradient_to_what_it_counts():
-    glimpses = random_batch().features[..., :2].requires_grad_()
-    batch = random_batch()
-    assert not small_model("nms").count(glimpses, batch.boxes, batch.mask).requires_grad
 
 
 def test_a_photo_without_proposals_gets_an_answer():

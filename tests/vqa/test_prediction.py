@@ -54,7 +54,7 @@ def test_examples_and_predict_read_questions_with_the_vocabulary_of_the_model(tm
     assert len(set(answers.values())) > 1
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"learning_rate": 1}', '{"config": 3}'])
+@pytest.mark.parametrize("content", ["{", '{"config": 3}'])
 def test_a_config_that_is_damaged_or_of_another_program_is_said_in_one_line(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     for run in (tmp_path, tmp_path / "best.safetensors"):

@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,10 +15,10 @@ from tallybox.vqa.batches import StreamedExamples
 from tallybox.vqa.config import TrainingConfig
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
-from tallybox.vqa.model import Batch, VqaModel, scale_features
+from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import predict
 from tallybox.vqa.published import load_published
-from tests.support.published_vqa import literal_logits
+from tests.support.published_vqa import literal_answer, published_count
 from tests.support.tolerances import FLOAT32_FEATURES
 
 WORDS, ANSWERS, EMBEDDING, QUESTION, FEATURES, HIDDEN, CLASSIFIER, OBJECTS = 7, 5, 4, 6, 9, 8, 10, 3
@@ -59,36 +60,6 @@ def published_layers() -> nn.ModuleDict:
     return layers.eval()
 
 
-def published_answer(layers: nn.ModuleDict, batch: Batch) -> torch.Tensor:
-    """The published order of operations, on its layout of channels first; no padding."""
-    embedded = torch.tanh(layers["text"]["embedding"](batch.words))
-    packed = nn.utils.rnn.pack_padded_sequence(embedded, batch.lengths, batch_first=True, enforce_sorted=False)
-    question = layers["text"]["lstm"](packed)[1].squeeze(0)
-    image = batch.features.mT.unsqueeze(-1)  # [B, F, N, 1]
-
-    def fused(x, y):
-        return -((x - y) ** 2) + torch.relu(x + y)
-
-    look, answer = layers["attention"], layers["classifier"]
-    glimpses = look["x_conv"](fused(look["v_conv"](image), look["q_lin"](question)[:, :, None, None])).squeeze(-1)
-    seen = torch.einsum("bgn,bnf->bgf", glimpses.softmax(-1), batch.features).flatten(1)
-    count = layers["counter"](batch.boxes.mT, glimpses[:, 0])
-    hidden = fused(answer["lin11"](seen), answer["lin12"](question)) + answer["bn2"](torch.relu(answer["lin_c"](count)))
-    return answer["lin2"](answer["bn"](hidden))
-
-
-def batch_without_padding() -> Batch:
-    g = torch.Generator().manual_seed(4)
-    corners = torch.rand(3, 6, 2, generator=g)
-    return Batch(
-        scale_features(torch.rand(3, 6, FEATURES, generator=g), length=1),
-        torch.cat((corners, corners + 0.5), -1),
-        torch.ones(3, 6, dtype=torch.bool),
-        torch.tensor([[1, 2, 3], [4, 0, 0], [5, 7, 0]]),
-        torch.tensor([3, 1, 2]),
-    )
-
-
 VOCABULARY = {
     "question": {f"word{k}": k for k in range(1, WORDS + 1)},
     "answer": {f"answer{k}": k for k in reversed(range(ANSWERS))},
@@ -101,15 +72,12 @@ def write(path, **changes):
     return path
 
 
-def test_a_published_checkpoint_answers_as_its_own_code_does(tmp_path):
-    model, checkpoint = load_published(write(tmp_path / "published.pth", config={"output_size": 6}))
+def test_a_published_checkpoint_has_its_vocabulary_and_sizes(tmp_path):
+    _, checkpoint = load_published(write(tmp_path / "published.pth", config={"output_size": 6}))
     assert checkpoint.words == tuple(f"word{k}" for k in range(1, WORDS + 1))
     assert checkpoint.answers == tuple(f"answer{k}" for k in range(ANSWERS))
     assert checkpoint.config.model.name == "counter"
     assert checkpoint.config.model.max_objects == OBJECTS
-    batch = batch_without_padding()
-    with torch.no_grad():
-        torch.testing.assert_close(model(batch)[0], published_answer(published_layers(), batch), rtol=1e-4, atol=1e-5)
 
 
 def test_files_of_old_versions_and_of_data_parallel_training_load(tmp_path):
@@ -130,9 +98,6 @@ def test_a_baseline_without_a_counter_loads_and_is_not_taken_for_another_model(t
     model, checkpoint = load_published(path)
     assert checkpoint.config.model.name == "baseline"
     assert model.count is None
-    for name in ("counter", "nms"):
-        with pytest.raises(InputError, match=name):
-            load_published(path, name)
 
 
 def photos_of_all_sizes(questions: int = 60, most: int = 40) -> tuple[FeatureStore, EncodedQuestions]:
@@ -149,7 +114,7 @@ def photos_of_all_sizes(questions: int = 60, most: int = 40) -> tuple[FeatureSto
 
 
 @pytest.mark.parametrize("counts", [True, False], ids=["counter", "baseline"])
-@pytest.mark.parametrize("proposals", [None, 60])
+@pytest.mark.parametrize("proposals", [None, 40])  # the largest photo has no padding then
 def test_padding_takes_part_as_in_the_equations_question_by_question(tmp_path, counts, proposals):
     weights = dict(published_layers().state_dict())
     for layer in ("attention.q_lin", "attention.x_conv", "classifier.lin11", "classifier.lin_c"):
@@ -176,11 +141,10 @@ def test_padding_takes_part_as_in_the_equations_question_by_question(tmp_path, c
     for row in range(len(asked)):
         start, end = store.offsets[asked.images[row] : asked.images[row] + 2]
         words = asked.words[row, : asked.lengths[row]].tolist()
-        features, boxes = (
-            store.features_of(int(asked.images[row])).astype(np.float64),
-            store.boxes_xyxy[start:end].astype(np.float64),
-        )
-        expected = literal_logits(weights, words, features, boxes, proposals or 100, counts=counts)
+        features = store.features_of(int(asked.images[row])).astype(np.float64)
+        features /= np.linalg.norm(features, axis=1, keepdims=True) + 1e-12
+        boxes, count = store.boxes_xyxy[start:end].astype(np.float64), partial(published_count, weights)
+        expected, _ = literal_answer(weights, words, features, boxes, proposals or 100, count if counts else None)
         with torch.no_grad():
             logits = model(next(examples.batches([np.array([row])])).batch)[0][0]
         # `scale_features` works in float32.
@@ -196,14 +160,10 @@ def test_a_baseline_that_still_holds_a_counter_is_told_by_statistics_that_never_
     path = write(tmp_path / "baseline.pth", weights=layers.state_dict())
     model, checkpoint = load_published(path)
     assert (checkpoint.config.model.name, model.count) == ("baseline", None)
-    model, checkpoint = load_published(path, "counter")
+    layers["classifier"]["bn2"].running_mean[3] = 0.1  # one that moved is enough
+    model, checkpoint = load_published(write(tmp_path / "counter.pth", weights=layers.state_dict()))
     assert checkpoint.config.model.name == "counter"
     assert torch.equal(model.count.counter.weight[0], torch.stack([f.weight[1:] for f in layers["counter"].f[:8]]))
-    layers["classifier"]["bn2"].running_mean[3] = 0.1  # one that moved is enough
-    assert (
-        load_published(write(tmp_path / "counter.pth", weights=layers.state_dict()))[1].config.model.name == "counter"
-    )
-    assert load_published(tmp_path / "counter.pth", "baseline")[0].count is None
 
 
 class Harmful:
@@ -239,23 +199,3 @@ def test_what_does_not_fit_is_said_with_the_file(tmp_path):
         assert "\n" not in str(raised.value)
     with pytest.raises(InputError, match=r"none\.pth"):
         load_published(tmp_path / "none.pth")
-
-
-@pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.filterwarnings("ignore")  # torch warns about damaged storages
-def test_a_damaged_file_raises_nothing_else(tmp_path, zipped):
-    content = {"weights": published_layers().state_dict(), "vocab": VOCABULARY}
-    torch.save(content, tmp_path / "whole.pth", _use_new_zipfile_serialization=zipped)
-    whole = (tmp_path / "whole.pth").read_bytes()
-    path = tmp_path / "damaged.pth"
-    random, refused = np.random.default_rng(0), 0
-    for number in range(80):
-        damaged = bytearray(whole[: random.integers(len(whole))] if number % 4 == 0 else whole)
-        for index in random.integers(min(len(damaged), 2000), size=3) if damaged else ():
-            damaged[index] = random.integers(256)
-        path.write_bytes(damaged)
-        try:
-            load_published(path)
-        except InputError:
-            refused += 1
-    assert refused > 20

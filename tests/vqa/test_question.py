@@ -25,11 +25,8 @@ def test_unknown_words_are_named_as_they_were_written_each_once():
     ("question", "said"),
     [
         ("", "QUESTION"),
-        (" \n ", "QUESTION"),
         ("?!", "QUESTION"),
-        ("zebu", "'zebu'"),
         ("¿Cuántos perros hay?", "'Cuántos', 'perros', 'hay'"),
-        ("狗", "'狗'"),
         ("how " * (MAX_WORDS + 1), f"{MAX_WORDS} words"),
         ("x" * 100_000, "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxx…'"),
     ],

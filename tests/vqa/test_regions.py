@@ -3,12 +3,13 @@ import pytest
 
 from tallybox.boxes import nms, numpy_box_iou
 from tallybox.photos import read_photo, sample_photos
-from tallybox.vqa.regions import RegionFeatures, choose_regions, regions_of
+from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.regions import choose_regions, regions_of
 from tests.support.photos import embedded_detector
 from tests.support.shared_data import data_folder
 
 
-def regions_in(detector, photos) -> list[RegionFeatures]:
+def regions_in(detector, photos) -> list[PhotoFeatures]:
     return [regions_of(raw, photo) for raw, photo in zip(detector.propose(photos), photos, strict=True)]
 
 
@@ -19,18 +20,18 @@ def regions():
 
 def test_regions_have_the_scores_of_80_categories_the_best_first(regions):
     for one in regions:
-        assert one.scores.shape == (len(one.boxes_xyxy), 80)
-        assert (one.boxes_xyxy.dtype, one.scores.dtype) == (np.float32, np.float16)
-        best = one.scores.max(1)
+        assert one.features.shape == (len(one.boxes_xyxy), 80)
+        assert (one.boxes_xyxy.dtype, one.features.dtype) == (np.float32, np.float16)
+        best = one.features.max(1)
         assert (np.diff(best) <= 0).all()
-        assert not ((one.scores > 0) & (one.scores < 0.0099)).any()
-    assert regions[1].scores[:2].argmax(1).tolist() in ([17, 17], [0, 17], [17, 0], [0, 0])  # horses and riders
+        assert not ((one.features > 0) & (one.features < 0.0099)).any()
+    assert regions[1].features[:2].argmax(1).tolist() in ([17, 17], [0, 17], [17, 0], [0, 0])  # horses and riders
 
 
 def test_regions_are_at_most_36_and_apart(regions):
     for one in regions:
-        assert 1 <= len(one.scores) <= 36
-        assert (one.scores.max(1) > 0.0499).all()
+        assert 1 <= len(one.features) <= 36
+        assert (one.features.max(1) > 0.0499).all()
         overlap = numpy_box_iou(one.boxes_xyxy, one.boxes_xyxy)
         assert overlap[~np.eye(len(overlap), dtype=bool)].max() <= 0.7
 
@@ -44,14 +45,6 @@ def test_regions_are_those_of_suppressing_everything():
         kept = np.flatnonzero(nms(boxes, scores, [0.7])[0])
         kept = kept[np.argsort(-scores[kept], kind="stable")]
         assert choose_regions(boxes, scores).tolist() == [box for box in kept if scores[box] > 0.05][:36]
-
-
-def test_many_copies_of_one_box_leave_no_gap():
-    boxes = np.concatenate(
-        (np.tile([[0, 0, 50, 50]], (900, 1)), [[200 * i, 0, 200 * i + 90, 90] for i in range(1, 13)])
-    )
-    scores = np.concatenate((np.linspace(0.9, 0.8, 900), np.linspace(0.2, 0.1, 12)))
-    assert len(choose_regions(boxes.astype(np.float32), scores.astype(np.float32))) == 13
 
 
 def test_a_photo_of_nothing_has_no_regions():
@@ -68,5 +61,13 @@ def test_photos_of_coco_have_the_regions_of_the_data():
         found = regions_in(embedded_detector(), [read_photo(path)])[0]
         np.testing.assert_allclose(found.boxes_xyxy, data["boxes_xyxy"][there], atol=0.06)  # there to a tenth
         # A score at the lower limit may be on either side of it.
-        np.testing.assert_allclose(found.scores.astype(float), data["scores"][there].astype(float), atol=0.0101)
+        np.testing.assert_allclose(found.features.astype(float), data["scores"][there].astype(float), atol=0.0101)
         assert found.size_wh == tuple(data["sizes_wh"][row])
+
+
+def test_many_copies_of_one_box_leave_no_gap():
+    boxes = np.concatenate(
+        (np.tile([[0, 0, 50, 50]], (900, 1)), [[200 * i, 0, 200 * i + 90, 90] for i in range(1, 13)])
+    )
+    scores = np.concatenate((np.linspace(0.9, 0.8, 900), np.linspace(0.2, 0.1, 12)))
+    assert len(choose_regions(boxes.astype(np.float32), scores.astype(np.float32))) == 13

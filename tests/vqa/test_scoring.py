@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import read_pairs, read_records
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.scoring import KEYS, accuracy, score
+from tallybox.vqa.scoring import COUNT_KEYS, KEYS, accuracy, count_errors, score, true_count, whole_number
 from tests.support.official_vqa_rule import literal_accuracy, literal_scores
 from tests.support.shared_data import data_folder
 
@@ -38,6 +38,7 @@ def test_real_annotations_score_as_the_literal_rule_says():
         folder / "v2_OpenEnded_mscoco_val2014_questions.json.gz", folder / "v2_mscoco_val2014_annotations.json.gz"
     )
     pairs = read_pairs(folder / "v2_mscoco_val2014_complementary_pairs.json")
+    assert (len(records), len(pairs), sum(record.counts for record in records)) == (8977, 822, 2470)
     choose = random.Random(3)
     answers = [choose.choice(record.answers) for record in records]
     # Mostly what some person said; also other cases, articles, marks and answers to other questions.
@@ -74,15 +75,6 @@ def test_a_pair_needs_the_full_accuracy_of_both():
     assert (scores["pair_all"], scores["pair_number"], scores["pair_count"]) == (pytest.approx(200 / 3), 50, 0)
 
 
-def test_scores_of_parts_add_up_to_those_of_the_whole():
-    records = [asked(number, answers=["no"] * (number % 5) + ["yes"] * (10 - number % 5)) for number in range(30)]
-    predictions = dict.fromkeys(range(30), "no")
-    parts = [score(dict.fromkeys(part, "no"), [records[n] for n in part]) for part in (range(7), range(7, 30))]
-    total = {key: (7 * parts[0][key] + 23 * parts[1][key]) / 30 for key in parts[0]}
-    assert total == pytest.approx(score(predictions, records), abs=1e-12)
-    assert "count" not in total
-
-
 def test_every_question_needs_one_answer():
     with pytest.raises(InputError, match="among them 2"):
         score({1: "no"}, [asked(1), asked(2)])
@@ -99,3 +91,66 @@ def test_any_number_of_answers_counts_as_ten_in_the_same_proportions():
         for repeats in (2, 3):
             assert accuracy("2", answers * repeats) == pytest.approx(accuracy("2", answers))
     assert accuracy("2", ["2", "3"]) == accuracy("2", ["2"] * 5 + ["3"] * 5) == 1
+
+
+def counting(question_id: int, *answers: str, text: str = "How many cats?") -> QuestionRecord:
+    return QuestionRecord(question_id, 1, text, answers or None, "number")
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [("3", 3), ("three", 3), ("The 3", 3), ("none", 0), ("12", 12), ("1,000", 1000)]
+    + [(answer, None) for answer in ("", "many", "2 cats", "2.5", "²", "yes")],
+)
+def test_only_whole_numbers_are_numbers(answer, number):
+    assert whole_number(answer) == number
+
+
+def test_the_true_count_is_what_most_people_said():
+    assert true_count(counting(1, "two", "3", "2", "3", "3")) == 3
+    assert true_count(counting(1, "two", "3", "2", "3")) == 2  # of equally many, the first
+    assert true_count(counting(1, "many", "many", "3")) is None
+    assert true_count(counting(1, "2", text="What time is it?")) is None
+
+
+def test_figures_by_true_count_and_mean_error():
+    truths = {1: 0, 2: 1, 3: 1, 4: 3, 5: 4, 6: 9}
+    said = {1: "0", 2: "1", 3: "2", 4: "three", 5: "no idea", 6: "9"}
+    records = [counting(key, *[str(truth)] * 9, "77") for key, truth in truths.items()]
+    others = [counting(8, *["red"] * 10), counting(9, *["5"] * 10, text="What is written?")]
+    found = count_errors(said | {8: "red", 9: "1"}, [*records, *others])
+    assert found == pytest.approx(
+        {
+            "count_0": 100,
+            "count_1": 50,
+            "count_2_to_4": 50,
+            "count_5_or_more": 100,
+            "count_2_or_more": 200 / 3,
+            "count_mae": (1 + 4) / 6,  # an answer that is no number says 0
+            "count_rmse": ((1 + 4**2) / 6) ** 0.5,
+        }
+    )
+    assert tuple(found) == COUNT_KEYS[: len(found)]
+
+
+def test_one_absurd_answer_does_not_make_the_error():
+    records = [counting(key, *["2"] * 10) for key in range(99)] + [counting(99, *["10,000"] * 10)]
+    found = count_errors(dict.fromkeys(range(99), "2") | {99: "3"}, records)
+    assert found["count_mae"] == (20 - 3) / 100
+    assert count_errors(dict.fromkeys(range(99), "2") | {99: "1000000"}, records)["count_mae"] == 0
+
+
+@given(st.dictionaries(st.integers(1, 50), st.integers(0, 20), min_size=1), st.integers(0, 20))
+def test_the_mean_error_is_that_of_the_numbers(truths, guess):
+    records = [counting(key, *[str(truth)] * 10) for key, truth in truths.items()]
+    found = count_errors(dict.fromkeys(truths, str(guess)), records)
+    assert found["count_mae"] == pytest.approx(sum(abs(guess - truth) for truth in truths.values()) / len(truths))
+
+
+def test_scores_of_parts_add_up_to_those_of_the_whole():
+    records = [asked(number, answers=["no"] * (number % 5) + ["yes"] * (10 - number % 5)) for number in range(30)]
+    predictions = dict.fromkeys(range(30), "no")
+    parts = [score(dict.fromkeys(part, "no"), [records[n] for n in part]) for part in (range(7), range(7, 30))]
+    total = {key: (7 * parts[0][key] + 23 * parts[1][key]) / 30 for key in parts[0]}
+    assert total == pytest.approx(score(predictions, records), abs=1e-12)
+    assert "count" not in total

@@ -6,7 +6,7 @@ import torch
 from tallybox.errors import InputError
 from tallybox.vqa.batches import LabelledBatch
 from tallybox.vqa.config import TrainingConfig
-from tallybox.vqa.steps import VqaTrainer, attention_loss, compute_dtype, mean_accuracy, soft_cross_entropy
+from tallybox.vqa.steps import VqaTrainer, attention_loss, mean_accuracy, soft_cross_entropy
 from tests.support.vqa_batches import SIZES, random_batch, small_model
 
 CPU = torch.device("cpu")
@@ -43,12 +43,6 @@ def test_the_attention_loss_is_the_mean_over_questions_of_the_mean_over_known_pr
     first = (log1pexp(-2) + log1pexp(-1)) / 2
     second = (log1pexp(0.5) + log1pexp(-3) + log1pexp(2)) / 3
     assert attention_loss(glimpse, relevance).item() == pytest.approx((first + second + 0) / 3, rel=1e-6)
-
-
-def test_the_attention_loss_moves_known_proposals_alone():
-    glimpse = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
-    attention_loss(glimpse, torch.tensor([[1, 0, -1], [-1, -1, -1]], dtype=torch.int8)).backward()
-    assert glimpse.grad.tolist() == [[-0.125, 0.125, 0], [0, 0, 0]]
 
 
 def supervised(relevance: torch.Tensor | None, weight: float) -> VqaTrainer:
@@ -103,16 +97,6 @@ def test_steps_are_those_of_plain_adam_with_a_falling_rate_and_another_rate_for_
         torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-6, msg=lambda m, name=name: f"{name}: {m}")
 
 
-def test_totals_are_sums_until_they_are_taken():
-    trainer = VqaTrainer(small_model("baseline", dropout=0.0), TrainingConfig(batch=8, precision="float64"), CPU)
-    given = labelled()
-    trainer.model.train()
-    first = soft_cross_entropy(trainer.model(given.batch)[0], given.answers).item()
-    trainer.step(given)
-    assert trainer.pop_totals()[0] == pytest.approx(first, rel=1e-5)
-    assert trainer.pop_totals() == (0, 0)
-
-
 def test_a_state_is_restored_in_place():
     trainer = VqaTrainer(small_model("counter"), TrainingConfig(batch=8, precision="float64"), CPU)
     for _ in range(2):
@@ -143,12 +127,6 @@ def test_half_precision_learns_nearly_the_same():
     assert losses[1] == pytest.approx(losses[0], rel=0.05)
 
 
-def test_precision_by_device():
-    assert compute_dtype("auto", CPU) == torch.float32
-    assert compute_dtype("auto", torch.device("cuda")) == torch.bfloat16
-    assert compute_dtype("float32", torch.device("cuda")) == torch.float32
-
-
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # the compiler itself looks at it
 @pytest.mark.slow
@@ -163,3 +141,19 @@ def test_layers_compile_and_learn_the_same():
             trainer.step(labelled())
         results.append(trainer.pop_totals()[0])
     assert results[0] == pytest.approx(results[1], rel=1e-6)
+
+
+def test_the_attention_loss_moves_known_proposals_alone():
+    glimpse = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    attention_loss(glimpse, torch.tensor([[1, 0, -1], [-1, -1, -1]], dtype=torch.int8)).backward()
+    assert glimpse.grad.tolist() == [[-0.125, 0.125, 0], [0, 0, 0]]
+
+
+def test_totals_are_sums_until_they_are_taken():
+    trainer = VqaTrainer(small_model("baseline", dropout=0.0), TrainingConfig(batch=8, precision="float64"), CPU)
+    given = labelled()
+    trainer.model.train()
+    first = soft_cross_entropy(trainer.model(given.batch)[0], given.answers).item()
+    trainer.step(given)
+    assert trainer.pop_totals()[0] == pytest.approx(first, rel=1e-5)
+    assert trainer.pop_totals() == (0, 0)

@@ -9,7 +9,7 @@ from tallybox.explain.page_data import page_count, page_data
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.answer import PhotoAnswer
-from tallybox.vqa.regions import RegionFeatures
+from tallybox.vqa.data.photos import PhotoFeatures
 
 
 def answer_page(answer: PhotoAnswer, photo: Photo, counter: Counter | PresenceCounter) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def answer_page(answer: PhotoAnswer, photo: Photo, counter: Counter | PresenceCo
     return page_data(answer.question, source, photo.size_wh, [count], photo)
 
 
-def region_labels(regions: RegionFeatures) -> list[str]:
+def region_labels(regions: PhotoFeatures) -> list[str]:
     """Return the category that each region looks most like."""
     names = list(COCO_CATEGORIES.values())
-    return [names[category] for category in regions.scores.argmax(1)]
+    return [names[category] for category in regions.features.argmax(1)]

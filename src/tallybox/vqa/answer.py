@@ -7,13 +7,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tallybox.counter.module import Counter
-from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS
+from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS, plural
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.prediction import CountPrediction
@@ -23,11 +23,11 @@ from tallybox.photos.shipped import shipped_estimator
 from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.components import GlimpseCounter
-from tallybox.vqa.data.category_words import CategoryWords
+from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.questions import COUNTING_WORDS
 from tallybox.vqa.data.vocabulary import Vocabulary, question_words
 from tallybox.vqa.model import Batch, scale_features
-from tallybox.vqa.regions import RegionFeatures, regions_of
+from tallybox.vqa.regions import regions_of
 
 SHIPPED_MODEL = Path(__file__).parent / "models" / "photos_presence.safetensors"  # see docs/results/log.md
 RUNNERS_UP = 4
@@ -42,7 +42,7 @@ class PhotoAnswer:
     question: str
     answers: tuple[tuple[str, float], ...]  # with their probabilities, the most probable first
     unknown_words: tuple[str, ...]  # words of the question that the model ignores
-    regions: RegionFeatures
+    regions: PhotoFeatures
     glimpses: Tensor  # [R, G] before softmax
     relevance: Tensor  # [R] log-odds that the question is about a region: the attention that is counted
 
@@ -56,25 +56,20 @@ class PhotoAnswer:
         """The probability of that answer."""
         return self.answers[0][1]
 
-    @property
-    def others(self) -> tuple[tuple[str, float], ...]:
-        """The runners-up."""
-        return self.answers[1:]
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
             "answer": self.answer,
             "probability": self.probability,
-            "others": [list(other) for other in self.others],
+            "others": [list(other) for other in self.answers[1:]],
             "unknown_words": list(self.unknown_words),
         }
 
 
-@dataclass(frozen=True, eq=False)
-class SeenPhoto(RegionFeatures):
+class SeenPhoto(NamedTuple):
     """A photo after detection: regions for a VQA model, detections for an estimator."""
 
+    regions: PhotoFeatures
     detections: Detections
 
 
@@ -94,12 +89,8 @@ class Answerer:
         self.vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
         self.temperature = checkpoint.temperature
         self.detector = PicoDet() if detector is None else detector
-        categories = len(COCO_CATEGORY_IDS)
-        if checkpoint.sizes.features != categories:
-            raise InputError(
-                f"{path} was trained on {checkpoint.sizes.features} features a region; "
-                f"the detector gives {categories} scores"
-            )
+        if (features := checkpoint.sizes.features) != len(COCO_CATEGORY_IDS):
+            raise InputError(f"{path} was trained on {features} features a region, not on the scores of the detector.")
         if isinstance(self.model.count, GlimpseCounter):
             # Compiling a fused kernel takes longer than counting in one photo.
             self.model.count.counter.backend = "reference"
@@ -108,21 +99,19 @@ class Answerer:
     def counter(self) -> Counter | PresenceCounter:
         """The layer that counts on the model's first glimpse; a model without one is an error."""
         if not isinstance(self.model.count, GlimpseCounter):
-            raise InputError(
-                f"only counter and presence models can be explained, but this is a {self.model.config.name} model"
-            )
+            raise InputError(f"A {self.model.config.name} model cannot be explained; counter and presence models can.")
         return self.model.count.counter
 
     def look(self, photo: Photo) -> SeenPhoto:
         """Detect the regions of a photo once, for several questions about it."""
         (raw,) = self.detector.propose([photo])
-        return SeenPhoto(**vars(regions_of(raw, photo)), detections=detections_of(raw, photo))
+        return SeenPhoto(regions_of(raw, photo), detections_of(raw, photo))
 
-    def ask(self, photo: Photo | RegionFeatures, question: str) -> PhotoAnswer:
+    def ask(self, photo: Photo | SeenPhoto, question: str) -> PhotoAnswer:
         """Answer a question about a photo, or about the result of `look`."""
         text, words, unknown = read_question(question, self.vocabulary)
-        regions = self.look(photo) if isinstance(photo, Photo) else photo
-        features = torch.from_numpy(regions.scores)  # half precision, as in the store that the model was trained on
+        regions = (self.look(photo) if isinstance(photo, Photo) else photo).regions
+        features = torch.from_numpy(regions.features)  # half precision, as in the store that the model was trained on
         batch = Batch(
             features=scale_features(features, self.model.config.feature_length).unsqueeze(0),
             boxes=torch.from_numpy(regions.boxes_xyxy).unsqueeze(0),
@@ -164,15 +153,15 @@ def quoted(words: Sequence[str]) -> str:
 
 
 def count_named(seen: SeenPhoto, question: str) -> dict[str, CountPrediction]:
-    """Return the counts of `tallybox count` for the category that a "how many" question names; empty if it names none.
+    """Return the count of `tallybox count` if a question begins with "how many" and a category; else nothing.
 
     >>> from tallybox.photos import read_photo, sample_photos
     >>> seen = Answerer().look(read_photo(sample_photos()[1]))
     >>> count_named(seen, "How many horses are there?")["horse"].count
     2
     """
-    if not question.lower().lstrip().startswith(COUNTING_WORDS):
-        return {}
-    named = CategoryWords.of(COCO_CATEGORIES).named(question)
-    predictions = {} if named is None else shipped_estimator().predict(seen.detections, sorted(named))
-    return {COCO_CATEGORIES[category_id]: prediction for category_id, prediction in predictions.items()}
+    asked = " ".join(question_words(question)) + " "
+    for category_id, name in COCO_CATEGORIES.items():
+        if any(asked.startswith(f"{COUNTING_WORDS} {noun} ") for noun in (name, plural(name))):
+            return {name: shipped_estimator().predict(seen.detections, [category_id])[category_id]}
+    return {}

@@ -107,7 +107,7 @@ class ResidentExamples(Examples):
         for first in range(0, len(rows), PHOTOS_PER_CHUNK):
             chunk = rows[first : first + PHOTOS_PER_CHUNK]
             features = np.concatenate([store.features_of(row) for row in chunk.tolist()])
-            boxes = np.concatenate([store.boxes_xyxy[slice(*store.offsets[row : row + 2])] for row in chunk.tolist()])
+            boxes = np.concatenate([store.boxes_of(row) for row in chunk.tolist()])
             target = slice(int(starts[first]), int(starts[first]) + len(boxes))
             self.features[target] = scale_features(torch.from_numpy(features).to(device), self.length).to(self.dtype)
             self.boxes[target] = torch.from_numpy(boxes).to(device)

@@ -86,7 +86,7 @@ class TrainingConfig(_Checked):
     learning_rate: float = 0.0015  # of Adam
     half_life: int = 50_000  # steps after which the learning rate is half as high
     count_rate: float = 1.0  # factor of the learning rate for the count component
-    attention_supervision: float = 0.0  # weight of the loss on the first glimpse; needs `vqa prepare --instances`
+    attention_supervision: float = 0.0  # weight of the loss on the first glimpse; needs true boxes
     seed: int = 0
     precision: Precision = "auto"  # auto: bfloat16 matrix products on a GPU, else float32
     fast: bool = True  # on a GPU: layers compiled, and a whole step replayed as one CUDA graph
@@ -130,9 +130,7 @@ def read_configuration(path: Path | None, **overrides: dict[str, Any]) -> VqaCon
     try:
         return VqaConfig.from_dict(tables)
     except InputError as error:
-        if path is None:
-            raise
-        raise InputError(f"{path}: {error}") from None
+        raise error if path is None else InputError(f"{path}: {error}") from None
 
 
 def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:

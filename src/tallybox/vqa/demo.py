@@ -42,5 +42,4 @@ def run_demo(
         chosen = replace(config, model=replace(config.model, name=name))
         show = partial(on_progress, f"training {name}")
         train(data, folder / name, chosen, device=device, described=described, on_progress=show)
-    scored = evaluate_runs([folder / name for name in MODELS], split="val", device=device, on_progress=on_progress)
-    return {name: group.scores for name, group in scored.items()}
+    return evaluate_runs([folder / name for name in MODELS], split="val", device=device, on_progress=on_progress)

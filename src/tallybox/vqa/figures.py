@@ -1,4 +1,4 @@
-"""Figures of a trained VQA model: curves, accuracy by count, activations with the toy task's, examples."""
+"""Figures of a trained VQA model: curves, activations with the toy task's, examples."""
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
@@ -24,42 +24,37 @@ from tallybox.vqa.batches import StreamedExamples
 from tallybox.vqa.components import GlimpseCounter, PublishedGlimpseCounter
 from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.splits import open_records
-from tallybox.vqa.prediction import load_run, open_for_model, predict_run, prepared_folder
-from tallybox.vqa.scoring import accuracy_by, true_count
+from tallybox.vqa.prediction import load_run, open_for_model, prepared_folder
+from tallybox.vqa.scoring import true_count
 from tallybox.vqa.validation import VALIDATION
 
 # The toy task's activations are drawn for noise near these values, as in the paper's last figure of activations.
 TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
 NEAR = 0.025  # at most this far away
 PIXELS_OF_A_PHOTO = 500  # of its longer side
-MAX_BAR = 10  # one bar for this count and all larger ones
+EXAMPLE_COUNTS = range(1, 7)  # an example for each true count
 YELLOW = "#F0E442"  # of the same palette, seen better on photos
 MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
 SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # the scores that have a curve
 
 
 def draw_run_figures(
-    run: Path, out: Path, device: torch.device, split: str, prepared: Path | None, toy: Path | None, photos: Path | None
+    run: Path, out: Path, *, split: str, prepared: Path | None, toy: Path | None, photos: Path | None
 ) -> list[Path]:
     """Draw a run's figures into a folder; return the files."""
     model, _ = load_run(run)
-    predictions = predict_run(run, split=split, device=device, prepared=prepared)[1]
-    records = open_records(prepared_folder(run, prepared), split)
-    counts = {record: count for record in records if (count := true_count(record)) is not None}
-    by_count = accuracy_by(lambda record: min(counts[record], MAX_BAR), predictions, list(counts))
     folder = run if run.is_dir() else run.parent
     log, validated = read_results(folder / "results.jsonl"), read_results(folder / VALIDATION)
     drawings: dict[str, Callable[[Path], None]] = {}
     if log:
         drawings["curves"] = partial(draw_learning_curves, log=log, validated=validated)
-    if by_count:
-        drawings["accuracy_by_count"] = partial(draw_accuracy_by_count, by_count=by_count)
     if isinstance(model.count, GlimpseCounter) and isinstance(model.count.counter, Counter):
         trained = {"VQA": [activation_knots(model.count.counter.weight.detach()[0].double()).tolist()]}
         fixed, results = (None, []) if toy is None else read_sweep(toy)
         drawings["activations"] = partial(draw_trained_activations, trained=trained, toy=results, side_length=fixed)
-        first_of_count = {count: record.question_id for record, count in reversed(counts.items())}
-        if question_ids := [first_of_count[count] for count in range(1, 7) if count in first_of_count]:
+        records = reversed(open_records(prepared_folder(run, prepared), split))
+        first_of_count = {true_count(record): record.question_id for record in records}
+        if question_ids := [first_of_count[count] for count in EXAMPLE_COUNTS if count in first_of_count]:
             examples = counting_examples(run, question_ids, split=split, prepared=prepared)
             drawings["examples"] = partial(draw_examples, with_photos(examples, photos))
     return draw_all(out, drawings)
@@ -129,18 +124,6 @@ def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
         scores.legend()
         for axes in (loss, scores):
             axes.grid(alpha=0.3)
-
-
-def draw_accuracy_by_count(path: Path, by_count: Mapping[int, tuple[int, float]]) -> None:
-    """Draw a bar for each true count up to `MAX_BAR`, with the number of questions above it."""
-    with picture(path, 7, 3.4) as figure:
-        axes = figure.subplots()
-        for count, (questions, accuracy) in by_count.items():
-            axes.bar(count, accuracy, color=BLUE)
-            axes.annotate(f"{questions:,}", (count, accuracy), ha="center", va="bottom", fontsize=8)
-        ticks = range(max(by_count) + 1)
-        axes.set_xticks(ticks, [f"{MAX_BAR}+" if tick == MAX_BAR else str(tick) for tick in ticks])
-        axes.set(xlabel="true count (above a bar: questions)", ylabel="VQA accuracy in percent", ylim=(0, 105))
 
 
 def draw_trained_activations(

@@ -14,7 +14,6 @@ from tallybox.files import write_text
 from tallybox.runs import read_config
 from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples
 from tallybox.vqa.checkpoints import Checkpoint, load_model
-from tallybox.vqa.config import MODELS
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_questions, open_records
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
@@ -97,15 +96,8 @@ def answer(
 
 
 def load_run(run: Path, name: str | None = None) -> tuple[VqaModel, Checkpoint]:
-    """Return the model of a run's folder, or of a file of the published code.
-
-    ``name`` is the model in a file of the published code, or the component of your own that a run uses.
-    """
-    if run.suffix in PUBLISHED_SUFFIXES:
-        return load_published(run, name)
-    if name in MODELS:
-        raise InputError(f"--model {name} is for a .pth file of the published code; {run} names its own model")
-    return load_model(run, name)
+    """Return the model of a run, or of a file of the published code; ``name`` is the run's component of your own."""
+    return load_published(run) if run.suffix in PUBLISHED_SUFFIXES else load_model(run, name)
 
 
 def prepared_folder(run: Path, prepared: Path | None) -> Path:

@@ -37,19 +37,14 @@ LAYERS = {
 }
 
 
-def load_published(path: Path, name: str | None = None) -> tuple[VqaModel, Checkpoint]:
-    """Return the model in a file of the published code, in evaluation mode, and its vocabulary.
-
-    ``name`` says which model it holds, baseline or counter; by default, the weights decide.
-    """
-    if name not in (None, "baseline", "counter"):
-        raise InputError(f"Models of the published code are baseline and counter, not {name!r}.")
+def load_published(path: Path) -> tuple[VqaModel, Checkpoint]:
+    """Return the model in a file of the published code, in evaluation mode, and its vocabulary."""
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
         words = _in_order(content["vocab"]["question"], first=1)
         answers = _in_order(content["vocab"]["answer"], first=0)
         tensors = our_tensors(content["weights"])
-        if name == "baseline" or (name is None and never_counted(tensors)):
+        if never_counted(tensors):
             tensors = {key: value for key, value in tensors.items() if not key.startswith(COUNTS)}
         # Photos are padded to a fixed number, which the file's settings name: 36 for features of 36 proposals.
         proposals = int(content.get("config", {}).get("output_size", PUBLISHED_PROPOSALS))
@@ -64,8 +59,6 @@ def load_published(path: Path, name: str | None = None) -> tuple[VqaModel, Check
             f"{path}: its vocabulary of {len(words)} words and {len(answers)} answers does not fit its weights "
             f"({sizes.words}, {sizes.answers})"
         )
-    if name not in (None, config.name):
-        raise InputError(f"{path} has no counter (lin_c, bn2, counter)")
     model = model_of(config, sizes, tensors, path)
     return model, Checkpoint(VqaConfig(model=config), sizes, words, answers[: sizes.answers], epoch=0, steps=0)
 

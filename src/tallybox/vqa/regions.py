@@ -5,9 +5,7 @@ categories: cells whose best score is above 0.05, suppressed at an overlap of 0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,28 +27,11 @@ FIRST_CANDIDATES = 256  # boxes that suppression begins with
 PHOTOS_IN_FILE = 256
 
 
-@dataclass(frozen=True, eq=False)
-class RegionFeatures:
-    """Regions of one photo, the best first. There may be none."""
-
-    boxes_xyxy: NDArray[np.float32]  # [R, 4] pixels of the photo
-    scores: NDArray[np.float16]  # [R, 80] in COCO's order of categories
-    size_wh: tuple[int, int]
-
-
-class FeatureSummary(NamedTuple):
-    """The content of a folder of features."""
-
-    photos: int
-    regions: int  # written this time
-    features: int | None  # of each region; None if nothing was written this time
-
-
-def regions_of(raw: RawDetections, photo: Photo) -> RegionFeatures:
-    """Choose regions among everything that the detector proposes in a photo."""
+def regions_of(raw: RawDetections, photo: Photo) -> PhotoFeatures:
+    """Choose regions among everything that the detector proposes in a photo, the best first; there may be none."""
     kept = choose_regions(raw.boxes_xyxy, raw.scores.max(1, initial=0))
     scores = np.where(raw.scores[kept] < MIN_CATEGORY_SCORE, 0, raw.scores[kept]).astype(np.float16)
-    return RegionFeatures(raw.boxes_xyxy[kept], scores, photo.size_wh)
+    return PhotoFeatures(str(photo.name), photo.size_wh, raw.boxes_xyxy[kept], scores)
 
 
 def choose_regions(boxes_xyxy: NDArray[np.float32], best_scores: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -69,10 +50,10 @@ def photo_features(detector: PicoDet, photos: Sequence[Photo]) -> list[PhotoFeat
     found = []
     for raw, photo in zip(detector.propose(photos), photos, strict=True):
         regions = regions_of(raw, photo)
-        boxes, scores = regions.boxes_xyxy, regions.scores
-        if not len(scores):
-            boxes, scores = np.array([[0, 0, *photo.size_wh]], np.float32), np.zeros((1, scores.shape[1]), np.float16)
-        found.append(PhotoFeatures(str(photo.name), photo.size_wh, boxes, scores))
+        if not len(regions.features):
+            whole = np.array([[0, 0, *photo.size_wh]], np.float32)
+            regions = regions._replace(boxes_xyxy=whole, features=np.zeros((1, raw.scores.shape[1]), np.float16))
+        found.append(regions)
     return found
 
 
@@ -84,8 +65,8 @@ def write_photo_features(
     photos_in_file: int = PHOTOS_IN_FILE,
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
-) -> FeatureSummary:
-    """Write the regions of photos, by their ids, to files in the plain layout.
+) -> int:
+    """Write the regions of photos, by their ids, to files in the plain layout; return the number of photos there.
 
     The same call goes on after an interruption, or with more photos. A photo that cannot be read is given to
     ``on_failure``, and the others are written.
@@ -95,16 +76,14 @@ def write_photo_features(
         if (earlier := names.setdefault(photo_id(name), path)) is not path:
             raise InputError(f"{earlier} and {path} have the same id {photo_id(name)!r}; rename one")
     files = sorted(out.glob("*.safetensors"))
-    done = {image_id for file in files for image_id in FeatureArrays(file).image_ids}
-    remaining = [name for name in names if name not in done]
-    regions, width = 0, None
+    there = {image_id for file in files for image_id in FeatureArrays(file).image_ids}
+    remaining = [name for name in names if name not in there]
 
     def described() -> Iterator[PhotoFeatures]:
         used = detector or PicoDet()
-        paths = (names[name] for name in remaining)
-        results = map_photos(lambda batch: photo_features(used, batch), paths, used)
-        first = 1 + len(names) - len(remaining)
-        for number, (name, (_, photo)) in enumerate(zip(remaining, results, strict=True), first):
+        results = map_photos(lambda batch: photo_features(used, batch), (names[name] for name in remaining), used)
+        done = len(names) - len(remaining)
+        for number, (name, (_, photo)) in enumerate(zip(remaining, results, strict=True), done + 1):
             on_progress(number, len(names))
             if isinstance(photo, InputError):
                 on_failure(photo)
@@ -113,8 +92,7 @@ def write_photo_features(
 
     for number, batch in enumerate(in_batches(described() if remaining else (), photos_in_file), len(files)):
         write_features(out / f"{number:06}.safetensors", batch)
-        done |= {photo.image_id for photo in batch}
-        regions, width = regions + sum(len(photo.features) for photo in batch), batch[0].features.shape[1]
-    if not done:
+        there |= {photo.image_id for photo in batch}
+    if not there:
         raise InputError(f"None of the {len(names)} photos could be read.")
-    return FeatureSummary(len(done), regions, width)
+    return len(there)

@@ -3,8 +3,7 @@
 import collections
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,6 @@ TRUE_COUNTS = {
 }
 COUNT_KEYS = (*TRUE_COUNTS, "count_mae", "count_rmse")
 LARGEST_COUNT = 20  # HowMany-QA's; larger counts are taken as this one, so that no single answer makes half of an error
-Key = TypeVar("Key", bound=Hashable)
 Pairs = NDArray[np.int64] | Sequence[Sequence[int]]  # [K, 2] question ids
 
 
@@ -117,22 +115,6 @@ def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecor
         values["count_rmse"].append(error**2)
     means = {name: math.fsum(values[name]) / len(values[name]) for name in COUNT_KEYS if name in values}
     return {name: math.sqrt(mean) if "rmse" in name else mean for name, mean in means.items()}
-
-
-def accuracy_by(
-    key: Callable[[QuestionRecord], Key | None], predictions: Mapping[int, str], records: Sequence[QuestionRecord]
-) -> dict[Key, tuple[int, float]]:
-    """Return the number of questions and their official accuracy in percent by a key; records without one are left out.
-
-    >>> records = [QuestionRecord(k, str(k), "How many cats?", ("2",) * 10, "number", "how many") for k in (1, 2)]
-    >>> accuracy_by(lambda record: record.question_type, {1: "2", 2: "3"}, records)
-    {'how many': (2, 50.0)}
-    """
-    accuracies: dict[Key, list[float]] = defaultdict(list)
-    for record in records:
-        if (name := key(record)) is not None and record.answers is not None:
-            accuracies[name].append(accuracy(predictions[record.question_id], record.answers))
-    return {name: (len(values), 100 * math.fsum(values) / len(values)) for name, values in accuracies.items()}
 
 
 def true_count(record: QuestionRecord) -> int | None:

@@ -6,18 +6,20 @@ another answer: these are the balanced pairs.
 """
 
 import gzip
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tallybox.boxes import numpy_box_iou
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, import_optional
+from tallybox.files import atomic_writing
 from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
 from tallybox.vqa.data.tsv import write_tsv
@@ -31,7 +33,7 @@ CLUTTER = ("tree", "rock", "bush", "lamp", "window", "cloud")  # never asked abo
 ENCODED = (*KINDS, *COLOURS, *CLUTTER, "part")  # in the features of a proposal
 GROUPS = 2  # kinds in a scene
 COUNTS = np.array([0.3, 0.24, 0.2, 0.15, 0.11])  # probabilities of 1 to 5 objects of a kind
-OBJECTS = (11, 14)  # in a scene, clutter included: a range of np.random.Generator.integers
+OBJECTS = (11, 14)  # in a scene, clutter included: a range of numpy's Generator.integers
 SIDES = (44, 104)  # pixels of an object
 PROPOSALS_PER_KIND = (5, 8)  # unless there are more objects
 PROPOSALS = (24, 29)  # in a scene
@@ -39,28 +41,31 @@ MAX_IOU = 0.97  # of a duplicate with its object
 JITTER = 0.13  # standard deviation of a duplicate's corners, relative to the side
 CANDIDATES = 32  # random boxes to choose from
 # Relative frequency, official answer type and wordings of each family of questions.
-FAMILIES: dict[str, tuple[float, str, tuple[str, ...]]] = {
+FAMILIES: Final = {
     "count": (0.4, "number", ("How many {kind}s are there?", "How many {kind}s can you see?")),
-    "count_colour": (
-        0.05,
-        "number",
-        ("How many {colour} {kind}s are there?", "How many of the {kind}s are {colour}?"),
-    ),
+    "count_colour": (0.05, "number", ("How many {colour} {kind}s are there?", "How many of the {kind}s are {colour}?")),
     "exists": (0.2, "yes/no", ("Is there {article} {kind}?", "Can you see {article} {kind}?")),
     "is_colour": (0.1, "yes/no", ("Is the {kind} {colour}?", "Is the color of the {kind} {colour}?")),
     "colour": (0.25, "other", ("What color is the {kind}?", "What is the color of the {kind}?")),
 }
+OTHER_WORDS_SHARE = 0.5
 RARE_ANSWERS = {"0": 0.15}  # most kinds are absent from a photo: nearly all answers would be 0
 
 Floats = NDArray[np.float64]
 Item = TypeVar("Item")
+Families = Mapping[str, tuple[float, str, tuple[str, ...]]]
+Words = tuple[tuple[str, str], ...]
 
 
 class Query(NamedTuple):
     """A possible question: a family and the words of its wording, like {kind}."""
 
     family: str
-    words: tuple[tuple[str, str], ...]
+    words: Words
+    other_words: tuple[Words, ...] = ()  # with the same meaning, used in half of the cases
+
+
+Facts = Mapping[int, Mapping[Query, str]]  # by photo: possible questions and their answers
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def simulate(
         drawn = {len(scenes) + 1 + photo: draw_scene(world, random) for photo in range(size)}
         scenes |= drawn
         facts = {image_id: scene.facts() for image_id, scene in drawn.items()}
-        questions[split] = _write_split(out, split, facts, world.questions_per_photo, random)
+        questions[split] = write_split(out, split, facts, world.questions_per_photo, random)
     detector = Detector(world)
 
     def photos() -> Iterator[PhotoFeatures]:
@@ -140,7 +145,7 @@ def simulate(
     return {split: number for split, number in questions.items() if number}
 
 
-def draw_scene(world: World, random: np.random.Generator) -> Scene:
+def draw_scene(world: World, random: Generator) -> Scene:
     """Draw a random scene whose objects overlap little."""
     kinds = random.choice(KINDS, size=GROUPS, replace=False).tolist()
     counts = (random.choice(len(COUNTS), size=GROUPS, p=COUNTS) + 1).tolist()
@@ -210,40 +215,40 @@ class Detector:
         return self._random.normal(0, length / np.sqrt(self._world.features), self._world.features)
 
 
-def _part(box: Floats, random: np.random.Generator) -> Floats:
+def _part(box: Floats, random: Generator) -> Floats:
     """Return about a third of a box, at its left or upper end."""
     part, axis = box.copy(), int(random.integers(2))
     part[axis + 2] = box[axis] + random.uniform(0.25, 0.45) * (box[axis + 2] - box[axis])
     return part
 
 
-def _write_split(
-    folder: Path, split: str, facts: Mapping[int, Mapping[Query, str]], per_photo: int, random: np.random.Generator
+def write_split(
+    folder: Path, split: str, facts: Facts, per_photo: int, random: Generator, families: Families = FAMILIES
 ) -> int:
     """Ask about photos, write a split's official files, return the number of questions; all ten answers are true."""
-    asked, pairs = ask(facts, per_photo, random)
-    questions, annotations = [], []
-    for question_id, (photo, query, text) in asked.items():
-        questions.append({"question_id": question_id, "image_id": photo, "question": text})
-        annotations.append(
+    asked, pairs = ask(facts, per_photo, random, families)
+    if not asked:
+        return 0
+    questions = [{"question_id": one, "image_id": photo, "question": text} for one, (photo, _, text) in asked.items()]
+    write_json(folder / f"v2_OpenEnded_mscoco_{YEARS[split]}_questions.json.gz", {"questions": questions})
+    if split != "test":
+        annotations = [
             {
                 "question_id": question_id,
                 "image_id": photo,
                 "question_type": " ".join(text.lower().split()[:2]),
-                "answer_type": FAMILIES[query.family][1],
+                "answer_type": families[query.family][1],
                 "answers": [{"answer": facts[photo][query]}] * ANSWERS_PER_QUESTION,
             }
-        )
-    if asked:
-        write_json(folder / f"v2_OpenEnded_mscoco_{YEARS[split]}_questions.json.gz", {"questions": questions})
-    if asked and split != "test":
+            for question_id, (photo, query, text) in asked.items()
+        ]
         write_json(folder / f"v2_mscoco_{YEARS[split]}_annotations.json.gz", {"annotations": annotations})
         write_json(folder / f"v2_mscoco_{YEARS[split]}_complementary_pairs.json", pairs)
     return len(asked)
 
 
 def ask(
-    facts: Mapping[int, Mapping[Query, str]], per_photo: int, random: np.random.Generator
+    facts: Facts, per_photo: int, random: Generator, families: Families
 ) -> tuple[dict[int, tuple[int, Query, str]], list[tuple[int, int]]]:
     """Return (photo, query, text) by question id, in random order, and up to ``per_photo`` pairs of ids a photo."""
     photos_by_answer: dict[Query, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -254,7 +259,7 @@ def ask(
     numbers: dict[int, int] = defaultdict(int)
     pairs: set[tuple[int, int]] = set()
     for photo, photo_facts in facts.items():
-        for query in _draw_queries(photo_facts, per_photo, random):
+        for query in _draw_queries(photo_facts, per_photo, random, families):
             photos = photos_by_answer[query]
             others = [answer for answer in photos if answer != photo_facts[query]]
             if not others:
@@ -262,7 +267,7 @@ def ask(
             total = sum(len(photos[answer]) for answer in others if answer not in RARE_ANSWERS) or 1
             weights = [RARE_ANSWERS[a] * total if a in RARE_ANSWERS else len(photos[a]) for a in others]
             counterpart = _draw(photos[_draw(others, random, weights)], random)
-            text = _draw(FAMILIES[query.family][2], random).format(**dict(query.words))
+            text = _draw_text(query, random, families)
             for image_id in (photo, counterpart):
                 if (image_id, query, text) not in ids:
                     ids[image_id, query, text] = image_id * 1000 + numbers[image_id]
@@ -273,27 +278,34 @@ def ask(
     return {ids[asked[index]]: asked[index] for index in random.permutation(len(asked)).tolist()}, sorted(pairs)
 
 
-def _draw_queries(facts: Mapping[Query, str], number: int, random: np.random.Generator) -> list[Query]:
+def _draw_text(query: Query, random: Generator, families: Families) -> str:
+    wording, words = _draw(families[query.family][2], random), query.words
+    if query.other_words and random.random() < OTHER_WORDS_SHARE:
+        words = _draw(query.other_words, random)
+    return wording.format(**dict(words))
+
+
+def _draw_queries(facts: Mapping[Query, str], number: int, random: Generator, families: Families) -> list[Query]:
     """Draw different questions: a family, then one of its answers, then a question with that answer."""
     by_family: dict[str, dict[str, list[Query]]] = defaultdict(lambda: defaultdict(list))
     for query, answer in facts.items():
         by_family[query.family][answer].append(query)
-    families = [family for family in FAMILIES if family in by_family]
+    present = [family for family in families if family in by_family]
     drawn: dict[Query, None] = {}
     for _ in range(number):
-        answers = by_family[_draw(families, random, [FAMILIES[family][0] for family in families])]
+        answers = by_family[_draw(present, random, [families[family][0] for family in present])]
         answer = _draw(list(answers), random, [RARE_ANSWERS.get(answer, 1.0) for answer in answers])
         drawn[_draw(answers[answer], random)] = None
     return list(drawn)
 
 
-def _draw(items: Sequence[Item], random: np.random.Generator, weights: Sequence[float] | None = None) -> Item:
+def _draw(items: Sequence[Item], random: Generator, weights: Sequence[float] | None = None) -> Item:
     shares = None if weights is None else np.array(weights) / np.sum(weights)
     return items[int(random.choice(len(items), p=shares))]
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write JSON atomically, gzipped if the name ends in ``.gz``; the same content gives the same bytes."""
-    text = import_optional("msgspec", needed_for=path.name, install="'tallybox[vqa]'").json.encode(content)
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     with atomic_writing(path) as file:
         file.write(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)

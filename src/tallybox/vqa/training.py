@@ -14,17 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from tallybox.checks import check_count
 from tallybox.concurrency import single_threaded_torch
 from tallybox.errors import InputError
 from tallybox.files import write_text
-from tallybox.runs import CONFIG, check_unchanged, open_run, read_config, read_results
+from tallybox.runs import CONFIG, check_unchanged, read_config, read_results, versions
 from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, load_examples, open_training_data
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.components import CustomCount, PublishedGlimpseCounter
 from tallybox.vqa.config import VqaConfig
-from tallybox.vqa.data.splits import data_identity, has_split
-from tallybox.vqa.evaluation import DATA
+from tallybox.vqa.data.splits import has_split
 from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.steps import VqaTrainer
@@ -46,23 +44,20 @@ def train(
     device: torch.device,
     described: dict[str, Any] | None = None,
     validation: ValidationData | None = None,
-    checkpoint_epochs: int = 1,
     on_progress: OnProgress = lambda done, total: None,
     on_epoch: OnEpoch = lambda done, model: None,
 ) -> Checkpoint:
     """Train a model into a folder, or resume an interrupted training there; the result is the same.
 
     ``described`` is added to the folder's config.json. A folder with another configuration is refused; only ``epochs``
-    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs. A checkpoint is
-    written every ``checkpoint_epochs`` and at the end. ``on_epoch`` may compute with the model, which does not change
-    the training.
+    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs. ``on_epoch`` may
+    compute with the model, which does not change the training.
     """
-    check_count("checkpoint_epochs", checkpoint_epochs)
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):  # the caller's random numbers stay as they are
         run = VqaRun(data, folder, config, device, described or {}, validation)
         with single_threaded_torch() if run.is_small() else nullcontext():
-            return run.run(on_progress, on_epoch, checkpoint_epochs)
+            return run.run(on_progress, on_epoch)
 
 
 def train_prepared(
@@ -85,7 +80,7 @@ def train_prepared(
         raise InputError("--validate-every needs a split val that is not trained on")
     if split == "train" and validate_every != 0 and has_split(prepared, "val"):
         validation = open_validation_data(prepared, "val", validate_every or 1)
-    described = {"prepared": str(prepared.resolve()), "split": split, DATA: data_identity(prepared)}
+    described = {"prepared": str(prepared.resolve()), "split": split}
     return train(
         data, folder, config, device=device, described=described, validation=validation, on_progress=on_progress
     )
@@ -109,8 +104,9 @@ class VqaRun:
         if len(questions) < batch:
             raise InputError(f"A batch of {batch} is larger than the {len(questions)} questions to train on; lower it.")
         if supervision and questions.relevance is None:
-            raise InputError("attention_supervision needs true boxes; prepare the questions with --instances")
-        settings = open_folder(folder, config, described)
+            raise InputError("attention_supervision needs true boxes, which the prepared questions do not have")
+        settings = asdict(config) | described
+        check_folder(folder, settings)
         torch.manual_seed(training.seed)
         self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), training, device)
         self.examples = load_examples(questions, data.store, device, self.trainer.dtype, config.model.feature_length)
@@ -123,18 +119,14 @@ class VqaRun:
         self.epoch = 0
         if (folder / FILE).exists():
             checkpoint, tensors = read_checkpoint(folder)
-            if checkpoint.sizes != data.sizes:
+            if (checkpoint.sizes, checkpoint.words, checkpoint.answers) != (data.sizes, data.words, data.answers):
                 raise InputError(f"{folder} has a run on other data; name a new folder")
             self.trainer.restore(tensors, checkpoint.steps)
             self.epoch = checkpoint.epoch
         if self.epoch > training.epochs:
             raise InputError(f"{folder} has been trained for {self.epoch} epochs, more than {training.epochs}")
-        if settings is not None:
-            write_text(folder / CONFIG, json.dumps(settings, indent=1) + "\n")
-        self.validator: Validator | None = None
-        if validation is not None:
-            self.validator = Validator(validation, folder, self.checkpoint(), device)
-        self.steps_in_epoch = len(self._order(0))
+        write_text(folder / CONFIG, json.dumps({"config": settings, "versions": versions()}, indent=1) + "\n")
+        self.validator = None if validation is None else Validator(validation, folder, self.checkpoint(), device)
 
     def is_small(self) -> bool:
         """Whether a step on a CPU is too small for a second thread."""
@@ -142,32 +134,31 @@ class VqaRun:
         products = self.config.training.batch * sizes.proposals * sizes.features * model.attention
         return self.trainer.device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
 
-    def run(self, on_progress: OnProgress, on_epoch: OnEpoch, checkpoint_epochs: int) -> Checkpoint:
+    def run(self, on_progress: OnProgress, on_epoch: OnEpoch) -> Checkpoint:
         """Train the remaining epochs."""
-        epochs = self.config.training.epochs
+        epochs, steps_in_epoch = self.config.training.epochs, len(self._order(0))
         log = TrainingLog(self.folder, self.trainer.steps)
         # A checkpoint is written while the next epoch is trained, which takes 3.7 s on an H200: waiting would add 0.8.
         with ThreadPoolExecutor(1) as writer:
             written: Future[None] = writer.submit(lambda: None)  # nothing to wait for yet
             while self.epoch < epochs:
-                self._train_epoch(log, lambda done: on_progress(done, epochs * self.steps_in_epoch))
+                self._train_epoch(log, lambda done: on_progress(done, epochs * steps_in_epoch))
                 self.epoch += 1
                 if self.validator is not None and (self.epoch % self.validator.data.every == 0 or self.epoch == epochs):
                     self.validator.validate(self.trainer.model, self.checkpoint())
-                if self.epoch % checkpoint_epochs == 0 or self.epoch == epochs:
+                written.result()
+                tensors = [(name, value.to("cpu", copy=True)) for name, value in self.trainer.tensors()]
+                written = writer.submit(write_checkpoint, self.folder, self.checkpoint(), tensors)
+                if self.trainer.device.type == "cpu":  # its epochs take minutes, and no core is idle
                     written.result()
-                    tensors = [(name, value.to("cpu", copy=True)) for name, value in self.trainer.tensors()]
-                    written = writer.submit(write_checkpoint, self.folder, self.checkpoint(), tensors)
-                    if self.trainer.device.type == "cpu":  # its epochs take minutes, and no core is idle
-                        written.result()
                 on_epoch(self.epoch, self.trainer.model)
             written.result()
         return self.checkpoint()
 
     def checkpoint(self) -> Checkpoint:
         """Return the state of the run without its tensors."""
-        data, done = self.data, (self.epoch, self.trainer.steps)
-        return Checkpoint(self.config, data.sizes, data.words, data.answers, *done, split=self.split)
+        data, steps = self.data, self.trainer.steps
+        return Checkpoint(self.config, data.sizes, data.words, data.answers, self.epoch, steps, split=self.split)
 
     def _order(self, epoch: int) -> list[Rows]:
         settings = self.config.training
@@ -189,19 +180,11 @@ class VqaRun:
             on_step(trainer.steps)
 
 
-def open_folder(folder: Path, config: VqaConfig, described: dict[str, Any]) -> dict[str, Any] | None:
-    """Write the config.json of a new run, or return that of an earlier one with the new number of epochs, unwritten.
-
-    Raises if anything else differs, except the folder of the same data.
-    """
-    settings = asdict(config) | described
-    if not (earlier := read_config(folder)):
-        open_run(folder, settings)
-        return None
-    training = earlier.get("training", {}) | {"epochs": config.training.epochs}
-    found = earlier | {"training": training, **{key: described[key] for key in ("prepared",) if key in described}}
-    check_unchanged(folder, found, settings)
-    return {**json.loads((folder / CONFIG).read_text()), "config": found}
+def check_folder(folder: Path, settings: dict[str, Any]) -> None:
+    """Raise if a folder has a run with other settings; only epochs and the place of the data may differ."""
+    if earlier := read_config(folder):
+        training = earlier.get("training", {}) | {"epochs": settings["training"]["epochs"]}
+        check_unchanged(folder, earlier | {"training": training, "prepared": settings.get("prepared")}, settings)
 
 
 class TrainingLog:

@@ -15,7 +15,6 @@ from tallybox.vqa.checkpoints import BEST, Checkpoint, write_checkpoint
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import EncodedQuestions, open_pairs, open_questions, open_records
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
-from tallybox.vqa.evaluation import check_answers
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import answer
 from tallybox.vqa.scoring import all_scores
@@ -40,7 +39,6 @@ def open_validation_data(prepared: Path, split: str, every: int = 1) -> Validati
     """Open a split of a prepared folder."""
     store = FeatureStore.open(prepared / PHOTOS)
     questions = open_questions(prepared, split, store)
-    check_answers(questions, split)
     return ValidationData(questions, open_records(prepared, split), open_pairs(prepared, split), store, every)
 
 

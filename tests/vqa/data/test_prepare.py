@@ -1,16 +1,14 @@
-import json
 import shutil
 import subprocess
-import zipfile
 
 import numpy as np
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.vqa.data.official import SplitFiles, official_files, read_questions, read_records
+from tallybox.vqa.data.official import official_files, read_questions, read_records
 from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.prepare import prepare
-from tallybox.vqa.data.splits import data_identity, open_pairs, open_questions, open_records
+from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore, write_features
 from tallybox.vqa.data.tsv import write_tsv
 from tallybox.vqa.data.vocabulary import Vocabulary
@@ -66,27 +64,22 @@ def test_trainval_is_both(prepared):
     assert len(open_records(prepared, "trainval")) == len(both)
 
 
-def test_a_vocabulary_of_trainval_or_of_another_folder(tmp_path, official, prepared):
+def test_a_vocabulary_of_trainval(tmp_path, official, prepared):
     files, features = official_files(official), [official / "features.tsv"]
     prepare(files, features, tmp_path / "both", vocabulary_from="trainval")
     both = Vocabulary.load(tmp_path / "both" / "vocabulary.json")
     assert both == Vocabulary.of(open_records(prepared, "trainval"), split="trainval")
     with pytest.raises(InputError, match="val"):
         prepare({"train": files["train"]}, features, tmp_path / "none", vocabulary_from="trainval")
-    with pytest.raises(InputError, match="train"):
-        prepare({"test": files["test"]}, features, tmp_path / "test")
-    prepare({"test": files["test"]}, features, tmp_path / "test", vocabulary=both)
-    assert open_questions(tmp_path / "test", "test").words[0].tolist() == both.encode_question("How many unicorns?")
 
 
 def test_a_question_without_a_known_answer_stays(tmp_path, official):
-    questions_file(official / "own.json", [question(number, 1) for number in (1, 2, 3)])
-    answers = [["yes"] * 10, ["yes"] * 10, ["rare"] * 10]
-    annotations_file(official / "own_answers.json", [annotation(n, a, 1) for n, a in enumerate(answers, 1)])
-    files = {"train": SplitFiles(official / "own.json", official / "own_answers.json")}
-    done = prepare(files, [official / "features.tsv"], tmp_path / "prepared", answers=1)
-    assert done["unanswerable"] == {"train": 1}
-    assert open_questions(tmp_path / "prepared", "train").answers[2].tolist() == [-1] * 10
+    annotations = official / "v2_mscoco_val2014_annotations.json.gz"
+    asked = [record.question_id for record in read_records(official_files(official)["val"].questions)]
+    annotations_file(annotations, [annotation(one, ["rare"] * 10, 1) for one in asked])
+    done = prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
+    assert done["unanswerable"] == {"train": 0, "val": len(asked), "test": 0}
+    assert open_questions(tmp_path / "prepared", "val").answers[2].tolist() == [-1] * 10
 
 
 def test_a_file_of_features_is_read_once_and_more_files_add_photos(tmp_path, official):
@@ -100,48 +93,21 @@ def test_a_file_of_features_is_read_once_and_more_files_add_photos(tmp_path, off
     done = prepare(splits, [tmp_path / "two.safetensors"], tmp_path / "prepared")
     assert (done["photos"], done["repeated_photos"]) == (40, 5)
     assert first.stat().st_mtime_ns == before
-    identity = data_identity(tmp_path / "prepared")
-    write_tsv(tmp_path / "test.tsv", small_photos(5, first_id=900))
-    prepare(splits, [tmp_path / "test.tsv"], tmp_path / "prepared")
-    assert data_identity(tmp_path / "prepared") == identity, "photos without questions of train and val"
     write_tsv(tmp_path / "one.tsv", [*photos[:14], photos[14]._replace(features=photos[14].features + 1)])
     prepare(splits, [tmp_path / "one.tsv"], tmp_path / "prepared")
     assert first.stat().st_mtime_ns != before, "a changed file is read again"
-    assert data_identity(tmp_path / "prepared") != identity
 
 
-def test_missing_photos_and_test_splits_without_any(tmp_path, official):
+def test_missing_photos_pairs_of_missing_questions_and_test_splits_without_any(tmp_path, official):
+    write_json(official / "v2_mscoco_train2014_complementary_pairs.json", [[10, 20], [10, 99]])
     write_tsv(official / "features.tsv", small_photos(38))
     splits, features = official_files(official), [official / "features.tsv"]
     with pytest.raises(InputError, match=r"2 questions are about 1 photos .* among them 39"):
         prepare(splits, features, tmp_path / "prepared")
     done = prepare(splits, features, tmp_path / "prepared", skip_missing=True)
     assert done["left_out"] == {"test": 1}
-    assert done["lost_questions"] == {"train": 0, "val": 2}
-    assert json.loads((tmp_path / "prepared" / "skipped.json").read_text())["questions"]["val"] == [390, 391]
-
-
-def test_pairs_of_unknown_questions_are_left_out(tmp_path, official):
-    write_json(official / "v2_mscoco_train2014_complementary_pairs.json", [[10, 20], [10, 99]])
-    prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
     assert open_pairs(tmp_path / "prepared", "train").tolist() == [[10, 20]]
-
-
-def test_files_of_features_that_cannot_be_read(tmp_path, official):
-    write_features(tmp_path / "a.safetensors", small_photos(40))
-    (tmp_path / "a.safetensors").write_bytes((tmp_path / "a.safetensors").read_bytes()[:999])
-    splits = official_files(official)
-    with pytest.raises(InputError, match=r"a\.safetensors"):
-        prepare(splits, [tmp_path / "a.safetensors"], tmp_path / "prepared")
-    with zipfile.ZipFile(tmp_path / "a.tsv.zip", "w") as archive:
-        archive.write(official / "features.tsv")
-    with pytest.raises(InputError, match="zip"):
-        prepare(splits, [tmp_path / "a.tsv.zip"], tmp_path / "zipped")
-    with pytest.raises(InputError, match="nowhere"):
-        prepare(splits, [tmp_path / "nowhere.tsv"], tmp_path / "none")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no files of features"):
-        prepare(splits, [tmp_path / "empty"], tmp_path / "none")
+    assert done["lost_questions"] == {"train": 0, "val": 2}
 
 
 def test_real_questions(tmp_path):
@@ -165,6 +131,15 @@ def test_damaged_files_are_one_line(prepared, name):
     (prepared / name).unlink()
     with pytest.raises(InputError, match="prepare"):
         readers[name](prepared, "train") if name in readers else Vocabulary.load(prepared / name)
+
+
+def test_features_that_are_not_there(tmp_path, official):
+    splits = official_files(official)
+    with pytest.raises(InputError, match="nowhere"):
+        prepare(splits, [tmp_path / "nowhere.tsv"], tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no files of features"):
+        prepare(splits, [tmp_path / "empty"], tmp_path / "none")
 
 
 def test_folders_without_the_official_files(tmp_path, official, prepared):

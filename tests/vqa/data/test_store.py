@@ -13,12 +13,11 @@ from tests.support.vqa_files import assert_same_photos, small_photos
 
 
 def test_written_photos_are_read_again_by_any_reader_of_safetensors(tmp_path):
-    write_features(tmp_path / "a.safetensors", small_photos(10), {"source": "there"})
+    write_features(tmp_path / "a.safetensors", small_photos(10))
     assert_same_photos(list(read_features(tmp_path / "a.safetensors")), small_photos(10))
     assert load_file(tmp_path / "a.safetensors")["features"].dtype == np.float16
     with safe_open(tmp_path / "a.safetensors", "np") as file:
         assert json.loads(file.metadata()["image_ids"]) == [str(number) for number in range(1, 11)]
-        assert file.metadata()["source"] == "there"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -29,15 +28,6 @@ def test_files_of_other_precisions_are_read(tmp_path, dtype):
     save_tensors(arrays, tmp_path / "b.safetensors", {"image_ids": "[1, 2, 3]"})
     found = np.concatenate([photo.features for photo in read_features(tmp_path / "b.safetensors")])
     np.testing.assert_array_equal(found, arrays["features"].float().numpy())
-
-
-def test_the_checksum_covers_every_photo(tmp_path):
-    photos = small_photos(300)
-    changed = [*photos[:-1], photos[-1]._replace(features=photos[-1].features + 1)]
-    for name, content in (("a", photos), ("b", changed), ("c", photos)):
-        write_features(tmp_path / name / "photos.safetensors", content)
-    one, other, same = (FeatureStore.open(tmp_path / name).digests for name in "abc")
-    assert one == same != other
 
 
 def test_several_files_are_one_store_and_the_first_of_equal_photos_is_used(tmp_path):
@@ -68,7 +58,7 @@ def test_stores_that_cannot_be_used(tmp_path):
     with pytest.raises(InputError, match="2 photos, among them 8"):
         FeatureStore.open(tmp_path).rows_of(["1", "9", "8", "9"])
     write_features(tmp_path / "b.safetensors", small_photos(3, features=5))
-    with pytest.raises(InputError, match="5 features"):
+    with pytest.raises(InputError, match="numbers of features"):
         FeatureStore.open(tmp_path)
     with pytest.raises(InputError, match="features"):
         write_features(tmp_path / "c.safetensors", [*small_photos(1), *small_photos(1, features=5)])

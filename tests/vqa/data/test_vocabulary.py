@@ -2,24 +2,11 @@ import pytest
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.data.vocabulary import Vocabulary, question_words
+from tallybox.vqa.data.vocabulary import Vocabulary
 
 
 def record(text: str, answers: list[str]) -> QuestionRecord:
     return QuestionRecord(1, 1, text, tuple(answers), "other")
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("Is the man's T-shirt red?", ["is", "the", "mans", "tshirt", "red"]),
-        ("How many  dogs", ["how", "many", "dogs"]),
-        ("Is it 3:45?", ["is", "it", "345"]),
-        ("???", []),
-    ],
-)
-def test_words_are_lower_case_letters_and_digits(text, words):
-    assert question_words(text) == words
 
 
 def test_order_is_by_frequency_then_by_the_alphabet():

@@ -28,7 +28,7 @@ def demo(out: Path, device: str | None, as_json: bool) -> None:
 
     The same command resumes after an interruption.
     """
-    from tallybox.cli.vqa.evaluate import show_tables
+    from tallybox.cli.vqa.evaluate import show_scores
     from tallybox.vqa.demo import run_demo
     from tallybox.vqa.evaluation import summarise
 
@@ -39,5 +39,5 @@ def demo(out: Path, device: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({**summarise(scores), "seconds": seconds}))
         return
-    show_tables(scores)
+    show_scores(scores)
     echo_line(f"{out}: files, prepared, {', '.join(scores)}; {seconds} s")

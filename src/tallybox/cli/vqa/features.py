@@ -31,11 +31,10 @@ def features(paths: tuple[str, ...], out: Path, as_json: bool) -> None:
         raise click.UsageError(str(error)) from error
     with reported_failures() as report:
         with progress_bar("describing") as show:
-            done = write_photo_features(photos, out, on_failure=report, on_progress=show)
+            number = write_photo_features(photos, out, on_failure=report, on_progress=show)
         seconds = round(time.perf_counter() - start, 2)
         if as_json:
-            click.echo(json.dumps({**done._asdict(), "seconds": seconds}))
+            click.echo(json.dumps({"photos": number, "seconds": seconds}))
             return
-        new = f"{done.regions} new regions of {done.features} features" if done.features else "nothing new"
-        click.echo(f"{out}: {done.photos} photos, {new}; {seconds} s")
+        click.echo(f"{out}: {number} photos; {seconds} s")
         click.echo(f"next: tallybox vqa prepare QUESTIONS --features {out} --out PREPARED")

@@ -16,7 +16,7 @@ from tallybox.devices import device_or_default
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The results file.")
 @click.option("--split", default="test", show_default=True, help="Which questions: test, test-dev, ...")
 @click.option("--prepared", type=existing, help="Another prepared folder than the run's own.")
-@click.option("--model", "name", help="The model in a .pth file (baseline, counter), or the run's own component.")
+@click.option("--model", "name", help="The run's own component, as package.module:Class.")
 @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 def predict(run: Path, out: Path, device: str | None, **options: Any) -> None:
     """Answer all questions of a split with a RUN (or a .pth file of the published code) for the test server."""

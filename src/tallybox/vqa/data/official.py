@@ -1,5 +1,6 @@
 """The official VQA files: questions, annotations and complementary pairs, plain or gzipped."""
 
+import collections
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,11 +83,15 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
     asked = read_questions(questions)
     if annotations is None:
         return [QuestionRecord(q.question_id, photo_id(q.image_id), q.question, None, None) for q in asked]
-    by_id = {annotation.question_id: annotation for annotation in read_annotations(annotations)}
+    by_id = {one.question_id: one for one in read_json(annotations, _AnnotationsFile, ANNOTATIONS).annotations}
     records = []
     for q in asked:
-        if (annotation := by_id.get(q.question_id)) is None:
+        annotation = by_id.get(q.question_id)
+        if annotation is None or not annotation.answers:
             raise InputError(f"{questions}: question {q.question_id} has no answers in {annotations}")
+        if annotation.answer_type not in ANSWER_TYPES:
+            known = ", ".join(ANSWER_TYPES)
+            raise InputError(f"{annotations}: question {q.question_id}: answer_type must be one of {known}")
         answers = tuple(answer.answer for answer in annotation.answers)
         types = annotation.answer_type, annotation.question_type
         records.append(QuestionRecord(q.question_id, photo_id(q.image_id), q.question, answers, *types))
@@ -96,26 +101,12 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
 def read_questions(path: Path) -> list[_Question]:
     """Return the records of a questions file; ids must differ."""
     questions = read_json(path, _QuestionsFile, QUESTIONS).questions
-    seen: set[int] = set()
-    for number, question in enumerate(questions):
-        if question.question_id in seen:
-            raise InputError(f"{path}, record {number}: question {question.question_id} occurs twice")
-        seen.add(question.question_id)
+    if not questions:
+        raise InputError(f"{path} has no questions.")
+    repeated = collections.Counter(question.question_id for question in questions).most_common(1)[0]
+    if repeated[1] > 1:
+        raise InputError(f"{path}: question {repeated[0]} occurs {repeated[1]} times")
     return questions
-
-
-def read_annotations(path: Path) -> list[_Annotation]:
-    """Return the records of an annotations file; each has a type and at least one answer."""
-    annotations = read_json(path, _AnnotationsFile, ANNOTATIONS).annotations
-    for number, annotation in enumerate(annotations):
-        if not annotation.answers:
-            raise InputError(f"{path}, record {number}: there are no answers")
-        if annotation.answer_type not in ANSWER_TYPES:
-            raise InputError(
-                f"{path}, record {number}: answer_type must be one of {', '.join(ANSWER_TYPES)}, "
-                f"but got {annotation.answer_type!r}"
-            )
-    return annotations
 
 
 def read_pairs(path: Path) -> NDArray[np.int64]:

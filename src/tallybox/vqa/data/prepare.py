@@ -1,7 +1,5 @@
 """`tallybox vqa prepare`: from the official files and files of features to the folder that training reads."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -9,21 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import write_text
 from tallybox.vqa.data.official import SplitFiles, read_pairs, read_records
-from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.data.relevance import TrueBoxes, relevance_of
 from tallybox.vqa.data.splits import JOINED_SPLITS, write_split
-from tallybox.vqa.data.store import PHOTOS, FeatureArrays, FeatureStore, read_features, write_features
+from tallybox.vqa.data.store import PHOTOS, FeatureStore, read_features, write_features
 from tallybox.vqa.data.tsv import read_tsv
-from tallybox.vqa.data.vocabulary import ANSWERS, VOCABULARY, Vocabulary
+from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 
-SKIPPED = "skipped.json"
 PATTERNS = ("*.tsv*", "*.safetensors")  # the public files end in .tsv, .tsv.0, .tsv.1
-SAMPLE_BYTES = 1 << 20  # of each end of a file, to recognise it
 
 OnProgress = Callable[[str, int, int], None]  # the step, how much of it is done, of how much
 
@@ -33,10 +25,7 @@ def prepare(
     features: Sequence[Path],
     out: Path,
     *,
-    instances: Sequence[Path] = (),
-    vocabulary: Vocabulary | None = None,
     vocabulary_from: str = "train",
-    answers: int = ANSWERS,
     skip_missing: bool = False,
     on_progress: OnProgress = lambda step, done, total: None,
 ) -> dict[str, Any]:
@@ -44,56 +33,47 @@ def prepare(
 
     ``features`` are files or folders of them. Each becomes a file of the store, unless it is there already: the same
     call goes on after an interruption, and a call with more files adds their photos. Words and answers are those of the
-    split ``vocabulary_from``, train or trainval, unless ``vocabulary`` is passed. A question without a photo is an
-    error; with ``skip_missing`` it is left out and listed in ``skipped.json``. A test split without any photo in the
-    store is left out. With COCO ``instances``, questions get the relevance of proposals to the category that they name.
+    split ``vocabulary_from``, train or trainval. A question without a photo is an error, or is left out with
+    ``skip_missing``. A test split without any photo in the store is left out.
     """
     sources = JOINED_SPLITS.get(vocabulary_from, (vocabulary_from,))
-    if vocabulary is None and (missing := [split for split in sources if split not in splits]):
-        raise InputError(f"The vocabulary is made from split {missing[0]}; name its questions, or pass a vocabulary.")
-    records, pairs = _read_splits(splits, on_progress)
-    if vocabulary is None:
-        vocabulary = Vocabulary.of(chain.from_iterable(records[split] for split in sources), answers, vocabulary_from)
+    if missing := [split for split in sources if split not in splits]:
+        raise InputError(f"The vocabulary is made from {vocabulary_from}, but there are no questions of {missing[0]}.")
+    records = {}
+    for number, (split, files) in enumerate(splits.items(), start=1):
+        records[split] = read_records(files.questions, files.annotations)
+        on_progress("reading questions", number, len(splits))
+    vocabulary = Vocabulary.of(chain.from_iterable(records[split] for split in sources), split=vocabulary_from)
     vocabulary.save(out / VOCABULARY)
     prepare_store(features, out / PHOTOS, on_progress)
     store = FeatureStore.open(out / PHOTOS)
-    left_out = {split for split in records if split.startswith("test") and not _known(records[split], store)}
-    if len(left_out) == len(records):
-        left_out = set()
-    true_boxes = TrueBoxes.read(instances) if instances else None
-    lost: dict[str, list[int]] = {}
-    counts: dict[str, dict[str, int]] = {"unanswerable": {}, "supervised": {}}
-    for split in [split for split in records if split not in left_out]:
-        known = _known(records[split], store)
-        lost[split] = sorted({one.question_id for one in records[split]} - {one.question_id for one in known})
-        if lost[split] and not (skip_missing and known):
-            missing = [record.image_id for record in records[split] if record.image_id not in store.row_of]
+    counts: dict[str, dict[str, int]] = {"questions": {}, "left_out": {}, "lost_questions": {}, "unanswerable": {}}
+    for split, files in splits.items():
+        known = [record for record in records[split] if record.image_id in store.row_of]
+        lost = len(records[split]) - len(known)
+        if split.startswith("test") and not known:
+            counts["left_out"][split] = lost
+            continue
+        if lost and not (skip_missing and known):
+            absent = [record.image_id for record in records[split] if record.image_id not in store.row_of]
             raise InputError(
-                f"{splits[split].questions}: {len(missing)} questions are about {len(set(missing))} photos that no "
-                f"file of features has, among them {missing[0]}; add files with --features, or pass --skip-missing"
+                f"{files.questions}: {lost} questions are about {len(set(absent))} photos that no "
+                f"file of features has, among them {absent[0]}; add files with --features, or pass --skip-missing"
             )
-        relevance = None
-        if true_boxes is not None:
-            relevance = relevance_of(known, store, true_boxes, partial(on_progress, f"{split} true boxes"))
+        pairs = np.empty((0, 2), np.int64) if files.pairs is None else read_pairs(files.pairs)
+        both_known = np.isin(pairs, [record.question_id for record in known]).all(1)
         on_progress(f"{split} questions", 0, len(known))
-        both_known = np.isin(pairs[split], [record.question_id for record in known]).all(1)
-        write_split(out, split, known, pairs[split][both_known], vocabulary, relevance)
+        write_split(out, split, known, pairs[both_known], vocabulary)
         on_progress(f"{split} questions", len(known), len(known))
         encoded = [vocabulary.encode_answers(record.answers) for record in known if record.answers is not None]
+        counts["questions"][split], counts["lost_questions"][split] = len(known), lost
         counts["unanswerable"][split] = sum(max(indices) < 0 for indices in encoded)
-        counts["supervised"][split] = 0 if relevance is None else int((relevance >= 0).any(1).sum())
-    (out / SKIPPED).unlink(missing_ok=True)
-    if any(lost.values()):
-        write_text(out / SKIPPED, json.dumps({"questions": lost}, indent=1) + "\n")
     return {
-        "questions": {split: len(records[split]) - len(lost[split]) for split in lost},
-        "left_out": {split: len(records[split]) for split in sorted(left_out)},  # no photo of theirs is in the files
-        **counts,  # without an answer in the vocabulary: not trained on; with known relevant proposals
+        **counts,
         "photos": len(store.row_of),
         "proposals": int(store.offsets[-1]),
         "features": store.width,  # of a proposal
         "repeated_photos": len(store.image_ids) - len(store.row_of),  # the first is used
-        "lost_questions": {split: len(ids) for split, ids in lost.items()},  # their photos are missing
         "words": len(vocabulary.words),
         "answers": len(vocabulary.answers),
         "store_bytes": sum(path.stat().st_size for path in (out / PHOTOS).iterdir()),
@@ -113,45 +93,13 @@ def find_feature_files(path: Path) -> list[Path]:
 
 
 def prepare_store(features: Sequence[Path], folder: Path, on_progress: OnProgress) -> None:
-    """Write each file of features to a store, unless it is there."""
+    """Write each file of features to a store, unless it is there and newer than the file."""
     files = [file for path in features for file in find_feature_files(path)]
-    if not files:
-        raise InputError("features must name at least one file")
     sizes = [file.stat().st_size for file in files]
     for number, file in enumerate(files):
         on_bytes = partial(lambda before, done: on_progress("photos", before + done, sum(sizes)), sum(sizes[:number]))
         part = folder / f"{file.resolve().parent.name}-{file.name}.safetensors"
-        source = _fingerprint(file)
-        if not part.exists() or FeatureArrays(part).metadata.get("source") != source:
+        if not part.exists() or part.stat().st_mtime_ns < file.stat().st_mtime_ns:
             is_plain = file.suffix.lower() == ".safetensors"
-            photos = read_features(file) if is_plain else read_tsv(file, on_bytes)
-            write_features(part, photos, {"source": source})
+            write_features(part, read_features(file) if is_plain else read_tsv(file, on_bytes))
         on_bytes(sizes[number])
-
-
-def _fingerprint(path: Path) -> str:
-    """Return a file's size and a checksum of both its ends."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        sample = file.read(SAMPLE_BYTES)
-        file.seek(max(0, size - SAMPLE_BYTES))
-        sample += file.read()
-    return f"{size} {hashlib.sha256(sample).hexdigest()[:16]}"
-
-
-def _known(records: Sequence[QuestionRecord], store: FeatureStore) -> list[QuestionRecord]:
-    return [record for record in records if record.image_id in store.row_of]
-
-
-def _read_splits(
-    splits: Mapping[str, SplitFiles], on_progress: OnProgress
-) -> tuple[dict[str, list[QuestionRecord]], dict[str, NDArray[np.int64]]]:
-    records: dict[str, list[QuestionRecord]] = {}
-    pairs: dict[str, NDArray[np.int64]] = {}
-    for number, (split, files) in enumerate(splits.items(), start=1):
-        records[split] = read_records(files.questions, files.annotations)
-        if not records[split]:
-            raise InputError(f"{files.questions} has no questions")
-        pairs[split] = np.empty((0, 2), np.int64) if files.pairs is None else read_pairs(files.pairs)
-        on_progress("reading questions", number, len(splits))
-    return records, pairs

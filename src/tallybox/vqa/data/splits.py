@@ -3,7 +3,6 @@
 ``SPLIT.safetensors`` has the questions as numbers, ``SPLIT.jsonl`` as the official files have them.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from tallybox.errors import InputError
 from tallybox.files import atomic_writing, import_optional, read_tensors, write_tensors
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
-from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
+from tallybox.vqa.data.vocabulary import Vocabulary
 
 SPLITS = ("train", "val", "test", "test-dev")
 JOINED_SPLITS = {"trainval": ("train", "val")}
@@ -134,23 +133,6 @@ def open_pairs(folder: Path, split: str) -> NDArray[np.int64]:
 def has_split(folder: Path, split: str) -> bool:
     """Return whether a prepared folder has a split."""
     return all((folder / f"{part}.safetensors").exists() for part in JOINED_SPLITS.get(split, (split,)))
-
-
-def data_identity(folder: Path) -> str:
-    """Return a checksum of everything that models may be trained on: vocabulary, train, val and all of their photos.
-
-    It does not depend on the folder's name, and stays when files of other photos are added.
-    """
-    store = FeatureStore.open(folder / PHOTOS)
-    digest = hashlib.sha256((folder / VOCABULARY).read_bytes())
-    used: set[str] = set()
-    for split in JOINED_SPLITS["trainval"]:
-        if has_split(folder, split):
-            rows = np.unique(open_questions(folder, split, store).images)
-            used |= {store.digests[part] for part in np.unique(store.part_of(rows)).tolist()}
-            digest.update((folder / f"{split}.safetensors").read_bytes())
-    digest.update("".join(sorted(used)).encode())
-    return digest.hexdigest()[:16]
 
 
 def _parts(folder: Path, split: str) -> tuple[str, ...]:

@@ -1,14 +1,13 @@
 """Photos' features on the disk: the plain layout of safetensors files, and the store, a folder of such files.
 
 A file has ``num_boxes [I]``, ``sizes_wh [I, 2]``, ``boxes_xyxy [P, 4]`` and ``features [P, F]``: the proposals of all
-photos one after another, in half precision, without padding. Its metadata has ``image_ids`` (JSON) and ``sha256``. The
-store of a prepared folder has one such file for each file of features it was made from; files are memory-mapped.
+photos one after another, in half precision, without padding. Its metadata has ``image_ids`` (JSON). The store of a
+prepared folder has one such file for each file of features it was made from; files are memory-mapped.
 """
 
-import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,8 +22,8 @@ from tallybox.files import atomic_writing, error_summary, import_optional
 from tallybox.vqa.data.photos import PhotoFeatures, checked_photo
 
 PHOTOS = "photos"  # the store of a prepared folder
-ARRAYS = ("num_boxes", "sizes_wh", "boxes_xyxy", "features")
-DTYPES = {
+# The arrays of a file, with their dtypes in safetensors and NumPy.
+ARRAYS = {
     "num_boxes": ("I64", "<i8"),
     "sizes_wh": ("F32", "<f4"),
     "boxes_xyxy": ("F32", "<f4"),
@@ -32,11 +31,12 @@ DTYPES = {
 }
 
 
-def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Mapping[str, str] | None = None) -> None:
+def write_features(path: Path, photos: Iterable[PhotoFeatures]) -> None:
     """Write photos to a file in the plain layout, atomically; features are copied through a temporary file."""
     ids: list[str] = []
-    lists: dict[str, list[Any]] = {name: [] for name in ARRAYS[:3]}
-    digest, width = hashlib.sha256(), 0
+    sizes_wh: list[tuple[float, float]] = []
+    boxes: list[NDArray[np.float32]] = []
+    width = 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryFile(dir=path.parent) as spooled:
         for photo in photos:
@@ -44,33 +44,28 @@ def write_features(path: Path, photos: Iterable[PhotoFeatures], metadata: Mappin
             if photo.features.shape[1] != width:
                 raise InputError(f"photo {photo.image_id} has {photo.features.shape[1]} features, others {width}")
             ids.append(photo.image_id)
-            lists["num_boxes"].append(len(photo.boxes_xyxy))
-            lists["sizes_wh"].append(photo.size_wh)
-            lists["boxes_xyxy"].append(photo.boxes_xyxy)
-            content = np.ascontiguousarray(photo.features, DTYPES["features"][1]).tobytes()
-            digest.update(content)
-            spooled.write(content)
+            sizes_wh.append(photo.size_wh)
+            boxes.append(photo.boxes_xyxy)
+            spooled.write(np.ascontiguousarray(photo.features, ARRAYS["features"][1]).tobytes())
         if not ids:
             raise InputError(f"{path.name}: no photo could be read")
-        boxes = np.concatenate(lists.pop("boxes_xyxy"))
-        arrays = {name: np.array(values, DTYPES[name][1]) for name, values in lists.items()}
-        arrays["boxes_xyxy"] = boxes.astype("<f4")
-        shapes = {name: array.shape for name, array in arrays.items()} | {"features": (len(boxes), width)}
-        small = b"".join(array.tobytes() for array in arrays.values())
-        digest.update(json.dumps(ids).encode() + small)
-        header = _header(shapes, {"image_ids": json.dumps(ids), "sha256": digest.hexdigest(), **(metadata or {})})
+        values = {"num_boxes": [*map(len, boxes)], "sizes_wh": sizes_wh, "boxes_xyxy": np.concatenate(boxes)}
+        arrays = {name: np.asarray(value, ARRAYS[name][1]) for name, value in values.items()}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        shapes["features"] = (len(arrays["boxes_xyxy"]), width)
         with atomic_writing(path) as file:
-            file.write(header + small)
+            file.write(_header(shapes, ids))
+            file.writelines(array.tobytes() for array in arrays.values())
             spooled.seek(0)
             shutil.copyfileobj(spooled, file, 1 << 24)
 
 
-def _header(shapes: dict[str, tuple[int, ...]], metadata: dict[str, str]) -> bytes:
+def _header(shapes: dict[str, tuple[int, ...]], ids: list[str]) -> bytes:
     """Return the header of a safetensors file: its length in 8 bytes, then JSON."""
-    entries: dict[str, Any] = {"__metadata__": metadata}
+    entries: dict[str, Any] = {"__metadata__": {"image_ids": json.dumps(ids)}}
     end = 0
     for name, shape in shapes.items():
-        kind, dtype = DTYPES[name]
+        kind, dtype = ARRAYS[name]
         start, end = end, end + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         entries[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(entries).encode()
@@ -85,8 +80,8 @@ class FeatureArrays:
         package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
         try:
             with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
-                self.metadata: dict[str, str] = file.metadata() or {}
-                self.image_ids: list[str] = [str(image_id) for image_id in json.loads(self.metadata["image_ids"])]
+                ids = json.loads((file.metadata() or {})["image_ids"])
+                self.image_ids: list[str] = [str(image_id) for image_id in ids]
                 tensors = [file.get_tensor(name) for name in ARRAYS]
             self.num_boxes, self.sizes_wh, self.boxes_xyxy, self.features = (
                 (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy() for tensor in tensors
@@ -124,7 +119,6 @@ class FeatureStore:
     offsets: NDArray[np.int64]  # [I + 1] first proposal of each photo
     boxes_xyxy: NDArray[np.float32]  # [P, 4] pixels
     features: Sequence[NDArray[np.float16]]  # [P, F] in parts, one for each file
-    digests: Sequence[str] = ()  # SHA-256 of each file's photos
 
     @classmethod
     def open(cls, folder: Path) -> "FeatureStore":
@@ -133,18 +127,15 @@ class FeatureStore:
         if not paths:
             raise InputError(f"{folder} has no features; run tallybox vqa prepare")
         parts = [FeatureArrays(path) for path in paths]
-        for path, part in zip(paths, parts, strict=True):
-            if part.features.shape[1] != (width := parts[0].features.shape[1]):
-                raise InputError(
-                    f"{path} has {part.features.shape[1]} features, but {paths[0].name} has {width}; delete one"
-                )
+        widths = {part.features.shape[1]: path.name for path, part in zip(paths, parts, strict=True)}
+        if len(widths) > 1:
+            raise InputError(f"Files of {folder} differ in their numbers of features; delete some: {widths}")
         return cls(
             [image_id for part in parts for image_id in part.image_ids],
             np.concatenate([part.sizes_wh for part in parts]),
             np.concatenate([[0], *(part.num_boxes for part in parts)]).cumsum(),
             np.concatenate([part.boxes_xyxy for part in parts]),
             [part.features for part in parts],
-            [part.metadata.get("sha256", "") for part in parts],
         )
 
     @property
@@ -163,26 +154,26 @@ class FeatureStore:
         return {image_id: row for row, image_id in reversed([*enumerate(self.image_ids)])}
 
     @cached_property
-    def _part_starts(self) -> NDArray[np.int64]:
-        return np.cumsum([0, *map(len, self.features)])
-
-    def part_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return which file holds each photo, ``[B]``."""
-        return np.searchsorted(self._part_starts, self.offsets[rows], side="right") - 1
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The file of each photo and its first proposal there, ``[I]`` each."""
+        starts = np.cumsum([0, *map(len, self.features)])
+        files = np.searchsorted(starts, self.offsets[:-1], side="right") - 1
+        return files, self.offsets[:-1] - starts[files]
 
     def rows_of(self, image_ids: Sequence[str]) -> NDArray[np.int64]:
         """Return the rows of photos, ``[B]``."""
-        rows = np.fromiter((self.row_of.get(image_id, -1) for image_id in image_ids), np.int64, len(image_ids))
-        if (rows < 0).any():
-            missing = sorted({image_ids[index] for index in np.flatnonzero(rows < 0).tolist()})
+        if missing := sorted({image_id for image_id in image_ids if image_id not in self.row_of}):
             raise InputError(f"The store lacks {len(missing)} photos, among them {missing[0]}.")
-        return rows
+        return np.array([self.row_of[image_id] for image_id in image_ids], np.int64)
 
     def features_of(self, row: int) -> NDArray[np.float16]:
         """Return the features of a photo's proposals, ``[N, F]``."""
-        part = int(self.part_of(np.array(row)))
-        start, end = (self.offsets[row : row + 2] - self._part_starts[part]).tolist()
-        return self.features[part][start:end]
+        file, first = (int(places[row]) for places in self._places)
+        return self.features[file][first : first + int(self.offsets[row + 1] - self.offsets[row])]
+
+    def boxes_of(self, row: int) -> NDArray[np.float32]:
+        """Return the boxes of a photo's proposals, ``[N, 4]``."""
+        return self.boxes_xyxy[self.offsets[row] : self.offsets[row + 1]]
 
     def read_into(
         self, rows: NDArray[np.int64], features: NDArray[np.float16], boxes_xyxy: NDArray[np.float32]
@@ -192,14 +183,10 @@ class FeatureStore:
         Returns the mask ``[B, N]``, True for a real proposal.
         """
         numbers = self.num_boxes[rows]
-        starts, parts = self.offsets[rows], self.part_of(rows)
-        local = starts - self._part_starts[parts]
-        for place, (part, first, start, number) in enumerate(
-            zip(parts.tolist(), local.tolist(), starts.tolist(), numbers.tolist(), strict=True)
-        ):
-            features[place, :number] = self.features[part][first : first + number]
-            features[place, number:] = 0
+        places = (values[rows].tolist() for values in (*self._places, self.offsets))
+        for place, (number, file, first, start) in enumerate(zip(numbers.tolist(), *places, strict=True)):
+            features[place, :number] = self.features[file][first : first + number]
             boxes_xyxy[place, :number] = self.boxes_xyxy[start : start + number]
-            boxes_xyxy[place, number:] = 0
+            features[place, number:], boxes_xyxy[place, number:] = 0, 0
         mask: NDArray[np.bool_] = np.arange(features.shape[1]) < numbers[:, None]
         return mask

@@ -1,24 +1,30 @@
-"""Targets for attention: which proposals show the category that a question names, by COCO's true boxes."""
+"""Add targets for attention to a prepared folder: which proposals show the category that a question names.
 
-from collections.abc import Callable, Sequence
+    python research/supervise_attention.py runs/vqa-photos/prepared ../shared/data/coco-count/instances_train.json.gz
+
+True boxes are those of COCO instances files. `attention_supervision` in the configuration weighs the loss.
+"""
+
+import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from category_words import CategoryWords
 from numpy.typing import NDArray
 
 from tallybox.boxes import numpy_box_iou
-from tallybox.detections.coco import Int64, JsonRecord
+from tallybox.detections.coco import INSTANCES, Int64, JsonRecord
 from tallybox.errors import InputError
 from tallybox.files import read_json
-from tallybox.vqa.data.category_words import CategoryWords
 from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE, open_pairs, open_records, write_split
+from tallybox.vqa.data.store import PHOTOS, FeatureStore
+from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 
-INSTANCES = "COCO instances (an object with images, annotations, categories)"
 RELEVANT_IOU = 0.5  # of a proposal with a true box, at least
 
 Boxes = NDArray[np.float64]  # [K, 4] corners in pixels
@@ -87,7 +93,6 @@ def relevance_of(
     records: Sequence[QuestionRecord],
     store: FeatureStore,
     true_boxes: TrueBoxes,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> NDArray[np.int8]:
     """Return which proposals show the category that each question names, ``[Q, N]``.
 
@@ -108,7 +113,6 @@ def relevance_of(
     for index, (record, row) in enumerate(zip(records, rows.tolist(), strict=True)):
         if (named := words.named(record.text)) is not None:
             relevance[index, : numbers[index]] = relevance_in(record.image_id, row, named)
-        on_progress(index + 1, len(records))
     return relevance
 
 
@@ -121,3 +125,25 @@ def overlapping(proposals_xyxy: NDArray[np.floating], boxes_xyxy: Boxes) -> NDAr
     iou = numpy_box_iou(proposals_xyxy.astype(np.float64), boxes_xyxy)  # [N, K]
     enough: NDArray[np.bool_] = np.any(iou >= RELEVANT_IOU, axis=1)
     return enough
+
+
+def supervise(prepared: Path, instances: Sequence[Path], split: str = "train") -> int:
+    """Write a split again with the relevance of proposals; return the number of questions for which it is known."""
+    records, store = open_records(prepared, split), FeatureStore.open(prepared / PHOTOS)
+    relevance = relevance_of(records, store, TrueBoxes.read(instances))
+    vocabulary = Vocabulary.load(prepared / VOCABULARY)
+    write_split(prepared, split, records, open_pairs(prepared, split), vocabulary, relevance)
+    return int((relevance >= 0).any(1).sum())
+
+
+def main() -> None:
+    """Supervise the questions of train."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("prepared", type=Path)
+    parser.add_argument("instances", type=Path, nargs="+")
+    given = parser.parse_args()
+    print(f"{supervise(given.prepared, given.instances)} questions with known relevant proposals")
+
+
+if __name__ == "__main__":
+    main()
