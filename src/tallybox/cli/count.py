@@ -38,7 +38,8 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
     "--tiles", default="auto", metavar="auto|off|N", help="Windows for large photos; N: their smallest side in pixels."
 )
 @click.option("--every", metavar="TIME", help="Of a video, count a frame every 1s (the default), 500ms, 2min …")
-@click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
+@click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write outlined photos here.")
+@click.option("--all-boxes", is_flag=True, help="In --save, also show duplicates and boxes that are not counted.")
 @click.option(
     *("--out", "--csv", "table"),
     type=file_to_write,
@@ -55,6 +56,7 @@ def count(
     names: Path | None,
     tiles: str,
     folder: Path | None,
+    all_boxes: bool,
     table: Path | None,
     page: Path | None,
     wide: bool,
@@ -113,7 +115,7 @@ def count(
         if table is not None:
             outputs.append(stack.enter_context(table_output(table, compute_totals, wide=wide)))
         if folder is not None:
-            outputs.append(stack.enter_context(picture_output(folder, found.counter, report)))
+            outputs.append(stack.enter_context(picture_output(folder, found.counter, report, all_boxes=all_boxes)))
         if not as_json and table is None:
             text = text_output(compute_totals, every=bool(categories), as_lines=found.expected_images > 1)
             outputs.append(stack.enter_context(text))

@@ -5,7 +5,7 @@ Legend: P pairs of an image and a category, K ``max_objects``, T counts with the
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+Key = TypeVar("Key")
 
 # How many counts from ``max_objects`` on are written out; larger counts add to the last. The number is the same for all
 # pairs, so that a prediction does not depend on the pairs in its batch.
@@ -81,6 +82,11 @@ class CountPrediction:
     def __str__(self) -> str:
         """Return the count as text: ``3``, or ``about 17`` from ``max_objects`` on."""
         return f"about {self.count}" if self.at_least else str(self.count)
+
+
+def most_first(predictions: Mapping[Key, CountPrediction]) -> list[tuple[Key, CountPrediction]]:
+    """Return predictions in the order of pictures, pages and lines: the most objects first."""
+    return sorted(predictions.items(), key=lambda pair: (-pair[1].count, -pair[1].expected))
 
 
 def interval_text(prediction: "CountPrediction | TotalPrediction") -> str:

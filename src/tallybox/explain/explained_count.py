@@ -12,12 +12,17 @@ from tallybox.counter.module import Counter
 from tallybox.detections.baselines import Thresholds
 from tallybox.detections.detections import Detections
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.explanation import CountExplanation, merge_boxes, merged_into, suppression_of
+from tallybox.estimator.explanation import (
+    CLEAR_PRESENCE,
+    CountExplanation,
+    merge_boxes,
+    merged_into,
+    suppression_of,
+)
 from tallybox.explain.traces import HeadTrace, head_trace
 from tallybox.presence.module import PresenceCounter
 
 DEFAULT_THRESHOLDS = Thresholds(overlap=0.5, score=0.5)  # of NMS, if nobody tuned it
-CLEAR_PRESENCE = 0.5  # a counted box is clear from here on, doubtful below
 
 
 @dataclass(frozen=True)
