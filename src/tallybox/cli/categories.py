@@ -12,7 +12,13 @@ from tallybox.cli.terminal import echo_json, echo_line
 @click.argument("estimator", type=any_path, required=False)
 @json_option
 def categories(estimator: Path | None, as_json: bool) -> None:
-    """List the ids and names of the categories of ESTIMATOR, by default of the bundled one, which has COCO's."""
+    """List the categories that ESTIMATOR counts; the bundled one counts COCO's 80.
+
+    \b
+    tallybox categories
+    tallybox categories own.safetensors
+    tallybox categories --json
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.photos.shipped import shipped_estimator
 

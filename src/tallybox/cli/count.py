@@ -47,7 +47,9 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
 )
 @click.option("--report", "page", type=file_to_write, help="Write a page (.html) with totals and outlined photos.")
 @click.option("--wide", is_flag=True, help="In the table, one row for each image and one column for each category.")
-@click.option("--total", "with_totals", is_flag=True, help="Also add up all images, with an interval.")
+@click.option(
+    "--total", "with_totals", is_flag=True, help="Also add up all images, with an interval; a sum of counts is too low."
+)
 @json_option
 def count(
     paths: tuple[str, ...],
@@ -66,14 +68,12 @@ def count(
 ) -> None:
     """Count the objects in photos, folders of photos, patterns ("*.jpg"), videos and files of detections.
 
-    tallybox lists every category with a probability above 10 %; those below 50 % count as 0. With --category it counts
-    exactly the categories you name. To add up images, use --total: a sum of counts is too low.
+    tallybox gives each count a 90 % interval, and lists categories that may be there under "perhaps also".
 
     \b
     tallybox count holiday.jpg
     tallybox count photos/ --out counts.xlsx --report report.html
     tallybox count clip.mp4 --every 1s --out counts.csv
-    tallybox count detections.parquet --estimator own.safetensors --json
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     if as_json and table == STANDARD_OUTPUT:
         raise click.UsageError("--json and --out - both print on standard output; name a file for --out")

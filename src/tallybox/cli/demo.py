@@ -28,10 +28,18 @@ SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every t
 
 @click.command()
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/demo"), help="For the pages."
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs/demo"),
+    help="Folder for the pages.  [default: runs/demo]",
 )
 def demo(out: Path) -> None:
-    """Count three photos, compare with their true counts, and show the idea behind it. No files needed."""
+    """Count three photos, compare with their true counts, and show how it works. You need no files.
+
+    \b
+    tallybox demo
+    tallybox demo --out pages/
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     console = Console(highlight=False)
     show_photos(console, out)
     show_idea(console)

@@ -72,8 +72,7 @@ def estimator_counts(
         others = np.setdiff1d(np.flatnonzero(matched.category_ids == key), explanations[key].indices)
         facts = [f"Best estimate: {predicted.count}.", f"{interval(predicted).replace(':', ' interval:')}."]
         if not predicted.calibrated:
-            others = np.setdiff1d(np.flatnonzero(matched.category_ids == key), explanations[key].indices)
-        facts = [f"Best estimate: {predicted.count}.", "Not calibrated for this detector."]
+            facts[1] = "Not calibrated for this detector."
         counts.append(
             page_count(
                 name,

@@ -29,7 +29,7 @@ function distributionCard(count) {
   const { low, high } = count;
   bars.update(count.distribution, { low, high, answer: low === null ? undefined : count.count, asShares: !areFeatures });
   const title = areFeatures ? "Output of the layer" : count.answers ? "How probable each count is to the counter" : "How probable each count is";
-  const key = low === null ? [] : [element("p", { class: "small quiet" }, `Dark: best estimate, ${percent(count.distribution[Math.min(count.count, count.distribution.length - 1)])} probable. Light blue: 90 % interval, ${range(low, high)}.`)];
+  const key = low === null ? [] : [element("p", { class: "small quiet" }, `Bold: best estimate, ${percent(count.distribution[Math.min(count.count, count.distribution.length - 1)])} probable. Blue bars: 90 % interval, ${range(low, high)}.`)];
   return card(title, bars.element, ...key);
 }
 

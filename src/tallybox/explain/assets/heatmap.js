@@ -41,7 +41,7 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
         context.fillRect(x, y, cell - gap, cell - gap);
         if (matrix.length > MAX_VALUES) return;
         context.fillStyle = inkOn(colour);
-        context.fillText(short(value), x + cell / 2, y + cell / 2);
+        context.fillText(short(Math.round(100 * value) / 100), x + cell / 2, y + cell / 2);
       }),
     );
     drawNumbers(context, cell);

@@ -122,13 +122,15 @@ export function createScene(image, pointing, { isEditable = false } = {}) {
     ];
   }
 
+  // One line, or several on a narrow screen.
   function detailTag({ corners: [x1, y1, , y2], detail }, unit) {
-    const [width, height] = [(detail.length * 6.6 + 12) * unit, 20 * unit];
+    const lines = (detail.length * 6.6 + 12) * unit <= size.width ? [detail] : detail.split(" · ");
+    const [width, height] = [(Math.max(...lines.map((line) => line.length)) * 6.6 + 12) * unit, (16 * lines.length + 4) * unit];
     const left = Math.max(Math.min(x1, size.width - width), 0);
     const top = y1 >= height ? y1 - height : Math.min(y2, size.height - height);
     return [
       svgElement("rect", { class: "tag-ground", x: left, y: top, width, height, rx: 4 * unit }),
-      svgElement("text", { class: "tag", x: left + 6 * unit, y: top + 14 * unit, "font-size": 12 * unit, fill: "#fff", textLength: width - 12 * unit, lengthAdjust: "spacingAndGlyphs" }, detail),
+      ...lines.map((line, row) => svgElement("text", { class: "tag", x: left + 6 * unit, y: top + (14 + 16 * row) * unit, "font-size": 11 * unit, fill: "#fff" }, line)),
     ];
   }
 
@@ -175,5 +177,5 @@ export function sceneLegend(kinds, { counts = null, colour = categoryColour(0) }
   };
   const sample = (attributes) =>
     svgElement("svg", { viewBox: "0 0 26 12", "aria-hidden": "true" }, svgElement("rect", { x: 2, y: 2, width: 22, height: 8, fill: "none", ...attributes }));
-  return element("p", { class: "legend" }, ...kinds.map((kind) => element("span", {}, sample(lines[kind][0]), `${counts ? `${counts[kind]} ` : ""}${lines[kind][1]}`)));
+  return element("p", { class: "legend" }, ...kinds.filter((kind) => !counts || counts[kind]).map((kind) => element("span", {}, sample(lines[kind][0]), `${counts ? `${counts[kind]} ` : ""}${lines[kind][1]}`)));
 }

@@ -69,7 +69,7 @@ export function createPhotoTab(samples, { onMove }) {
       for (const thumbnail of thumbnails) thumbnail.button.setAttribute("aria-pressed", thumbnail.sample === sample);
       draw(images[0], name, URL.createObjectURL(body), truth);
     } catch (failed) {
-      if (current === latest) problem.textContent = `Not counted: ${failed.message}`;
+      if (current === latest) problem.textContent = `Not counted: ${failed.message.replace(/^.*Cannot read [^:]*: /, "")}`;
     }
     if (current !== latest) return;
     loading.hidden = true;
