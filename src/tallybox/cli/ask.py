@@ -39,6 +39,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     tallybox ask beach.jpg "What is on the sand?" --explain why.html
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     with Console(stderr=True).status("Looking at the photo"):
+        from tallybox.detections.categories import named
         from tallybox.estimator.prediction import interval_text
         from tallybox.files import check_writable, write_text
         from tallybox.photos.images import read_photo
@@ -66,7 +67,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         return
     _print(answer)
     for name, count in counts.items():
-        echo_line(f"tallybox count: {name} {count} (90 %: {interval_text(count)})")
+        echo_line(f"tallybox count: {named(str(count), name)} (90 %: {interval_text(count)})")
 
 
 def _print(answer: PhotoAnswer) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tallybox.counter.module import Counter
+from tallybox.detections.categories import quantity
 from tallybox.detections.detections import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.errors import InputError
@@ -16,7 +17,7 @@ from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import most_first
 from tallybox.explain.explained_count import ExplainedCount, clear_and_doubtful, explain_component, explain_estimate
 from tallybox.explain.traces import ComponentName
-from tallybox.explain.words import headline, interval, quantity
+from tallybox.explain.words import headline, interval
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 
