@@ -38,7 +38,7 @@ def test_people_read_the_answer_first():
     assert ran.exit_code == 0, ran.output
     assert ran.stderr == ""
     first, *others, counted = ran.stdout.splitlines()
-    assert counted == "tallybox count: horse 2 (90 %: 1–3)"
+    assert counted == "tallybox count: 2 horses (90 %: 1–3)"
     assert first.split()[0] == "2"
     assert first.split()[2] == "%"
     assert len(others) <= 4

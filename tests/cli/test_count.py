@@ -300,7 +300,7 @@ def test_wrong_usage_is_status_2(photos, detections, tmp_path):
 
 def test_detections_are_counted_without_the_packages_that_photos_need(detections, photos):
     code = "import sys; sys.modules['PIL'] = None\nfrom tallybox.cli import cli\ncli(['count', *sys.argv[1:]])"
-    for path, status, said in ((detections, 0, "person"), (photos, 1, "pip install 'tallybox[photos]'")):
+    for path, status, said in ((detections, 0, "people"), (photos, 1, "pip install 'tallybox[photos]'")):
         done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
         assert done.returncode == status, done.stderr
         assert said in done.stdout + done.stderr

@@ -61,7 +61,8 @@ def test_detect_fit_count_with_a_detector_of_ones_own(tmp_path, spec):
     found, mine = tmp_path / "found.parquet", tmp_path / "mine.safetensors"
     detected = run("detect", tmp_path / "photos", "--detector", spec, "--out", found)
     assert detected.exit_code == 0, detected.output
-    assert f"{found}: 12 photos, " in detected.stdout
+    assert detected.stdout.startswith(f"Wrote {found}: ")
+    assert detected.stdout.endswith(" boxes in 12 photos\n")
     assert detected.stderr == ""
 
     labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())

@@ -6,7 +6,7 @@ from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner
 
 from tallybox.cli import cli
-from tallybox.explain.words import quantity
+from tallybox.detections.categories import quantity
 from tallybox.photos import sample_photos
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator

@@ -135,7 +135,7 @@ def test_only_the_intervals_of_categories_without_labels_are_marked(capsys, tmp_
         write(PhotoResult(None, replace(image, image_id=7), predictions=predictions))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert [line.split(maxsplit=2)[2] for line in lines[2:4]] == ["1–3", "1–3, uncalibrated"]
-    assert "7: 2 person (1–3), 2 dog (1–3, uncalibrated)" in lines
+    assert "7  2 people (1–3) · 2 dogs (1–3, uncalibrated)" in lines
     assert [line.split(maxsplit=2)[2] for line in lines[-2:]] == ["5–9", "4–8, uncalibrated"]
 
 

@@ -27,7 +27,7 @@ def test_the_paper_counts_three_cats_with_the_numbers_of_its_trace():
     assert explained.duplicate_of == [0, 0, 2, 3]
     assert explained.baselines.sum == 4
     assert explained.baselines.nms == 3
-    assert clear_and_doubtful(explained) == (3, 0)
+    assert clear_and_doubtful(explained) == ([0, 2, 3], [])
 
 
 def test_presence_explained_is_shown_with_the_numbers_of_its_trace():

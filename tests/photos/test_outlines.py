@@ -1,8 +1,19 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
 
+from tallybox.estimator.explanation import merged_into
 from tallybox.photos import Photo, read_photo, sample_photos
-from tallybox.photos.outlines import COLOURS, draw_outlines, outlines_of, save_picture
+from tallybox.photos.outlines import (
+    COLOURS,
+    Outline,
+    category_colours,
+    draw_outlines,
+    number_places,
+    outlines_of,
+    save_picture,
+)
 from tests.support.photos import embedded_detector, embedded_estimator, gradient
 
 
@@ -15,20 +26,26 @@ def riders():
     return photo, image, explained
 
 
-def test_each_counted_object_has_a_colour_that_its_duplicates_share(riders):
+def test_objects_are_numbered_by_category_and_solid_only_if_clear(riders):
     _, image, explained = riders
-    outlines = outlines_of(image, explained)
-    counted = [outline for outline in outlines if outline.is_counted]
+    counted = [outline for outline in outlines_of(image, explained) if outline.is_counted]
     assert sorted((outline.name, outline.number) for outline in counted) == sorted(
         (name, number) for name, one in explained.items() for number in range(1, one.prediction.count + 1)
     )
     assert {"horse", "person"} <= {outline.name for outline in counted}
-    colours = {(outline.name, outline.number): outline.colour for outline in counted}
-    assert len(set(colours.values())) == len(colours)
-    assert set(colours.values()) <= set(COLOURS)
-    duplicates = [outline for outline in outlines if outline.number and not outline.is_counted]
-    assert duplicates
-    assert all(outline.colour == colours[outline.name, outline.number] for outline in duplicates)
+    clear = sum(
+        ((one.presence >= 0.5) & (merged_into(one) == range(len(one.presence)))).sum() for one in explained.values()
+    )
+    assert sum(outline.is_clear for outline in counted) == clear
+
+
+def test_a_category_has_one_colour_in_all_photos_of_a_run(riders):
+    _, _, explained = riders
+    predictions = {name: one.prediction for name, one in explained.items()}
+    shared = {"horse": COLOURS[0]}
+    assert category_colours(predictions, shared)["horse"] == COLOURS[0]
+    assert shared["person"] == COLOURS[1]
+    assert category_colours(predictions) == {"person": COLOURS[0], "horse": COLOURS[1]}
 
 
 def test_the_picture_shows_the_colours_and_keeps_the_rest(riders):
@@ -39,13 +56,25 @@ def test_the_picture_shows_the_colours_and_keeps_the_rest(riders):
     original = np.asarray(photo.image).astype(int)
     assert picture.shape[1] == original.shape[1]
     assert picture.shape[0] > original.shape[0]  # the counts in words
+    colours = category_colours(predictions)
     for outline in outlines:
         if outline.is_counted:
             x1, y1, _, y2 = (int(corner) for corner in outline.corners)
             edge = picture[y1:y2, x1 : x1 + 4].reshape(-1, 3)  # boxes that cross it may cover a part
-            assert (np.abs(edge - list(bytes.fromhex(outline.colour[1:]))).sum(1) < 30).mean() > 0.1
-    unchanged = np.abs(picture[: len(original)] - original).sum(2) == 0
-    assert unchanged.mean() > 0.6
+            assert (np.abs(edge - list(bytes.fromhex(colours[outline.name][1:]))).sum(1) < 30).mean() > 0.1
+    changed = np.abs(picture[: len(original)] - original).sum(2) > 0
+    assert changed.mean() < 0.1
+    with_all = np.asarray(draw_outlines(photo, outlines, predictions, all_boxes=True))[: len(original)]
+    assert (np.abs(with_all - original).sum(2) > 0).mean() > changed.mean()
+
+
+def test_numbers_lie_in_the_picture_and_not_on_each_other():
+    boxes = [(0.0, 0.0, 80.0, 80.0), (4.0, 4.0, 70.0, 70.0), (90.0, 90.0, 99.0, 99.0), (0.0, 90.0, 5.0, 99.0)]
+    outlines = [Outline(box, "car", number, True, True) for number, box in enumerate(boxes, start=1)]
+    places = [place for _, place in number_places(outlines, 10, (100, 100))]
+    assert len(places) == 4
+    assert all(10 <= at <= 90 for place in places for at in place)
+    assert all(np.hypot(*np.subtract(one, other)) >= 20 for one, other in combinations(places, 2))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5000, 3), (12, 3000)])

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tallybox import Counter, PresenceCounter
 from tallybox.photos import sample_photos
@@ -133,6 +134,16 @@ def test_only_parameters_that_suit_a_scene_are_offered(explorer):
     names = page.locator("#parameters option").evaluate_all("all => all.map((option) => option.value)")
     assert "untrained" in names
     assert not any(name.startswith("photo") for name in names)
+
+
+def test_parameters_of_other_toy_scenes_are_marked(explorer):
+    page = explorer().page
+    page.select_option("#scene", "toy")
+    page.wait_for_selector("#truth:not(:empty)")
+    for name, is_marked in (("toy-0.5-0.25", False), ("toy-0.5-0", True)):
+        page.select_option("#parameters", name)
+        settled(page)
+        assert page.locator(".problem:visible", has_text="do not suit").count() == is_marked
 
 
 @pytest.mark.parametrize("hash_", ["#nonsense", "#e30", "#eyJib3hlcyI6ICI8c2NyaXB0PiJ9"])
@@ -272,19 +283,30 @@ def test_the_suitcases_come_first_with_their_truth_and_the_other_methods(explore
     assert page.locator("[data-category=suitcase] .truth").count() == 1
     methods = page.locator(".method:visible b").all_text_contents()
     assert methods == ["20.3", "8", "14"]
-    counted = (
-        page.locator("#photos .frame.clear:visible").count(),
-        page.locator("#photos .frame.doubtful:visible").count(),
-    )
-    assert sum(counted) == 15
+    kinds = [page.locator(f"#photos .frame.{kind}:visible").count() for kind in ("clear", "doubtful")]
+    assert kinds == [8, 6]
+    assert page.locator("#photos [data-view]").all_text_contents() == ["Photo", "Detector: 60 boxes", "Counted: 14"]
     page.locator("[data-view=boxes]").click()
-    assert page.locator("#photos .frame:visible").count() > 60
+    assert page.locator("#photos .frame:visible").count() == 60
 
 
-def test_a_row_lights_its_boxes(explorer):
+def test_a_row_lights_its_boxes_until_the_pointer_leaves(explorer):
     page = explorer(tab="photo").page
     page.locator("[data-category=backpack]").hover()
     assert page.locator("#photos .frame.pointed").count() == 1
+    page.locator(".masthead").hover()
+    assert page.locator("#photos [data-view=counted]").text_content() == "Counted: 14"
+    assert page.locator("#photos .frame.pointed").count() == 0
+
+
+def test_the_saved_picture_shows_the_photo_in_view(explorer):
+    page = explorer(tab="photo").page
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    assert download.value.suggested_filename == "lobby_with_suitcases_counted.jpg"
+    with Image.open(download.value.path()) as picture:
+        assert picture.width == 640
+        assert picture.height > 480  # the count in words
 
 
 def test_an_uploaded_photo_is_counted_and_its_boxes_can_be_moved(explorer):

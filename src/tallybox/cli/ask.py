@@ -31,10 +31,15 @@ BAR = 24  # characters of a certain answer
 def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_json: bool) -> None:
     """Experimental: answer an English QUESTION about a PHOTO, such as "How many dogs are there?".
 
-    The bundled model is small: it was trained on 3,000 photos, knows about 1,000 words and 138 answers. For "how many"
-    of a known category, the count of `tallybox count` is printed too; it is the better one.
-    """
+    The bundled model is small; for "how many" of a known category, tallybox prints its own count too, which is better.
+
+    \b
+    tallybox ask beach.jpg "How many dogs are there?"
+    tallybox ask beach.jpg "Is it raining?" --json
+    tallybox ask beach.jpg "What is on the sand?" --explain why.html
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     with Console(stderr=True).status("Looking at the photo"):
+        from tallybox.detections.categories import named
         from tallybox.estimator.prediction import interval_text
         from tallybox.files import check_writable, write_text
         from tallybox.photos.images import read_photo
@@ -62,7 +67,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         return
     _print(answer)
     for name, count in counts.items():
-        echo_line(f"tallybox count: {name} {count} (90 %: {interval_text(count)})")
+        echo_line(f"tallybox count: {named(str(count), name)} (90 %: {interval_text(count)})")
 
 
 def _print(answer: PhotoAnswer) -> None:

@@ -46,14 +46,17 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
     "--tiles", default="auto", metavar="auto|off|N", help="Windows for large photos; N: their smallest side in pixels."
 )
 @click.option("--every", metavar="TIME", help="Of a video, count a frame every 1s (the default), 500ms, 2min …")
-@click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write annotated photos here.")
+@click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write outlined photos here.")
+@click.option("--all-boxes", is_flag=True, help="In --save, also show duplicates and boxes that are not counted.")
 @click.option(
     *("--out", "--csv", "table"),
     type=file_to_write,
     help='Write a table (.csv, .tsv, .xlsx, .parquet) or .json, and resume it after an interruption; "-" prints CSV.',
 )
 @click.option("--report", "page", type=file_to_write, help="Write a page (.html) with totals and outlined photos.")
-@click.option("--total", "with_totals", is_flag=True, help="Also add up all images, with an interval.")
+@click.option(
+    "--total", "with_totals", is_flag=True, help="Also add up all images, with an interval; a sum of counts is too low."
+)
 @json_option
 def count(
     paths: tuple[str, ...],
@@ -62,6 +65,7 @@ def count(
     names: Path | None,
     tiles: str,
     folder: Path | None,
+    all_boxes: bool,
     table: Path | None,
     page: Path | None,
     with_totals: bool,
@@ -70,14 +74,12 @@ def count(
 ) -> None:
     """Count the objects in photos, folders of photos, patterns ("*.jpg"), videos and files of detections.
 
-    tallybox lists every category with a probability above 10 %; those below 50 % count as 0. With --category it counts
-    exactly the categories you name. To add up images, use --total: a sum of counts is too low.
+    tallybox gives each count a 90 % interval, and lists categories that may be there under "perhaps also".
 
     \b
     tallybox count holiday.jpg
     tallybox count photos/ --out counts.xlsx --report report.html
     tallybox count clip.mp4 --every 1s --out counts.csv
-    tallybox count detections.parquet --estimator own.safetensors --json
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     if as_json and table == STANDARD_OUTPUT:
         raise click.UsageError("--json and --out - both print on standard output; name a file for --out")
@@ -118,7 +120,7 @@ def count(
         if table is not None:
             outputs.append(stack.enter_context(table_output(table, compute_totals)))
         if folder is not None:
-            outputs.append(stack.enter_context(picture_output(folder, found.counter, report)))
+            outputs.append(stack.enter_context(picture_output(folder, found.counter, report, all_boxes=all_boxes)))
         if not as_json and table is None:
             text = text_output(compute_totals, every=bool(categories), as_lines=found.expected_images > 1)
             outputs.append(stack.enter_context(text))

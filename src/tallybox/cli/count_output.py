@@ -17,10 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tallybox.cli.terminal import echo_line, printable
+from tallybox.detections.categories import named
 from tallybox.detections.writers import write_table
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.estimator import Categories
-from tallybox.estimator.prediction import TotalPrediction, marked_interval
+from tallybox.estimator.prediction import TotalPrediction, marked_interval, most_first
 from tallybox.files import import_optional, write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.pipeline import PhotoResult
@@ -125,8 +126,9 @@ def text_output(totals: NamedTotals | None = None, *, every: bool, as_lines: boo
         if image.path is not None and not as_lines:
             _print_table(console, image, every)
             return
-        parts = [f"{p} {category} ({marked_interval(p)})" for category, p in image.counts.items() if p.high > 0]
-        sys.stdout.write(printable(f"{image.name}: {', '.join(parts) or 'nothing'}") + "\n")
+        listed = [(category, p) for category, p in most_first(image.counts) if p.count > 0 or every]
+        parts = [f"{named(str(p), category)} ({marked_interval(p)})" for category, p in listed]
+        sys.stdout.write(printable(f"{image.name}  {' · '.join(parts) or 'nothing counted'}") + "\n")
 
     yield write
     if totals is not None:
@@ -154,12 +156,15 @@ def report_output(path: Path, counter: PhotoCounter, categories: Categories) -> 
 
 
 @contextmanager
-def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputError], None]) -> Iterator[Write]:
+def picture_output(
+    folder: Path, counter: PhotoCounter, report: Callable[[InputError], None], *, all_boxes: bool = False
+) -> Iterator[Write]:
     """Write each photo with its counted objects outlined, as ``NAME_counted.jpg`` in a folder."""
     from tallybox.photos.outlines import save_picture
 
     folder.mkdir(parents=True, exist_ok=True)
     written: set[str] = set()
+    colours: dict[str, str] = {}  # of categories, the same in all pictures
 
     def write(image: PhotoResult) -> None:
         if image.path is None:
@@ -170,7 +175,7 @@ def picture_output(folder: Path, counter: PhotoCounter, report: Callable[[InputE
         while name in written:  # photos of several folders may share their names
             name, number = f"{stem}_counted-{number}.jpg", number + 1
         try:
-            save_picture(counter.draw(image), folder / name)
+            save_picture(counter.draw(image, all_boxes=all_boxes, colours=colours), folder / name)
             written.add(name)
         except InputError as error:
             report(error)
@@ -191,7 +196,7 @@ def _print_table(console: Console, image: PhotoResult, every: bool) -> None:
     counted = {category: p for category, p in image.counts.items() if every or p.count > 0}
     perhaps = {category: p for category, p in image.counts.items() if category not in counted}
     if counted:
-        rows = [(category, p, p) for category, p in sorted(counted.items(), key=lambda pair: -pair[1].count)]
+        rows = [(category, p, p) for category, p in most_first(counted)]
         console.print(counts_table(("category", "count", "90 % interval"), rows))
     else:
         console.print("  nothing counted")

@@ -13,11 +13,11 @@ from rich.table import Table
 from torch import Tensor
 
 from tallybox.counter.module import Counter
+from tallybox.detections.categories import plural
 from tallybox.errors import TallyboxError
 from tallybox.explain.page import explain_page
 from tallybox.explain.page_data import canvas_size, estimator_counts, page_data
 from tallybox.explain.scenes import CatProposals, cats
-from tallybox.explain.words import quantity
 from tallybox.files import import_optional, write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import read_photo
@@ -28,10 +28,18 @@ SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every t
 
 @click.command()
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("runs/demo"), help="For the pages."
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs/demo"),
+    help="Folder for the pages.  [default: runs/demo]",
 )
 def demo(out: Path) -> None:
-    """Count three photos, compare with their true counts, and show the idea behind it. No files needed."""
+    """Count three photos, compare with their true counts, and show how it works. You need no files.
+
+    \b
+    tallybox demo
+    tallybox demo --out pages/
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     console = Console(highlight=False)
     show_photos(console, out)
     show_idea(console)
@@ -65,7 +73,6 @@ def show_photos(console: Console, folder: Path) -> None:
             for method, value in methods.items():
                 errors[method] += abs(value - true_count)
             interval = f"{count['low']}–{count['high']}" if count["low"] < count["high"] else str(count["low"])
-            name = quantity(2, count["name"]).partition(" ")[2]
             numbers = (
                 str(true_count),
                 f"[bold]{count['count']}[/bold]",
@@ -73,8 +80,10 @@ def show_photos(console: Console, folder: Path) -> None:
                 str(other["nms"]),
                 f"{other['sum']:.1f}",
             )
-            table.add_row(f"  {name}", *numbers)
+            table.add_row(f"  {plural(count['name'])}", *numbers)
         counts = estimator_counts(counter.estimator, image, None)
+        for count in counts:
+            count["truth"] = truth.get(count["name"])
         page = folder / f"{path.stem}.html"
         title = f"How many in {path.name}?"
         write_text(page, explain_page(page_data(title, "Bundled estimator", canvas_size(image), counts, photo)))

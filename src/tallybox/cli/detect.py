@@ -17,12 +17,15 @@ from tallybox.files import check_writable
 @click.option("--out", type=file_to_write, required=True, help="The file of detections.")
 @detector_options
 def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: Any) -> None:
-    """Write what a detector finds in photos, folders of photos and patterns ("*.jpg"), for `tallybox fit` and `count`.
+    """Write a detector's boxes for photos, folders of photos and patterns ("*.jpg") to a file for `fit` and `count`.
 
-    The file is .parquet, which keeps the names of the categories and photos without boxes, or COCO results, .json or
-    .json.gz. A photo is known by its path from the folder that was named, or by its name. A photo that cannot be read
-    is reported and the others are written; the exit status is then 1.
-    """
+    A .parquet file keeps category names and photos without boxes; .json and .json.gz are COCO results.
+
+    \b
+    tallybox detect photos/ --out boxes.parquet
+    tallybox detect "photos/*.jpg" --out boxes.json
+    tallybox detect photos/ --detector ultralytics:own.pt --out boxes.parquet
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tallybox.photos.cache import detect_to_file
     from tallybox.photos.sources import find_photos
 
@@ -35,4 +38,4 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
     with reported_failures() as report:
         with progress_bar("detecting") as show:
             images = detect_to_file(photos, out, on_failure=report, on_progress=show, **settings)
-        echo_line(f"Wrote {out}: {len(images)} photos, {sum(map(len, images))} boxes")
+        echo_line(f"Wrote {out}: {sum(map(len, images))} boxes in {len(images)} photos")

@@ -33,9 +33,13 @@ from tallybox.photos.specs import check_same_detector
 def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: Any) -> None:
     """Score the estimator in FILE on labelled images, compared with NMS tuned on the images that it was fitted to.
 
-    Images and labels are as for `tallybox fit`. Anything that a table leaves out is not scored: categories without a
-    column, photos without a row, empty cells (unless --missing-is-zero).
-    """
+    Images and LABELS are as for `tallybox fit`; tallybox does not score what your table leaves out.
+
+    \b
+    tallybox evaluate own.safetensors photos/ counts.csv
+    tallybox evaluate own.safetensors boxes.parquet counts.xlsx
+    tallybox evaluate own.safetensors boxes.json instances.json --json
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tallybox.estimator.evaluation import evaluate as score
 
     estimator = CountEstimator.load(file)

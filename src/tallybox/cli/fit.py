@@ -46,17 +46,16 @@ from tallybox.files import check_writable
 @click.option("--seed", type=int, help="[default: 0]")
 @json_option
 def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
-    """Learn to count from boxes and LABELS (COCO instances, or a table: .csv, .tsv or .xlsx).
+    """Fit an estimator to a detector's boxes and your true counts, LABELS: a table, or COCO instances.
 
-    Boxes come from DETECTIONS (COCO results, CSV, Parquet), or from a detector that looks at PHOTOS (a folder, or a
-    pattern in quotes). Its detections are kept in a folder beside the estimator, FILE.detections: a command that was
-    interrupted goes on where it was, and later ones detect only what is new.
+    Give the boxes as a file of DETECTIONS, or a folder of PHOTOS for tallybox to detect. A table has a row for each
+    photo and a column for each category, or the columns image_id, category and count; empty cells are unknown.
 
-    A table has the columns image_id,category,count, or a row for each photo and a column for each category. A category
-    that it never names is unknown: it is not learned from. So are a photo without a row and an empty cell, unless
-    --missing-is-zero. With the columns image_id,category,count, a category counts 0 in a photo that has rows of others.
-    In COCO instances, every category of the file was counted in each of its photos.
-    """
+    \b
+    tallybox fit photos/ counts.csv --out own.safetensors
+    tallybox fit boxes.parquet counts.xlsx --out own.safetensors
+    tallybox fit boxes.json instances.json --out own.safetensors
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tallybox.photos.sources import find_sources
 
     start = time.perf_counter()

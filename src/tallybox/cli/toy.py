@@ -57,7 +57,13 @@ def config_of(options: dict[str, Any]) -> ToyConfig:
 
 @click.group()
 def toy() -> None:
-    """Train and draw the paper's toy task."""
+    """Train and draw the paper's toy task.
+
+    \b
+    tallybox toy train --side-length 0.5 --noise 0.25
+    tallybox toy sweep --setting hard --out runs/toy
+    tallybox toy figures runs/toy
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
 
 
 @toy.command()

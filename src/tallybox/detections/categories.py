@@ -204,6 +204,26 @@ def plural(name: str) -> str:
     return f"{name}s"
 
 
+def quantity(count: float, name: str) -> str:
+    """Return a number of objects in words.
+
+    >>> quantity(2, "person"), quantity(1, "bus"), quantity(0, "truck"), quantity(2.974, "cat"), quantity(2, "17")
+    ('2 people', '1 bus', '0 trucks', '2.97 cats', '2 of category 17')
+    """
+    return named(f"{count:.2f}".rstrip("0").rstrip("."), name)
+
+
+def named(number: str, name: str) -> str:
+    """Return a number, already in words, with the name of what is counted.
+
+    >>> named("4 to 6", "car"), named("1", "car")
+    ('4 to 6 cars', '1 car')
+    """
+    if not name[-1:].isalpha():
+        return f"{number} of category {name}"
+    return f"{number} {name if number == '1' else plural(name)}"
+
+
 def _named(categories: Mapping[int, str]) -> dict[int, str]:
     """Return the categories that have a name; an id as text is none."""
     return {category_id: name for category_id, name in categories.items() if name != str(category_id)}

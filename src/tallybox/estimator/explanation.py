@@ -24,6 +24,7 @@ Trace = PresenceTrace | CountTrace
 
 # A box below this presence is not shown as counted: the count is then larger than what the boxes show.
 MIN_PRESENCE = 0.1
+CLEAR_PRESENCE = 0.5  # a counted box is clear from here on, doubtful below
 # From this suppression on a box is a duplicate of a counted one; below it, it is a leftover.
 MIN_SUPPRESSION = 0.5
 

@@ -5,7 +5,7 @@ Legend: P pairs of an image and a category, K ``max_objects``, T counts with the
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from tallybox.errors import InputError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
+Key = TypeVar("Key")
 
 # How many counts from ``max_objects`` on are written out; larger counts add to the last. The number is the same for all
 # pairs, so that a prediction does not depend on the pairs in its batch.
@@ -94,6 +95,11 @@ class TotalPrediction:
         """Return plain values for JSON; ``calibrated`` only if it is false."""
         values = {"expected": round(self.expected, 2), "low": self.low, "high": self.high, "images": self.images}
         return values if self.calibrated else {**values, "calibrated": False}
+
+
+def most_first(predictions: Mapping[Key, CountPrediction]) -> list[tuple[Key, CountPrediction]]:
+    """Return predictions in the order of pictures, pages and lines: the most objects first."""
+    return sorted(predictions.items(), key=lambda pair: (-pair[1].count, -pair[1].expected))
 
 
 def interval_text(prediction: CountPrediction | TotalPrediction) -> str:

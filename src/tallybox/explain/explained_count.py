@@ -12,12 +12,17 @@ from tallybox.counter.module import Counter
 from tallybox.detections.baselines import Thresholds
 from tallybox.detections.detections import Detections
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.explanation import CountExplanation, merge_boxes, merged_into, suppression_of
+from tallybox.estimator.explanation import (
+    CLEAR_PRESENCE,
+    CountExplanation,
+    merge_boxes,
+    merged_into,
+    suppression_of,
+)
 from tallybox.explain.traces import HeadTrace, head_trace
 from tallybox.presence.module import PresenceCounter
 
 DEFAULT_THRESHOLDS = Thresholds(overlap=0.5, score=0.5)  # of NMS, if nobody tuned it
-CLEAR_PRESENCE = 0.5  # a counted box is clear from here on, doubtful below
 
 
 @dataclass(frozen=True)
@@ -134,11 +139,11 @@ def count_with_baselines(
     return BaselineCounts(float(scores.sum()), int(kept.sum()), thresholds.overlap, thresholds.score)
 
 
-def clear_and_doubtful(explained: ExplainedCount) -> tuple[int, int]:
-    """Return how many counted boxes have a presence of at least 0.5, and how many less."""
-    counted = [explained.presence[box] for box, into in enumerate(explained.duplicate_of) if into == box]
-    clear = sum(presence >= CLEAR_PRESENCE for presence in counted)
-    return clear, len(counted) - clear
+def clear_and_doubtful(explained: ExplainedCount) -> tuple[list[int], list[int]]:
+    """Return the counted boxes that have a presence of at least 0.5, and the others."""
+    counted = [box for box, into in enumerate(explained.duplicate_of) if into == box]
+    clear = [box for box in counted if explained.presence[box] >= CLEAR_PRESENCE]
+    return clear, [box for box in counted if box not in clear]
 
 
 def _box_shares(head: HeadTrace, boxes: int) -> list[float]:

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 
 from tallybox.counter.module import Counter
+from tallybox.detections.categories import quantity
 from tallybox.detections.detections import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.prediction import most_first
 from tallybox.explain.explained_count import ExplainedCount, clear_and_doubtful, explain_component, explain_estimate
 from tallybox.explain.traces import ComponentName
-from tallybox.explain.words import headline, interval, quantity
+from tallybox.explain.words import headline, interval
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 
@@ -43,10 +45,9 @@ def page_data(
 
 def page_count(name: str, explained: ExplainedCount, **more: Any) -> PageCount:
     """Return an explained count as a page shows it; by default one of a component alone."""
-    clear, doubtful = clear_and_doubtful(explained)
     label = quantity(explained.count, name)
     how = "the paper's counter, untrained" if explained.component == "counter" else "the presence counter, untrained"
-    default = {"label": label, "headline": label, "facts": [f"By {how}.", _boxes_in_words(clear, doubtful)]}
+    default = {"label": label, "headline": label, "facts": [f"By {how}.", _boxes_in_words(explained)]}
     return {"name": name, **asdict(explained), "other_heads": [], **default, **more}
 
 
@@ -57,27 +58,30 @@ def estimator_counts(
     explanations = estimator.explain(image, categories)
     category_ids = list(explanations)
     if categories is None:
-        possible = [key for key in explanations if explanations[key].prediction.high > 0]
-        category_ids = sorted(possible, key=lambda key: -explanations[key].prediction.expected)[:MAX_CATEGORIES]
+        predictions = {key: explanation.prediction for key, explanation in explanations.items()}
+        category_ids = [key for key, p in most_first(predictions) if p.high > 0][:MAX_CATEGORIES]
     if not category_ids:
         raise InputError(
             f"No category of image {image.image_id!r} has a box that scores more than {ABSENT_SCORE_ABOVE}; "
             "name one with --category to see why it counts 0."
         )
     counts = []
+    (matched,) = estimator.matched([image])
     for key in category_ids:
         predicted, name = explanations[key].prediction, estimator.category_name(key)
         explained, heads = explain_estimate(estimator, image, key, explanations[key])
+        others = np.setdiff1d(np.flatnonzero(matched.category_ids == key), explanations[key].indices)
         facts = [f"Best estimate: {predicted.count}.", f"{interval(predicted).replace(':', ' interval:')}."]
         if not predicted.calibrated:
-            facts = [f"Best estimate: {predicted.count}.", "Not calibrated for this detector."]
+            facts[1] = "Not calibrated for this detector."
         counts.append(
             page_count(
                 name,
                 explained,
                 label=quantity(predicted.count, name),
                 headline=headline(name, predicted),
-                facts=[*facts, _boxes_in_words(*clear_and_doubtful(explained))],
+                facts=[*facts, _boxes_in_words(explained)],
+                other_boxes=image.boxes[others].tolist(),
                 other_heads=[asdict(head) for head in heads[1:]],
             )
         )
@@ -129,11 +133,26 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def _boxes_in_words(clear: int, doubtful: int) -> str:
-    """Return how many counted boxes are clear and how many doubtful.
-
-    >>> _boxes_in_words(8, 6), _boxes_in_words(0, 0)
-    ('Counted boxes: 8 clear, 6 doubtful.', 'No counted boxes.')
-    """
-    parts = [f"{number} {word}" for number, word in ((clear, "clear"), (doubtful, "doubtful")) if number]
+def _boxes_in_words(explained: ExplainedCount) -> str:
+    """Return which counted boxes are clear and which doubtful: ``8 clear boxes (1–8), 6 doubtful (9–14).``"""
+    parts = [
+        f"{len(boxes)} {kind} ({_numbers(boxes)})"
+        for kind, boxes in zip(("clear", "doubtful"), clear_and_doubtful(explained), strict=True)
+        if boxes
+    ]
     return f"Counted boxes: {', '.join(parts)}." if parts else "No counted boxes."
+
+
+def _numbers(boxes: Sequence[int]) -> str:
+    """Return the numbers of boxes, which count from 1, with ranges.
+
+    >>> _numbers([0, 1, 2, 4])
+    '1–3, 5'
+    """
+    runs: list[list[int]] = []
+    for box in boxes:
+        if runs and box == runs[-1][-1] + 1:
+            runs[-1].append(box)
+        else:
+            runs.append([box])
+    return ", ".join(f"{run[0] + 1}–{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)

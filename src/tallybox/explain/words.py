@@ -2,30 +2,8 @@
 
 import numpy as np
 
-from tallybox.detections.categories import plural
+from tallybox.detections.categories import named, quantity
 from tallybox.estimator.prediction import CountPrediction, Floats
-
-SAME_IN_PLURAL = ("skis", "scissors")
-
-
-def quantity(count: float, name: str) -> str:
-    """Return a number of objects in words.
-
-    >>> quantity(2, "person"), quantity(1, "bus"), quantity(0, "truck"), quantity(2.974, "cat"), quantity(2, "17")
-    ('2 people', '1 bus', '0 trucks', '2.97 cats', '2 of category 17')
-    """
-    return named(f"{count:.2f}".rstrip("0").rstrip("."), name)
-
-
-def named(number: str, name: str) -> str:
-    """Return a number, already in words, with the name of what is counted.
-
-    >>> named("4 to 6", "car"), named("1", "car")
-    ('4 to 6 cars', '1 car')
-    """
-    if not name[-1:].isalpha():
-        return f"{number} of category {name}"
-    return f"{number} {name if number == '1' or name in SAME_IN_PLURAL else plural(name)}"
 
 
 def headline(name: str, predicted: CountPrediction) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -175,21 +175,24 @@ class PhotoCounter:
         assert detected.detections is not None
         return self._by_name(self.estimator.explain(detected.detections, categories))
 
-    def draw(self, counted: PhotoResult) -> Image:
-        """Return a counted photo with its objects outlined and, below it, the counts in words."""
+    def draw(self, counted: PhotoResult, **options: Any) -> Image:
+        """Return a counted photo with its objects outlined and, below it, the counts in words.
+
+        ``options`` are those of `photos.outlines.draw_outlines`: ``all_boxes``, ``colours`` and ``with_caption``.
+        """
         from tallybox.photos.outlines import MAX_SIDE, Outline, draw_outlines, outlines_of
 
         assert counted.detections is not None
         photo = _decoded(counted, reduced_to=MAX_SIDE)
         if counted.tiling is None:
             explanations = self._by_name(self.estimator.explain(counted.detections, predictions=counted.predictions))
-            return draw_outlines(photo, outlines_of(counted.detections, explanations), counted.counts)
+            return draw_outlines(photo, outlines_of(counted.detections, explanations), counted.counts, **options)
         outlines: list[Outline] = []
         listed = list(counted.predictions or ())
         for block in count_blocks(self.estimator, blocks_of(counted.detections, counted.tiling.side), listed)[1]:
             explanations = self._by_name(self.estimator.explain(block.detections, listed))
             outlines += outlines_of(block.in_photo(), explanations, outlines)
-        return draw_outlines(photo, outlines, counted.counts)
+        return draw_outlines(photo, outlines, counted.counts, **options)
 
     def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:
         return {self.estimator.category_name(category_id): e for category_id, e in explanations.items()}

@@ -1,8 +1,10 @@
-"""Draw counted objects on a photo: each in its own colour, duplicates as thinner lines of the same colour."""
+"""Draw counted objects on a photo: colour by category, number by object, solid if clear and dashed if doubtful."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from io import BytesIO
+from math import hypot
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,24 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
+from tallybox.detections.categories import named
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
-from tallybox.estimator.explanation import CountExplanation, merged_into
-from tallybox.estimator.prediction import CountPrediction, interval_text
+from tallybox.estimator.explanation import CLEAR_PRESENCE, CountExplanation, merged_into
+from tallybox.estimator.prediction import CountPrediction, interval_text, most_first
 from tallybox.files import atomic_writing
 from tallybox.photos.images import Photo
 
-# Okabe and Ito's palette, which people with any common colour vision can distinguish; light and dark in turn.
-COLOURS = ("#E69F00", "#0072B2", "#F0E442", "#D55E00", "#56B4E9", "#009E73", "#CC79A7")
-LEFTOVER = (255, 255, 255, 70)
-DUPLICATE_OPACITY = 150
-SHADE = (0, 0, 0, 120)  # under every line, so that it shows on a bright photo too
+# Okabe and Ito's palette, which people with any common colour vision can distinguish; as in explain/assets/colours.js.
+COLOURS = ("#e69f00", "#56b4e9", "#cc79a7", "#009e73", "#d55e00", "#0072b2", "#f0e442")
+LEFTOVER = "#cfd4d9"  # boxes that are not counted
+SHADE = (0, 0, 0, 120)  # around every line, so that it shows on a bright photo too
 MAX_SIDE = 2400  # pixels of a picture; larger photos are drawn smaller
 MIN_WIDTH = 240  # of the counts below a tiny photo
 QUALITY = 92
 MADE_BY = b"drawn by tallybox"  # the JPEG comment of these pictures
+FONTS = ("DejaVuSans.ttf", "Arial.ttf", "LiberationSans-Regular.ttf", "Helvetica.ttc")  # the first that is installed
+SMOOTH = 4  # discs are drawn so many times larger, then reduced
 
 Corners = tuple[float, float, float, float]
+Place = tuple[float, float]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
@@ -38,7 +43,7 @@ class Outline(NamedTuple):
     name: str
     number: int
     is_counted: bool
-    colour: str
+    is_clear: bool  # a counted box with a presence of at least 0.5
 
 
 def outlines_of(
@@ -46,7 +51,6 @@ def outlines_of(
 ) -> list[Outline]:
     """Return the outlines of categories, by name, that count at least 1; numbers go on from outlines ``before``."""
     outlines: list[Outline] = []
-    drawn = sum(outline.is_counted for outline in before)
     for name, explanation in explanations.items():
         if explanation.prediction.count == 0:
             continue
@@ -55,40 +59,67 @@ def outlines_of(
         counted = (index for index, into in enumerate(merged) if into == index)
         numbers = {index: number for number, index in enumerate(counted, start=first)}
         for index, (box, into) in enumerate(zip(explanation.indices.tolist(), merged, strict=True)):
-            number = numbers.get(into, 0)
-            colour = COLOURS[(drawn + number - first) % len(COLOURS)]
             x1, y1, x2, y2 = detections.boxes[box].tolist()
-            outlines.append(Outline((x1, y1, x2, y2), name, number, into == index, colour))
-        drawn += len(numbers)
+            is_clear = into == index and explanation.presence[index] >= CLEAR_PRESENCE
+            outlines.append(Outline((x1, y1, x2, y2), name, numbers.get(into, 0), into == index, is_clear))
     return outlines
 
 
-def draw_outlines(photo: Photo, outlines: Iterable[Outline], predictions: Mapping[str, CountPrediction]) -> Image.Image:
-    """Return the photo with outlines and, below it, the counts in words."""
+def category_colours(
+    predictions: Mapping[str, CountPrediction], colours: dict[str, str] | None = None
+) -> dict[str, str]:
+    """Return the colours of counted categories, the one with the most objects first.
+
+    Photos that belong together share the dict ``colours``, so that a category has one colour in all of them.
+    """
+    known = {} if colours is None else colours
+    names = [name for name, p in most_first(predictions) if p.count > 0]
+    return {name: known.setdefault(name, COLOURS[len(known) % len(COLOURS)]) for name in names}
+
+
+def draw_outlines(
+    photo: Photo,
+    outlines: Iterable[Outline],
+    predictions: Mapping[str, CountPrediction],
+    *,
+    colours: dict[str, str] | None = None,
+    all_boxes: bool = False,
+    with_caption: bool = True,
+) -> Image.Image:
+    """Return the photo with the outlines of counted boxes, or of ``all_boxes``, and, below it, the counts in words."""
     picture = photo.image.copy()
     picture.thumbnail((MAX_SIDE, MAX_SIDE))
     scale = np.tile(np.array(picture.size) / np.array(photo.size_wh), 2)
     layer = Image.new("RGBA", picture.size)
     pen = ImageDraw.Draw(layer)
-    width = max(3, round(max(picture.size) / 220))
-    font = ImageFont.load_default(max(12, round(max(picture.size) / 45)))
-    ordered = sorted(outlines, key=lambda outline: (outline.is_counted, outline.number > 0))  # counted ones on top
-    scaled = [outline._replace(corners=_on_picture(outline.corners, scale)) for outline in ordered]
-    for outline in scaled:
-        if outline.is_counted:
-            shade = width // 3 + 1
-            x1, y1, x2, y2 = outline.corners
-            pen.rectangle((x1 - shade, y1 - shade, x2 + shade, y2 + shade), outline=SHADE, width=width + 2 * shade)
-            pen.rectangle(outline.corners, outline=outline.colour, width=width)
-        else:
-            colour = (*ImageColor.getrgb(outline.colour), DUPLICATE_OPACITY) if outline.number else LEFTOVER
-            pen.rectangle(outline.corners, outline=colour, width=max(1, width // 3))
-    for outline in scaled:
-        if outline.is_counted:
-            _label(pen, outline, font)
+    width = max(2, round(max(picture.size) / 200))
+    colours = category_colours(predictions, colours)
+    scaled = [outline._replace(corners=_on_picture(outline.corners, scale)) for outline in outlines]
+    if all_boxes:
+        for outline in scaled:
+            if not outline.is_counted:
+                colour = colours.get(outline.name, LEFTOVER) if outline.number else LEFTOVER
+                pen.rectangle(outline.corners, outline=colour, width=max(1, width // 3))
+    counted = sorted((outline for outline in scaled if outline.is_counted), key=lambda outline: outline.is_clear)
+    for outline in counted:  # clear ones on top
+        _draw_box(pen, outline, colours.get(outline.name, LEFTOVER), width)
+    radius = max(10, round(max(picture.size) / 58))
+    for outline, place in number_places(counted[::-1], radius, picture.size):
+        ground = colours.get(outline.name, LEFTOVER) if outline.is_clear else "#ffffff"
+        disc = _disc(str(outline.number), ground, radius)
+        layer.alpha_composite(disc, (max(0, round(place[0]) - radius), max(0, round(place[1]) - radius)))
     picture = Image.alpha_composite(picture.convert("RGBA"), layer).convert("RGB")
-    caption = [f"{name}: {p} (90 %: {interval_text(p)})" for name, p in predictions.items() if p.count > 0]
-    return _with_caption(picture, caption or ["nothing counted"], font)
+    if not with_caption:
+        return picture
+    clear = sum(outline.is_clear for outline in counted)
+    parts = [(text, colours[name]) for name, text in zip(colours, caption(predictions), strict=False)]
+    key = f"{clear} clear" + (f", {len(counted) - clear} doubtful (dashed)" if clear < len(counted) else "")
+    return _with_caption(picture, parts, key)
+
+
+def caption(predictions: Mapping[str, CountPrediction]) -> list[str]:
+    """Return the counts in words with their intervals, the most objects first: ``6 cars (3–9)``, ``4 people (0–8)``."""
+    return [f"{named(str(p), name)} ({interval_text(p)})" for name, p in most_first(predictions) if p.count > 0]
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
@@ -105,40 +136,136 @@ def save_picture(picture: Image.Image, path: Path) -> None:
         file.write(encoded.getbuffer())
 
 
+def number_places(
+    outlines: Sequence[Outline], radius: float, size_wh: tuple[int, int]
+) -> Iterator[tuple[Outline, Place]]:
+    """Yield where the number of each box fits: in a free corner, or beside a small box if it hides no other."""
+    taken: list[Place] = []
+    small = [outline for outline in outlines if not _is_roomy(outline.corners, radius)]
+    for outline in outlines:
+        x1, y1, x2, y2 = outline.corners
+        is_roomy = _is_roomy(outline.corners, radius)
+        inset = radius if is_roomy else -radius
+        corners = [(x, y) for y in (y1 + inset, y2 - inset) for x in (x1 + radius, x2 - radius)]
+        hidden = [] if is_roomy else [other.corners for other in small if other is not outline]
+        free = [place for place in corners if _is_free(place, radius, taken, hidden, size_wh)]
+        if free or is_roomy:
+            taken.append((free or corners)[0])
+            yield outline, taken[-1]
+
+
+def _is_roomy(corners: Corners, radius: float) -> bool:
+    return min(corners[2] - corners[0], corners[3] - corners[1]) >= 2 * radius
+
+
+def _is_free(
+    place: Place, radius: float, taken: Sequence[Place], hidden: Sequence[Corners], size_wh: tuple[int, int]
+) -> bool:
+    """Return whether a disc lies in the picture, and on no other disc and no small box."""
+    x, y = place
+    return (
+        all(radius <= at <= side - radius for at, side in zip(place, size_wh, strict=True))
+        and all(hypot(x - other_x, y - other_y) >= 2 * radius for other_x, other_y in taken)
+        and not any(
+            x1 < x + radius and x - radius < x2 and y1 < y + radius and y - radius < y2 for x1, y1, x2, y2 in hidden
+        )
+    )
+
+
 def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:
     x1, y1, x2, y2 = (np.array(corners) * scale).tolist()
     return x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)
 
 
-def _label(pen: ImageDraw.ImageDraw, outline: Outline, font: Font) -> None:
-    """Write the object's name and number above its box, or inside at the top edge of the photo."""
-    text = f"{outline.name} {outline.number}"
-    left, top, right, bottom = pen.textbbox((0, 0), text, font=font)
-    margin = round((bottom - top) * 0.35)
-    x, y = outline.corners[:2]
-    y = y - (bottom - top + 2 * margin) if y > bottom - top + 2 * margin else y
-    pen.rectangle((x, y, x + right - left + 2 * margin, y + bottom - top + 2 * margin), fill=outline.colour)
-    red, green, blue = ImageColor.getrgb(outline.colour)[:3]
-    ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 130 else "white"
-    pen.text((x + margin - left, y + margin - top), text, fill=ink, font=font)
+def _draw_box(pen: ImageDraw.ImageDraw, outline: Outline, colour: str, width: int) -> None:
+    """Draw a box, dashed if it is doubtful, with a dark seam."""
+    seam = max(1, width // 3)
+    strokes = list(_strokes(outline.corners, width, 0 if outline.is_clear else 4 * width))
+    for x1, y1, x2, y2 in strokes:
+        pen.rectangle((x1 - seam, y1 - seam, x2 + seam, y2 + seam), fill=SHADE)
+    for stroke in strokes:
+        pen.rectangle(stroke, fill=colour)
 
 
-def _with_caption(picture: Image.Image, parts: Sequence[str], font: Font) -> Image.Image:
-    """Add the counts below, in as many lines as they need."""
-    pen = ImageDraw.Draw(picture)
-    _, top, _, bottom = pen.textbbox((0, 0), "Ag", font=font)
-    line, margin = round((bottom - top) * 1.5), round(bottom - top)
+def _strokes(corners: Corners, width: int, dash: int) -> Iterator[Corners]:
+    """Yield the sides of a box as thin rectangles; with ``dash``, in pieces of that length."""
+    x1, y1, x2, y2 = corners
+    for start, end in _pieces(x1, x2, dash):
+        yield start, y1, end, min(y1 + width - 1, y2)
+        yield start, max(y2 - width + 1, y1), end, y2
+    for start, end in _pieces(y1, y2, dash):
+        yield x1, start, min(x1 + width - 1, x2), end
+        yield max(x2 - width + 1, x1), start, x2, end
+
+
+def _pieces(start: float, end: float, dash: int) -> Iterator[tuple[float, float]]:
+    if not dash:
+        yield start, end
+        return
+    at = start
+    while at <= end:
+        yield at, min(at + dash, end)
+        at += 1.6 * dash
+
+
+def _disc(text: str, ground: str, radius: int) -> Image.Image:
+    """Return a number on a disc."""
+    side = 2 * radius + 1
+    disc = Image.new("RGBA", (SMOOTH * side, SMOOTH * side))
+    pen = ImageDraw.Draw(disc)
+    pen.ellipse((0, 0, SMOOTH * side - 1, SMOOTH * side - 1), fill=ground, outline="#111111", width=SMOOTH)
+    font = _font(round(SMOOTH * radius * (1.1 if len(text) < 3 else 0.8)))
+    middle = SMOOTH * side / 2
+    red, green, blue = ImageColor.getrgb(ground)[:3]
+    ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 100 else "white"
+    pen.text((middle, middle), text, fill=ink, font=font, anchor="mm", stroke_width=1, stroke_fill=ink)
+    return disc.resize((side, side), Image.Resampling.LANCZOS)
+
+
+@cache
+def _font(size: int) -> Font:
+    """Return a font of the machine, or Pillow's own, which has the letters of English only."""
+    for name in FONTS:
+        with suppress(OSError):
+            return ImageFont.truetype(name, size)
+    return ImageFont.load_default(size)
+
+
+def _with_caption(picture: Image.Image, parts: Sequence[tuple[str, str]], key: str) -> Image.Image:
+    """Add the counts below, each with the colour of its category, in as many lines as they need, and the key."""
+    size = max(12, round(max(picture.size) / 42))
+    font, small = _font(size), _font(round(0.85 * size))
+    line, margin, swatch = round(1.5 * size), round(0.8 * size), round(0.7 * size)
     width = max(picture.width, MIN_WIDTH)
-    lines: list[str] = []
-    for part in parts:
-        joined = f"{lines[-1]}   {part}" if lines else part
-        if lines and pen.textlength(joined, font=font) <= width - 2 * margin:
-            lines[-1] = joined
-        else:
-            lines.append(part)
-    framed = Image.new("RGB", (width, picture.height + 2 * margin + line * len(lines)), "white")
+    if not isinstance(getattr(font, "path", None), str):  # Pillow's own
+        parts = [(text.replace("–", "-"), colour) for text, colour in parts]
+    rows: list[list[tuple[str, str]]] = [[]]
+    left = float(margin)
+    for text, colour in parts:
+        needed = 2 * swatch + font.getlength(text) + 1.5 * size
+        if rows[-1] and left + needed > width:
+            rows.append([])
+            left = margin
+        rows[-1].append((text, colour))
+        left += needed
+    framed = Image.new(
+        "RGB", (width, picture.height + margin + line * (len(rows) + bool(parts)) + margin // 2), "white"
+    )
     framed.paste(picture, (0, 0))
     pen = ImageDraw.Draw(framed)
-    for number, text in enumerate(lines):
-        pen.text((margin, picture.height + margin + number * line), text, fill="black", font=font)
+    y = picture.height + margin
+    if not parts:
+        pen.text((margin, y), "Nothing counted", fill="black", font=font)
+        return framed
+    for row in rows:
+        x = float(margin)
+        for number, (text, colour) in enumerate(row):
+            if number:
+                pen.text((x, y), "·", fill="#626a73", font=font)
+                x += size
+            pen.rectangle((x, y + 0.3 * size, x + swatch, y + 0.3 * size + swatch), fill=colour)
+            pen.text((x + 1.7 * swatch, y), text, fill="black", font=font)
+            x += 1.7 * swatch + font.getlength(text) + 0.5 * size
+        y += line
+    pen.text((margin, y), key, fill="#626a73", font=small)
     return framed

@@ -8,13 +8,16 @@ from io import BytesIO
 from pathlib import Path
 from string import Template
 
+from tallybox.detections.categories import named, plural
 from tallybox.estimator.prediction import CountPrediction, TotalPrediction, interval_text, marked_interval
 from tallybox.files import write_text
 from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.outlines import category_colours
 from tallybox.photos.pipeline import PhotoResult
 from tallybox.photos.report_plot import draw_over_time
 
 TEMPLATE = Path(__file__).parent / "data" / "report.html"
+UNCOUNTED = "#9aa1a8"  # the colour of a category that no photo counts
 MAX_SIDE, QUALITY = 560, 60  # of a picture: about 55 kB, so that 500 photos take less than 40 MB
 
 
@@ -25,23 +28,24 @@ class Report:
         self._counter = counter
         self._rows: list[str] = []
         self._saturated = 0
+        self._colours: dict[str, str] = {}
         self._frames: list[PhotoResult] = []
 
     def add(self, photo: PhotoResult) -> None:
         """Add a counted photo with its picture."""
         if photo.seconds is not None:
             self._frames.append(replace(photo, photo=None, detections=None))
-        encoded, drawn = BytesIO(), self._counter.draw(photo)
-        drawn.thumbnail((MAX_SIDE, 2 * MAX_SIDE))
+        encoded, drawn = BytesIO(), self._counter.draw(photo, colours=self._colours, with_caption=False)
+        drawn.thumbnail((MAX_SIDE, MAX_SIDE))
         drawn.save(encoded, format="JPEG", quality=QUALITY)
         picture = f"data:image/jpeg;base64,{b64encode(encoded.getbuffer()).decode()}"
-        counted = sorted(photo.counts.items(), key=lambda pair: -pair[1].count)
-        counts = "".join(_count_item(name, p) for name, p in counted if p.count > 0)
-        self._saturated += any(p.saturated and p.count > 0 for _, p in counted)
-        name, total = escape(str(photo.path)), sum(p.count for _, p in counted)
+        colours = category_colours(photo.counts, self._colours)
+        counts = "".join(_count_item(name, photo.counts[name], colour) for name, colour in colours.items())
+        self._saturated += any(photo.counts[name].saturated for name in colours)
+        name, total = escape(str(photo.path)), sum(p.count for p in photo.counts.values())
         self._rows.append(
-            f'<tr><td><button><img loading="lazy" alt="{name}" src="{picture}"></button></td><td>{name}</td>'
-            f'<td data-value="{total}"><ul>{counts or "<li>nothing counted</li>"}</ul></td></tr>'
+            f'<tr><td><button aria-label="Enlarge {name}"><img loading="lazy" alt="" src="{picture}"></button></td>'
+            f'<td>{name}</td><td data-value="{total}"><ul>{counts or "<li>nothing counted</li>"}</ul></td></tr>'
         )
 
     def write(self, path: Path, totals: Mapping[str, TotalPrediction]) -> None:
@@ -55,12 +59,15 @@ class Report:
             if self._frames
             else "The expected total is not the sum of the counts, which is too low.",
         ]
-        summary = draw_over_time(self._frames) if self._frames else _totals_table(totals)
+        summary = draw_over_time(self._frames, self._colours) if self._frames else _totals_table(totals, self._colours)
+        notes.append("On the pictures, dashed boxes are doubtful.")
         if self._saturated:
-            notes.append(f"A limit was reached in {self._saturated} {kind}. These counts may be too low.")
+            notes.append(
+                f"Counts marked “limit reached” may be too low ({self._saturated} of {len(self._rows)} {kind})."
+            )
         fields = {
-            "photos": len(self._rows),
-            "kind": kind,
+            "photos": f"{len(self._rows)} {kind if len(self._rows) != 1 else kind[:-1]}",
+            "kind": kind[:-1],
             "title": kind.capitalize(),
             "summary": summary,
             "rows": "".join(self._rows),
@@ -69,21 +76,29 @@ class Report:
         write_text(path, Template(TEMPLATE.read_text(encoding="utf-8")).substitute(fields))
 
 
-def _count_item(name: str, p: CountPrediction) -> str:
-    return f"<li><b>{p}</b> {escape(name)} <small>90&nbsp;%: {marked_interval(p)}</small></li>"
+def _count_item(name: str, p: CountPrediction, colour: str) -> str:
+    number, _, what = named(str(p).removeprefix("about "), name).partition(" ")
+    about = "about " if p.at_least else ""
+    swatch = f'<i style="background:{colour}"></i>'
+    return f"<li>{swatch}<b>{about}{number}</b> {escape(what)} <small>90&nbsp;%: {marked_interval(p)}</small></li>"
 
 
-def _totals_table(totals: Mapping[str, TotalPrediction]) -> str:
+def _totals_table(totals: Mapping[str, TotalPrediction], colours: Mapping[str, str]) -> str:
+    """Return the expected totals as dots on their intervals, all on one scale."""
     shown = sorted((pair for pair in totals.items() if pair[1].high > 0), key=lambda pair: -pair[1].expected)
     largest = max((total.high for _, total in shown), default=1)
-    bars = "".join(_bar(name, total, 100 / largest) for name, total in shown)
+    rows = "".join(_total_row(name, total, 100 / largest, colours.get(name, UNCOUNTED)) for name, total in shown)
+    axis = f'<td class="bar"><div class="axis"><span>0</span><span>{largest}</span></div></td>'
     heads = "<th>category</th><th>expected</th><th>90&nbsp;%</th><th></th>"
-    return f'<h2>Totals</h2><table class="totals"><thead><tr>{heads}</tr></thead><tbody>{bars}</tbody></table>'
+    return (
+        f'<h2>Totals</h2><table class="totals"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>'
+        f"<tfoot><tr><td></td><td></td><td></td>{axis}</tr></tfoot></table>"
+    )
 
 
-def _bar(name: str, total: TotalPrediction, scale: float) -> str:
-    """Return a row with the expected total as a bar and its interval as a line; ``scale`` is per cent an object."""
-    expected = f'<i style="width:{scale * min(total.expected, total.high):.1f}%"></i>'
+def _total_row(name: str, total: TotalPrediction, scale: float, colour: str) -> str:
+    """Return one row; ``scale`` is per cent an object."""
     interval = f'<s style="left:{scale * total.low:.1f}%;width:{scale * (total.high - total.low):.1f}%"></s>'
-    cells = f"<th>{escape(name)}</th><td>{total.expected:.0f}</td><td>{interval_text(total)}</td>"
-    return f'<tr>{cells}<td><div class="bar">{expected}{interval}</div></td></tr>'
+    expected = f'<i style="left:{scale * min(total.expected, total.high):.1f}%"></i>'
+    cells = f"<th>{escape(plural(name))}</th><td>{total.expected:.1f}</td><td>{interval_text(total)}</td>"
+    return f'<tr>{cells}<td class="bar"><div style="--dot:{colour}">{interval}{expected}</div></td></tr>'

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
 
-from tallybox.detections.categories import check_known_ids
+from tallybox.detections.categories import check_known_ids, quantity
 from tallybox.detections.detections import Detections, check_in_image
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
 from tallybox.explain.explained_count import explain_estimate
-from tallybox.explain.words import quantity
 from tallybox.service.batching import CountJob
 from tallybox.service.limits import Limits
 from tallybox.service.models import CategoryBoxes, CategoryCount, CountRequest, ImageCounts, ImageDetections

@@ -3,7 +3,8 @@ import { element } from "./element.js";
 import { percent, short } from "./format.js";
 
 const TAIL = 0.002; // bars behind the last that is more probable than this are left out
-const MAX_LABELLED = 10; // bars; of more, only the answer's has its value above it
+const MAX_LABELLED = 9; // bars that have room for their values
+const ENDS = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1]; // of the axis
 
 export function createBars() {
   const bars = element("div", { class: "bars", role: "img" });
@@ -15,15 +16,16 @@ export function createBars() {
     const top = Math.min(answer ?? distribution.indexOf(Math.max(...distribution)), distribution.length - 1);
     const last = distribution.findLastIndex((share) => share > TAIL);
     const barCount = Math.min(Math.max(last + 2, top + 3, 5), distribution.length);
-    const largest = Math.max(...distribution, 1e-9);
+    const largest = Math.max(...distribution);
+    const end = ENDS.find((value) => value >= largest) ?? largest;
     const written = (share) => (asShares ? percent(share) : short(share));
     const shown = distribution.slice(0, barCount);
-    scale.replaceChildren(...[largest, largest / 2, 0].map((share) => element("span", {}, written(share))));
+    scale.replaceChildren(...[end, end / 2, 0].map((share) => element("span", {}, written(share))));
     bars.replaceChildren(
       ...shown.map((share, count) => {
-        const isLabelled = count === top || (barCount <= MAX_LABELLED && share >= 0.05 * largest);
+        const isLabelled = barCount <= MAX_LABELLED && share >= 0.05 * largest;
         const bar = element("i");
-        bar.style.height = `${(110 * share) / largest}px`;
+        bar.style.height = `${(110 * share) / end}px`;
         return element(
           "div",
           { class: `bar${count === top ? " top" : ""}${count >= low && count <= high ? " inside" : ""}`, title: `${count}: ${written(share)}` },

@@ -2,7 +2,7 @@
 import { clamp } from "./format.js";
 
 // Okabe and Ito's palette, in the order of outlined photos.
-const CATEGORIES = ["#e69f00", "#0072b2", "#f0e442", "#d55e00", "#56b4e9", "#009e73", "#cc79a7"];
+const CATEGORIES = ["#e69f00", "#56b4e9", "#cc79a7", "#009e73", "#d55e00", "#0072b2", "#f0e442"];
 
 // From 0 to 1, and from -1 over 0 to 1.
 const RAMPS = {
@@ -18,8 +18,8 @@ export function categoryColour(number) {
 
 // Black or white, whichever is readable on a colour.
 export function inkOn(colour) {
-  const [red, green, blue] = [1, 3, 5].map((offset) => parseInt(colour.slice(offset, offset + 2), 16));
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 130 ? "#000" : "#fff";
+  const [red, green, blue] = colour.startsWith("#") ? [1, 3, 5].map((offset) => parseInt(colour.slice(offset, offset + 2), 16)) : colour.match(/\d+/g);
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 100 ? "#000" : "#fff";
 }
 
 export function valueColour(value, signed = false) {

@@ -1,12 +1,12 @@
 // Three methods on one scale: the sum of the scores, NMS, and tallybox.
 import { element } from "./element.js";
 import { range, short } from "./format.js";
-import { intervalBar, scaleEnd } from "./interval.js";
+import { intervalBar, scaleAxis, scaleEnd } from "./interval.js";
 
 export function createCompare() {
   const rows = element("div", { class: "compare" });
 
-  function update({ count, low = null, high = null, baselines, truth = null, colour = null, name = "tallybox", scored = "scores" }) {
+  function update({ count, low = null, high = null, baselines, truth = null, colour = null, name = "tallybox", scored = "scores", digits = 1 }) {
     rows.hidden = !baselines;
     if (!baselines) return;
     const { sum, nms, iou_threshold, score_threshold } = baselines;
@@ -16,14 +16,14 @@ export function createCompare() {
         "div",
         { class: "method", "data-method": key, title },
         element("span", {}, text),
-        element("b", { class: "number" }, short(value, 1)),
-        intervalBar({ count: value, truth, max, label: `${text}: ${short(value, 1)}`, ...bar }),
+        element("b", { class: "number" }, short(value, digits)),
+        intervalBar({ count: value, truth, max, label: `${text}: ${short(value, digits)}`, ...bar }),
       );
     rows.replaceChildren(
       row("sum", scored === "scores" ? "add up the scores" : `add up the ${scored}`, sum, ""),
       row("nms", "delete overlaps (NMS)", nms, `NMS at IoU ${short(iou_threshold)}, score at least ${short(score_threshold)}`),
-      row("tallybox", name, count, "", low === null ? { colour } : { low, high, colour, label: `${name}: ${short(count, 1)}, 90 %: ${range(low, high)}` }),
-      element("p", { class: "small quiet" }, `Scale: 0 to ${max}.`, ...(truth === null ? [] : [" ", element("span", { class: "truth-key" }), ` true count: ${truth}`])),
+      row("tallybox", name, count, "", low === null ? { colour } : { low, high, colour, label: `${name}: ${short(count, digits)}, 90 %: ${range(low, high)}` }),
+      element("div", { class: "method" }, element("span", { class: "small quiet" }, ...(truth === null ? [] : [element("span", { class: "truth-key" }), `true count: ${truth}`])), element("span"), scaleAxis(max)),
     );
   }
 

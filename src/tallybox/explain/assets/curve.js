@@ -10,7 +10,7 @@ export function createCurve({ symbol, name, across = "input", up = "output", onB
   const knots = svgElement("g");
   const svg = svgElement(
     "svg",
-    { viewBox: `0 0 ${SIZE + 2 * EDGE} ${SIZE + 2 * EDGE}`, role: onBend ? "group" : "img", "aria-label": `${symbol}, ${name}` },
+    { viewBox: `0 ${EDGE - 4} ${SIZE + 2 * EDGE} ${SIZE + EDGE + 4}`, role: onBend ? "group" : "img", "aria-label": `${symbol}, ${name}` },
     svgElement("rect", { class: "frame", x: EDGE, y: EDGE, width: SIZE, height: SIZE }),
     svgElement("line", { class: "even", x1: EDGE, y1: EDGE + SIZE, x2: EDGE + SIZE, y2: EDGE }),
     line,
@@ -43,7 +43,7 @@ export function createCurve({ symbol, name, across = "input", up = "output", onB
     const drag = (event) => {
       if (!event.currentTarget.hasPointerCapture(event.pointerId)) return;
       const area = svg.getBoundingClientRect();
-      const y = ((event.clientY - area.top) / area.height) * (SIZE + 2 * EDGE);
+      const y = EDGE - 4 + ((event.clientY - area.top) / area.height) * (SIZE + EDGE + 4);
       bend(index, 1 - (y - EDGE) / SIZE);
     };
     const press = (event) => {
@@ -72,7 +72,7 @@ export function createCurve({ symbol, name, across = "input", up = "output", onB
   }
 
   return {
-    element: element("figure", { class: "curve" }, element("figcaption", {}, `${symbol} `, element("span", {}, name)), svg),
+    element: element("figure", { class: "curve" }, element("figcaption", {}, element("b", {}, symbol), ` ${name}`), svg),
     update,
   };
 }

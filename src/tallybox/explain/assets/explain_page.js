@@ -8,18 +8,19 @@ import { boxTable } from "./box_table.js";
 import { createMatrices } from "./matrices.js";
 import { createFunctions } from "./functions.js";
 import { answerTable, attentionMap } from "./vqa_answer.js";
-import { boxMarks, kindCounts } from "./marks.js";
+import { boxMarks, kindCounts, otherMarks } from "./marks.js";
 import { categoryColour } from "./colours.js";
-import { range } from "./format.js";
+import { percent, range } from "./format.js";
 
-function boxesCard(image, marks, pointing) {
+function boxesCard(image, count, counted, pointing, colour) {
+  const marks = [...counted, ...otherMarks(count.other_boxes ?? [], counted.length, count.name)];
   const scene = createScene(image, pointing);
   const viewSwitch = createViewSwitch(scene);
-  const { clear, doubtful } = kindCounts(marks);
+  const counts = kindCounts(marks);
   scene.update(marks);
-  viewSwitch.update({ boxes: marks.length, counted: clear + doubtful });
+  viewSwitch.update({ boxes: marks.length, counted: counts.clear + counts.doubtful });
   viewSwitch.choose("counted");
-  return element("section", { class: "card" }, viewSwitch.element, scene.element, sceneLegend());
+  return element("section", { class: "card" }, viewSwitch.element, scene.element, sceneLegend(["clear", "doubtful"], { counts, colour }));
 }
 
 function distributionCard(count) {
@@ -28,7 +29,7 @@ function distributionCard(count) {
   const { low, high } = count;
   bars.update(count.distribution, { low, high, answer: low === null ? undefined : count.count, asShares: !areFeatures });
   const title = areFeatures ? "Output of the layer" : count.answers ? "How probable each count is to the counter" : "How probable each count is";
-  const key = low === null ? [] : [element("p", { class: "small quiet" }, `Dark: best estimate. Blue: 90 % interval, ${range(low, high)}.`)];
+  const key = low === null ? [] : [element("p", { class: "small quiet" }, `Bold: best estimate, ${percent(count.distribution[Math.min(count.count, count.distribution.length - 1)])} probable. Blue bars: 90 % interval, ${range(low, high)}.`)];
   return card(title, bars.element, ...key);
 }
 
@@ -38,7 +39,7 @@ function mathematics(image, count, marks, pointing) {
   const [matrices, functions] = [createMatrices(count.component, pointing, small.element), createFunctions(count.component)];
   small.update(marks);
   const showHead = (head) => {
-    matrices.update(head);
+    matrices.update({ ...head, low: count.low });
     functions.update(head.functions);
   };
   showHead(count);
@@ -68,7 +69,7 @@ function show(data, number) {
     element(
       "div",
       { class: "columns" },
-      element("div", {}, boxesCard(data.image, marks, pointing)),
+      element("div", {}, boxesCard(data.image, count, marks, pointing, categoryColour(number))),
       element("div", {}, ...answers, distributionCard(count), ...(count.baselines ? [card("Other methods", compare.element)] : [])),
     ),
     mathematics(data.image, count, marks, pointing),

@@ -33,7 +33,7 @@ function createActivations(onBend) {
 
 function createPresenceFunctions() {
   const phi = createCurve({ symbol: "φ", name: "presence of a box without neighbours", across: "score", up: "presence" });
-  const tau = createCurve({ symbol: "τ", name: "how far the other box may replace this one", across: "lead of the other box", up: "τ" });
+  const tau = createCurve({ symbol: "τ", name: "how far the other box may replace this one", across: "lead of the other box", up: "share" });
   const eta = createSurface({ symbol: "η", name: "how much of a box an overlap takes", across: "1 − score" });
   const kappa = createSurface({ symbol: "κ", name: "evidence of a neighbour: orange against, blue for", across: "its score", signed: true });
   return {

@@ -1,11 +1,11 @@
 // A matrix as a heat map. The cell under the pointer, or chosen with the arrow keys, points at its two boxes.
 import { element } from "./element.js";
-import { onColourChange, valueColour } from "./colours.js";
+import { inkOn, onColourChange, valueColour } from "./colours.js";
 import { clamp, short } from "./format.js";
 
-const SIDE = 340; // pixels of the canvas; the page scales it
-const MARGIN = 20; // for the numbers of boxes, at the left and at the top
-const MAX_NUMBERS = 16; // on an axis; of more boxes, every second, third ... has its number
+const SIDE = 480; // pixels of the canvas; the page scales it
+const FONT = 11; // pixels on the screen
+const MAX_VALUES = 5; // rows of a matrix that shows its values
 
 export function createHeatmap({ symbol, name, signed = false, pointing }) {
   const canvas = element("canvas", { width: SIDE, height: SIDE, tabindex: 0, role: "img" });
@@ -14,6 +14,8 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
   let matrix = [];
   let boxes = []; // which box each row is
   let largest = 1;
+  let unit = 1; // pixels of the canvas for one of the screen
+  let margin = 0; // for the numbers of boxes, at the left and at the top
 
   function update(values, indices) {
     matrix = values;
@@ -27,12 +29,19 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
     const context = canvas.getContext("2d");
     context.clearRect(0, 0, SIDE, SIDE);
     if (!matrix.length) return;
-    const cell = (SIDE - MARGIN) / matrix.length;
-    const gap = matrix.length > 24 ? 0 : 1;
+    unit = SIDE / (canvas.clientWidth || SIDE);
+    margin = 1.6 * FONT * unit;
+    const cell = (SIDE - margin) / matrix.length;
+    const gap = matrix.length > 24 ? 0 : unit;
+    Object.assign(context, { font: `${FONT * unit}px system-ui, sans-serif`, textAlign: "center", textBaseline: "middle" });
     matrix.forEach((row, i) =>
       row.forEach((value, j) => {
-        context.fillStyle = valueColour(value / largest, signed);
-        context.fillRect(MARGIN + j * cell, MARGIN + i * cell, cell - gap, cell - gap);
+        const [x, y, colour] = [margin + j * cell, margin + i * cell, valueColour(value / largest, signed)];
+        context.fillStyle = colour;
+        context.fillRect(x, y, cell - gap, cell - gap);
+        if (matrix.length > MAX_VALUES) return;
+        context.fillStyle = inkOn(colour);
+        context.fillText(short(Math.round(100 * value) / 100), x + cell / 2, y + cell / 2);
       }),
     );
     drawNumbers(context, cell);
@@ -42,27 +51,24 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
 
   function drawNumbers(context, cell) {
     context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--quiet");
-    context.font = "11px system-ui, sans-serif";
-    context.textAlign = "center";
-    context.textBaseline = "middle";
-    const step = Math.ceil(boxes.length / MAX_NUMBERS);
+    const step = Math.ceil((1.8 * FONT * unit) / cell);
     boxes.forEach((box, index) => {
       if (index % step) return;
-      const middle = MARGIN + (index + 0.5) * cell;
-      context.fillText(box + 1, middle, MARGIN / 2);
-      context.fillText(box + 1, MARGIN / 2, middle);
+      const middle = margin + (index + 0.5) * cell;
+      context.fillText(box + 1, middle, margin / 2);
+      context.fillText(box + 1, margin / 2, middle);
     });
   }
 
   function outline(context, cell) {
     const [row, column] = pair();
     context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--warn");
-    context.lineWidth = 2.5;
-    const frame = (x, y, width, height) => context.strokeRect(MARGIN + x + 1, MARGIN + y + 1, width - 3, height - 3);
+    context.lineWidth = 2 * unit;
+    const frame = (x, y, width, height) => context.strokeRect(margin + x + 1, margin + y + 1, width - 3, height - 3);
     if (row < 0 && column < 0) return;
     if (pointing.boxes().length === 1) {
-      frame(0, row * cell, SIDE - MARGIN, cell);
-      frame(row * cell, 0, cell, SIDE - MARGIN);
+      frame(0, row * cell, SIDE - margin, cell);
+      frame(row * cell, 0, cell, SIDE - margin);
     } else if (row >= 0 && column >= 0) {
       frame(column * cell, row * cell, cell, cell);
     }
@@ -82,7 +88,7 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
   function choose(event) {
     if (!matrix.length) return;
     const area = canvas.getBoundingClientRect();
-    const at = (offset, size) => clamp(Math.floor(((SIDE * offset) / size - MARGIN) / (SIDE - MARGIN) * matrix.length), 0, matrix.length - 1);
+    const at = (offset, size) => clamp(Math.floor(((SIDE * offset) / size - margin) / (SIDE - margin) * matrix.length), 0, matrix.length - 1);
     pointing.at(boxes[at(event.clientY - area.top, area.height)], boxes[at(event.clientX - area.left, area.width)]);
   }
 
@@ -101,6 +107,7 @@ export function createHeatmap({ symbol, name, signed = false, pointing }) {
   canvas.addEventListener("blur", () => pointing.at());
   pointing.listen(draw);
   onColourChange(draw);
+  new ResizeObserver(draw).observe(canvas);
   return { element: figure, update };
 }
 

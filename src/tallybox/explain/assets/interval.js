@@ -1,5 +1,5 @@
 // A count on a scale from 0: its 90 % interval as a bar, the count as a dot, and the true count as a line if it is known.
-import { setAttributes, svgElement } from "./element.js";
+import { element, setAttributes, svgElement } from "./element.js";
 
 const WIDTH = 300;
 const HEIGHT = 18;
@@ -21,6 +21,11 @@ export function intervalBar({ count, low = null, high = null, truth = null, max,
   if (truth !== null) svg.append(svgElement("line", { class: "truth", x1: x(truth), x2: x(truth), y1: 1, y2: HEIGHT - 1 }));
   setAttributes(svg, { "data-count": count });
   return svg;
+}
+
+// The ends of a scale, under the bars that share it.
+export function scaleAxis(max) {
+  return element("div", { class: "scale-axis", "aria-hidden": "true" }, element("span", {}, "0"), element("span", {}, String(max)));
 }
 
 // The end of a scale that several counts share: a little more than the largest.

@@ -33,6 +33,11 @@ export function boxMarks(explained, colour, name = "") {
   });
 }
 
+// The detector's other boxes: an estimator takes the best ones only.
+export function otherMarks(boxes, first, name) {
+  return boxes.map((corners, index) => ({ corners, kind: "other", colour: null, number: first + index + 1, detail: `${name} ${first + index + 1} · not counted` }));
+}
+
 // How many boxes there are of each kind.
 export function kindCounts(marks) {
   const counts = { clear: 0, doubtful: 0, duplicate: 0, other: 0 };

@@ -2,6 +2,7 @@
 // dragged, or has the focus, stays itself.
 import { element, setAttributes, svgElement } from "./element.js";
 import { categoryColour, inkOn } from "./colours.js";
+import { numberPlaces } from "./number_places.js";
 
 const TAG = 11; // radius of a number's disc, in pixels on the screen
 const MAX_TAGS = 12; // of an edited scene with more boxes, only counted ones have numbers
@@ -104,35 +105,32 @@ export function createScene(image, pointing, { isEditable = false } = {}) {
     const unit = size.width / (svg.clientWidth || size.width);
     const isCounted = ({ kind }) => kind === "clear" || kind === "doubtful";
     const hasNumber = (mark) => (isEditable ? drawn.length <= MAX_TAGS || isCounted(mark) : view === "counted" && isShown(mark));
-    const numbered = drawn.filter(({ mark }, box) => (boxes.length ? boxes.includes(box) : hasNumber(mark)));
+    const numbered = drawn.filter(({ mark }, box) => (boxes.length ? boxes.includes(box) : hasNumber(mark))).map(({ mark }) => mark);
+    numbered.sort((a, b) => KIND_ORDER[b.kind] - KIND_ORDER[a.kind]); // clear ones choose first
+    const places = numberPlaces(numbered.map(({ corners }) => corners), TAG * unit, size);
     tags.replaceChildren(
-      ...numbered.filter(({ mark }) => fits(mark, unit) || boxes.length === 1).flatMap(({ mark }) => disc(mark, unit)),
+      ...numbered.flatMap((mark, index) => (places[index] ? disc(mark, places[index], unit) : [])),
       ...(boxes.length === 1 && drawn[boxes[0]] ? detailTag(drawn[boxes[0]].mark, unit) : []),
     );
   }
 
-  // A number must not hide a small object.
-  function fits({ corners: [x1, y1, x2, y2] }, unit) {
-    return Math.min(x2 - x1, y2 - y1) >= 2 * TAG * unit;
-  }
-
-  function disc({ corners: [x1, y1, x2, y2], kind, colour, number }, unit) {
-    const isFilled = kind === "clear";
-    const [x, y] = [Math.min(x1 + TAG * unit * 1.15, (x1 + x2) / 2), Math.min(y1 + TAG * unit * 1.15, (y1 + y2) / 2)];
-    const ground = isFilled ? colour : "#ffffff";
+  function disc({ kind, colour, number }, [x, y], unit) {
+    const ground = kind === "clear" ? colour : "#ffffff";
     return [
       svgElement("circle", { class: "disc", cx: x, cy: y, r: TAG * unit, fill: ground, "stroke-width": 1.5 * unit }),
       svgElement("text", { class: "tag", x, y: y + 4 * unit, "font-size": 12 * unit, "text-anchor": "middle", fill: inkOn(ground) }, String(number)),
     ];
   }
 
+  // One line, or several on a narrow screen.
   function detailTag({ corners: [x1, y1, , y2], detail }, unit) {
-    const [width, height] = [(detail.length * 6.6 + 12) * unit, 20 * unit];
+    const lines = (detail.length * 6.6 + 12) * unit <= size.width ? [detail] : detail.split(" · ");
+    const [width, height] = [(Math.max(...lines.map((line) => line.length)) * 6.6 + 12) * unit, (16 * lines.length + 4) * unit];
     const left = Math.max(Math.min(x1, size.width - width), 0);
     const top = y1 >= height ? y1 - height : Math.min(y2, size.height - height);
     return [
       svgElement("rect", { class: "tag-ground", x: left, y: top, width, height, rx: 4 * unit }),
-      svgElement("text", { class: "tag", x: left + 6 * unit, y: top + 14 * unit, "font-size": 12 * unit, fill: "#fff", textLength: width - 12 * unit, lengthAdjust: "spacingAndGlyphs" }, detail),
+      ...lines.map((line, row) => svgElement("text", { class: "tag", x: left + 6 * unit, y: top + (14 + 16 * row) * unit, "font-size": 11 * unit, fill: "#fff" }, line)),
     ];
   }
 
@@ -144,7 +142,7 @@ export function createScene(image, pointing, { isEditable = false } = {}) {
   resize(image);
   pointing.listen(point);
   new ResizeObserver(() => drawTags(pointing.boxes())).observe(svg);
-  return { element: svg, backdrop, update, resize, show, pointerPosition, under, isStacking: () => stacking, frame: (box) => drawn[box]?.frame };
+  return { element: svg, backdrop, update, resize, show, pointerPosition, under, shown: () => drawn.map(({ mark }) => mark).filter(isShown), isStacking: () => stacking, frame: (box) => drawn[box]?.frame };
 }
 
 // The switch between the photo alone, all boxes of the detector, and the counted ones.
@@ -169,14 +167,15 @@ export function createViewSwitch(scene) {
   };
 }
 
-export function sceneLegend(kinds = ["clear", "doubtful"]) {
+// With ``counts``, how many boxes there are of each kind.
+export function sceneLegend(kinds, { counts = null, colour = categoryColour(0) } = {}) {
   const lines = {
-    clear: [{ stroke: categoryColour(0), "stroke-width": 2.5 }, "counted, clear"],
-    doubtful: [{ stroke: categoryColour(0), "stroke-width": 2.5, "stroke-dasharray": "5 3" }, "counted, doubtful (presence below 50 %)"],
-    duplicate: [{ stroke: categoryColour(0), "stroke-width": 1 }, "duplicate"],
+    clear: [{ stroke: colour, "stroke-width": 2.5 }, "clear"],
+    doubtful: [{ stroke: colour, "stroke-width": 2.5, "stroke-dasharray": "5 3" }, "doubtful (presence below 50 %)"],
+    duplicate: [{ stroke: colour, "stroke-width": 1 }, "duplicate"],
     other: [{ stroke: "#9aa1a8", "stroke-width": 1 }, "not counted"],
   };
   const sample = (attributes) =>
     svgElement("svg", { viewBox: "0 0 26 12", "aria-hidden": "true" }, svgElement("rect", { x: 2, y: 2, width: 22, height: 8, fill: "none", ...attributes }));
-  return element("p", { class: "legend" }, ...kinds.map((kind) => element("span", {}, sample(lines[kind][0]), lines[kind][1])));
+  return element("p", { class: "legend" }, ...kinds.filter((kind) => !counts || counts[kind]).map((kind) => element("span", {}, sample(lines[kind][0]), `${counts ? `${counts[kind]} ` : ""}${lines[kind][1]}`)));
 }

@@ -11,7 +11,7 @@ export function createSurface({ symbol, name, across, signed = false }) {
   const figure = element(
     "figure",
     { class: "map surface" },
-    element("figcaption", {}, element("b", {}, symbol), " ", element("span", { class: "quiet" }, name)),
+    element("figcaption", {}, element("b", {}, symbol), ` ${name}`),
     element(
       "div",
       { class: "plane" },

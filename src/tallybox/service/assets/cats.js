@@ -7,8 +7,9 @@ const CATS = [
   { at: [610, 130], fur: "#e9e6df", stripes: null },
 ];
 
-export function drawCats(group) {
-  group.replaceChildren(...CATS.map(cat));
+export function drawCats({ element: canvas, backdrop }, isShown) {
+  canvas.classList.toggle("with-cats", isShown);
+  if (isShown !== backdrop.hasChildNodes()) backdrop.replaceChildren(...(isShown ? CATS.map(cat) : []));
 }
 
 function cat({ at: [x, y], fur, stripes }) {

@@ -23,7 +23,7 @@ function start(scenes, parameterSets, samples) {
   const tabs = {
     photo: createPhotoTab(samples, { onMove: showCategory }),
     play: createPlayTab({ ...shared, scenes, parameterSets, showScene, onProblem: showProblem }),
-    hood: createHoodTab(shared),
+    hood: createHoodTab({ ...shared, scenes }),
   };
   const buttons = Object.entries(LABELS).map(([name, label]) =>
     element("button", { type: "button", role: "tab", id: `tab-${name}`, "data-tab": name, click: () => change({ tab: name }) }, label),

@@ -1,11 +1,12 @@
-// The first tab: count a sample photo, or the visitor's own.
+// The first tab: count a sample photo, or the visitor's own. Everything in view is about one category, the chosen row.
 import { card, element } from "./element.js";
 import { fetchBlob, fetchJson } from "./client.js";
 import { createPointing } from "./pointing.js";
 import { createScene, createViewSwitch, sceneLegend } from "./scene.js";
 import { createCompare } from "./compare.js";
-import { intervalBar, scaleEnd } from "./interval.js";
-import { boxMarks, kindCounts } from "./marks.js";
+import { copyText, savePicture } from "./sharing.js";
+import { intervalBar, scaleAxis, scaleEnd } from "./interval.js";
+import { boxMarks, kindCounts, otherMarks } from "./marks.js";
 import { categoryColour } from "./colours.js";
 import { percent, range } from "./format.js";
 
@@ -14,23 +15,32 @@ export function createPhotoTab(samples, { onMove }) {
   const scene = createScene({ width: 4, height: 3, href: null }, pointing);
   const viewSwitch = createViewSwitch(scene);
   const compare = createCompare();
-  const [rows, perhaps] = [element("div", { class: "rows" }), element("p", { class: "quiet small" })];
-  const status = element("p", { class: "quiet", role: "status" });
+  const [rows, perhaps, legend] = [element("div", { class: "rows" }), element("p", { class: "quiet small" }), element("div")];
+  const status = element("span", { class: "quiet", role: "status" });
+  const loading = element("p", { class: "quiet" }, "Detecting objects in the first photo …"); // until there is one
   const problem = element("p", { class: "problem", role: "alert" });
-  const clear = element("p", { class: "quiet small" });
-  const move = element("button", { type: "button", class: "primary", id: "move", click: () => onMove(photo, chosen) }, "Move these boxes");
+  const truthKey = element("p", { class: "quiet small" }, element("span", { class: "truth-key" }), "true count, known for sample photos");
+  const shared = element("p", { class: "quiet small", role: "status" });
   const thumbnails = samples.map((sample) => {
     const label = spoken(sample.name);
     const button = element("button", { type: "button", class: "sample", "data-photo": sample.name, title: label, click: () => showSample(sample) }, element("img", { src: `/photos/${sample.name}`, alt: label }));
     return { sample, button };
   });
-  const field = element("input", { type: "file", accept: "image/*,.heic,.heif", id: "photo", change: () => (take(field.files), (field.value = "")) });
-  const dropZone = element("label", { class: "drop" }, field, element("b", {}, "Choose a photo"), " or drop one here · sent only to this server, never stored");
-  let photo = null; // the photo that is shown: { href, size, categories, detections }
+  const dropZone = element("label", { class: "drop" }, fileField({ id: "photo" }), element("b", {}, "Choose a photo"), element("span", { class: "with-mouse" }, "or drop or paste one here"), element("span", { class: "promise" }, "Sent only to this server, never stored"));
+  const camera = element("label", { class: "drop camera" }, fileField({ capture: "environment" }), element("b", {}, "Take a photo"));
+  let photo = null; // the photo that is shown: { name, href, size, categories, detections }
   let chosen = null; // a category of it
   let latest = 0; // number of the photo that was chosen last: answers about earlier ones come too late
 
-  const take = (files) => files?.[0] && show(files[0], {}, null);
+  function fileField(attributes) {
+    const field = element("input", { type: "file", accept: "image/*,.heic,.heif", ...attributes, change: () => (take(field.files), (field.value = "")) });
+    return field;
+  }
+
+  function take(files) {
+    if (files?.[0]) show(files[0], files[0].name || "photo.jpg", {}, null);
+  }
+
   for (const kind of ["dragover", "dragleave", "drop"]) {
     window.addEventListener(kind, (event) => {
       event.preventDefault();
@@ -41,15 +51,15 @@ export function createPhotoTab(samples, { onMove }) {
   window.addEventListener("paste", (event) => take(event.clipboardData?.files));
 
   async function showSample(sample) {
-    await show(fetchBlob(`/photos/${sample.name}`), sample.truth, sample);
+    await show(fetchBlob(`/photos/${sample.name}`), sample.name, sample.truth, sample);
   }
 
   // The file may still be on its way. The last photo stays until the new one is counted.
-  async function show(file, truth, sample) {
+  async function show(file, name, truth, sample) {
     const current = (latest += 1);
     panel.setAttribute("aria-busy", "true");
     status.textContent = "Detecting …";
-    problem.textContent = "";
+    problem.textContent = shared.textContent = "";
     try {
       const body = await file;
       const sent = { method: "POST", body, headers: { "content-type": body.type.startsWith("image/") ? body.type : "image/unknown" } };
@@ -57,84 +67,120 @@ export function createPhotoTab(samples, { onMove }) {
       if (current !== latest) return;
       if (photo) URL.revokeObjectURL(photo.href);
       for (const thumbnail of thumbnails) thumbnail.button.setAttribute("aria-pressed", thumbnail.sample === sample);
-      draw(images[0], URL.createObjectURL(body), truth);
+      draw(images[0], name, URL.createObjectURL(body), truth);
     } catch (failed) {
-      if (current === latest) problem.textContent = `Not counted: ${failed.message}`;
+      if (current === latest) problem.textContent = `Not counted: ${failed.message.replace(/^.*Cannot read [^:]*: /, "")}`;
     }
     if (current !== latest) return;
+    loading.hidden = true;
     status.textContent = "";
     panel.setAttribute("aria-busy", "false");
   }
 
-  function draw({ size, counts, boxes, detections }, href, truth) {
+  function draw({ size, counts, boxes, detections }, name, href, truth) {
     const entries = Object.entries(counts).sort(([, a], [, b]) => b.count - a.count || b.expected - a.expected);
-    const categories = entries.filter(([, { count }]) => count > 0).map(([name, count], number) => ({ name, ...count, ...boxes[name], truth: truth[name] ?? null, colour: categoryColour(number) }));
-    photo = { href, size, categories, detections };
-    let first = 0; // number of a category's first box among all that are drawn
-    const marks = categories.flatMap((category) => {
-      category.marks = boxMarks({ component: "presence", ...category }, category.colour, category.name);
-      category.indices = category.marks.map((_, box) => first + box);
-      first += category.marks.length;
-      return category.marks;
-    });
+    const present = entries.filter(([, { count }]) => count > 0);
+    const categories = present.map(([category, count], number) => withMarks({ name: category, ...count, ...boxes[category], truth: truth[category] ?? null, colour: categoryColour(number) }, detections));
+    photo = { name, href, size, categories, detections };
     scene.resize({ width: size[0], height: size[1], href });
-    pointing.at();
-    scene.update(marks);
-    const kinds = kindCounts(marks);
-    viewSwitch.update({ boxes: marks.length, counted: kinds.clear + kinds.doubtful });
-    viewSwitch.choose("counted");
-    clear.textContent = marks.length ? `Counted boxes: ${kinds.clear} clear, ${kinds.doubtful} doubtful.` : "";
     const max = scaleEnd(...categories.flatMap(({ high, truth: known }) => [high, known]));
-    rows.replaceChildren(...categories.map((category) => row(category, max)));
-    if (!categories.length) rows.append(element("p", {}, "Nothing that the detector knows."));
-    const others = entries.filter(([, { count }]) => count === 0).map(([name]) => `${name} (${percent(boxes[name].probability)})`);
+    rows.replaceChildren(...categories.map((category) => row(category, max)), ...(categories.length ? [scaleAxis(max)] : [element("p", {}, "Nothing that the detector knows.")]));
+    const others = entries.filter(([, { count }]) => count === 0).map(([other]) => `${other} (${percent(boxes[other].probability)})`);
     perhaps.textContent = others.length ? `Perhaps also: ${others.join(", ")}.` : "";
-    methods.hidden = move.hidden = !categories.length;
-    if (categories.length) choose(categories[0]);
+    truthKey.hidden = !categories.some(({ truth: known }) => known !== null);
+    methods.hidden = buttons.hidden = !categories.length;
+    columns.hidden = false;
+    choose(categories[0] ?? null);
+    viewSwitch.choose(categories.length ? "counted" : "photo");
   }
 
   function row(category, max) {
-    const { name, label, count, low, high, truth, colour, indices, marks } = category;
-    const [swatch, counted] = [element("span", { class: "swatch clear" }), indices.filter((_, box) => ["clear", "doubtful"].includes(marks[box].kind))];
+    const { name, label, count, low, high, truth, colour, calibrated = true } = category;
+    const swatch = element("span", { class: "swatch clear" });
     swatch.style.background = colour;
-    const light = () => pointing.at(...counted);
-    return element(
+    const light = () => (showMarks(category), pointing.at(...category.counted));
+    const unlight = () => (pointing.at(), showMarks(chosen));
+    const interval = `90 %: ${range(low, high)}`;
+    const one = element(
       "button",
-      { type: "button", class: "row", "data-category": name, click: () => choose(category), pointerenter: light, pointerleave: () => pointing.at(), focus: light, blur: () => pointing.at() },
+      { type: "button", class: "row", "data-category": name, click: () => choose(category), pointerenter: light, pointerleave: unlight, focus: light, blur: unlight },
       element("span", { class: "how-many" }, String(count)),
-      element("span", { class: "what" }, swatch, label.replace(/^\S+ /, "")),
-      element("span", { class: "quiet small" }, `90 %: ${range(low, high)}`),
-      intervalBar({ count, low, high, truth, max, colour, label: `${label}, 90 %: ${range(low, high)}${truth === null ? "" : `, true count ${truth}`}` }),
+      element("span", { class: "what" }, swatch, withoutNumber(label)),
+      element("span", { class: "quiet small" }, interval, ...(calibrated ? [] : [", uncalibrated"])),
+      intervalBar({ count, low, high, truth, max, colour, label: `${label}, ${interval}${truth === null ? "" : `, true count ${truth}`}` }),
     );
+    one.style.setProperty("--row", colour);
+    return one;
   }
 
   function choose(category) {
     chosen = category;
-    for (const one of rows.children) one.setAttribute("aria-pressed", one.dataset.category === category.name);
-    methods.querySelector("h2").textContent = `Why not simply … (${category.label.replace(/^\S+ /, "")})`;
+    for (const one of rows.querySelectorAll(".row")) one.setAttribute("aria-pressed", one.dataset.category === category?.name);
+    showMarks(category);
+    if (!category) return;
+    whichCategory.textContent = withoutNumber(category.label);
     compare.update({ ...category, name: "tallybox" });
   }
 
+  function showMarks(category) {
+    const marks = category?.marks ?? [];
+    scene.update(marks);
+    viewSwitch.update({ boxes: marks.length, counted: category?.counted.length ?? 0 });
+    legend.replaceChildren(...(category ? [sceneLegend(["clear", "doubtful"], { counts: kindCounts(marks), colour: category.colour })] : []));
+  }
+
+  function python() {
+    return `import tallybox\n\ncounts = tallybox.PhotoCounter().count(${JSON.stringify(photo.name)})\nsaid = counts[${JSON.stringify(chosen.name)}]\nprint(said.count, said.low, said.high)\n`;
+  }
+
+  async function save() {
+    try {
+      await savePicture(photo, scene.shown(), `${chosen.label} (${range(chosen.low, chosen.high)})`);
+    } catch {
+      shared.textContent = "This browser cannot draw the photo.";
+    }
+  }
+
+  function showFirst() {
+    if (samples.length) return showSample(samples[0]);
+    problem.textContent = "This service does not count photos.";
+    loading.hidden = true;
+  }
+
+  const action = (text, click, attributes = {}) => element("button", { type: "button", click, ...attributes }, text);
+  const whichCategory = element("span", { class: "quiet small" });
   const methods = card("Why not simply …", compare.element);
-  const panel = element(
-    "section",
-    { class: "tab", id: "photos", "aria-busy": "true" },
-    element("div", { class: "strip" }, ...thumbnails.map(({ button }) => button), dropZone),
-    problem,
-    element(
-      "div",
-      { class: "columns" },
-      element("div", {}, element("section", { class: "card" }, viewSwitch.element, status, scene.element, sceneLegend(), clear)),
-      element(
-        "div",
-        {},
-        element("section", { class: "card" }, rows, perhaps, element("p", { class: "quiet small" }, "Best estimate and 90 % interval. ", element("span", { class: "truth-key" }), " true count, for sample photos.")),
-        methods,
-        element("div", { class: "toolbar" }, move),
-      ),
-    ),
+  methods.querySelector("h2").append(whichCategory);
+  const buttons = element(
+    "div",
+    { class: "toolbar" },
+    action("Move these boxes", () => onMove(photo, chosen), { class: "primary", id: "move" }),
+    action("Save picture", save, { id: "save" }),
+    action("Copy Python", () => copyText(python(), shared), { id: "python" }),
+    shared,
   );
-  return { element: panel, showFirst: () => (samples.length ? showSample(samples[0]) : (problem.textContent = "This service does not count photos.")) };
+  const columns = element(
+    "div",
+    { class: "columns", hidden: "" },
+    element("div", {}, element("section", { class: "card" }, element("div", { class: "toolbar" }, viewSwitch.element, status), scene.element, legend)),
+    element("div", {}, element("section", { class: "card" }, rows, perhaps, truthKey), methods, buttons),
+  );
+  const panel = element("section", { class: "tab", id: "photos", "aria-busy": "true" }, element("div", { class: "strip" }, ...thumbnails.map(({ button }) => button), dropZone, camera), problem, loading, columns);
+  return { element: panel, showFirst };
+}
+
+// The estimator takes the best boxes of a category; the detector's others are drawn as well.
+function withMarks(category, detections) {
+  const marks = boxMarks({ component: "presence", ...category }, category.colour, category.name);
+  const known = new Set(category.boxes.map(String));
+  const others = detections.boxes.filter((corners, box) => detections.category_ids[box] === category.category_id && !known.has(String(corners)));
+  marks.push(...otherMarks(others, marks.length, category.name));
+  const counted = marks.flatMap(({ kind }, box) => (kind === "clear" || kind === "doubtful" ? [box] : []));
+  return { ...category, marks, counted };
+}
+
+function withoutNumber(label) {
+  return label.replace(/^\S+ /, "");
 }
 
 function spoken(name) {

@@ -7,6 +7,7 @@ import { createScene, sceneLegend } from "./scene.js";
 import { createEditor } from "./editor.js";
 import { createSliders } from "./sliders.js";
 import { drawCats } from "./cats.js";
+import { copyText } from "./sharing.js";
 import { boxMarks } from "./marks.js";
 import { categoryColour } from "./colours.js";
 import { range, short } from "./format.js";
@@ -63,7 +64,7 @@ export function createPlayTab({ scenes, parameterSets, pointing, state, change, 
   async function drawToy() {
     try {
       const drawn = await fetchJson(`/v1/scenes/toy?side_length=${encodeURIComponent(side.field.value)}&noise=${encodeURIComponent(noise.field.value)}&seed=${seed}`);
-      showScene({ ...drawn, kind: "toy" });
+      showScene({ ...drawn, kind: "toy", name: `toy-${Number(side.field.value)}-${Number(noise.field.value)}` });
       truth.textContent = `True count: ${drawn.true_count}`;
     } catch (failed) {
       onProblem(failed.message);
@@ -75,21 +76,13 @@ export function createPlayTab({ scenes, parameterSets, pointing, state, change, 
     button: element("button", { type: "button", "data-component": name, click: () => change({ component: name, parameters: "untrained", activations: null }) }, label),
   }));
   const parameterList = element("select", { id: "parameters", "aria-label": "Parameters", change: () => change({ parameters: parameterList.value, activations: null }) });
+  const unsuited = element("p", { class: "problem" });
   const copied = element("span", { class: "small quiet", role: "status" });
-
-  async function copyLink() {
-    try {
-      await navigator.clipboard.writeText(location.href);
-      copied.textContent = "Copied.";
-    } catch {
-      copied.textContent = "The address of this page is the link.";
-    }
-  }
 
   // Only parameters that were trained for such scenes are offered.
   function updateChoices() {
     const { kind, component, parameters, activations, scene: name } = state();
-    sceneList.value = kind === "photo" ? "photo" : name;
+    sceneList.value = kind === "photo" || name.startsWith("toy-") ? kind : name;
     toyBar.hidden = kind !== "toy";
     for (const one of components) {
       one.button.hidden = one.name === "estimator" && kind !== "photo";
@@ -99,16 +92,17 @@ export function createPlayTab({ scenes, parameterSets, pointing, state, change, 
     parameterList.replaceChildren(...sets.map((set) => element("option", { value: set.name }, set.label)), element("option", { value: "bent", hidden: "" }, "bent by hand"));
     parameterList.value = activations ? "bent" : parameters;
     parameterList.hidden = sets.length < 2 && !activations;
+    const [, trainedSide, trainedNoise] = parameters.split("-");
+    unsuited.hidden = !parameters.startsWith("toy-") || name === `toy-${trainedSide}-${trainedNoise}`;
+    unsuited.textContent = `These parameters were trained on scenes with l = ${trainedSide}, q = ${trainedNoise}. They do not suit this one.`;
   }
 
   // ``explained`` has the boxes as they are now; its count may still be on its way.
   function update(explained, href) {
-    const { kind, scene: name, category, component, width, height, nms } = state();
+    const { scene: name, category, component, width, height, nms } = state();
     const isCats = name === scenes[0].name;
     scene.resize({ width, height, href });
-    scene.element.classList.toggle("with-cats", isCats);
-    if (isCats && !scene.backdrop.childElementCount) drawCats(scene.backdrop);
-    scene.backdrop.style.display = isCats ? "" : "none";
+    drawCats(scene, isCats);
     scene.update(boxMarks(explained, categoryColour(0), category));
     sliders.update(explained, categoryColour(0));
     editor.update();
@@ -119,13 +113,14 @@ export function createPlayTab({ scenes, parameterSets, pointing, state, change, 
     const isEstimate = component === "estimator";
     count.textContent = short(explained.count);
     count.dataset.value = explained.count;
-    summary.textContent = isEstimate ? `${category} · 90 %: ${range(explained.low, explained.high)}` : component === "counter" ? `confidence ${short(explained.confidence)}` : "expected count";
-    compare.update({ ...explained, colour: categoryColour(0), name: isEstimate ? "tallybox" : COMPONENTS[component] });
+    summary.textContent = isEstimate ? `count of “${category}” · 90 %: ${range(explained.low, explained.high)}` : component === "counter" ? `confidence ${short(explained.confidence)}` : "expected count";
+    compare.update({ ...explained, colour: categoryColour(0), name: isEstimate ? "tallybox" : COMPONENTS[component], digits: isEstimate ? 1 : 2 });
     bars.update(explained.distribution, { low: explained.low ?? undefined, high: explained.high ?? undefined, answer: isEstimate ? explained.count : undefined, asShares: component !== "counter" });
     barsTitle.textContent = component === "counter" ? "Output of the layer" : "How probable each count is";
     task.hidden = !isCats || component !== "counter" || Boolean(state().activations);
     while (!task.hidden && TASKS[step].isDone(explained)) step += 1;
     task.textContent = TASKS[step].text;
+    scene.element.classList.toggle("nudge", !task.hidden && step === 0);
   }
 
   const distribution = card("", bars.element);
@@ -136,7 +131,7 @@ export function createPlayTab({ scenes, parameterSets, pointing, state, change, 
     deselect: () => (selected = null),
     element: element(
       "section",
-      { class: "tab" },
+      { class: "tab play" },
       task,
       element(
         "div",
@@ -151,23 +146,24 @@ export function createPlayTab({ scenes, parameterSets, pointing, state, change, 
             toyBar,
             scene.element,
             sceneLegend(["clear", "doubtful", "duplicate", "other"]),
-            element("p", { class: "quiet small hint" }, "Drag on empty canvas to draw a box, drag a box to move it, a corner to resize it. Keyboard: Tab to a box, arrow keys move it, Shift and arrow keys resize it, Delete removes it."),
+            element("p", { class: "quiet small hint" }, "Drag on empty canvas to draw a box, drag a box to move it, a corner to resize it. ", element("span", { class: "with-mouse" }, "Keyboard: Tab to a box, arrow keys move it, Shift and arrow keys resize it, Delete removes it.")),
           ),
-          card("Scores", sliders.element),
+          element("section", { class: "card scores" }, element("h2", {}, "Scores"), sliders.element),
         ),
         element(
           "div",
           {},
           element(
             "section",
-            { class: "card" },
+            { class: "card outcome" },
             element("div", { class: "toolbar" }, element("div", { class: "choices", role: "group", "aria-label": "Component" }, ...components.map(({ button }) => button)), parameterList),
+            unsuited,
             element("p", { class: "result" }, count, summary),
             compare.element,
             thresholds.element,
           ),
           distribution,
-          element("div", { class: "toolbar" }, element("button", { type: "button", id: "share", click: copyLink }, "Copy link"), copied),
+          element("div", { class: "toolbar" }, element("button", { type: "button", id: "share", click: () => copyText(location.href, copied) }, "Copy link"), copied),
         ),
       ),
     ),
