@@ -30,7 +30,6 @@ COMMANDS = {
     "count-json": "tallybox count photos/riders_on_a_beach.jpg --category horse --json",
     "count-csv": "tallybox count photos/ --out -",
     "count-error": "tallybox count nosuch.jpg",
-    "categories": "tallybox categories | head -5",
     "detect": "tallybox detect photos/ --out detections.parquet",
     "fit": "tallybox fit detections.json counts.csv --out own.safetensors",
     "evaluate": "tallybox evaluate own.safetensors detections.json other_counts.csv",
