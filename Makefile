@@ -61,10 +61,10 @@ format: $(VENV)/.develop
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-# Every picture in the docs that a command can draw in seconds.
+# Every picture in the docs that a command can draw in seconds, and what commands print on its pages.
 figures: $(VENV)/.develop
-	@$(BIN)/python -c "from pathlib import Path; from tallybox.explain.cats import draw_cats; draw_cats(Path('docs/figures/cats.svg'))"
 	@$(BIN)/python docs/pictures.py
+	@$(BIN)/python docs/outputs.py
 
 # Pin what is installed now; run it in a fresh environment after changing pyproject.toml.
 constraints: $(VENV)/.develop

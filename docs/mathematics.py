@@ -16,6 +16,6 @@ def on_page_content(html: str, **_: Any) -> str:
         if found[1] == "span":
             return convert(unescape(found[2]))
         # A formula wider than a phone scrolls by itself, not the page.
-        return f'<div style="overflow-x: auto">{convert(unescape(found[2]), display="block")}</div>'
+        return f'<div style="overflow-x: auto; margin: 0.9em 0">{convert(unescape(found[2]), display="block")}</div>'
 
     return FORMULA.sub(typeset, html)

@@ -1,8 +1,7 @@
 """What an estimator learns from how many labelled photos, and how far its probabilities and intervals can be trusted.
 
     python research/learning_curve.py run docs/results/estimator --data ../shared/data/coco-count
-    python research/learning_curve.py draw docs/results/estimator    # the pictures of docs/results/estimator/README.md
-    python research/learning_curve.py table docs/results/estimator   # its tables
+    python research/learning_curve.py table docs/results/estimator   # the tables of its README.md
 
 The first command fits on the first 30, 100, 300, 1,000 and all 2,998 photos by ascending id (two of the 3,000 are the
 package's sample photos and left out) and scores each estimator on the 1,000 validation photos. It fits once more on a
@@ -35,7 +34,6 @@ from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.evaluation import evaluate, infer_labelled
 from tallybox.estimator.inference import Prior
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
-from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, picture
 from tallybox.runs import append_results, open_run, read_results
 
 SAMPLE_PHOTOS = (423617, 475678)  # shown in the docs, so not learned from
@@ -134,14 +132,6 @@ def split(labels: TrueCounts) -> list[TrueCounts]:
     return [labels.only(ids[place] for place in half) for half in halves]
 
 
-def draw(folder: Path) -> None:
-    """Draw both pictures from the results."""
-    results = read_results(folder / "results.jsonl")
-    first = sorted((r for r in results if r["learned_from"] == "first"), key=lambda r: r["photos"])
-    draw_learning_curve(folder / "learning_curve.svg", first)
-    draw_reliability(folder / "reliability.svg", first[-1])
-
-
 def table(folder: Path) -> None:
     """Print the tables of the page."""
     results = read_results(folder / "results.jsonl")
@@ -168,54 +158,10 @@ def table(folder: Path) -> None:
             print(f"| {result['photos']:,} | {cells} |")
 
 
-def draw_learning_curve(path: Path, results: list[dict[str, Any]]) -> None:
-    """Draw exact and MAE over the number of labelled photos."""
-    photos = [result["photos"] for result in results]
-    lines = (("estimator", "tallybox", BLUE), ("nms_per_category", "NMS, tuned per category", ORANGE))
-    lines += (("nms", "NMS, one threshold pair", GREY),)
-    with picture(path, 9, 3.4) as figure:
-        for axes, metric, title in zip(figure.subplots(1, 2), ("exact", "mae"), ("exact", "MAE"), strict=True):
-            for key, name, colour in lines:
-                axes.plot(photos, [result[key][metric] for result in results], "o-", color=colour, label=name, ms=4)
-            axes.set(xscale="log", xticks=photos, xlabel="labelled photos", title=title)
-            axes.set_xticklabels([f"{number:,}" for number in photos])
-            axes.minorticks_off()
-            axes.grid(axis="y", lw=0.4)
-        figure.axes[0].set_ylabel("share of counts that are right")
-        figure.axes[1].set_ylabel("mean absolute error")
-        figure.axes[1].legend()
-
-
-def draw_reliability(path: Path, result: dict[str, Any]) -> None:
-    """Draw how often counts are right over their probability, and what intervals hold by predicted count."""
-    kinds = (("scored", "pairs of the benchmark", BLUE), ("listed", "all that tallybox count lists", GREEN))
-    with picture(path, 9, 3.6) as figure:
-        left, right = figure.subplots(1, 2)
-        left.plot([0, 1], [0, 1], color=GREY, lw=0.8)
-        for key, name, colour in kinds:
-            bins = {name: np.array(values) for name, values in result[key]["bins"].items()}
-            enough = bins["number"] >= 20
-            x, y = (bins[side][enough] / bins["number"][enough] for side in ("probability", "right"))
-            spread = np.sqrt(y * (1 - y) / bins["number"][enough])
-            left.errorbar(x, y, spread, fmt="o-", color=colour, ms=4, lw=1, capsize=2, label=name)
-        left.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of the most probable count", ylabel="share right")
-        left.legend(loc="lower right")
-        for shift, (key, _, colour) in zip((-0.18, 0.18), kinds, strict=True):
-            by_count = result[key]["coverage90_by_predicted_count"]
-            heights = [result[key]["coverage90"], *(by_count[group] for group in GROUPS)]
-            bars = right.bar(np.arange(len(heights)) + shift, heights, 0.34, color=colour)
-            right.bar_label(bars, fmt="%.2f", fontsize=7)
-        right.axhline(0.9, color=PURPLE, lw=0.8)
-        right.set(
-            ylim=(0.5, 1), xticks=range(1 + len(GROUPS)), xlabel="predicted count", ylabel="held by 90 % intervals"
-        )
-        right.set_xticklabels(("all", *GROUPS))
-
-
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "draw", "table", "ship"])
+    parser.add_argument("what", choices=["run", "table", "ship"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/coco-count"))
     given = parser.parse_args()
@@ -223,8 +169,6 @@ def main() -> None:
         run(given.folder, given.data)
     elif given.what == "ship":
         ship(given.data)
-    elif given.what == "draw":
-        draw(given.folder)
     else:
         table(given.folder)
 

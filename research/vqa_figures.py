@@ -21,9 +21,9 @@ TITLES = {"baseline": "Baseline", "nms": "+ NMS", "counter": "+ counter", "prese
 COLUMNS = ("number", "count", "all", "pair_number", "pair_count", "pair_all")  # of the paper's second table
 MODELS = {"baseline": ORANGE, "nms": GREY, "counter": BLUE, "presence": GREEN}
 CURVES = {
-    "count": "counting questions, % right",
-    "count_2_or_more": "of true counts from 2, % right",
-    "count_mae": "mean absolute error of the count",
+    "count": "accuracy on counting questions, %",
+    "count_2_or_more": "accuracy, true count of 2 or more, %",
+    "count_mae": "mean error of the count",
 }
 MATRICES = {"relevance": "A", "distance": "D", "count_matrix": "C"}
 
@@ -111,20 +111,26 @@ def draw_examples(path: Path, results: Results) -> None:
             row[0].set_xlabel(f"c = {seen['count']:.2f}\n", fontsize=9)
             row[1].set_xlabel(f"Σ p = {counted['count']:.2f}\n", fontsize=9)
             for axes, (name, symbol) in zip(row[2:], MATRICES.items(), strict=True):
-                axes.imshow(seen[name], vmin=0, vmax=1, cmap="viridis")
-                axes.set(xticks=[], yticks=[], title=symbol if index == 0 else "")
-            answers = ", ".join(
-                f"{model} {runs[model]['examples'][index]['answer']}" for model in MODELS if model in runs
-            )
-            text = f"{example['question']}  true: {example['true_count']}\n{answers}"
-            # The text may extend below the other matrices, so the layout must ignore it.
-            row[2].text(0, -0.06, text, fontsize=9, va="top", transform=row[2].transAxes, in_layout=False)
+                scale = axes.imshow(seen[name], vmin=0, vmax=1, cmap="Blues")
+                axes.set(xticks=[], yticks=[], title=f"${symbol}$" if index == 0 else "")
+            _write_answers(row[2], example, {name: run["examples"][index]["answer"] for name, run in runs.items()})
+        figure.colorbar(scale, ax=[*grid[:, -1]], label="attention, presence, entries", shrink=0.25, anchor=(0, 1))
+
+
+def _write_answers(axes: Axes, example: Mapping[str, Any], answers: Mapping[str, str]) -> None:
+    """Write a question below a panel, and the answers, right ones green and wrong ones red."""
+    # The text may extend below the other matrices, so the layout must ignore it.
+    place = {"va": "top", "transform": axes.transAxes, "in_layout": False, "fontsize": 9}
+    axes.text(0, -0.06, f"{example['question']} True: {example['true_count']}", **place)
+    for column, model in enumerate(model for model in MODELS if model in answers):
+        colour = "#1a7f37" if answers[model] == str(example["true_count"]) else "#b3261e"
+        axes.text(0.78 * column, -0.2, f"{model} {answers[model]}", color=colour, weight="bold", **place)
 
 
 def _draw_boxes(axes: Axes, boxes: list[list[float]], weights: list[float], title: str) -> None:
-    """Draw boxes, the heavier the darker and the more in front."""
+    """Draw boxes in grey, those of large weight in blue and in front."""
     for (x1, y1, x2, y2), weight in sorted(zip(boxes, weights, strict=True), key=lambda pair: pair[1]):
-        colour = colormaps["viridis_r"](weight)
+        colour = colormaps["Blues"](0.35 + 0.65 * weight)
         axes.add_patch(
             Rectangle(
                 (x1, y1),
