@@ -221,17 +221,23 @@ def random_compat_counter(objects: int) -> compat.Counter:
     return counter
 
 
-def published_toy_baseline(counter, attention):
-    """`Baseline.forward` of the published toy/model.py."""
-    return counter.to_one_hot(attention.sum(dim=1, keepdim=True))
-
-
 def test_the_published_toy_baseline_runs():
-    one_hot = published_toy_baseline(
-        compat.Counter(3), torch.tensor([[1.0, 0.75, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-    )
+    """`Baseline.forward` of the published toy/model.py calls `to_one_hot` of a sum."""
+    scores = torch.tensor([[1.0, 0.75, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     expected = torch.tensor([[0, 0, 0.25, 0.75], [1, 0, 0, 0], [0, 0, 0, 1]])
-    torch.testing.assert_close(one_hot, expected)
+    torch.testing.assert_close(compat.Counter(3).to_one_hot(scores.sum(dim=1, keepdim=True)), expected)
+
+
+def test_the_published_helpers_give_the_modules_own_features():
+    """The published forward pass, step by step, with `f`, `iou`, `deduplicate` and `to_one_hot`."""
+    counter, problem = random_compat_counter(6), random_problem(4, proposals=6, seed=5)
+    a, boxes, f = problem.attention, problem.boxes.mT, counter.f
+    relevancy, distance = a.unsqueeze(-1) * a.unsqueeze(-2), 1 - counter.iou(boxes, boxes)
+    per_entry, per_row = counter.deduplicate(f[3](relevancy) * f[4](distance), a)
+    edges = (f[0](relevancy) * f[1](distance) / per_entry).sum((1, 2)) + (f[0](a * a) / per_row).sum(1)
+    sure = (f[5](a) - 0.5).abs().mean(1) + (f[6](distance) - 0.5).abs().mean((1, 2))
+    expected = counter.to_one_hot(edges.sqrt().unsqueeze(-1)) * f[7](sure).unsqueeze(-1)
+    torch.testing.assert_close(counter(boxes, a), expected)
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-3], ids=["a box without area", "boxes of a usual size"])
