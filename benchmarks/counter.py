@@ -1,10 +1,12 @@
 """Time both layers, fused compared with the reference, on the sizes of the real tasks.
 
 python -m benchmarks.counter [--device cuda] [--json]
+python -m benchmarks.counter --component examples.soft_nms:SoftNms
 
 `Counter` keeps all boxes, and in the cases "n=10" the ten of largest attention, as the paper does. "Compiled" compares
 `torch.compile` of the fused layer with eager calls of it. "First call" is the time until a new process has features and
-gradients: kernels are compiled, or loaded if an earlier process has compiled them.
+gradients: kernels are compiled, or loaded if an earlier process has compiled them. Your own component is compared with
+the reference of `Counter`; its numbers are not checked.
 """
 
 import time
@@ -12,11 +14,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
+import click
 import torch
 from benchmarks.command import benchmark_command
 from benchmarks.measure import BenchRow, compare, make_row
-from torch import Tensor
+from torch import Tensor, nn
 
+from tallybox.components import component_name, load_component
 from tallybox.counter.module import Counter
 from tallybox.errors import TallyboxError
 from tallybox.kernels.dispatch import Backend, choose_backend
@@ -64,10 +68,23 @@ class EmptyCounter(Counter):
         return features
 
 
+class OwnComponent(nn.Module):
+    """Your own component, called as a layer."""
+
+    def __init__(self, component: nn.Module) -> None:
+        super().__init__()
+        self.component = component
+
+    def forward(self, attention: Tensor, boxes: Tensor) -> Tensor:
+        """Return its features; every proposal is real."""
+        features: Tensor = self.component(attention, boxes, torch.ones_like(attention, dtype=torch.bool))
+        return features
+
+
 class LayerCall(NamedTuple):
     """A layer, random proposals for it, and a gradient for its features."""
 
-    layer: Counter | PresenceCounter
+    layer: nn.Module
     attention: Tensor  # [images, boxes]
     boxes: Tensor  # [images, boxes, 4]
     grad_features: Tensor  # [images, features]
@@ -82,7 +99,8 @@ class LayerCall(NamedTuple):
         """Compute features and the gradients of attention, boxes and weights."""
         features = self.layer(self.attention, self.boxes)
         inputs = {"attention": self.attention, "boxes": self.boxes, **dict(self.layer.named_parameters())}
-        gradients = torch.autograd.grad(features, list(inputs.values()), self.grad_features)
+        given = list(inputs.values())
+        gradients = torch.autograd.grad(features, given, self.grad_features, allow_unused=True, materialize_grads=True)
         return {"features": features, **dict(zip(inputs, gradients, strict=True))}
 
 
@@ -92,8 +110,13 @@ PASSES: dict[str, Callable[[LayerCall], object]] = {
 }
 
 
-def make_layer(name: str, keep: int, backend: Backend) -> Counter | PresenceCounter:
-    """Return a layer by its name, a counter of ``keep`` boxes; the reference of nothing is the paper's component."""
+def make_layer(name: str, keep: int, backend: Backend) -> nn.Module:
+    """Return a layer by its name, a counter of ``keep`` boxes.
+
+    The reference of nothing and of your own component (``package.module:Class``) is the paper's component.
+    """
+    if ":" in name and backend != "reference":
+        return OwnComponent(load_component(name)(keep))
     if name == PRESENCE:
         return PresenceCounter(backend=backend)
     is_empty = name == NOTHING and backend != "reference"
@@ -158,8 +181,12 @@ def bench_counter(
     seconds: float = 2.0,
     cpu_sizes: tuple[tuple[int, int], ...] = CPU_SIZES,
     with_compiler: bool = True,
+    component: str | None = None,
 ) -> Iterator[BenchRow]:
     """Yield a row for each layer, size and pass: the backend that "auto" chooses compared with the reference."""
+    if component is not None:
+        yield from bench_component(component, device, seconds, cpu_sizes)
+        return
     sizes: dict[str, tuple[tuple[int, int], ...]] = {PAPER: cpu_sizes, PRESENCE: cpu_sizes}
     if device.type == "cuda":  # where a small call is bound by what PyTorch itself takes on the host
         sizes = {NOTHING: CUDA_SIZES[:1], PAPER: CUDA_SIZES, PRESENCE: CUDA_SIZES_OF_PRESENCE}
@@ -184,5 +211,18 @@ def bench_counter(
                 yield compare(case, compiled.forward_backward, ours.forward_backward, device, seconds)
 
 
+def bench_component(
+    component: str, device: torch.device, seconds: float, sizes: tuple[tuple[int, int], ...]
+) -> Iterator[BenchRow]:
+    """Yield a row for each size and pass of your own component, compared with the reference of the paper's."""
+    name = component_name(load_component(component)(PAPERS_OBJECTS))
+    for images, boxes in sizes:
+        ours, reference = (random_call(component, backend, images, boxes, device) for backend in ("auto", "reference"))
+        for label, run in PASSES.items():
+            case = f"{name} {label} {images}x{boxes}"
+            yield compare(case, partial(run, ours), partial(run, reference), device, seconds)
+
+
 if __name__ == "__main__":
-    benchmark_command(bench_counter)()
+    own = click.Option(["--component"], metavar="NAME", help="Time your own component: package.module:Class.")
+    benchmark_command(bench_counter, own)()

@@ -48,11 +48,11 @@ def stored_results(case: ReferenceCase) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("number", CASE_NUMBERS)
 @pytest.mark.parametrize("entries", [17, 16])
-@pytest.mark.parametrize("activations", [16, 8])
-def test_published_interface_gives_the_stored_features_and_gradients(number, activations, entries):
+@pytest.mark.parametrize(("activations", "prefix"), [(16, ""), (8, ""), (16, "module.")], ids=str)
+def test_published_interface_gives_the_stored_features_and_gradients(number, activations, entries, prefix):
     case = load_case(number)
     counter = published_counter(case)
-    counter.load_state_dict(published_state_dict(case.weights, activations=activations, entries=entries))
+    counter.load_state_dict(published_state_dict(case.weights, activations=activations, entries=entries, prefix=prefix))
     assert_same(run_published(counter, case), stored_results(case), PUBLISHED)
 
 
@@ -71,28 +71,11 @@ def test_converted_counter_agrees_with_the_published_interface_where_the_constan
     assert_same(run_counter(case), run_published(counter, case, unit=1e3), PUBLISHED)
 
 
-def test_a_checkpoint_of_a_data_parallel_counter_loads():
-    case = load_case(0)
-    counter = published_counter(case)
-    counter.load_state_dict(published_state_dict(case.weights, prefix="module."))
-    torch.testing.assert_close(run_published(counter, case)["features"], case.features, rtol=0, atol=PUBLISHED.atol)
-
-
-class Answerer(nn.Module):
-    """A larger model with a counter inside."""
-
-    def __init__(self, objects: int) -> None:
-        super().__init__()
-        self.text = nn.Linear(2, 3)
-        self.counter = compat.Counter(objects, already_sigmoided=True)
-
-
-@pytest.mark.parametrize("entries", [17, 16])
-@pytest.mark.parametrize("activations", [16, 8])
+@pytest.mark.parametrize(("activations", "entries"), [(16, 17), (8, 16)])
 def test_a_checkpoint_of_a_larger_model_loads(activations, entries):
     case = load_case(0)
-    model = Answerer(case.objects).double()
-    checkpoint = dict(Answerer(case.objects).double().text.state_dict(prefix="text."))
+    model = nn.ModuleDict({"text": nn.Linear(2, 3), "counter": published_counter(case)}).double()
+    checkpoint = model.text.state_dict(prefix="text.")
     checkpoint |= published_state_dict(case.weights, activations=activations, entries=entries, prefix="counter.")
     model.load_state_dict(checkpoint)
     got = run_published(model.counter, case)
@@ -118,39 +101,29 @@ def test_its_own_checkpoint_has_the_published_keys_and_shapes_and_loads_back():
     assert all(torch.equal(again.state_dict()[key], value) for key, value in saved.items())
 
 
-def bad_checkpoint(**changes: torch.Tensor | None) -> dict[str, torch.Tensor]:
-    """A good checkpoint with the entries f<k> replaced, or left out where None."""
-    checkpoint = published_state_dict(load_case(0).weights)
-    for name, value in changes.items():
-        key = f"f.{name[1:]}.weight"
-        if value is None:
-            del checkpoint[key]
-        else:
-            checkpoint[key] = value
-    return checkpoint
+def bad_checkpoint(third: torch.Tensor) -> dict[str, torch.Tensor]:
+    return published_state_dict(load_case(0).weights) | {"f.3.weight": third}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"f3": torch.ones(12)}, r"f\.3\.weight .*\[12\]"),
-        ({"f3": torch.ones(17, 1)}, r"f\.3\.weight .*\[17, 1\]"),
-        ({"f3": torch.ones(17)}, r"f\.3\.weight .*zero"),
-    ],
+    ("third", "message"),
+    [(torch.ones(12), r"\[12\]"), (torch.ones(17, 1), r"\[17, 1\]"), (torch.ones(17), "zero")],
     ids=["length", "dimensions", "first entry"],
 )
-def test_a_checkpoint_of_another_layout_is_a_clear_error(changes, message):
-    with pytest.raises(TallyboxError, match=message):
-        compat.Counter(10).load_state_dict(bad_checkpoint(**changes))
-    with pytest.raises(TallyboxError, match=message):
-        Counter.from_published(bad_checkpoint(**changes), 10)
+def test_a_checkpoint_of_another_layout_is_a_clear_error(third, message):
+    with pytest.raises(TallyboxError, match=rf"f\.3\.weight .*{message}"):
+        compat.Counter(10).load_state_dict(bad_checkpoint(third))
+    with pytest.raises(TallyboxError, match=rf"f\.3\.weight .*{message}"):
+        Counter.from_published(bad_checkpoint(third), 10)
 
 
 def test_a_missing_activation_is_named():
-    with pytest.raises(RuntimeError, match=r'Missing key.*"f\.3\.weight"'):
-        compat.Counter(10).load_state_dict(bad_checkpoint(f3=None))
+    checkpoint = published_state_dict(load_case(0).weights)
+    del checkpoint["f.3.weight"]
+    with pytest.raises(RuntimeError, match=r"f\.3\.weight"):
+        compat.Counter(10).load_state_dict(checkpoint)
     with pytest.raises(TallyboxError, match=r"f\.3\.weight"):
-        Counter.from_published(bad_checkpoint(f3=None), 10)
+        Counter.from_published(checkpoint, 10)
 
 
 def test_no_parameter_is_left_without_a_gradient():
@@ -207,11 +180,10 @@ def test_wrong_shapes_are_clear_errors(boxes, attention, message):
         compat.Counter(3)(torch.ones(boxes), torch.ones(attention))
 
 
-def test_the_number_of_objects_must_be_a_whole_number_of_at_least_one():
+@pytest.mark.parametrize("objects", [0, 2.5])
+def test_the_number_of_objects_must_be_a_whole_number_of_at_least_one(objects):
     with pytest.raises(TallyboxError, match="objects"):
-        compat.Counter(0)
-    with pytest.raises(TallyboxError, match="objects"):
-        compat.Counter(2.5)
+        compat.Counter(objects)
 
 
 def random_compat_counter(objects: int) -> compat.Counter:
@@ -221,17 +193,23 @@ def random_compat_counter(objects: int) -> compat.Counter:
     return counter
 
 
-def published_toy_baseline(counter, attention):
-    """`Baseline.forward` of the published toy/model.py."""
-    return counter.to_one_hot(attention.sum(dim=1, keepdim=True))
-
-
 def test_the_published_toy_baseline_runs():
-    one_hot = published_toy_baseline(
-        compat.Counter(3), torch.tensor([[1.0, 0.75, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-    )
+    """`Baseline.forward` of the published toy/model.py calls `to_one_hot` of a sum."""
+    scores = torch.tensor([[1.0, 0.75, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     expected = torch.tensor([[0, 0, 0.25, 0.75], [1, 0, 0, 0], [0, 0, 0, 1]])
-    torch.testing.assert_close(one_hot, expected)
+    torch.testing.assert_close(compat.Counter(3).to_one_hot(scores.sum(dim=1, keepdim=True)), expected)
+
+
+def test_the_published_helpers_give_the_modules_own_features():
+    """The published forward pass, step by step, with `f`, `iou`, `deduplicate` and `to_one_hot`."""
+    counter, problem = random_compat_counter(6), random_problem(4, proposals=6, seed=5)
+    a, boxes, f = problem.attention, problem.boxes.mT, counter.f
+    relevancy, distance = a.unsqueeze(-1) * a.unsqueeze(-2), 1 - counter.iou(boxes, boxes)
+    per_entry, per_row = counter.deduplicate(f[3](relevancy) * f[4](distance), a)
+    edges = (f[0](relevancy) * f[1](distance) / per_entry).sum((1, 2)) + (f[0](a * a) / per_row).sum(1)
+    sure = (f[5](a) - 0.5).abs().mean(1) + (f[6](distance) - 0.5).abs().mean((1, 2))
+    expected = counter.to_one_hot(edges.sqrt().unsqueeze(-1)) * f[7](sure).unsqueeze(-1)
+    torch.testing.assert_close(counter(boxes, a), expected)
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-3], ids=["a box without area", "boxes of a usual size"])

@@ -34,3 +34,9 @@ def test_a_backend_that_disagrees_is_not_timed(monkeypatch):
 @pytest.mark.parametrize("component", [counter.PAPER, counter.PRESENCE], ids=["counter", "presence"])
 def test_a_single_box_agrees_although_its_boxes_have_no_gradient(component):
     counter.check_agreement(component, "cpu", CPU, 1)
+
+
+def test_an_own_component_is_timed():
+    own = "examples.soft_nms:SoftNms"
+    rows = list(counter.bench_counter(CPU, seconds=0.01, cpu_sizes=((4, 3),), component=own))
+    assert [row.case for row in rows] == ["soft-nms forward 4x3", "soft-nms forward+backward 4x3"]

@@ -16,8 +16,8 @@ from tests.support.problems import assert_same_in_scale, grid, square_boxes
 from tests.support.tolerances import tolerance
 
 
-def smooth_weight(seed: int) -> Tensor:
-    return torch.rand(8, 16, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.05
+def smooth_weight(seed: int, segments: int = 16) -> Tensor:
+    return torch.rand(8, segments, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.05
 
 
 def flat_ended_weight(seed: int) -> Tensor:
@@ -27,74 +27,47 @@ def flat_ended_weight(seed: int) -> Tensor:
     return weight
 
 
-CASES = {
-    "one box": lambda: (torch.tensor([[0.75]]).double(), square_boxes(1, 1, seed=1), smooth_weight(1), None),
-    "equal weights": lambda: (torch.full((2, 5), 0.75).double(), square_boxes(2, 5, seed=2), smooth_weight(2), None),
-    "weights on knots, boxes that touch": lambda: (
-        grid(3, 6, seed=3),
-        square_boxes(3, 6, seed=3),
-        smooth_weight(3),
-        None,
-    ),
-    "zero and full weights": lambda: (grid(3, 6, seed=4, parts=1), square_boxes(3, 6, seed=4), smooth_weight(4), None),
-    "identical boxes": lambda: (
-        grid(2, 5, seed=5),
-        torch.tensor([0.0, 0.0, 1.0, 1.0]).double().expand(2, 5, 4),
-        smooth_weight(5),
-        None,
-    ),
-    "boxes without area": lambda: (
-        grid(2, 4, seed=6),
-        grid(2, 4, 2, seed=6, parts=2).repeat(1, 1, 2),
-        smooth_weight(6),
-        None,
-    ),
-    "factors of zero": lambda: (grid(3, 6, seed=7), square_boxes(3, 6, seed=7), flat_ended_weight(7), None),
-    "untrained, clear": lambda: (
-        grid(3, 6, seed=8, parts=1),
-        square_boxes(3, 6, seed=8),
-        torch.ones(8, 16).double(),
-        None,
-    ),
-    "a mask": lambda: (
-        grid(3, 6, seed=9),
-        square_boxes(3, 6, seed=9),
-        smooth_weight(9),
-        grid(3, 6, seed=10, parts=1).bool(),
-    ),
-    "a mask with nothing left": lambda: (
-        grid(2, 4, seed=11),
-        square_boxes(2, 4, seed=11),
-        smooth_weight(11),
-        torch.zeros(2, 4).bool(),
-    ),
-    "more boxes than a lane": lambda: (
-        grid(2, 19, seed=12),
-        square_boxes(2, 19, seed=12),
-        smooth_weight(12),
-        grid(2, 19, seed=13, parts=1).bool(),
-    ),
-}
+def draw(images: int, number: int, seed: int, **chosen: Tensor | None) -> tuple[Tensor, ...]:
+    """Draw attention, boxes and weight, without a mask, unless they are chosen."""
+    drawn = {
+        "attention": grid(images, number, seed=seed),
+        "boxes": square_boxes(images, number, seed=seed),
+        "weight": smooth_weight(seed),
+        "mask": None,
+    }
+    return tuple((drawn | chosen).values())
 
 
-def of_segments(segments: int, seed: int) -> Tensor:
-    return torch.rand(8, segments, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.05
-
-
-def plain_case(images: int, boxes: int, weight: Tensor, seed: int) -> tuple[Tensor, ...]:
+def draw_masked(images: int, number: int, seed: int, weight: Tensor | None = None, *, last: bool = True):
     """Draw images that keep different numbers of their boxes, the last one all."""
-    kept = grid(images, boxes, seed=seed + 1, parts=1).bool()
-    kept[-1] = True
-    return grid(images, boxes, seed=seed), square_boxes(images, boxes, seed=seed), weight, kept
+    kept = grid(images, number, seed=seed + 1, parts=1).bool()
+    kept[-1] |= last
+    return draw(images, number, seed, weight=smooth_weight(seed) if weight is None else weight, mask=kept)
 
 
-CASES |= {
-    "fewer segments than a register": lambda: plain_case(8, 6, of_segments(5, 14), 14),
-    "segments for two registers less one": lambda: plain_case(8, 6, of_segments(15, 15), 15),
-    "more segments than two registers": lambda: plain_case(8, 6, of_segments(23, 16), 16),
-    "few images of many boxes": lambda: plain_case(2, 29, smooth_weight(17), 17),
-    "more boxes than in lanes": lambda: plain_case(6, 67, smooth_weight(18), 18),
-    **{f"{images} images": lambda n=images: plain_case(n, 6, smooth_weight(n), n) for images in (7, 8, 9, 17)},
+EQUAL = torch.full((2, 5), 0.75, dtype=torch.float64)
+ONE_PLACE = torch.tensor([0.0, 0.0, 1.0, 1.0], dtype=torch.float64)
+
+CASES = {
+    "one box": lambda: draw(1, 1, 1, attention=EQUAL[:1, :1]),
+    "equal weights": lambda: draw(2, 5, 2, attention=EQUAL),
+    "weights on knots, boxes that touch": lambda: draw(3, 6, 3),
+    "zero and full weights": lambda: draw(3, 6, 4, attention=grid(3, 6, seed=4, parts=1)),
+    "identical boxes": lambda: draw(2, 5, 5, boxes=ONE_PLACE.expand(2, 5, 4)),
+    "boxes without area": lambda: draw(2, 4, 6, boxes=grid(2, 4, 2, seed=6, parts=2).repeat(1, 1, 2)),
+    "factors of zero": lambda: draw(3, 6, 7, weight=flat_ended_weight(7)),
+    "untrained, clear": lambda: draw(
+        3, 6, 8, attention=grid(3, 6, seed=8, parts=1), weight=torch.ones(8, 16, dtype=torch.float64)
+    ),
+    "a mask": lambda: draw_masked(3, 6, 9, last=False),
+    "a mask with nothing left": lambda: draw(2, 4, 11, mask=torch.zeros(2, 4, dtype=torch.bool)),
+    "more boxes than a lane": lambda: draw_masked(2, 19, 12, last=False),
+    "fewer segments than a register": lambda: draw_masked(8, 6, 14, smooth_weight(14, 5)),
+    "segments for two registers less one": lambda: draw_masked(8, 6, 15, smooth_weight(15, 15)),
+    "more segments than two registers": lambda: draw_masked(8, 6, 16, smooth_weight(16, 23)),
+    "few images of many boxes": lambda: draw_masked(2, 29, 17),
+    "more boxes than in lanes": lambda: draw_masked(6, 67, 18),
+    **{f"{images} images": lambda n=images: draw_masked(n, 6, n) for images in (7, 8, 9, 17)},
 }
 
 
@@ -172,21 +145,18 @@ def test_counters_of_any_number_of_images_stay_apart(fused, images):
 def assert_counters_stay_apart(fused: str, images: int) -> None:
     """Give three counters so many images each, and compare all that comes of it."""
     weight = torch.stack([smooth_weight(seed) for seed in range(3)])[:, None]
-    attention, boxes, _, mask = plain_case(3 * images, 6, weight, 19)
+    attention, boxes, _, mask = draw_masked(3 * images, 6, 19, weight)
     drawn = (attention.view(3, images, 6), boxes.view(3, images, 6, 4), weight, mask.view(3, images, 6))
     together, expected = results(fused, torch.float32, drawn), results("reference", torch.float64, drawn)
     assert_same_in_scale(together, expected, tolerance(fused, torch.float32))
 
 
 def test_an_image_gives_the_same_bits_whatever_images_share_its_vectors():
-    attention, boxes, weight, mask = plain_case(11, 6, smooth_weight(20), 20)
+    attention, boxes, weight, mask = draw_masked(11, 6, 20)
     together = results("cpu", torch.float32, (attention, boxes, weight, mask))
     for image in range(11):
-        alone = results(
-            "cpu",
-            torch.float32,
-            tuple(t[image : image + 1] if t is not weight else t for t in (attention, boxes, weight, mask)),
-        )
+        own = slice(image, image + 1)
+        alone = results("cpu", torch.float32, (attention[own], boxes[own], weight, mask[own]))
         for name in ("count", "features", "grad_attention", "grad_boxes"):
             assert torch.equal(alone[name][0], together[name][image]), (image, name)
 

@@ -1,4 +1,3 @@
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,6 @@ from tests.support import oracle
 from tests.support.backends import device_of
 from tests.support.problems import (
     Problem,
-    assert_same,
     count_of,
     features_of,
     inputs_of,
@@ -24,32 +22,6 @@ THREE_CATS = torch.tensor(
     [[0.0, 0.0, 1.0, 1.0], [2.0, 0.0, 3.0, 1.0], [4.0, 0.0, 5.0, 1.0], [4.0, 0.0, 5.0, 1.0]], dtype=torch.float64
 )
 UNTRAINED = torch.ones(1, 8, 16)
-
-
-def oracle_results(problem: Problem) -> dict[str, torch.Tensor]:
-    """Ask the loop oracle for each image and head in turn."""
-    heads = len(problem.weight)
-    leading = problem.attention.shape[:-1]
-    count = torch.empty(*leading, heads, dtype=torch.float64)
-    features = torch.empty(*leading, heads, problem.max_objects + 1, dtype=torch.float64)
-    for image in itertools.product(*(range(size) for size in leading)):
-        for head in range(heads):
-            answer = oracle.answer(
-                problem.attention[image].tolist(),
-                problem.boxes[image].tolist(),
-                problem.weight[head].tolist(),
-                max_objects=problem.max_objects,
-                mask=None if problem.mask is None else problem.mask[image].tolist(),
-                logits=problem.logits,
-            )
-            count[(*image, head)] = answer.count
-            features[(*image, head)] = torch.tensor(answer.features, dtype=torch.float64)
-    return {"count": count.squeeze(-1) if heads == 1 else count, "features": features.flatten(-2)}
-
-
-def assert_like_oracle(problem: Problem, backend: str, dtype: torch.dtype) -> None:
-    got = {"count": count_of(problem, backend, dtype), "features": features_of(problem, backend, dtype)}
-    assert_same(got, oracle_results(problem), tolerance(backend, dtype))
 
 
 @pytest.mark.parametrize(
@@ -90,32 +62,6 @@ def test_untrained_equal_uncertain_weights_look_like_duplicates(backend, weight,
     corner = 2 * torch.arange(10.0, dtype=torch.float64)[:, None].expand(10, 2)
     problem = Problem(torch.full((10,), weight), torch.cat((corner, corner + 1), -1), UNTRAINED)
     assert count_of(problem, backend, torch.float32).item() == pytest.approx(count, abs=0.005)
-
-
-@pytest.mark.parametrize("logits", [False, True], ids=["weights", "logits"])
-@pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
-@pytest.mark.parametrize("proposals", [1, 5, 6, 9], ids=["one", "below", "at", "above"])
-def test_results_are_those_of_the_loop_oracle(backend, dtype, proposals, masked, logits):
-    problem = random_problem(
-        3, proposals=proposals, max_objects=6, heads=2, masked=masked, logits=logits, seed=proposals
-    )
-    assert_like_oracle(problem, backend, dtype)
-
-
-@pytest.mark.parametrize("leading", [(), (4,), (2, 3), (2, 1, 2)], ids=str)
-@pytest.mark.parametrize("heads", [1, 3])
-def test_leading_dimensions_and_heads_are_those_of_the_loop_oracle(backend, dtype, leading, heads):
-    assert_like_oracle(random_problem(*leading, proposals=7, max_objects=5, heads=heads, seed=1), backend, dtype)
-
-
-@pytest.mark.parametrize("segments", [1, 2, 7, 32])
-def test_any_number_of_segments_is_that_of_the_loop_oracle(backend, dtype, segments):
-    assert_like_oracle(random_problem(2, proposals=6, max_objects=6, segments=segments, seed=2), backend, dtype)
-
-
-@pytest.mark.parametrize("size", [10, 20, 36])
-def test_the_sizes_of_the_papers_tasks_are_those_of_the_loop_oracle(backend, dtype, size):
-    assert_like_oracle(random_problem(2, proposals=size, max_objects=min(size, 20), seed=3), backend, dtype)
 
 
 NOTHING = {

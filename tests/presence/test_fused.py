@@ -55,76 +55,64 @@ def same_place(*shape: int) -> Tensor:
     return torch.tensor([0.0, 0.0, 1.0, 1.0], dtype=torch.float64).expand(*shape, 4)
 
 
+def draw(images: int, number: int, seed: int, *, max_objects: int = 4, **chosen) -> tuple:
+    """Draw scores, boxes and weights, without a mask, unless they are chosen."""
+    drawn = {
+        "attention": grid(images, number, seed=seed),
+        "boxes": shifted_boxes(images, number, seed=seed),
+        "weights": trained(seed),
+        "mask": None,
+    }
+    return *(drawn | chosen).values(), max_objects
+
+
+def draw_away_from_certainty(*shape: int, seed: int, weights: PresenceWeights, mask=None, max_objects=4) -> tuple:
+    """Draw scores between 1/8 and 7/8."""
+    return 0.125 + 0.75 * grid(*shape, seed=seed), random_boxes(*shape, seed=seed), weights, mask, max_objects
+
+
+def some(*shape: int, seed: int) -> Tensor:
+    return grid(*shape, seed=seed, parts=1).bool()
+
+
+EQUAL = torch.full((2, 5), 0.75, dtype=torch.float64)
+
 CASES = {
-    "one box": lambda: (torch.tensor([[0.75]]).double(), shifted_boxes(1, 1, seed=1), trained(1), None, 3),
-    "equal scores": lambda: (torch.full((2, 5), 0.75).double(), shifted_boxes(2, 5, seed=2), trained(2), None, 4),
-    "scores of a half": lambda: (torch.full((2, 5), 0.5).double(), shifted_boxes(2, 5, seed=3), trained(3), None, 4),
-    "ties of some": lambda: (grid(2, 6, seed=4, parts=4), shifted_boxes(2, 6, seed=4), trained(4), None, 4),
-    "scores of zero and one": lambda: (grid(2, 6, seed=5, parts=1), shifted_boxes(2, 6, seed=5), trained(5), None, 4),
+    "one box": lambda: draw(1, 1, 1, attention=EQUAL[:1, :1], max_objects=3),
+    "equal scores": lambda: draw(2, 5, 2, attention=EQUAL),
+    "scores of a half": lambda: draw(2, 5, 3, attention=0 * EQUAL + 0.5),
+    "ties of some": lambda: draw(2, 6, 4, attention=grid(2, 6, seed=4, parts=4)),
+    "scores of zero and one": lambda: draw(2, 6, 5, attention=grid(2, 6, seed=5, parts=1)),
     # Boxes that touch share nothing yet, but would if they moved: the reference takes the slope from that side.
-    "boxes that touch": lambda: (grid(3, 6, seed=25), square_boxes(3, 6, seed=25), trained(25), None, 4),
-    "identical boxes": lambda: (grid(2, 5, seed=6), same_place(2, 5), trained(6), None, 4),
-    "identical proposals": lambda: (torch.full((2, 5), 0.75).double(), same_place(2, 5), trained(7), None, 4),
-    "boxes without area": lambda: (
-        grid(2, 4, seed=8),
-        grid(2, 4, 2, seed=8, parts=2).repeat(1, 1, 2),
-        trained(8),
-        None,
-        4,
+    "boxes that touch": lambda: draw(3, 6, 25, boxes=square_boxes(3, 6, seed=25)),
+    "identical boxes": lambda: draw(2, 5, 6, boxes=same_place(2, 5)),
+    "identical proposals": lambda: draw(2, 5, 7, attention=EQUAL, boxes=same_place(2, 5)),
+    "boxes without area": lambda: draw(2, 4, 8, boxes=grid(2, 4, 2, seed=8, parts=2).repeat(1, 1, 2)),
+    "identical or apart": lambda: draw(2, 6, 9, boxes=separate_boxes(2, 6, seed=9)),
+    "steps": lambda: draw(2, 6, 11, attention=grid(2, 6, seed=11, parts=8), weights=steps(11)),
+    "steps, identical boxes": lambda: draw(
+        2, 6, 12, attention=grid(2, 6, seed=12, parts=8), boxes=same_place(2, 6), weights=steps(12)
     ),
-    "identical or apart": lambda: (grid(2, 6, seed=9), separate_boxes(2, 6, seed=9), trained(9), None, 4),
-    "steps": lambda: (grid(2, 6, seed=11, parts=8), shifted_boxes(2, 6, seed=11), steps(11), None, 4),
-    "steps, identical boxes": lambda: (grid(2, 6, seed=12, parts=8), same_place(2, 6), steps(12), None, 4),
-    "untrained, clear": lambda: (grid(2, 6, seed=13, parts=1), same_place(2, 6), UNTRAINED, None, 4),
-    "a mask": lambda: (
-        grid(2, 6, seed=14),
-        shifted_boxes(2, 6, seed=14),
-        trained(14),
-        grid(2, 6, seed=15, parts=1).bool(),
-        4,
+    "untrained, clear": lambda: draw(
+        2, 6, 13, attention=grid(2, 6, seed=13, parts=1), boxes=same_place(2, 6), weights=UNTRAINED
     ),
-    "a mask with nothing left": lambda: (
-        grid(2, 4, seed=16),
-        shifted_boxes(2, 4, seed=16),
-        trained(16),
-        torch.zeros(2, 4).bool(),
-        4,
+    "a mask": lambda: draw(2, 6, 14, mask=some(2, 6, seed=15)),
+    "a mask with nothing left": lambda: draw(2, 4, 16, mask=torch.zeros(2, 4, dtype=torch.bool)),
+    "more boxes than a lane, few segments": lambda: draw_away_from_certainty(
+        1, 35, seed=17, weights=trained(17, segments=3), mask=some(1, 35, seed=18), max_objects=10
     ),
-    "more boxes than a lane, few segments": lambda: (
-        0.125 + 0.75 * grid(1, 35, seed=17),
-        random_boxes(1, 35, seed=17),
-        trained(17, segments=3),
-        grid(1, 35, seed=18, parts=1).bool(),
-        10,
+    "one object at most, one segment": lambda: draw(
+        2, 9, 19, boxes=random_boxes(2, 9, seed=19), weights=trained(19, segments=1), max_objects=1
     ),
-    "one object at most, one segment": lambda: (
-        grid(2, 9, seed=19),
-        random_boxes(2, 9, seed=19),
-        trained(19, segments=1),
-        None,
-        1,
+    "more objects than boxes": lambda: draw(2, 3, 20, boxes=random_boxes(2, 3, seed=20), max_objects=40),
+    "two counters with three images each": lambda: draw_away_from_certainty(
+        2, 3, 7, seed=21, weights=random_presence_weights(2, 1, seed=21), mask=some(2, 3, 7, seed=22)
     ),
-    "more objects than boxes": lambda: (grid(2, 3, seed=20), random_boxes(2, 3, seed=20), trained(20), None, 40),
-    "two counters with three images each": lambda: (
-        0.125 + 0.75 * grid(2, 3, 7, seed=21),
-        random_boxes(2, 3, 7, seed=21),
-        random_presence_weights(2, 1, seed=21),
-        grid(2, 3, 7, seed=22, parts=1).bool(),
-        4,
+    "images first, then counters": lambda: draw_away_from_certainty(
+        3, 1, 5, seed=23, weights=random_presence_weights(2, seed=23)
     ),
-    "images first, then counters": lambda: (
-        0.125 + 0.75 * grid(3, 1, 5, seed=23),
-        random_boxes(3, 1, 5, seed=23),
-        random_presence_weights(2, seed=23),
-        None,
-        4,
-    ),
-    "one image, many counters": lambda: (
-        0.125 + 0.75 * grid(5, seed=24),
-        random_boxes(5, seed=24),
-        random_presence_weights(5, seed=24),
-        None,
-        4,
+    "one image, many counters": lambda: draw_away_from_certainty(
+        5, seed=24, weights=random_presence_weights(5, seed=24)
     ),
 }
 

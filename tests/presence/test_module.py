@@ -1,26 +1,19 @@
-import itertools
-
 import pytest
 import torch
 
 from tallybox import PresenceCounter
-from tests.support import presence_oracle as oracle
 from tests.support.backends import device_of
 from tests.support.problems import (
     Problem,
-    assert_same,
-    assert_same_in_scale,
     inputs_of,
     output_of,
     random_boxes,
-    random_presence_weights,
     random_problem,
     untrained,
 )
-from tests.support.tolerances import TOLERANCES, tolerance
+from tests.support.tolerances import TOLERANCES
 
 UNTRAINED = untrained(PresenceCounter)
-OUTPUTS = ["presence", "distribution", "count", "forward"]
 
 
 def problem_of(attention, boxes, **settings) -> Problem:
@@ -31,48 +24,6 @@ def problem_of(attention, boxes, **settings) -> Problem:
 
 def random_presence_problem(*leading, **settings) -> Problem:
     return random_problem(*leading, layer=PresenceCounter, **settings)
-
-
-def oracle_results(problem: Problem) -> dict[str, torch.Tensor]:
-    """Ask the loop oracle for each image and head in turn."""
-    leading = problem.attention.shape[:-1]
-    answers = []
-    for image in itertools.product(*(range(size) for size in leading)):
-        alone = problem.of_image(*image)
-        for head in range(problem.heads):
-            weights = {name: value[head].tolist() for name, value in problem.weight._asdict().items()}
-            answers.append(
-                oracle.answer(
-                    alone.attention.tolist(),
-                    alone.boxes.tolist(),
-                    weights,
-                    max_objects=problem.max_objects,
-                    mask=None if alone.mask is None else alone.mask.tolist(),
-                    logits=problem.logits,
-                )
-            )
-
-    def gather(name: str) -> torch.Tensor:
-        values = torch.tensor([getattr(answer, name) for answer in answers], dtype=torch.float64)
-        return values.reshape(*leading, problem.heads, *values.shape[1:])
-
-    count = gather("count")
-    return {
-        "presence": gather("presence"),
-        "distribution": gather("distribution"),
-        "count": count.squeeze(-1) if problem.heads == 1 else count,
-        "forward": gather("features").flatten(-2),
-    }
-
-
-def assert_like_oracle(problem: Problem, backend: str, dtype: torch.dtype) -> None:
-    expected = oracle_results(problem)
-    logarithms = {"forward": expected.pop("forward")}
-    assert_same(
-        {name: output_of(problem, name, backend, dtype) for name in expected}, expected, TOLERANCES[backend, dtype]
-    )
-    got = {"forward": output_of(problem, "forward", backend, dtype)}
-    assert_same_in_scale(got, logarithms, tolerance(backend, dtype, PresenceCounter))
 
 
 def test_of_two_overlapping_boxes_the_second_loses_what_it_shares_with_the_first(backend, dtype):
@@ -122,45 +73,6 @@ def test_equal_scores_are_ordered_by_corners(backend, boxes, first):
     presence = output_of(problem_of([0.5, 0.5], boxes), "presence", backend, torch.float32)[0]
     assert presence[first].item() == pytest.approx(0.5, abs=1e-6)
     assert presence[1 - first] < 0.5
-
-
-@pytest.mark.parametrize("logits", [False, True], ids=["weights", "logits"])
-@pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
-@pytest.mark.parametrize("proposals", [1, 6, 9])
-def test_results_are_those_of_the_loop_oracle(backend, dtype, proposals, masked, logits):
-    problem = random_presence_problem(
-        3, proposals=proposals, max_objects=6, heads=2, masked=masked, logits=logits, seed=proposals
-    )
-    assert_like_oracle(problem, backend, dtype)
-
-
-@pytest.mark.parametrize("leading", [(), (4,), (2, 3), (2, 1, 2)], ids=str)
-def test_leading_dimensions_and_heads_are_those_of_the_loop_oracle(backend, dtype, leading):
-    assert_like_oracle(random_presence_problem(*leading, proposals=7, max_objects=5, heads=3, seed=1), backend, dtype)
-
-
-@pytest.mark.parametrize("segments", [1, 2, 7, 32])
-def test_any_number_of_segments_is_that_of_the_loop_oracle(backend, dtype, segments):
-    problem = random_presence_problem(2, proposals=6, max_objects=6, segments=segments, seed=2)
-    assert_like_oracle(problem, backend, dtype)
-
-
-@pytest.mark.parametrize("max_objects", [1, 3, 30])
-def test_any_max_objects_is_that_of_the_loop_oracle(backend, dtype, max_objects):
-    assert_like_oracle(random_presence_problem(2, proposals=12, max_objects=max_objects, seed=3), backend, dtype)
-
-
-def test_scores_and_boxes_at_their_limits_are_those_of_the_loop_oracle(backend, dtype):
-    """Scores of 0, 1 and equal ones; boxes that are identical, touch, lie apart and have no area."""
-    problem = Problem(
-        torch.tensor([1.0, 0.0, 1.0, 0.5, 0.5, 0.5, 0.25], dtype=torch.float64),
-        torch.tensor(
-            [[0, 0, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1], [1, 0, 2, 1], [1, 0, 2, 1], [3, 3, 3, 3], [3, 3, 3, 3]],
-            dtype=torch.float64,
-        ),
-        random_presence_weights(2, seed=4),
-    )
-    assert_like_oracle(problem, backend, dtype)
 
 
 def test_more_objects_than_max_objects_are_counted_and_end_in_the_last_entry(backend, dtype):

@@ -25,7 +25,13 @@ from tallybox.toy.figures import read_sweep
 from tests.support.killing import command, kill_when
 
 CPU = torch.device("cpu")
+SHORT = ["--iterations", "1", "--evaluation-batches", "1", "--batch", "8", "--device", "cpu"]
 QUICK = ToyConfig(iterations=3, batch=16, evaluation_batches=2)
+
+
+def toy(*arguments: object):
+    """Run a command of the toy task."""
+    return CliRunner().invoke(cli, ["toy", *map(str, arguments)])
 
 
 def draw(side_length: float, noise: float, images: int = 64):
@@ -36,31 +42,31 @@ def draw(side_length: float, noise: float, images: int = 64):
 
 @pytest.mark.parametrize("side_length", [0.0, 0.05, 0.5, 0.95, 1.0])
 def test_without_noise_a_weight_is_the_largest_iou_with_a_true_box(side_length):
-    toy = draw(side_length, 0.0)
-    overlap = box_iou(toy.boxes.double(), toy.boxes.double())
-    expected = torch.where(toy.is_true.unsqueeze(-2), overlap, 0).amax(-1)
-    torch.testing.assert_close(toy.attention.double(), expected, rtol=0, atol=2e-5)
+    drawn = draw(side_length, 0.0)
+    overlap = box_iou(drawn.boxes.double(), drawn.boxes.double())
+    expected = torch.where(drawn.is_true.unsqueeze(-2), overlap, 0).amax(-1)
+    torch.testing.assert_close(drawn.attention.double(), expected, rtol=0, atol=2e-5)
 
 
 def test_boxes_are_squares_inside_the_picture():
-    toy = draw(0.3, 0.5)
-    size = toy.boxes[..., 2:] - toy.boxes[..., :2]
+    drawn = draw(0.3, 0.5)
+    size = drawn.boxes[..., 2:] - drawn.boxes[..., :2]
     torch.testing.assert_close(size, torch.full_like(size, 0.3))
-    assert toy.boxes.min() >= 0
-    assert toy.boxes.max() <= 1 + 1e-6
+    assert drawn.boxes.min() >= 0
+    assert drawn.boxes.max() <= 1 + 1e-6
 
 
 def test_counts_are_uniform_and_are_the_number_of_true_boxes():
-    toy = draw(0.3, 0.5, images=22_000)
-    assert torch.equal(toy.is_true.sum(-1), toy.count)
-    shares = toy.count.flatten().bincount(minlength=11) / 22_000
+    drawn = draw(0.3, 0.5, images=22_000)
+    assert torch.equal(drawn.is_true.sum(-1), drawn.count)
+    shares = drawn.count.flatten().bincount(minlength=11) / 22_000
     torch.testing.assert_close(shares, torch.full((11,), 1 / 11), rtol=0, atol=0.01)
 
 
 def test_noise_alone_is_uniform_whatever_is_true():
-    toy = draw(0.3, 1.0, images=10_000)
-    for chosen in (toy.is_true, ~toy.is_true):
-        assert toy.attention[chosen].mean().item() == pytest.approx(0.5, abs=0.01)
+    drawn = draw(0.3, 1.0, images=10_000)
+    for chosen in (drawn.is_true, ~drawn.is_true):
+        assert drawn.attention[chosen].mean().item() == pytest.approx(0.5, abs=0.01)
 
 
 def test_the_same_seed_draws_the_same_images():
@@ -105,50 +111,52 @@ def test_a_step_that_does_not_divide_1_is_refused(bad):
 
 
 def test_train_prints_one_json_object():
-    arguments = ["--side-length", "0.5", "--noise", "0.5", "--iterations", "2", "--batch", "8"]
-    result = CliRunner().invoke(cli, ["toy", "train", *arguments, "--evaluation-batches", "1", "--json"])
+    result = toy("train", "--side-length", 0.5, "--noise", 0.5, *SHORT, "--json")
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
     assert {"side_length", "noise", "counter_accuracy", "baseline_accuracy", "seconds"} <= set(printed)
 
 
-def test_a_side_length_beyond_the_picture_is_one_clear_line():
-    result = CliRunner().invoke(cli, ["toy", "train", "--side-length", "1.5", "--noise", "0"])
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--side-length", 1.5], "side_length"),
+        (["--side-length", 0.5, "--device", "gpu"], "gpu"),
+        *([] if torch.cuda.is_available() else [(["--side-length", 0.5, "--device", "cuda:0"], "cuda:0")]),
+    ],
+)
+def test_a_wrong_value_is_one_clear_line(options, named):
+    result = toy("train", "--noise", 0, *options)
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: side_length")
+    assert named in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-SWEEP = ["toy", "sweep", "--setting", "easy", "--step", "0.25", "--seeds", "1", "--batch", "32", "--device", "cpu"]
-LENGTH = ["--iterations", "30", "--evaluation-batches", "2", "--model", "counter"]
+EASY = ["sweep", "--setting", "easy", "--step", 0.25, "--seeds", 1]
 
 
 def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path):
-    interrupted = command(*SWEEP, *LENGTH, "--out", tmp_path / "killed")
+    long = ["--iterations", "30", "--evaluation-batches", "2", "--batch", "32", "--device", "cpu", "--model", "counter"]
+    sweep = ["toy", *map(str, EASY), *long, "--out"]
+    interrupted = command(*sweep, tmp_path / "killed")
     results = tmp_path / "killed" / "results.jsonl"
     kill_when(interrupted, lambda: results.exists() and results.stat().st_size > 0, limit_s=120)
     before = read_results(results)
     with results.open("a") as file:
         file.write('{"side_length": 0.5, "noi')  # as if killed in the middle of a line
     subprocess.run(interrupted, check=True, capture_output=True)
-    subprocess.run(command(*SWEEP, *LENGTH, "--out", tmp_path / "whole"), check=True, capture_output=True)
+    subprocess.run(command(*sweep, tmp_path / "whole"), check=True, capture_output=True)
     after = read_results(results)
     assert after[: len(before)] == before
     assert after == read_results(tmp_path / "whole" / "results.jsonl")
 
 
-def test_a_folder_of_another_run_is_not_mixed_with_this_one(tmp_path):
-    short = ["--iterations", "1", "--evaluation-batches", "1", "--out", str(tmp_path)]
-    assert CliRunner().invoke(cli, [*SWEEP, *short]).exit_code == 0
-    again = CliRunner().invoke(cli, [*SWEEP, *short, "--learning-rate", "0.1"])
+def test_figures_are_drawn_from_a_sweep_and_another_run_is_not_mixed_with_it(tmp_path):
+    assert toy(*EASY, *SHORT, "--out", tmp_path).exit_code == 0
+    again = toy(*EASY, *SHORT, "--out", tmp_path, "--learning-rate", 0.1)
     assert again.exit_code == 1
     assert "learning_rate" in again.stderr
-
-
-def test_figures_are_drawn_from_the_results_of_a_sweep(tmp_path):
-    short = ["--iterations", "1", "--evaluation-batches", "1", "--out", str(tmp_path)]
-    assert CliRunner().invoke(cli, [*SWEEP, *short]).exit_code == 0
-    result = CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)])
+    result = toy("figures", tmp_path)
     assert result.exit_code == 0, result.output
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     varied = [f"{kind}_{name}" for kind in ("activations", "presence") for name in ("side_length", "noise")]
@@ -160,47 +168,32 @@ def test_figures_are_drawn_from_the_results_of_a_sweep(tmp_path):
 
 
 def test_without_a_setting_both_are_trained_and_drawn(tmp_path):
-    both = [part for part in SWEEP if part not in ("--setting", "easy")]
-    short = [
-        "--iterations",
-        "1",
-        "--evaluation-batches",
-        "1",
-        "--step",
-        "1",
-        "--model",
-        "baseline",
-        "--out",
-        str(tmp_path),
-    ]
-    result = CliRunner().invoke(cli, [*both, *short, "--out", str(tmp_path)])
+    result = toy("sweep", "--step", 1, "--seeds", 1, *SHORT, "--model", "baseline", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     settings = {
         name: {(one["side_length"], one["noise"]) for one in read_results(tmp_path / name / "results.jsonl")}
         for name in ("easy", "hard")
     }
     assert settings == {"easy": {(0, 0), (1, 0), (0, 1)}, "hard": {(0, 0.5), (1, 0.5), (0.5, 0), (0.5, 1)}}
-    drawn = CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)])
+    drawn = toy("figures", tmp_path)
     assert drawn.exit_code == 0, drawn.output
-    assert (tmp_path / "easy" / "figures" / "accuracy.png").exists()
-    assert (tmp_path / "hard" / "figures" / "accuracy.png").exists()
+    assert all((tmp_path / name / "figures" / "accuracy.png").exists() for name in settings)
 
 
 def test_figures_of_a_folder_without_a_sweep_are_one_clear_line(tmp_path):
-    result = CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)])
+    result = toy("figures", tmp_path)
     assert result.exit_code == 1
     assert "toy sweep" in result.stderr
 
 
 def test_an_own_grid_of_chosen_models_and_seeds_is_trained_and_drawn(tmp_path):
-    grid = ["--side-length", "0.2", "--noise", "0:1:0.5", "--seed", "3", "--model", "counter"]
-    short = ["--iterations", "1", "--evaluation-batches", "1", "--batch", "8", "--device", "cpu"]
-    result = CliRunner().invoke(cli, ["toy", "sweep", *grid, *short, "--out", str(tmp_path)])
+    grid = ["--side-length", 0.2, "--noise", "0:1:0.5", "--seed", 3, "--model", "counter"]
+    result = toy("sweep", *grid, *SHORT, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     results = read_results(tmp_path / "results.jsonl")
     assert [(one["side_length"], one["noise"], one["seed"]) for one in results] == [(0.2, q, 3) for q in (0, 0.5, 1)]
     assert all(list(one["accuracy"]) == ["counter"] for one in results)
-    assert CliRunner().invoke(cli, ["toy", "figures", str(tmp_path)]).exit_code == 0
+    assert toy("figures", tmp_path).exit_code == 0
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {"accuracy.png", "activations_noise.png"} <= names
     assert read_sweep(tmp_path)[0] == 0.2
@@ -215,7 +208,7 @@ def test_an_own_grid_of_chosen_models_and_seeds_is_trained_and_drawn(tmp_path):
     ],
 )
 def test_a_grid_that_cannot_be_is_wrong_usage(tmp_path, options):
-    assert CliRunner().invoke(cli, ["toy", "sweep", "--out", str(tmp_path), *options]).exit_code == 2
+    assert toy("sweep", "--out", tmp_path, *options).exit_code == 2
 
 
 def test_trained_layers_are_saved_and_loaded(tmp_path):
@@ -254,11 +247,3 @@ def test_an_own_component_is_trained_beside_the_others():
 def test_an_unknown_component_is_named(spec):
     with pytest.raises(InputError, match=spec.partition(":")[0]):
         load_component(spec)
-
-
-@pytest.mark.parametrize("device", ["gpu", *([] if torch.cuda.is_available() else ["cuda:0"])])
-def test_a_device_that_is_not_there_is_one_line(device):
-    done = CliRunner().invoke(cli, ["toy", "train", "--side-length", "0.5", "--noise", "0", "--device", device])
-    assert done.exit_code == 1
-    assert device in done.stderr
-    assert len(done.stderr.splitlines()) == 1

@@ -10,7 +10,7 @@ from tallybox.counter.published import read_published_weight
 from tallybox.counter.trace import CountTrace
 from tallybox.kernels.dispatch import Backend
 from tallybox.kernels.layer import CountingLayer
-from tallybox.kernels.proposals import Proposals, checked_proposals
+from tallybox.kernels.proposals import Proposals
 
 
 class Counter(CountingLayer[CountTrace]):
@@ -27,6 +27,7 @@ class Counter(CountingLayer[CountTrace]):
     (torch.Size([4]), 2.0)
     """
 
+    keeps_all = False
     weight: nn.Parameter  # [heads, 8, segments]
 
     @classmethod
@@ -47,11 +48,6 @@ class Counter(CountingLayer[CountTrace]):
         """Return activations that are the identity; those of several heads are slightly bent."""
         bend = torch.linspace(-0.1, 0.1, self.heads) if self.heads > 1 else torch.zeros(1)
         return {"weight": 1 + bend[:, None, None] * torch.linspace(-1, 1, self.segments).expand(8, -1)}
-
-    def _proposals(
-        self, attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None
-    ) -> Proposals:
-        return checked_proposals(attention, boxes, mask, distance, max_objects=self.max_objects, logits=self.logits)
 
     def _compute(self, proposals: Proposals) -> CountResults:
         return count_results(proposals, self.weight, self.max_objects, self.backend)

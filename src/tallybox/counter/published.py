@@ -16,7 +16,7 @@ from tallybox.activation import piecewise_linear
 from tallybox.boxes import box_area, box_intersection
 from tallybox.checks import check_count, check_floating, check_proposal_shapes, is_transformed
 from tallybox.counter.functional import count_results
-from tallybox.counter.reference import Quantities, count_one_hot, count_quantities
+from tallybox.counter.reference import Activations, Quantities, count_one_hot, count_quantities, proposal_similarity
 from tallybox.errors import InputError
 from tallybox.kernels.proposals import Proposals, prepare_proposals
 
@@ -42,8 +42,8 @@ def read_published_weight(state_dict: Mapping[str, Tensor]) -> Tensor:
     if len(prefixes) != 1:
         found = "none" if not prefixes else ", ".join(repr(prefix) for prefix in prefixes)
         raise InputError(
-            f"state_dict must hold one published counter ({first} ... {published_key(USED_ACTIVATIONS - 1)}, "
-            f"after any prefix), but got {found} among {len(state_dict)} keys; pass the counter's part alone"
+            f"state_dict must hold one published counter ({first} and more, after any prefix), but got {found}; "
+            "pass the counter's part alone"
         )
     rows = []
     for activation in range(USED_ACTIVATIONS):
@@ -51,9 +51,6 @@ def read_published_weight(state_dict: Mapping[str, Tensor]) -> Tensor:
         if key not in state_dict:
             raise InputError(f"state_dict must hold {key}, but it is missing; the checkpoint is incomplete")
         rows.append(drop_fixed_zero(key, state_dict[key]))
-    lengths = {len(row) for row in rows}
-    if len(lengths) != 1:
-        raise InputError(f"published activations must have equally many segments, but got {sorted(lengths)}")
     return torch.stack(rows)
 
 
@@ -137,6 +134,16 @@ class Counter(nn.Module):
     def to_one_hot(self, scores: Tensor) -> Tensor:
         """Turn numbers ``[B, 1]`` into ``[B, objects + 1]``, linear between whole numbers."""
         return count_one_hot(scores.clamp(0, self.objects), self.objects)
+
+    def iou(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the IoU of every pair, ``[B, 4, N]`` and ``[B, 4, M]`` to ``[B, N, M]``."""
+        return published_iou(a.mT, b.mT)
+
+    def deduplicate(self, dedup_score: Tensor, att: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how many proposals each pair ``[B, n, n]`` and each proposal ``[B, n]`` stand for."""
+        similarity = proposal_similarity(att.unsqueeze(-1), dedup_score.mT, Activations.from_weight(self.weight))
+        of_proposal = similarity.sum(-1)
+        return of_proposal.unsqueeze(-1) * of_proposal.unsqueeze(-2), of_proposal
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Bring a checkpoint to this layout: no data-parallel prefix, 17 entries, unused activations filled in."""

@@ -56,9 +56,10 @@ def choose_backend(
     if requested == "reference":
         return "reference"
     if requested != "auto":
-        obstacle = (
-            _missing_package(requested) or limit or _uncovered(requested, device=device, dtype=dtype, boxes=boxes)
-        )
+        obstacle = limit or _uncovered(requested, device=device, dtype=dtype, boxes=boxes)
+        if not INSTALLED[requested]:
+            package = PACKAGES[requested]
+            obstacle = f"needs {package}, which is not installed (pip install 'tallybox[{requested}]')"
         if obstacle is not None:
             raise BackendError(f'backend "{requested}" {obstacle}; use "auto" or "reference"')
         return requested
@@ -81,13 +82,6 @@ def fused_limit(*inputs: Tensor | None, distance: Tensor | None = None) -> str |
     if is_transformed(*inputs):
         return "has no rules for torch.func transforms and forward-mode derivatives"
     return None
-
-
-def _missing_package(backend: str) -> str | None:
-    if INSTALLED[backend]:
-        return None
-    package = PACKAGES[backend]
-    return f"needs {package}, which is not installed (pip install 'tallybox[{backend}]')"
 
 
 def _uncovered(backend: str, *, device: torch.device, dtype: torch.dtype, boxes: int) -> str | None:

@@ -1,14 +1,14 @@
 """What `Counter` and `PresenceCounter` share: settings, parameters, inputs and outputs."""
 
 from dataclasses import fields
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from tallybox.checks import check_count
 from tallybox.kernels.dispatch import Backend, check_backend
-from tallybox.kernels.proposals import Proposals
+from tallybox.kernels.proposals import Proposals, checked_proposals
 
 
 class Trace:
@@ -29,6 +29,8 @@ class CountingLayer(nn.Module, Generic[TraceOfLayer]):
     All methods take ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
     Instead of boxes, ``distance [..., N, N]`` in [0, 1] may say how dissimilar two proposals are.
     """
+
+    keeps_all: ClassVar[bool]  # whether all proposals take part, or those of largest attention
 
     def __init__(
         self,
@@ -117,7 +119,8 @@ class CountingLayer(nn.Module, Generic[TraceOfLayer]):
         self, attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None
     ) -> Proposals:
         """Check the inputs of a call, and prepare them."""
-        raise NotImplementedError
+        kept = None if self.keeps_all else self.max_objects
+        return checked_proposals(attention, boxes, mask, distance, max_objects=kept, logits=self.logits)
 
     def _compute(self, proposals: Proposals) -> Any:
         """Return a named tuple with ``features`` and ``counts``."""

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from tallybox.kernels.layer import CountingLayer
-from tallybox.kernels.proposals import Proposals, checked_proposals
+from tallybox.kernels.proposals import Proposals
 from tallybox.presence.functional import PresenceResults, presence_results, presence_trace
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import PresenceWeights, initial_weights
@@ -26,6 +26,8 @@ class PresenceCounter(CountingLayer[PresenceTrace]):
     >>> presence.distribution(scores, boxes).round(decimals=3)  # one object for sure, a second as likely as not
     tensor([[0.0000, 0.5000, 0.5000, 0.0000]], grad_fn=<RoundBackward1>)
     """
+
+    keeps_all = True
 
     @property
     def weights(self) -> PresenceWeights:
@@ -58,11 +60,6 @@ class PresenceCounter(CountingLayer[PresenceTrace]):
 
     def _initial_parameters(self) -> dict[str, Tensor]:
         return initial_weights(self.heads, self.segments)._asdict()
-
-    def _proposals(
-        self, attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None
-    ) -> Proposals:
-        return checked_proposals(attention, boxes, mask, distance, logits=self.logits)
 
     def _compute(self, proposals: Proposals) -> PresenceResults:
         return presence_results(

@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 from tallybox.counter.reference import Activations
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing
-from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, SEQUENTIAL, add_scale, draw_all, picture
+from tallybox.plotting import BLUE, GREEN, ORANGE, SEQUENTIAL, add_scale, draw_all, picture
 from tallybox.presence.weights import calibration_edges
 from tallybox.runs import read_results
 from tallybox.toy.data import draw_images
@@ -248,7 +248,5 @@ def draw_sample(axes: Axes, boxes: torch.Tensor, weights: torch.Tensor) -> None:
     for (x1, y1, x2, y2), weight in zip(boxes.tolist(), weights.tolist(), strict=True):
         colour = WEIGHT_COLOURS(weight)
         axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, facecolor=(*colour[:3], 0.25), edgecolor=colour, lw=1.5))
-        if x2 - x1 < 0.01:
-            axes.plot((x1 + x2) / 2, (y1 + y2) / 2, "s", color=colour, markeredgecolor=GREY, markersize=5, mew=0.4)
     axes.set(xlim=(-0.03, 1.03), ylim=(1.03, -0.03), xticks=[], yticks=[], aspect="equal")
     axes.spines[:].set_visible(True)

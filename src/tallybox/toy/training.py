@@ -189,13 +189,10 @@ class ToyTraining:
         found: dict[str, nn.Module] = {}
         for name, model in self.models.items():
             if isinstance(model, CounterModel):
-                found[name] = Counter(self.config.boxes, segments=self.config.segments)
-                found[name].load_state_dict({"weight": model.activations[setting].detach()})
+                found[name] = new_layer(name, self.config, {"weight": model.activations[setting].detach()})
             elif isinstance(model, PresenceModel):
-                found[name] = PresenceCounter(
-                    self.config.boxes, heads=self.config.presence_heads, segments=self.config.segments
-                )
-                found[name].load_state_dict({k: v[setting, 0].detach() for k, v in model.weights._asdict().items()})
+                state = {k: v[setting, 0].detach() for k, v in model.weights._asdict().items()}
+                found[name] = new_layer(name, self.config, state)
             elif isinstance(model, ComponentModel):
                 found[self.title(name)] = model.components[setting]
         return found
@@ -234,16 +231,20 @@ def load_layers(path: Path) -> dict[str, nn.Module]:
         config = ToyConfig(**header["config"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is not a file of trained toy layers: {error}") from None
-    layers: dict[str, nn.Module] = {}
-    for name, layer in (
-        ("counter", Counter(config.boxes, segments=config.segments)),
-        ("presence", PresenceCounter(config.boxes, heads=config.presence_heads, segments=config.segments)),
-    ):
-        state = {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
-        if state:
-            layer.load_state_dict(state)
-            layers[name] = layer
-    return layers
+    states: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        name, _, parameter = key.partition(".")
+        states.setdefault(name, {})[parameter] = tensor
+    return {name: new_layer(name, config, states[name]) for name in ("counter", "presence") if name in states}
+
+
+def new_layer(name: str, config: ToyConfig, state: dict[str, Tensor]) -> nn.Module:
+    """Return the counter or the presence counter of a training, with these parameters."""
+    layer: nn.Module = Counter(config.boxes, segments=config.segments)
+    if name == "presence":
+        layer = PresenceCounter(config.boxes, heads=config.presence_heads, segments=config.segments)
+    layer.load_state_dict(state)
+    return layer
 
 
 def rounded(values: Any, digits: int) -> Any:
