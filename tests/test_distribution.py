@@ -36,8 +36,9 @@ SMOKE = {
     "cpu": COUNT.replace("BACKEND", '"cpu"'),
     "detections": SAVE,
     "figures": (
-        "from pathlib import Path; from tallybox.explain.cats import draw_cats\n"
-        "draw_cats(Path('cats.svg')); assert Path('cats.svg').stat().st_size > 10_000"
+        "import tallybox.toy.figures, tallybox.vqa.figures; from pathlib import Path; from tallybox.plotting import picture\n"
+        "with picture(Path('line.svg'), 3, 2) as figure: figure.subplots().plot([1, 2])\n"
+        "assert Path('line.svg').stat().st_size > 1_000"
     ),
     "heic": "import pillow_heif, tallybox",
     "hub": "import tallybox.hub",
