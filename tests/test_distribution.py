@@ -36,7 +36,8 @@ SMOKE = {
     "cpu": COUNT.replace("BACKEND", '"cpu"'),
     "detections": SAVE,
     "figures": (
-        "import tallybox.toy.figures, tallybox.vqa.figures; from pathlib import Path; from tallybox.plotting import picture\n"
+        "import tallybox.toy.figures, tallybox.vqa.figures\n"
+        "from pathlib import Path; from tallybox.plotting import picture\n"
         "with picture(Path('line.svg'), 3, 2) as figure: figure.subplots().plot([1, 2])\n"
         "assert Path('line.svg').stat().st_size > 1_000"
     ),
