@@ -301,7 +301,8 @@ def _distribution_of_sum(distributions: Sequence[Floats]) -> Floats:
 
 def _prediction(total: Floats, *, saturated: bool, calibrated: bool) -> CountPrediction:
     expected, at_most = float(total @ np.arange(len(total))), total.cumsum()
-    count = int(expected + 0.5)  # the mean: on mosaics, its error is smaller than that of the median
+    # The median would miss many a category that is there once: it is 0 unless that is more probable than not.
+    count = max(int((at_most < 0.5).sum()), int(min(expected, 1) + 0.5))
     return CountPrediction(
         count=count,
         most_probable=int(total.argmax()),
