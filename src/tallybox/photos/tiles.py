@@ -127,9 +127,9 @@ def plan_windows(size_wh: tuple[int, int], side: int = WINDOW) -> list[Window]:
     for scale in _scales(longer, side):
         is_whole = scale == WINDOW / longer
         largest = np.inf if is_whole else MAX_OBJECT / scale
-        across, down = axes = tuple(_axis(length, length if is_whole else round(WINDOW / scale)) for length in size_wh)
+        across, down = (_axis(length, length if is_whole else round(WINDOW / scale)) for length in size_wh)
         windows += [
-            Window(scale, (x, y, x + across.side, y + down.side), axes, (column, row), (smallest, largest))
+            Window(scale, (x, y, x + across.side, y + down.side), (across, down), (column, row), (smallest, largest))
             for row, y in enumerate(down.starts.tolist())
             for column, x in enumerate(across.starts.tolist())
         ]
