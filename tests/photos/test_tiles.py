@@ -18,7 +18,6 @@ from tallybox.errors import InputError
 from tallybox.photos import sample_photos
 from tallybox.photos.images import Photo
 from tallybox.photos.tiles import (
-    STRIDE,
     WINDOW,
     belongs_to,
     blocks_of,
@@ -69,7 +68,7 @@ def test_every_box_belongs_to_one_window_at_one_scale(size_wh, side, fractions):
 def test_windows_do_not_cut_objects_of_half_their_side(size_wh, side, fractions):
     boxes = boxes_in(size_wh, fractions)
     for window in plan_windows(size_wh, side):
-        small = (boxes[:, 2:] - boxes[:, :2]).max(1) * window.scale <= WINDOW - STRIDE
+        small = (boxes[:, 2:] - boxes[:, :2]).max(1) * window.scale <= WINDOW / 2
         whole = boxes[belongs_to(window, boxes) & small]
         slack = 1 + 1 / window.scale  # windows and their cells start at whole pixels
         assert (whole >= np.tile(window.box[:2], 2) - slack).all()
@@ -108,6 +107,18 @@ def test_boxes_of_overlapping_windows_are_joined_once():
     joined = join_windows(photo, windows, found)
     np.testing.assert_allclose(joined.boxes, [dog])
     assert count_blocks(embedded_estimator(), blocks_of(joined, 640))[0]["dog"].count == 1
+
+
+def test_of_an_object_in_two_windows_the_better_box_stays():
+    photo = Photo(gradient(1280, 640), (1280, 640))
+    windows = plan_windows(photo.size_wh)
+    at_edge, beyond = np.float32([[500, 200, 630, 400], [500, 200, 660, 400]])  # in the first tile, and in none
+    found = [Detections([], [], []) for _ in windows]
+    for box, score in ((at_edge, 0.6), (beyond, 0.7)):
+        (owner,) = (index for index, window in enumerate(windows) if belongs_to(window, box[None])[0])
+        found[owner] = Detections([box - np.tile(np.float32(windows[owner].box[:2]), 2)], [score], [18])
+    assert sum(map(len, found)) == 2
+    np.testing.assert_allclose(join_windows(photo, windows, found).boxes, [beyond])
 
 
 @pytest.mark.parametrize("tiles", ["on", 3, -640, True, 640.0, None])
