@@ -28,12 +28,12 @@ from PIL import Image
 import tallybox
 from tallybox import plotting
 from tallybox.explain.scenes import cats
+from tallybox.photos.outlines import draw_outlines, outlines_of
 from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE
 
 DOCS = Path(__file__).parent
 FIGURES, RESULTS = DOCS / "figures", DOCS / "results"
 WIDTH = 6.75  # inches, two columns of a paper
-YELLOW = "#FFB000"  # seen well on photos
 LIGHT, DARK = "#1a1a1a", "#e6e6e6"  # of text, by theme
 CATS = (BLUE, ORANGE, GREEN, PURPLE)
 TRUTH = {"suitcase": 12, "car": 4, "horse": 2}  # COCO's labels of the sample photos
@@ -100,8 +100,9 @@ def draw_hero(path: Path, ink: str) -> None:
     suitcases = image.of_category(category)
     explanation = counter.explain(path_of_photo)["suitcase"]
     prediction = explanation.prediction
-    order = explanation.presence.argsort()[::-1][: prediction.count]
-    counted = [(image.boxes[explanation.indices[i]], explanation.presence[i]) for i in order]
+    drawn = draw_outlines(
+        photo, outlines_of(image, {"suitcase": explanation}), {"suitcase": prediction}, with_caption=False
+    )
     counts = {
         "Sum of the scores": float(image.scores[explanation.indices].sum()),
         "NMS, tuned thresholds": counter.estimator.fitted.baselines["nms"]["exact"].count(image, category),
@@ -112,13 +113,11 @@ def draw_hero(path: Path, ink: str) -> None:
         with plotting.picture(Path(folder) / "hero.png", 10, 5.3) as figure:
             figure.set_layout_engine("none")
             boxes, result = (figure.add_axes((x, 0.245, 0.494, 0.70)) for x in (0, 0.506))
-            for axes in (boxes, result):
-                axes.imshow(photo.image, aspect="auto")
+            for axes, picture in ((boxes, photo.image), (result, drawn)):
+                axes.imshow(picture, aspect="auto")
                 axes.set_axis_off()
             for x1, y1, x2, y2 in suitcases.boxes.tolist():
                 boxes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, ec="white", lw=1.2))
-            for number, (box, presence) in enumerate(counted, start=1):
-                outline(result, box.tolist(), number, is_clear=presence >= 0.5)
             figure.text(
                 0, 0.962, f"The detector proposes {len(suitcases)} overlapping suitcases …", size=12.5, weight="bold"
             )
@@ -127,17 +126,6 @@ def draw_hero(path: Path, ink: str) -> None:
             draw_methods(figure.add_axes((0, 0, 1, 0.23)), counts, prediction, ink)
         Image.open(Path(folder) / "hero.png").save(path, quality=80, method=6)
     plotting.STYLE.update(STYLE)
-
-
-def outline(axes: Axes, box: list[float], number: int, *, is_clear: bool) -> None:
-    """Draw a counted box with its number: solid and orange if it is clear, dashed and white if it is doubtful."""
-    x1, y1, x2, y2 = box
-    style = "-" if is_clear else "--"
-    axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, ec=YELLOW, lw=2.2, ls=style))
-    badge = {"boxstyle": "circle,pad=0.25", "fc": YELLOW if is_clear else "white", "ec": "black", "lw": 0.7}
-    axes.text(
-        x1 + 13, y1 + 15, str(number), size=7.5, weight="bold", ha="center", va="center", bbox=badge, color="black"
-    )
 
 
 def draw_methods(axes: Axes, counts: dict[str, float], prediction: Any, ink: str) -> None:
