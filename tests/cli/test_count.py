@@ -169,7 +169,7 @@ def test_thumbnails_and_other_files_are_skipped_and_counted_by_kind(photos, tmp_
     assert result.exit_code == 0, result.output
     assert len(json.loads(result.stdout)["images"]) == 1
     (line,) = result.stderr.splitlines()
-    for kind in ("2 .txt", "2 thumbnail", "1 .mov"):
+    for kind in ("2 .txt", "2 in thumbnail", "1 .mov"):
         assert kind in line
 
 

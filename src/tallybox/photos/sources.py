@@ -80,7 +80,7 @@ def _of_path(path: Path, skipped: collections.Counter[str]) -> list[Source]:
     for file in sorted(file for file in path.rglob("*") if file.is_file()):
         parts, suffix = file.relative_to(path).parts, file.suffix.lower()
         if THUMBNAILS.intersection(parts):
-            skipped["thumbnail"] += 1
+            skipped["in thumbnail folders"] += 1
         elif any(part.startswith(".") for part in parts):
             continue
         elif suffix == ".parquet":
