@@ -47,6 +47,11 @@ def marks_of(backend: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow] if backend == "triton" and not torch.cuda.is_available() else []
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the tests that take minutes, so that no worker waits for one of them at the end."""
+    items.sort(key=lambda item: -sum(mark.kwargs.get("minutes", 0) for mark in item.iter_markers("slow")))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Draw few examples for Triton where it is interpreted, a hundred times slower than anything else here."""

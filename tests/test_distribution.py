@@ -148,7 +148,7 @@ def test_each_extra_brings_what_it_needs(wheel, core, extra, tmp_path):
     run(python, SMOKE[extra])
 
 
-@slow
+@pytest.mark.slow(minutes=4)
 def test_everything_together_in_the_lowest_versions(wheel, tmp_path):
     python = environment(tmp_path / "all")
     install(python, f"{wheel}[all]", constraints=LOWEST)

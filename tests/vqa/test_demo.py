@@ -26,7 +26,7 @@ def test_all_of_it_on_a_tiny_world(tmp_path):
     assert (tmp_path / "counter" / "checkpoint.safetensors").stat().st_mtime_ns == before
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=5)
 def test_counting_beats_the_baseline_by_the_paper_s_margins_and_leaves_other_answers_alone(tmp_path):
     scores = run_demo(tmp_path / "demo", device=CPU)  # with fewer photos, presence counting does not learn in 12 epochs
     baseline, nms, counter, presence = (scores[name][0] for name in MODELS)
