@@ -1,12 +1,13 @@
 """The paper's table on human questions of VQA v2 about real photos, seen by PicoDet, and what explains it.
 
-    python research/vqa_human.py ../shared/data runs/human --rows {baseline,nms,counter,presence} --seeds 5 --device cuda --jobs 16
-    python research/vqa_human.py ../shared/data runs/try --rows baseline counter.eighth --seeds 1 --share 40 --epochs 1 --jobs 2
+    python research/vqa_human.py ../shared/data runs/human --seeds 5 --device cuda --jobs 16
+    python research/vqa_human.py ../shared/data runs/try --rows baseline counter.half:2 --share 6 --epochs 1
 
-A row is a model and changes to it, in the order of `CHANGES`: `counter.x8.half` is the counter with a factor of 8 on its
-logits, learned from half of the photos. Runs go side by side, each in a process of its own. The same command goes on
-after an interruption: a run whose file is there is not made again. `--split selection` holds out a fifth of the
-*training* photos and scores the questions about them; the validation questions take no part.
+A row is a model and changes to it, in the order of `CHANGES`: `counter.x8.half` is the counter with a factor of 8 on
+its logits, learned from half of the photos. Without `--rows`, the four models are made. Runs go side by side, each in a
+process of its own. The same command goes on after an interruption: a run whose file is there is not made again.
+`--split selection` holds out a fifth of the *training* photos and scores the questions about them; the validation
+questions take no part.
 
 Beside a file for each run, the command writes `answers.npz` (`table`, `runs`, and for each set of questions the indices
 of all answers, `[questions, runs]`) and `results.jsonl`. research/vqa_human_page.py makes the page from them.
@@ -28,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from calibration import fit_temperature
 from numpy.typing import NDArray
 from torch import Tensor
 from vqa_human_data import CATEGORIES, Experiment, Learned, prepare_all
@@ -38,7 +40,7 @@ from tallybox.files import atomic_writing, write_text
 from tallybox.presence.weights import PresenceFunctions
 from tallybox.runs import versions
 from tallybox.toy.training import rounded
-from tallybox.vqa.batches import TrainingData, load_examples
+from tallybox.vqa.batches import ResidentExamples, StreamedExamples, TrainingData, load_examples
 from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
 from tallybox.vqa.components import GlimpseCounter
 from tallybox.vqa.config import MODELS, VqaConfig, read_configuration
@@ -52,6 +54,7 @@ from tallybox.vqa.training import train
 CONFIG = Path(__file__).parent.parent / "configs" / "vqa_human.toml"
 KEPT = ("counter", "presence", "presence.ask")  # rows whose model of seed 0 is kept, in half precision
 SHOWN = ("all", "yes/no", "number", "other", "count", "count_2_or_more", "count_mae", "pair_count")
+READS_FEATURES = ("attention.from_features.weight", "classifier.from_seen.weight")
 LARGEST_COUNT = 6  # of the table of counts that a component finds
 TIMES_SCORED = 3  # in a run of the selection
 
@@ -171,8 +174,12 @@ class Run:
                 said[name] = [*answer(model, state, examples).values()] if len(others) else []
             result["learned"] = functions_of(model)
             result["attention"] |= {"trained": attention_of(model, data, questions, experiment, device)}
+            if self.row.endswith(".ask"):
+                result["temperature"] = temperature_of(model, scored)
             if self.row in KEPT and not self.seed:
-                write_checkpoint(out / self.name, state, half_precision(model))
+                reads_scores_alone = not (learned.components or learned.places)
+                factor = learned.scores if reads_scores_alone else 1.0
+                write_checkpoint(out / self.name, state, half_precision(model, factor))
 
         torch.manual_seed(config.training.seed)
         untrained = VqaModel(config.model, data.sizes).to(device)
@@ -219,8 +226,8 @@ def attention_of(
 ) -> dict[str, Any]:
     """Return what the first glimpse tells apart in the scored counting questions, and what is counted from it.
 
-    ``asked`` and ``others`` are the mean attention (after the factor and the logistic) to regions whose best category is
-    the one that the question names, and to all others; ``counted`` is the mean count by true count, from 0.
+    ``asked`` and ``others`` are the mean attention (after the factor and the logistic) to regions whose best category
+    is the one that the question names, and to all others; ``counted`` is the mean count by true count, from 0.
     """
     rows = np.flatnonzero([record.counts for record in experiment.scored.records])
     examples = load_examples(questions.at(rows), data.store, device, torch.float32, model.config.feature_length)
@@ -252,11 +259,24 @@ def attention_of(
     return rounded_off | {"counted": [round(float(np.mean(some)), 2) if some else None for some in by_truth]}
 
 
-def half_precision(model: VqaModel) -> Iterator[tuple[str, Tensor]]:
-    """Yield a model's tensors for a small checkpoint: its large matrices halved, the count component as it is."""
+def temperature_of(model: VqaModel, examples: ResidentExamples | StreamedExamples) -> float:
+    """Return what to divide the logits by, so that the probabilities of answers are how often they are right."""
+    rows = np.arange(len(examples.questions))
+    parts = np.array_split(rows, -(-len(rows) // BATCH_QUESTIONS))
+    with torch.inference_mode():
+        logits = torch.cat([model(labelled.batch)[0].float().cpu() for labelled in examples.batches(parts)])
+    return round(fit_temperature(logits, torch.from_numpy(examples.answers)), 3)
+
+
+def half_precision(model: VqaModel, factor: float) -> Iterator[tuple[str, Tensor]]:
+    """Yield a model's tensors for a small checkpoint: its large matrices halved, the count component as it is.
+
+    The model then reads features without the ``factor`` that it learned with.
+    """
     for name, value in model.state_dict().items():
         is_large = value.dim() > 1 and not name.startswith("count.")
-        yield f"model.{name}", value.half() if is_large else value
+        scaled = factor * value if name in READS_FEATURES else value
+        yield f"model.{name}", scaled.half() if is_large else scaled
 
 
 def run_all(
@@ -278,8 +298,9 @@ def run_all(
             running.append(process)
         if running:
             wait([process.sentinel for process in running])
-        failed += sum(process.exitcode not in (None, 0) for process in running)
-        running = [process for process in running if process.exitcode is None]
+        ended = [process for process in running if not process.is_alive()]
+        failed += sum(process.exitcode != 0 for process in ended)
+        running = [process for process in running if process not in ended]
     return failed
 
 
@@ -301,7 +322,9 @@ def gather(out: Path, experiment: Experiment) -> None:
                     answers.setdefault(name, []).append(file[name])
     names = np.array([f"{result['row']}-{result['seed']}" for result in results])
     with atomic_writing(out / "answers.npz") as file:
-        columns = {name: np.stack(columns, 1) for name, columns in answers.items()}
+        columns: dict[str, NDArray[Any]] = {name: np.stack(columns, 1) for name, columns in answers.items()}
+        for name, records in experiment.others.items():
+            columns[f"{name}_ids"] = np.array([record.question_id for record in records], np.int64)
         np.savez_compressed(file, table=np.array(experiment.vocabulary.answers), runs=names, **columns)
     write_text(out / "results.jsonl", "".join(json.dumps(result) + "\n" for result in results))
 
@@ -311,7 +334,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--rows", nargs="+", default=MODELS)
+    parser.add_argument("--rows", nargs="+", default=MODELS, help="ROW, or ROW:SEEDS")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--split", choices=("selection", "final"), default="final")
@@ -323,8 +346,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="other than configured, to try the script")
     given = parser.parse_args()
     start = time.perf_counter()
-    seeds = range(given.first_seed, given.first_seed + given.seeds)
-    runs = [Run(row, seed, given.epochs) for seed in seeds for row in given.rows]
+    seeds = {row: int(number or given.seeds) for row, _, number in (row.partition(":") for row in given.rows)}
+    first, last = given.first_seed, given.first_seed + max(seeds.values())
+    runs = [Run(row, s, given.epochs) for s in range(first, last) for row in seeds if s < first + seeds[row]]
     for run in runs:
         run.settings()  # a wrong name is an error before anything is done
     folder = given.prepared or given.out

@@ -131,9 +131,7 @@ def _photo(
     return PhotoFeatures(image_id, size_wh, (boxes * np.tile(np.float32(size_wh), 2)).astype(np.float32), features)
 
 
-def written_questions(
-    photos: Sequence[int], inventory: dict[int, dict[int, int]]
-) -> Iterator[tuple[int, str, int]]:
+def written_questions(photos: Sequence[int], inventory: dict[int, dict[int, int]]) -> Iterator[tuple[int, str, int]]:
     """Yield a counting question with its true count for each photo; the answer to one of four is 0."""
     random = np.random.default_rng(0)
     frequent = np.array([category for counts in inventory.values() for category in counts])
@@ -220,9 +218,7 @@ class Experiment:
         parts = [(ids >= first) & (ids < stop) for first, stop in (SOURCES[name] for name in sources)]
         return np.logical_or.reduce(parts)
 
-    def _scored(
-        self, questions: EncodedQuestions, records: list[QuestionRecord], pairs: NDArray[np.int64]
-    ) -> Scored:
+    def _scored(self, questions: EncodedQuestions, records: list[QuestionRecord], pairs: NDArray[np.int64]) -> Scored:
         named = [self.words.named(record.text) or () for record in records]
         places = [COCO_CATEGORY_IDS.index(*one) if len(one) == 1 else -1 for one in named]
         return Scored(questions, records, pairs, np.array(places, np.int64))
@@ -242,15 +238,19 @@ def other_records(data: Path, store: FeatureStore) -> dict[str, list[QuestionRec
     if not (data / "coco-vqa").exists():
         return {}
     files = official_files(data / "coco-vqa")["val"]
-    source = {one["question_id"]: one["source"] for one in _read(files.annotations, "annotations")}
+    annotations = data / "coco-vqa" / _named("mscoco_{}_annotations", "val")
+    source = {one["question_id"]: one["source"] for one in _read(annotations, "annotations")}
     people = [one for one in read_records(files.questions, files.annotations) if source[one.question_id] == "human"]
-    rows = enumerate(_tallyqa(data, "val"))
-    tallyqa = [
-        QuestionRecord(TALLYQA_FROM + n, str(photo), text, (str(answer),) * 10, "number")
-        for n, (photo, text, answer) in rows
-    ]
-    found = {"tallyqa_val": tallyqa, "vqa_val": people}
+    found = {"tallyqa_val": tallyqa_records(data, "val"), "vqa_val": people}
     return {name: [one for one in records if one.image_id in store.row_of] for name, records in found.items()}
+
+
+def tallyqa_records(data: Path, part: str) -> list[QuestionRecord]:
+    """Return TallyQA's questions with their one answer given ten times."""
+    return [
+        QuestionRecord(TALLYQA_FROM + number, str(photo), text, (str(answer),) * 10, "number")
+        for number, (photo, text, answer) in enumerate(_tallyqa(data, part))
+    ]
 
 
 def as_read(questions: EncodedQuestions, data: TrainingData) -> EncodedQuestions:

@@ -72,8 +72,8 @@ def counted(records: Sequence[QuestionRecord], detections: Path) -> Answers:
         if len(named) == 1 and record.counts:
             (category,) = named
             image = images.get(record.image_id)
-            found[record.question_id] = "0" if image is None else str(
-                estimator.predict(image, [category])[category].count
+            found[record.question_id] = (
+                "0" if image is None else str(estimator.predict(image, [category])[category].count)
             )
     return found
 
@@ -114,12 +114,22 @@ def main() -> None:
         both = [one for one in counting if one.question_id in by_count]
         for model, said in answers.items():
             for some, which in ((records, "all"), (counting, "counting"), (both, "naming a category")):
-                print(json.dumps({"set": name, "questions": which, "model": model} | figures(
-                    {one.question_id: said[one.question_id] for one in some}, some)))
-        print(json.dumps({"set": name, "questions": "naming a category", "model": "count"} | figures(by_count, records)))
+                print(
+                    json.dumps(
+                        {"set": name, "questions": which, "model": model}
+                        | figures({one.question_id: said[one.question_id] for one in some}, some)
+                    )
+                )
+        print(
+            json.dumps({"set": name, "questions": "naming a category", "model": "count"} | figures(by_count, records))
+        )
         fallback = answers["ask"] | by_count
-        print(json.dumps({"set": name, "questions": "counting", "model": "count, else ask"} | figures(
-            {one.question_id: fallback[one.question_id] for one in counting}, counting)))
+        print(
+            json.dumps(
+                {"set": name, "questions": "counting", "model": "count, else ask"}
+                | figures({one.question_id: fallback[one.question_id] for one in counting}, counting)
+            )
+        )
 
 
 if __name__ == "__main__":

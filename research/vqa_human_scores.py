@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from vqa_human_data import tallyqa_records
 
 from tallybox.vqa.data.official import official_files, read_pairs, read_records
 from tallybox.vqa.data.questions import ANSWER_TYPES, QuestionRecord
@@ -38,6 +39,15 @@ class Answers:
         with np.load(folder / "answers.npz") as file:
             runs, said = file["runs"].tolist(), file["scored_answers"]
             return cls(records, read_pairs(files.pairs), file["table"].tolist(), runs, said)
+
+    @classmethod
+    def of_tallyqa(cls, folder: Path, data: Path, part: str) -> "Answers":
+        """Read the answers to TallyQA's questions: of ``val``, or of ``256px`` those that were held out."""
+        with np.load(folder / "answers.npz") as file:
+            of_id = {record.question_id: record for record in tallyqa_records(data, part)}
+            records = [of_id[one] for one in file[f"tallyqa_{part}_ids"].tolist()]
+            runs, said = file["runs"].tolist(), file[f"tallyqa_{part}_answers"]
+            return cls(records, np.empty((0, 2), np.int64), file["table"].tolist(), runs, said)
 
     @property
     def rows(self) -> list[str]:

@@ -1,11 +1,16 @@
 """The scores and errors of the experiment on human questions."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from research.vqa_human_scores import Answers, difference
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.scoring import all_scores
+
+sys.path.append(str(Path(__file__).parent.parent.parent / "research"))  # as its scripts see each other
+from vqa_human_scores import Answers, difference
 
 TABLE = ["0", "1", "2", "3", "yes", "many", "red", "25"]
 RANDOM = np.random.default_rng(3)
@@ -24,7 +29,9 @@ def random_answers():
 def test_scores_of_committed_answers_are_the_official_ones():
     answers = random_answers()
     for column, (row, seed) in enumerate((("a", 0), ("b", 0), ("a", 1))):
-        said = {one.question_id: TABLE[index] for one, index in zip(answers.records, answers.said[:, column])}
+        said = {
+            one.question_id: TABLE[index] for one, index in zip(answers.records, answers.said[:, column], strict=True)
+        }
         for key, expected in all_scores(said, answers.records, answers.pairs).items():
             mean = answers.values(row, key)[seed].mean()
             assert (mean**0.5 if key == "count_rmse" else mean) == pytest.approx(expected), key
