@@ -180,7 +180,7 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
 
 def _figure(mean: float, deviation: float, key: str) -> str:
     digits = 3 if key in ("count_mae", "count_rmse") else 2
-    return f"{mean:.{digits}f}±{deviation:.{digits - 1}f}"
+    return f"{mean:.{digits}f}" + (f"±{deviation:.{digits - 1}f}" if deviation == deviation else "")
 
 
 def main() -> None:

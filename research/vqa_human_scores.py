@@ -4,7 +4,7 @@ import collections
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +115,20 @@ def difference(one: Values, other: Values) -> tuple[float, float]:
     >>> ahead, 0.1 < error < 0.5
     (0.5, True)
     """
-    random = np.random.default_rng(0)
-    questions = one.shape[1]
-    drawn = random.multinomial(questions, np.full(questions, 1 / questions), size=REPLICATES) / questions
+    drawn, random = drawn_questions(one.shape[1]), np.random.default_rng(1)
     means = []
     for values in (one, other):
         seeds = random.integers(0, len(values), (REPLICATES, len(values)))
         means.append(np.take_along_axis(drawn @ values.T, seeds, 1).mean(1))
     return float(one.mean() - other.mean()), float(np.std(means[0] - means[1]))
+
+
+@cache
+def drawn_questions(questions: int) -> NDArray[np.float64]:
+    """Return the weight of each question in each replicate, ``[replicates, Q]``: how often it was drawn."""
+    random = np.random.default_rng(0)
+    counts = (np.bincount(random.integers(0, questions, questions), minlength=questions) for _ in range(REPLICATES))
+    return np.stack([*counts]) / questions
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
