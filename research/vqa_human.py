@@ -48,7 +48,7 @@ from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import BATCH_QUESTIONS, answer
 from tallybox.vqa.scoring import all_scores, true_count
-from tallybox.vqa.steps import compute_dtype
+from tallybox.vqa.steps import autocast, compute_dtype
 from tallybox.vqa.training import train
 
 CONFIG = Path(__file__).parent.parent / "configs" / "vqa_human.toml"
@@ -263,7 +263,7 @@ def temperature_of(model: VqaModel, examples: ResidentExamples | StreamedExample
     """Return what to divide the logits by, so that the probabilities of answers are how often they are right."""
     rows = np.arange(len(examples.questions))
     parts = np.array_split(rows, -(-len(rows) // BATCH_QUESTIONS))
-    with torch.inference_mode():
+    with torch.inference_mode(), autocast(examples.dtype, examples.device):
         logits = torch.cat([model(labelled.batch)[0].float().cpu() for labelled in examples.batches(parts)])
     return round(fit_temperature(logits, torch.from_numpy(examples.answers)), 3)
 
