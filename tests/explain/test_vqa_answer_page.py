@@ -20,7 +20,7 @@ def test_regions_are_named_by_what_they_look_like(asked):
 
 
 def test_the_count_is_that_of_the_first_attention_map(asked):
-    sharpness = shipped_answerer().model.config.presence_sharpness
+    sharpness = shipped_answerer().model.config.sharpness
     torch.testing.assert_close(asked.relevance, sharpness * asked.glimpses[:, 0])
     (count,) = answer_page(asked, riders(), shipped_answerer().counter)["counts"]
     assert count["scores"] == pytest.approx(asked.relevance.sigmoid().tolist(), abs=1e-4)

@@ -82,12 +82,10 @@ def test_a_component_of_one_s_own_is_trained_and_named_again_to_be_loaded(tmp_pa
     assert model.count(glimpses, boxes, mask).tolist() == [[1.0, 2.0]]
 
 
-def test_the_factor_on_the_logits_is_named_for_each_component():
+def test_a_factor_sharpens_the_logits_of_each_component():
     glimpses, boxes, mask = torch.randn(2, 6, 2), torch.rand(2, 6, 4).sort(-1).values, torch.ones(2, 6, dtype=bool)
     for name in ("counter", "presence"):
-        plain, sharp = (
-            count_component(ModelConfig(name=name, segments=4, **{f"{name}_sharpness": factor}), 6) for factor in (1, 4)
-        )
+        plain, sharp = (count_component(ModelConfig(name=name, segments=4, sharpness=factor), 6) for factor in (1, 4))
         assert any(4 in parameter.shape for parameter in plain.counter.parameters())
         torch.testing.assert_close(sharp(glimpses, boxes, mask), plain(4 * glimpses, boxes, mask))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,12 +50,20 @@ def read_checkpoint(folder: Path, *, prefix: str = "") -> tuple[Checkpoint, dict
         kind, version = header.pop("kind"), header.pop("version")
         if (kind, version) != (KIND, VERSION):
             raise ValueError(f"it holds {kind} {version}, not {KIND} {VERSION}")
-        config, sizes = VqaConfig.from_dict(header.pop("config")), DataSizes(**header.pop("sizes"))
+        config, sizes = VqaConfig.from_dict(_renamed(header.pop("config"))), DataSizes(**header.pop("sizes"))
         words, answers = (tuple(header.pop(name)) for name in ("words", "answers"))
         checkpoint = Checkpoint(config, sizes, words, answers, **header)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not a checkpoint of tallybox vqa train: {error}") from None
     return checkpoint, {name.removeprefix(prefix): tensors[name] for name in tensors if name.startswith(prefix)}
+
+
+def _renamed(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a checkpoint in today's names: until 0.2, each component had a factor of its own."""
+    model = dict(config["model"])
+    factors = {name: model.pop(f"{name}_sharpness", 1.0) for name in ("counter", "presence")}
+    own = factors["presence" if model["name"] == "presence" else "counter"]
+    return config | {"model": {"sharpness": own} | model}
 
 
 def load_model(folder: Path, component: str | None = None) -> tuple[VqaModel, Checkpoint]:

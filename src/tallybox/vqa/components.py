@@ -96,10 +96,10 @@ def count_component(config: ModelConfig, max_proposals: int) -> CountComponent |
         case "counter":
             layer = GlimpseCounter if config.padding == "masked" else PublishedGlimpseCounter
             counter = Counter(objects, segments=segments, logits=True)
-            return layer(counter, objects + 1, config.counter_sharpness)
+            return layer(counter, objects + 1, config.sharpness)
         case "presence":
             presence = PresenceCounter(objects, segments=segments, logits=True)
-            return GlimpseCounter(presence, objects + 2, config.presence_sharpness)
+            return GlimpseCounter(presence, objects + 2, config.sharpness)
         case spec:
             with torch.device("cpu"):
-                return CustomCount(load_component(spec)(objects), config.counter_sharpness)
+                return CustomCount(load_component(spec)(objects), config.sharpness)

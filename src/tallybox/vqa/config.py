@@ -22,7 +22,7 @@ RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
     "between 0 and 2**63 - 1": (("seed",), lambda value: 0 <= value < 2**63),
     "2 or more, as batch normalisation needs": (("batch",), lambda value: value >= 2),
     "above 0": (
-        ("counter_sharpness", "presence_sharpness", "learning_rate", "count_rate"),
+        ("sharpness", "learning_rate", "count_rate"),
         lambda value: 0 < value < math.inf,
     ),
 }
@@ -64,9 +64,7 @@ class ModelConfig(_Checked):
     feature_length: float = 1.0  # L2 norm that each proposal's features are scaled to; 0: not scaled
     nms_iou_threshold: float = 0.5  # of the nms model
     nms_score_threshold: float = 0.0  # on the logistic of a proposal's mean glimpse; 0: no proposal is left out by it
-    # Factors of the first glimpse before the counter (or your own component) and before the presence counter.
-    counter_sharpness: float = 1.0
-    presence_sharpness: float = 1.0
+    sharpness: float = 1.0  # factor of the first glimpse before the component that counts
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,7 +18,7 @@ WORLD = World(train_photos=9600)  # large enough that counts cannot be memorised
 # A small model and a short schedule. With 256 questions a step and a wide attention it learned to count within 12
 # epochs; with 64 questions, another rate and a narrower one it did not.
 CONFIG = VqaConfig(
-    ModelConfig(embedding=32, question=64, attention=128, classifier=128, dropout=0.0, presence_sharpness=4),
+    ModelConfig(embedding=32, question=64, attention=128, classifier=128, dropout=0.0, sharpness=4),
     TrainingConfig(batch=256, epochs=12, learning_rate=0.006, half_life=1000, count_rate=2.0),
 )
 
