@@ -64,6 +64,9 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "x1": ({"sharpness": 1.0}, {}, {}),
     "x2": ({"sharpness": 2.0}, {}, {}),
     "x8": ({"sharpness": 8.0}, {}, {}),
+    "mean": ({"level": "mean"}, {}, {}),
+    "max": ({"level": "max"}, {}, {}),
+    "standard": ({"level": "standard"}, {}, {}),
     # The component's learning rate, as a multiple of the others'.
     "rate0": ({}, {"count_rate": 0.1}, {}),
     "rate2": ({}, {"count_rate": 2.0}, {}),
@@ -238,7 +241,10 @@ def attention_of(
     for part in np.array_split(np.arange(len(rows)), -(-len(rows) // BATCH_QUESTIONS)):
         batch = next(examples.batches([part])).batch
         with torch.no_grad():
-            glimpse = model(batch)[1][..., 0].float() * model.config.sharpness
+            glimpses = model(batch)[1].float()
+            glimpse = glimpses[..., 0] * model.config.sharpness
+            if isinstance(model.count, GlimpseCounter):
+                glimpse = model.count.log_odds(glimpses, batch.mask)
             if isinstance(model.count, GlimpseCounter):
                 found += model.count.counter.count(glimpse, batch.boxes, batch.mask).reshape(len(part)).tolist()
         best = batch.features[..., :CATEGORIES].argmax(-1)

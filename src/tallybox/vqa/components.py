@@ -19,17 +19,32 @@ from tallybox.vqa.config import ModelConfig
 class GlimpseCounter(nn.Module):
     """A counting layer over the first glimpse: its logit times ``sharpness``, through a logistic."""
 
-    def __init__(self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0) -> None:
+    def __init__(
+        self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0, level: str = "free"
+    ) -> None:
         super().__init__()
-        self.counter, self.features, self.sharpness = counter, features, sharpness
+        self.counter, self.features, self.sharpness, self.level = counter, features, sharpness, level
+        if level != "free":
+            self.bias = nn.Parameter(torch.tensor(2.0 if level == "max" else 0.0))
 
-    def log_odds(self, glimpses: Tensor) -> Tensor:
+    def log_odds(self, glimpses: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the layer, ``[B, N, G]`` to ``[B, N]``."""
-        return glimpses[..., 0] * self.sharpness
+        logit = glimpses[..., 0]
+        if self.level == "free" or mask is None:
+            return logit * self.sharpness
+        logit = logit.float()
+        if self.level == "max":
+            lowest = torch.finfo(torch.float32).min
+            return (logit - logit.masked_fill(~mask, lowest).amax(1, keepdim=True)) * self.sharpness + self.bias
+        number = mask.sum(1, keepdim=True).clamp(min=1)
+        logit = torch.where(mask, logit - torch.where(mask, logit, 0).sum(1, keepdim=True) / number, 0)
+        if self.level == "standard":
+            logit = logit / (logit.square().sum(1, keepdim=True) / number + 1e-4).sqrt() * 0.5
+        return logit * self.sharpness + self.bias
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
         """Count from ``glimpses [B, N, G]``, ``boxes [B, N, 4]`` and ``mask [B, N]``: features ``[B, features]``."""
-        features: Tensor = self.counter(self.log_odds(glimpses), boxes, mask)
+        features: Tensor = self.counter(self.log_odds(glimpses, mask), boxes, mask)
         return features
 
 
@@ -96,10 +111,10 @@ def count_component(config: ModelConfig, max_proposals: int) -> CountComponent |
         case "counter":
             layer = GlimpseCounter if config.padding == "masked" else PublishedGlimpseCounter
             counter = Counter(objects, segments=segments, logits=True)
-            return layer(counter, objects + 1, config.sharpness)
+            return layer(counter, objects + 1, config.sharpness, config.level)
         case "presence":
             presence = PresenceCounter(objects, segments=segments, logits=True)
-            return GlimpseCounter(presence, objects + 2, config.sharpness)
+            return GlimpseCounter(presence, objects + 2, config.sharpness, config.level)
         case spec:
             with torch.device("cpu"):
                 return CustomCount(load_component(spec)(objects), config.sharpness)

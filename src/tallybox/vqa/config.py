@@ -12,6 +12,7 @@ from tallybox.errors import InputError, InputTypeError, did_you_mean
 
 MODELS = ("baseline", "nms", "counter", "presence")
 Padding = Literal["masked", "published"]
+Level = Literal["free", "mean", "max", "standard"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
 # The ranges of numbers, by the names of fields of `ModelConfig` and `TrainingConfig`; other whole ones are at least 1.
@@ -65,6 +66,7 @@ class ModelConfig(_Checked):
     nms_iou_threshold: float = 0.5  # of the nms model
     nms_score_threshold: float = 0.0  # on the logistic of a proposal's mean glimpse; 0: no proposal is left out by it
     sharpness: float = 1.0  # factor of the first glimpse before the component that counts
+    level: Level = "free"
 
     def __post_init__(self) -> None:
         super().__post_init__()
