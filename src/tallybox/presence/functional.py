@@ -9,7 +9,7 @@ from tallybox.boxes import box_iou
 from tallybox.checks import check_count, check_floating
 from tallybox.errors import InputError, InputTypeError
 from tallybox.kernels.dispatch import Backend, choose_backend, fused_limit
-from tallybox.kernels.operators import Inputs, call_operator, define_component
+from tallybox.kernels.operators import Component, call_fused
 from tallybox.kernels.proposals import Proposals, checked_proposals
 from tallybox.presence.reference import (
     PresenceQuantities,
@@ -18,7 +18,6 @@ from tallybox.presence.reference import (
     presence_quantities,
     score_logit,
 )
-from tallybox.presence.table import table_of
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import CELLS, PresenceFunctions, PresenceWeights
 
@@ -72,7 +71,7 @@ def result_shapes(logit: Tensor, max_objects: int) -> tuple[tuple[int, ...], ...
     return (images, max_objects + 2), (images, number), (images, max_objects + 1)
 
 
-presence_operator = define_component("presence", "tallybox.presence", result_shapes)
+FUSED = Component("presence", "tallybox.presence", result_shapes)
 
 
 def presence_results(
@@ -87,9 +86,10 @@ def presence_results(
     if chosen == "reference" or boxes is None:
         q = _reference_quantities(proposals, logit, weights, max_objects)
         return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
-    inputs = Inputs(logit, boxes, table_of(weights, chosen), mask)
-    results = call_operator(presence_operator, inputs, weights.leading, max_objects=max_objects, backend=chosen)
-    return PresenceResults(*results)
+    # On a GPU a kernel makes the table, which takes about 100 operations of PyTorch.
+    given = weights if chosen == "triton" else [PresenceFunctions.of(weights).table()]
+    settings = {"max_objects": max_objects, "backend": chosen}
+    return PresenceResults(*call_fused(FUSED, logit, boxes, mask, given, weights.leading, **settings))
 
 
 def presence_trace(shared: Proposals, weights: PresenceWeights, *, max_objects: int, logits: bool) -> PresenceTrace:

@@ -6,6 +6,7 @@ One program for each image or group of images, then one for each 32 rows.
 import triton
 import triton.language as tl
 
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import box_iou, box_iou_backward, is_real, store_corners
 from tallybox.presence.cuda import image as shared
 from tallybox.presence.cuda.image import load
@@ -51,16 +52,15 @@ def distribution_backward(
     tl.debug_barrier()
 
 
-@triton.jit(
-    do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
-)
+@kernel
 def presence_backward_kernel(
-    tables, mask, state, grad_features, grad_presence, grad_distribution, scratch,
-    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
+    mask, state, grad_features, grad_presence, grad_distribution, scratch,
+    IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
     HAS_MASK: tl.constexpr, S: tl.constexpr, CLASSES: tl.constexpr, G: tl.constexpr, R: tl.constexpr,
 ):  # fmt: skip
     """From the gradients of the results of G images to those of z, p⁰ and both rounds, in scratch."""
     first = tl.program_id(0).to(tl.int64) * G
+    tables = shared.tables_behind(state, IMAGES, STATE_SIZE)
     distribution_backward(
         state, scratch, grad_features, grad_presence, grad_distribution, first,
         IMAGES, N, MAX_OBJECTS, STATE_SIZE, SCRATCH_SIZE, G, CLASSES,
@@ -97,16 +97,16 @@ def presence_backward_kernel(
         tl.store(grad_z + j, tl.where(real, grad * slope_of_z, 0.0), mask=here)
 
 
-@triton.jit(
-    do_not_specialize=["N", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
-)
+@kernel
 def pairs_backward_kernel(
-    logit, boxes, mask, tables, state, grad_logit, grad_boxes, scratch,
-    N, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
+    logit, boxes, mask, state, scratch, grad_logit, grad_boxes,
+    IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, N, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
     HAS_MASK: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """The gradients of some rows i, one in each lane: with all other proposals, as target and as source."""
-    table, image, i, here = shared.rows_of_block(tables, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, TABLE_SIZE, N, LANES)
+    table, image, i, here = shared.rows_of_block(
+        state, IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, TABLE_SIZE, N, LANES
+    )
     first = image * N
     suppression, _zs, calibrated, survival_1, _survival_2, _prefixes = shared.saved_image(state + image * STATE_SIZE, N)
     grad_z, _grad_calibrated, weighted_2, weighted_1 = shared.image_gradients(scratch + image * SCRATCH_SIZE, N)

@@ -34,6 +34,12 @@ def saved_image(state, N):
     return state, z, z + N, z + 2 * N, z + 3 * N, z + 4 * N
 
 
+@triton.jit
+def tables_behind(state, IMAGES, STATE_SIZE):
+    """The tables of all counters [M, T], behind what is saved of all images."""
+    return state + IMAGES.to(tl.int64) * STATE_SIZE
+
+
 def scratch_size(number: int) -> int:
     """Return how many numbers the backward kernel notes of an image, see `image_gradients`."""
     return 4 * number
@@ -59,12 +65,14 @@ def rows_of_counter(row, counter, IMAGES_PER_COUNTER, N):
 
 
 @triton.jit
-def rows_of_block(tables, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, TABLE_SIZE, N, LANES: tl.constexpr):
+def rows_of_block(
+    state, IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, TABLE_SIZE, N, LANES: tl.constexpr
+):
     """The table of a block's counter, and images and proposals i of the block's rows, one in each lane."""
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
     row = tl.program_id(0) % BLOCKS_PER_COUNTER * LANES + tl.arange(0, LANES)
     image, i, here = rows_of_counter(row, counter, IMAGES_PER_COUNTER, N)
-    return tables + counter * TABLE_SIZE, image, i, here
+    return tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE, image, i, here
 
 
 @triton.jit

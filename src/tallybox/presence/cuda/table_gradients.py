@@ -7,6 +7,7 @@ same.
 import triton
 import triton.language as tl
 
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import box_iou
 from tallybox.presence.cuda import image as shared
 from tallybox.presence.cuda.image import KNOTS, load
@@ -27,18 +28,16 @@ def add_to(at, amount, fraction, chosen, LANES: tl.constexpr):
     tl.store(low + LANES, high_sum + amount * fraction, mask=chosen)
 
 
-@triton.jit(
-    do_not_specialize=["N", "IMAGES_PER_COUNTER", "SUMS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
-)
+@kernel
 def table_gradients_kernel(
-    logit, boxes, mask, tables, state, scratch, sums,
-    N, IMAGES_PER_COUNTER, SUMS_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
+    logit, boxes, mask, state, scratch, sums,
+    IMAGES, IMAGES_PER_COUNTER, SUMS_PER_COUNTER, N, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
     HAS_MASK: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Accumulate the table's gradient over a share of a counter's images, from what the backward kernels noted."""
     block = tl.program_id(0).to(tl.int64)
     counter = block // SUMS_PER_COUNTER
-    table = tables + counter * TABLE_SIZE
+    table = shared.tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE
     sums += block * TABLE_SIZE * LANES
     lane = tl.arange(0, LANES)
     for entry in range(0, TABLE_SIZE):
