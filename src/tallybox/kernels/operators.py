@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tallybox.errors import BackendError
+from tallybox.kernels.dispatch import triton_is_interpreted
 from tallybox.kernels.layout import Layout
 
 Tensors = tuple[Tensor, ...]
@@ -144,11 +145,6 @@ def refuse_second_derivative(*_: Any) -> None:
     )
 
 
-INPUTS = "Tensor attention, Tensor boxes, Tensor? mask, Tensor[] weights"
-FORWARD = f"({INPUTS}, SymInt max_objects, bool save_state) -> Tensor[]"
-BACKWARD = f"({INPUTS}, Tensor state, Tensor?[] grads, SymInt max_objects, bool boxes_need_grad) -> Tensor[]"
-
-
 @torch.compiler.assume_constant_result  # while a compiler traces a call, this runs as it is
 def ensure_operator(component: Component, backend: str) -> None:
     """Define the operator ``tallybox::<name>_<backend>`` of compiled calls, unless that is done."""
@@ -158,52 +154,52 @@ def ensure_operator(component: Component, backend: str) -> None:
 
 
 def _define_operator(name: str, component: Component, backend: str) -> None:
-    define = _define_opaque if backend == "cpu" else _define_visible
-    route = {} if backend == "cpu" else {"launch": import_module("tallybox.kernels.cuda").launch_in_graph}
+    is_opaque = backend == "cpu" or triton_is_interpreted()
+    route = {} if is_opaque else {"launch": import_module("tallybox.kernels.cuda").launch_in_graph}
 
-    def forward(attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], *settings: Any) -> Any:
-        return list(component.forward(Inputs(attention, boxes, mask, weights), *settings, backend, **route))
+    # Their annotations are the operators' schemas.
+    def forward(
+        attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], max_objects: int, save_state: bool
+    ) -> list[Tensor]:
+        inputs = Inputs(attention, boxes, mask, weights)
+        return list(component.forward(inputs, max_objects, save_state, backend, **route))
 
-    def allocate(attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], *settings: Any) -> Any:
+    def backward(
+        attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], state: Tensor,
+        grads: list[Tensor | None], max_objects: int, boxes_need_grad: bool,
+    ) -> list[Tensor]:  # fmt: skip
+        inputs = Inputs(attention, boxes, mask, weights)
+        return component.backward(inputs, state, grads, max_objects, boxes_need_grad, backend, **route)
+
+    def allocate(attention: Tensor, boxes: Tensor, mask: Any, weights: list[Tensor], *settings: Any) -> list[Tensor]:
         return list(component.allocate(Inputs(attention, boxes, mask, weights), *settings, backend))
 
-    def backward(attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], *settings: Any) -> Any:
-        return component.backward(Inputs(attention, boxes, mask, weights), *settings, backend, **route)
-
-    def allocate_gradients(attention: Tensor, boxes: Tensor, mask: Any, weights: list[Tensor], *_: Any) -> Any:
+    def allocate_gradients(attention: Tensor, boxes: Tensor, _: Any, weights: list[Tensor], *__: Any) -> list[Tensor]:
         return [torch.empty_like(tensor) for tensor in (attention, boxes, *weights)]
 
     def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
         *tensors, weights, ctx.max_objects, _ = inputs
         ctx.save_for_backward(*tensors, *weights, output[-1])
 
-    def differentiate(ctx: Any, grads: list[Tensor]) -> tuple[Any, ...]:
+    def differentiate(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
         attention, boxes, mask, *weights, state = ctx.saved_tensors
         settings = (state, grads[:-1], ctx.max_objects, ctx.needs_input_grad[1])
-        gradients = backward_operator(attention, boxes, mask, weights, *settings)
+        gradients = _operator(f"{name}_backward")(attention, boxes, mask, weights, *settings)
         return (*gradients[:2], None, gradients[2:], None, None)
 
-    define(name, FORWARD, forward, allocate)
-    backward_operator = define(f"{name}_backward", BACKWARD, backward, allocate_gradients)
+    for suffix, function, fake in (("", forward, allocate), ("_backward", backward, allocate_gradients)):
+        if is_opaque:  # a compiler calls it as it is
+            schema = torch.library.infer_schema(function, mutates_args=())
+            torch.library.define(name + suffix, schema, tags=torch.Tag.pt2_compliant_tag)
+            torch.library.impl(name + suffix, "cpu", function)
+            torch.library.register_fake(name + suffix, fake)
+        else:  # a compiler sees its kernels
+            torch.library.triton_op(name + suffix, function, mutates_args=())
     torch.library.register_autograd(name, differentiate, setup_context=save_for_backward)
     torch.library.register_autograd(f"{name}_backward", refuse_second_derivative)
 
 
-def _define_opaque(name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """Define an operator that a compiler calls as it is; ``fake`` returns tensors of the same shapes."""
-    torch.library.define(name, schema, tags=torch.Tag.pt2_compliant_tag)
-    torch.library.impl(name, "cpu", function)
-    torch.library.register_fake(name, fake)
-    return operator_of(name)
-
-
-def _define_visible(name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """Define an operator of Triton kernels that a compiler looks into."""
-    torch.library.triton_op(name, function, mutates_args=(), schema=schema)
-    return operator_of(name)
-
-
-def operator_of(name: str) -> Any:
+def _operator(name: str) -> Any:
     """Return a defined operator."""
     return getattr(torch.ops.tallybox, name.removeprefix("tallybox::"))
 
@@ -234,8 +230,7 @@ def call_fused(
     save_state = torch.is_grad_enabled() and any(t.requires_grad for t in (attention, boxes, *weights))
     if torch.compiler.is_compiling():
         ensure_operator(component, backend)
-        operator = operator_of(f"{component.name}_{backend}")
-        *results, _ = operator(*inputs, max_objects, save_state)
+        *results, _ = _operator(f"{component.name}_{backend}")(*inputs, max_objects, save_state)
     elif save_state:
         apply: Any = Fused.apply  # torch leaves it untyped
         *results, _ = apply(component, backend, max_objects, save_state, *inputs[:3], *inputs.weights)
