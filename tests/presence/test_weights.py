@@ -169,8 +169,8 @@ def test_the_table_on_a_gpu_and_its_gradient_are_those_of_the_functions(poisoned
     close = tolerance("triton", torch.float32)._asdict()
     weights = PresenceWeights(*(weight.float().to(device).requires_grad_() for weight in rows_of(kind, segments)))
     expected = PresenceFunctions.of(weights).table()
-    none = torch.zeros(0, 1, device=device)
-    plan, given = launch.Plan.of(Inputs(none, none, None, weights), 10), [weight.detach() for weight in weights]
+    none, given = torch.zeros(0, 1, device=device), [weight.detach() for weight in weights]
+    plan = launch.Plan.of(Inputs(none, none, None, given, 10, logits=False))
     table = torch.empty_like(expected)
     launch.write_tables(given, table, plan)
     torch.testing.assert_close(table, expected, **close)

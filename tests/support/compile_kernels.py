@@ -51,11 +51,12 @@ def compile_component(
 ) -> None:
     """Compile the kernels of a call and of its backward pass."""
     mask = torch.ones(images, boxes, dtype=torch.bool) if masked else None
-    inputs = Inputs(torch.rand(images, boxes), torch.rand(images, boxes, 4), mask, weights)
+    inputs = Inputs(torch.rand(images, boxes), torch.rand(images, boxes, 4), mask, weights, 10, logits=masked)
     results = [torch.empty(shape) for shape in functional.result_shapes(inputs.attention, 10)]
-    state = torch.empty(component.state_size(inputs, 10, save_state=True))
+    state = torch.empty(component.state_size(inputs, save_state=True))
     component.forward(inputs, results, state, launch=compile_launch)
-    component.backward(inputs, state, results, boxes_need_grad=True, launch=compile_launch)
+    grads = results if masked else [results[0], *[None] * len(results[1:])]
+    component.backward(inputs, state, grads, boxes_need_grad=True, launch=compile_launch)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,12 @@ Tensors = tuple[Tensor, ...]
 class Inputs(NamedTuple):
     """The images of M counters; for kernels in one list, ordered by counter, all tensors contiguous."""
 
-    attention: Tensor  # [I, N]; logits for presence counting
+    attention: Tensor  # [I, N]
     boxes: Tensor  # [I, N, 4]
     mask: Tensor | None  # [I, N]
     weights: Sequence[Tensor]  # each [M, ...]
+    max_objects: int
+    logits: bool  # whether the attention is
 
 
 class Component(NamedTuple):
@@ -38,41 +40,41 @@ class Component(NamedTuple):
     package: str  # with launchers in `cpu.launch` and `cuda.launch`
     result_shapes: Callable[[Tensor, int], tuple[tuple[int, ...], ...]]  # for (attention [I, N], max_objects)
 
-    def forward(self, inputs: Inputs, max_objects: int, save_state: bool, backend: str, **route: Any) -> Tensors:
+    def forward(self, inputs: Inputs, save_state: bool, backend: str, **route: Any) -> Tensors:
         """Return the results, and the state that a backward pass needs."""
-        *results, state = self.allocate(inputs, max_objects, save_state, backend)
+        *results, state = self.allocate(inputs, save_state, backend)
         if len(inputs.attention):
             with _device_of(inputs.attention):
                 launchers(self.package, backend).forward(inputs, results, state, **route)
         return *results, state
 
-    def allocate(self, inputs: Inputs, max_objects: int, save_state: bool, backend: str) -> Tensors:
+    def allocate(self, inputs: Inputs, save_state: bool, backend: str) -> Tensors:
         """Return what `forward` returns, unwritten."""
-        size = launchers(self.package, backend).state_size(inputs, max_objects, save_state)
-        shapes = (*self.result_shapes(inputs.attention, max_objects), (size,))
+        size = launchers(self.package, backend).state_size(inputs, save_state)
+        shapes = (*self.result_shapes(inputs.attention, inputs.max_objects), (size,))
         return tuple(inputs.attention.new_empty(shape) for shape in shapes)
 
     def backward(
         self,
         inputs: Inputs,
         state: Tensor,
-        grads_of_results: Sequence[Tensor | None],
-        max_objects: int,
+        grads: Sequence[Tensor | None],
         boxes_need_grad: bool,
         backend: str,
         **route: Any,
     ) -> list[Tensor]:
-        """Return the gradients of attention, boxes and weights."""
+        """Return the gradients of attention, boxes and weights, from those of the results, None for 0."""
         if not len(inputs.attention):
             return [torch.zeros_like(tensor) for tensor in (*inputs[:2], *inputs.weights)]
-        shapes = self.result_shapes(inputs.attention, max_objects)
-        grads = [
-            inputs.attention.new_zeros(shape) if grad is None else grad.contiguous()
-            for shape, grad in zip(shapes, grads_of_results, strict=True)
-        ]
+        # A result without a gradient has zeros, but if only the first has one, kernels do without the others.
+        if any(grad is not None for grad in grads[1:]) or grads[0] is None or backend == "cpu":
+            shapes = self.result_shapes(inputs.attention, inputs.max_objects)
+            pairs = zip(grads, shapes, strict=True)
+            grads = [inputs.attention.new_zeros(shape) if grad is None else grad for grad, shape in pairs]
+        contiguous = [None if grad is None else grad.contiguous() for grad in grads]
         with _device_of(inputs.attention):
             gradients: list[Tensor] = launchers(self.package, backend).backward(
-                inputs, state, grads, boxes_need_grad, **route
+                inputs, state, contiguous, boxes_need_grad, **route
             )
         return gradients
 
@@ -90,36 +92,37 @@ def _device_of(tensor: Tensor) -> Any:
 
 
 class Fused(torch.autograd.Function):
-    """An eager call of a component's kernels: ``(component, backend, max_objects, save_state, *inputs)``."""
-
-    generate_vmap_rule = True  # for transforms of other parts of a model
+    """An eager call of a component's kernels."""
 
     @staticmethod
     def forward(
-        component: Component, backend: str, max_objects: int, save_state: bool,
+        ctx: Any, component: Component, backend: str, max_objects: int, logits: bool,
         attention: Tensor, boxes: Tensor, mask: Tensor | None, *weights: Tensor,
     ) -> Tensors:  # fmt: skip
-        """Return results and state."""
-        return component.forward(Inputs(attention, boxes, mask, weights), max_objects, save_state, backend)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
-        """Keep what a backward pass needs."""
-        ctx.component, ctx.backend, ctx.max_objects, _, *tensors = inputs
-        ctx.save_for_backward(*tensors, output[-1])
-        ctx.mark_non_differentiable(output[-1])
-        ctx.set_materialize_grads(False)  # a call makes use of few results, and the state has no gradient
+        """Return the results."""
+        inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
+        *results, state = component.forward(inputs, save_state=True, backend=backend)
+        ctx.component, ctx.backend, ctx.settings = component, backend, (max_objects, logits)
+        ctx.save_for_backward(attention, boxes, mask, state, *weights)
+        ctx.set_materialize_grads(False)  # a call makes use of few results
+        return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of attention, boxes and weights."""
-        attention, boxes, mask, *weights, state = ctx.saved_tensors
-        inputs = Inputs(attention, boxes, mask, weights)
-        settings = (ctx.max_objects, ctx.needs_input_grad[5], ctx.backend)
-        gradients: Sequence[Tensor] = ctx.component.backward(inputs, state, grads[:-1], *settings)
+        attention, boxes, mask, state, *weights = ctx.saved_tensors
+        inputs = Inputs(attention, boxes, mask, weights, *ctx.settings)
+        gradients: Sequence[Tensor] = ctx.component.backward(
+            inputs, state, grads, boxes_need_grad=ctx.needs_input_grad[5], backend=ctx.backend
+        )
         if torch.is_grad_enabled():  # a second derivative may be wanted
             gradients = OneDerivative.apply(attention, boxes, *weights, *gradients)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return (None, None, None, None, *gradients[:2], None, *gradients[2:])
+
+
+# Without the Python around `Fused.apply`, which takes a third of an eager call. It is for transforms of `torch.func`,
+# whose tensors never come here.
+apply_fused: Any = super(torch.autograd.Function, Fused).apply
 
 
 class OneDerivative(torch.autograd.Function):
@@ -159,33 +162,37 @@ def _define_operator(name: str, component: Component, backend: str) -> None:
 
     # Their annotations are the operators' schemas.
     def forward(
-        attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], max_objects: int, save_state: bool
-    ) -> list[Tensor]:
-        inputs = Inputs(attention, boxes, mask, weights)
-        return list(component.forward(inputs, max_objects, save_state, backend, **route))
+        attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], max_objects: int, logits: bool,
+        save_state: bool,
+    ) -> list[Tensor]:  # fmt: skip
+        inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
+        return list(component.forward(inputs, save_state, backend, **route))
 
     def backward(
-        attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], state: Tensor,
-        grads: list[Tensor | None], max_objects: int, boxes_need_grad: bool,
+        attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], max_objects: int, logits: bool,
+        state: Tensor, grads: list[Tensor | None], boxes_need_grad: bool,
     ) -> list[Tensor]:  # fmt: skip
-        inputs = Inputs(attention, boxes, mask, weights)
-        return component.backward(inputs, state, grads, max_objects, boxes_need_grad, backend, **route)
+        inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
+        return component.backward(inputs, state, grads, boxes_need_grad, backend, **route)
 
-    def allocate(attention: Tensor, boxes: Tensor, mask: Any, weights: list[Tensor], *settings: Any) -> list[Tensor]:
-        return list(component.allocate(Inputs(attention, boxes, mask, weights), *settings, backend))
+    def allocate(*arguments: Any) -> list[Tensor]:
+        *inputs, save_state = arguments
+        return list(component.allocate(Inputs(*inputs), save_state, backend))
 
-    def allocate_gradients(attention: Tensor, boxes: Tensor, _: Any, weights: list[Tensor], *__: Any) -> list[Tensor]:
-        return [torch.empty_like(tensor) for tensor in (attention, boxes, *weights)]
+    def allocate_gradients(*arguments: Any) -> list[Tensor]:
+        inputs = Inputs(*arguments[:6])
+        return [torch.empty_like(tensor) for tensor in (*inputs[:2], *inputs.weights)]
 
     def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-        *tensors, weights, ctx.max_objects, _ = inputs
+        *tensors, weights, max_objects, logits, _ = inputs
+        ctx.settings = (max_objects, logits)
         ctx.save_for_backward(*tensors, *weights, output[-1])
 
     def differentiate(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
         attention, boxes, mask, *weights, state = ctx.saved_tensors
-        settings = (state, grads[:-1], ctx.max_objects, ctx.needs_input_grad[1])
-        gradients = _operator(f"{name}_backward")(attention, boxes, mask, weights, *settings)
-        return (*gradients[:2], None, gradients[2:], None, None)
+        arguments = (attention, boxes, mask, weights, *ctx.settings, state, grads[:-1], ctx.needs_input_grad[1])
+        gradients = _operator(f"{name}_backward")(*arguments)
+        return (*gradients[:2], None, gradients[2:], None, None, None)
 
     for suffix, function, fake in (("", forward, allocate), ("_backward", backward, allocate_gradients)):
         if is_opaque:  # a compiler calls it as it is
@@ -204,38 +211,29 @@ def _operator(name: str) -> Any:
     return getattr(torch.ops.tallybox, name.removeprefix("tallybox::"))
 
 
-def call_fused(
-    component: Component,
-    attention: Tensor,
-    boxes: Tensor,
-    mask: Tensor | None,
-    weights: Sequence[Tensor],
-    weight_leading: torch.Size,
-    *,
-    max_objects: int,
-    backend: str,
-) -> list[Tensor]:
+def call_fused(component: Component, inputs: Inputs, weight_leading: torch.Size, backend: str) -> list[Tensor]:
     """Call a component's kernels on inputs whose leading dimensions broadcast; return its results.
 
     ``weight_leading`` are the leading dimensions of the weights, the remaining ones belong to one counter.
     """
+    attention, boxes, mask, weights, *settings = inputs
     leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
     layout = Layout.of(weight_leading, boxes.shape[:-2], *leading)
-    inputs = Inputs(
+    given = Inputs(
         layout.to_list(attention, 1),
         layout.to_list(boxes, 2),
         None if mask is None else layout.to_list(mask, 1),
         [_one_list_of_counters(weight, len(weight_leading)) for weight in weights],
+        *settings,
     )
     save_state = torch.is_grad_enabled() and any(t.requires_grad for t in (attention, boxes, *weights))
     if torch.compiler.is_compiling():
         ensure_operator(component, backend)
-        *results, _ = _operator(f"{component.name}_{backend}")(*inputs, max_objects, save_state)
+        *results, _ = _operator(f"{component.name}_{backend}")(*given, save_state)
     elif save_state:
-        apply: Any = Fused.apply  # torch leaves it untyped
-        *results, _ = apply(component, backend, max_objects, save_state, *inputs[:3], *inputs.weights)
+        results = apply_fused(component, backend, *settings, *given[:3], *given.weights)
     else:
-        *results, _ = component.forward(inputs, max_objects, save_state, backend)
+        *results, _ = component.forward(given, save_state, backend)
     return [layout.from_list(result) for result in results]
 
 

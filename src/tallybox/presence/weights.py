@@ -3,6 +3,7 @@
 Legend: S segments of a function of one number, E cells each way of a function of two.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from tallybox.activation import activation_knots
 
 CELLS = 8  # each way of the functions of two numbers: of an overlap and of a score
 LOGIT_LIMIT = 14.0  # logits are clamped to this: scores of 0 and 1 have none
+SMALLEST_SCORE = 1 / (1 + math.exp(LOGIT_LIMIT + 1))  # below the limit, with a finite logit
 LOG_FLOOR = 1e-6  # added to a probability under the logarithm
 LOGIT_BEND = 2.0  # knots are spread as evenly over the scores in the middle as over the logits further out than this
 

@@ -23,7 +23,7 @@ def _groups(inputs: Inputs) -> int:
     return counters * ((images_per_counter + LANES - 1) // LANES)
 
 
-def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
+def state_size(inputs: Inputs, save_state: bool) -> int:
     """Return how many numbers the forward kernel saves."""
     return _groups(inputs) * saved_size(inputs.attention.shape[1]) if save_state else 0
 

@@ -111,8 +111,9 @@ def write_results(
 
 @triton.jit
 def image_gradients(
-    image, here, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S: tl.constexpr
-):
+    image, here, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
+    HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
     """Return images' gradients of the sum of C, the confidence and the certainty, and the position of the certainty."""
     c = tl.load(saved_count, mask=here, other=1.0)
     mean = tl.load(saved_confidence_input, mask=here, other=0.0)
@@ -122,7 +123,9 @@ def image_gradients(
     of_image = grad_features + image * (MAX_OBJECTS + 1)
     grad_lower = tl.load(of_image + lower.to(tl.int32), mask=here, other=0.0)
     grad_upper = tl.load(of_image + upper.to(tl.int32), mask=here, other=0.0)
-    grad_c = confidence * (grad_upper - grad_lower) + tl.load(grad_count + image, mask=here, other=0.0)
+    grad_c = confidence * (grad_upper - grad_lower)
+    if HAS_GRAD_COUNT:
+        grad_c += tl.load(grad_count + image, mask=here, other=0.0)
     grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
     return grad_c / (2.0 * c), grad_confidence, grad_confidence * mean_rise * S, position
 

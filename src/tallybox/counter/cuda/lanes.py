@@ -23,7 +23,7 @@ def images_of_block(IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, LANES: tl.co
 
 
 @triton.jit
-def saved_images(state, image, images, N: tl.constexpr):
+def saved_images(state, image, images, N):
     """What is saved of these images: c, p_a + p_D, s [N], `products` [N, N] and X [N, N], with the stride images."""
     state += image
     scale = state + 2 * images
@@ -34,8 +34,8 @@ def saved_images(state, image, images, N: tl.constexpr):
 @kernel
 def count_forward_kernel(
     attention, boxes, mask, weight, features, count, state,
-    IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, MAX_OBJECTS,
-    HAS_MASK: tl.constexpr, N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
+    IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, MAX_OBJECTS, N,
+    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Count the images of a counter, LANES of them in each block."""
     counter, image, here, images = images_of_block(IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, LANES)
@@ -75,7 +75,7 @@ def count_forward_kernel(
         for j in range(i + 1, N):
             real, a_j = load_weights(attention, mask, image * N + j, real_i, HAS_MASK)
             product = tl.full((LANES,), 1.0, tl.float32)
-            for k in tl.static_range(N):
+            for k in range(0, N):
                 x_i = tl.load(rows + (i * N + k) * images, mask=here, other=0.0)
                 x_j = tl.load(rows + (j * N + k) * images, mask=here, other=0.0)
                 product *= tl.maximum(value(1.0 - tl.abs(x_i - x_j), tables, f.SIMILARITY, S), TINY)
@@ -110,8 +110,8 @@ def count_forward_kernel(
 @kernel
 def count_backward_kernel(
     attention, boxes, mask, grad_features, grad_count, state, grad_attention, grad_boxes, scratch, partial,
-    IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, MAX_OBJECTS,
-    HAS_MASK: tl.constexpr, N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
+    IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, MAX_OBJECTS, N,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of a block's images, and those of their counter's rises.
 
@@ -128,8 +128,9 @@ def count_backward_kernel(
 
     # From the count or the features to the sum of C and the confidence.
     grad_total, grad_confidence, grad_mean, position = f.image_gradients(
-        image, here, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S
-    )
+        image, here, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
+        HAS_GRAD_COUNT, S,
+    )  # fmt: skip
     of_confidence = tl.sum(share(position[None, :], s) * grad_confidence[None, :], axis=1)
     tl.store(out + f.CONFIDENCE * S, of_confidence, mask=segment < S)
     number = tl.zeros((LANES,), tl.float32)
@@ -164,7 +165,7 @@ def count_backward_kernel(
             close, _rise, position = look_up(1.0 - tl.abs(a_i - a_j), tables, f.SIMILARITY, S)
             similarity_grad += share(position[None, :], s) * product[None, :]
             product *= close
-            for k in tl.static_range(N):
+            for k in range(0, N):
                 x_i = tl.load(rows + (i * N + k) * images, mask=here, other=0.0)
                 x_j = tl.load(rows + (j * N + k) * images, mask=here, other=0.0)
                 factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), tables, f.SIMILARITY, S)

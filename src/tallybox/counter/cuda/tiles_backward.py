@@ -42,7 +42,8 @@ def image_scratch(scratch, image, N, TILES, S: tl.constexpr):
 @triton.jit
 def similarity_gradient(
     attention, boxes, mask, grad_features, grad_count, state, scratch, image,
-    IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES, HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+    IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The first step, for an image: gradients of Sim's row sums, and of its row products times themselves."""
     of_image = image * N
@@ -51,8 +52,9 @@ def similarity_gradient(
     grad_sums, grad_products, _grad_rows, _similarity_grads = image_scratch(scratch, image, N, TILES, S)
     tile = tl.arange(0, B)
     grad_total = f.image_gradients(
-        image, image >= 0, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S
-    )[0]
+        image, image >= 0, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
+        HAS_GRAD_COUNT, S,
+    )[0]  # fmt: skip
     for i0 in range(0, N, B):
         i = i0 + tile
         real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
@@ -113,12 +115,13 @@ def row_gradient(
 @kernel
 def similarity_gradient_kernel(
     attention, boxes, mask, grad_features, grad_count, state, scratch,
-    IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES, HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+    IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """The first step, a block for each image."""
     similarity_gradient(
         attention, boxes, mask, grad_features, grad_count, state, scratch, tl.program_id(0).to(tl.int64),
-        IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES, HAS_MASK, S, B,
+        IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES, HAS_MASK, HAS_GRAD_COUNT, S, B,
     )  # fmt: skip
 
 
@@ -136,7 +139,8 @@ def row_gradient_kernel(
 def pair_gradient_kernel(
     attention, boxes, mask, grad_features, grad_count, state, grad_attention, grad_boxes, scratch, partial,
     IMAGES, IMAGES_PER_COUNTER, IMAGES_PER_BLOCK, BLOCKS_PER_COUNTER, N, MAX_OBJECTS, TILES,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr, ALL_STEPS: tl.constexpr,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+    ALL_STEPS: tl.constexpr,
 ):  # fmt: skip
     """The third step, or all three: the weights and boxes of a block's images, and the gradients of its activations."""
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
@@ -155,7 +159,7 @@ def pair_gradient_kernel(
         if ALL_STEPS:
             similarity_gradient(
                 attention, boxes, mask, grad_features, grad_count, state, scratch, image,
-                IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES, HAS_MASK, S, B,
+                IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES, HAS_MASK, HAS_GRAD_COUNT, S, B,
             )  # fmt: skip
             tl.debug_barrier()
             row_gradient(state, scratch, image, 0, IMAGES, IMAGES_PER_COUNTER, N, TILES, S, SP, B)
@@ -163,8 +167,9 @@ def pair_gradient_kernel(
         saved_count, saved_confidence_input, scale, products, _rows = saved_image(state, image, N)
         grad_sums, _grad_products, grad_rows, similarity_grads = image_scratch(scratch, image, N, TILES, S)
         grad_total, grad_confidence, grad_mean, position = f.image_gradients(
-            image, image >= 0, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S
-        )
+            image, image >= 0, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
+            HAS_GRAD_COUNT, S,
+        )  # fmt: skip
         confidence_sum += tl.minimum(tl.maximum(position - s, 0.0), 1.0) * grad_confidence
         for t in range(0, TILES * TILES):
             similarity_grad += tl.load(similarity_grads + t * S + segment, mask=segment < S, other=0.0)

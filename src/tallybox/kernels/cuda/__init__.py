@@ -58,6 +58,6 @@ def launch_in_graph(
     wrap_triton(kernel)[(blocks,)](*arguments, *constants, num_warps=num_warps)
 
 
-def mask_or_any(mask: torch.Tensor | None, other: torch.Tensor) -> torch.Tensor:
-    """Return what a kernel takes for its mask; without one, a tensor that it does not read."""
-    return other if mask is None else mask
+def given_or_any(tensor: torch.Tensor | None, other: torch.Tensor) -> torch.Tensor:
+    """Return what a kernel takes for a tensor such as a mask; without one, another, which it does not read."""
+    return other if tensor is None else tensor

@@ -26,7 +26,7 @@ def _chunks(inputs: Inputs) -> list[tuple[int, int]]:
     return chunks_of(images, 20 * (number + 4) ** 2)  # steps over pairs
 
 
-def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
+def state_size(inputs: Inputs, save_state: bool) -> int:
     """Return how many numbers the forward kernel saves."""
     images, number = inputs.attention.shape
     return images * saved_size(number) if save_state else 0

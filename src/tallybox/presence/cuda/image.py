@@ -10,6 +10,7 @@ E = tl.constexpr(weights.CELLS)
 KNOTS = tl.constexpr(weights.CELLS + 1)
 BEND = tl.constexpr(weights.LOGIT_BEND)
 LIMIT = tl.constexpr(weights.LOGIT_LIMIT)
+SMALLEST = tl.constexpr(weights.SMALLEST_SCORE)
 FLOOR = tl.constexpr(weights.LOG_FLOOR)
 BEND_SCALE = tl.constexpr(0.5 * (1 + weights.LOGIT_BEND / weights.LOGIT_LIMIT))
 
@@ -168,11 +169,30 @@ def calibrate(table, z, S: tl.constexpr):
 
 
 @triton.jit
-def proposals(logit, boxes, mask, index, inside, HAS_MASK: tl.constexpr):
+def logit_of(score, LOGITS: tl.constexpr):
+    """L, as `score_logit`."""
+    if not LOGITS:
+        score = clamp(score, SMALLEST, 1.0 - SMALLEST)
+        score = tl.log(score / (1.0 - score))
+    return clamp(score, -LIMIT, LIMIT)
+
+
+@triton.jit
+def logit_slope(score, LOGITS: tl.constexpr):
+    """The slope of L along the score, 0 beyond its limits."""
+    slope, logit = 1.0, score
+    if not LOGITS:
+        score = clamp(score, SMALLEST, 1.0 - SMALLEST)
+        slope, logit = 1.0 / (score * (1.0 - score)), tl.log(score / (1.0 - score))
+    return tl.where((logit < -LIMIT) | (logit > LIMIT), 0.0, slope)
+
+
+@triton.jit
+def proposals(attention, boxes, mask, index, inside, HAS_MASK: tl.constexpr, LOGITS: tl.constexpr):
     """Whether proposals are real, their logits and corners."""
-    real, score = load_weights(logit, mask, index, inside, HAS_MASK)
+    real, score = load_weights(attention, mask, index, inside, HAS_MASK)
     x1, y1, x2, y2 = corners(boxes, index, real)
-    return real, score, x1, y1, x2, y2
+    return real, logit_of(score, LOGITS), x1, y1, x2, y2
 
 
 @triton.jit

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tallybox.kernels.cuda import Launch, launch_now, mask_or_any
+from tallybox.kernels.cuda import Launch, given_or_any, launch_now
 from tallybox.kernels.operators import Inputs
 from tallybox.presence.cuda.backward import pairs_backward_kernel, presence_backward_kernel
 from tallybox.presence.cuda.forward import pairs_forward_kernel, presence_forward_kernel
@@ -36,7 +36,6 @@ class Plan(NamedTuple):
     number: int  # of boxes
     counters: int
     segments: int
-    max_objects: int
     state: int  # numbers saved of an image
     table: int  # numbers in a counter's table
     blocks: int  # of rows, for each counter
@@ -44,7 +43,7 @@ class Plan(NamedTuple):
     warps: int  # for a group
 
     @classmethod
-    def of(cls, inputs: Inputs, max_objects: int) -> "Plan":
+    def of(cls, inputs: Inputs) -> "Plan":
         """Plan the launches for these inputs."""
         images, number = inputs.attention.shape
         weights = PresenceWeights(*inputs.weights)
@@ -56,8 +55,7 @@ class Plan(NamedTuple):
             number=number,
             counters=counters,
             segments=segments,
-            max_objects=max_objects,
-            state=saved_size(number, max_objects),
+            state=saved_size(number, inputs.max_objects),
             table=table_size(segments),
             blocks=-(-images // counters * number // LANES),
             group=GROUP if is_small and images >= MIN_IMAGES_FOR_GROUPS else 1,
@@ -69,10 +67,9 @@ class Plan(NamedTuple):
         """How many groups of images there are."""
         return -(-self.images // self.group)
 
-    @property
-    def of_group(self) -> tuple[int, int, int]:
-        """The constants CLASSES, G and R."""
-        return 1 << self.max_objects.bit_length(), self.group, LANES * self.warps
+    def of_group(self, max_objects: int) -> tuple[int, int, int]:
+        """Return the constants CLASSES, G and R."""
+        return 1 << max_objects.bit_length(), self.group, LANES * self.warps
 
     @property
     def of_functions(self) -> tuple[int, int]:
@@ -80,45 +77,48 @@ class Plan(NamedTuple):
         return self.segments, 1 << max(self.segments - 1, 1).bit_length()
 
 
-def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
+def state_size(inputs: Inputs, save_state: bool) -> int:
     """Return how many numbers are saved, of images and in tables; the forward kernels need them themselves."""
-    plan = Plan.of(inputs, max_objects)
+    plan = Plan.of(inputs)
     return plan.images * plan.state + plan.counters * plan.table
 
 
 def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor, launch: Launch = launch_now) -> None:
     """Write features, presence, distribution and the saved state."""
-    logit, boxes, mask, weights = inputs
-    plan = Plan.of(inputs, results[-1].shape[1] - 1)
+    attention, boxes, mask, weights, max_objects, logits = inputs
+    plan = Plan.of(inputs)
     write_tables(weights, state, plan, launch)
     numbers = (plan.images, plan.of_counter, plan.blocks, plan.number, plan.state, plan.table)
-    arguments = (logit, boxes, mask_or_any(mask, logit), state, *numbers)
-    constants = (mask is not None, plan.segments, LANES)
+    arguments = (attention, boxes, given_or_any(mask, attention), state, *numbers)
+    constants = (mask is not None, logits, plan.segments, LANES)
     launch(pairs_forward_kernel, plan.counters * plan.blocks, arguments, constants, num_warps=1)
-    arguments = (state, *results, plan.images, plan.number, plan.max_objects, plan.state)
-    launch(presence_forward_kernel, plan.groups, arguments, plan.of_group, num_warps=plan.warps)
+    arguments = (state, *results, plan.images, plan.number, max_objects, plan.state)
+    constants = plan.of_group(max_objects)
+    launch(presence_forward_kernel, plan.groups, arguments, constants, num_warps=plan.warps)
 
 
 def backward(
-    inputs: Inputs, state: Tensor, grads: Sequence[Tensor], boxes_need_grad: bool, launch: Launch = launch_now
+    inputs: Inputs, state: Tensor, grads: Sequence[Tensor | None], boxes_need_grad: bool, launch: Launch = launch_now
 ) -> list[Tensor]:
-    """Return the gradients of logits, boxes and weights; boxes get theirs whether or not they need it."""
-    logit, boxes, mask, weights = inputs
-    plan = Plan.of(inputs, grads[-1].shape[1] - 1)
+    """Return the gradients of attention, boxes and weights; boxes get theirs whether or not they need it."""
+    attention, boxes, mask, weights, max_objects, logits = inputs
+    plan = Plan.of(inputs)
     images, counters, number = plan.images, plan.counters, plan.number
-    grad_logit, grad_boxes = torch.empty_like(logit), torch.empty_like(boxes)
-    scratch = logit.new_empty(images, scratch_size(number))
-    a_mask, has_mask = mask_or_any(mask, logit), mask is not None
+    grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
+    scratch = attention.new_empty(images, scratch_size(number))
+    a_mask, has_mask, of_features = given_or_any(mask, attention), mask is not None, grads[0]
+    assert of_features is not None
     sizes = (plan.state, scratch.shape[1], plan.table)
 
-    numbers = (images, plan.of_counter, number, plan.max_objects, *sizes)
-    constants = (has_mask, plan.segments, *plan.of_group)
-    arguments = (a_mask, state, *grads, scratch, *numbers)
+    numbers = (images, plan.of_counter, number, max_objects, *sizes)
+    constants = (has_mask, grads[1] is not None, plan.segments, *plan.of_group(max_objects))
+    of_results = (of_features, *(given_or_any(grad, of_features) for grad in grads[1:]))
+    arguments = (a_mask, state, *of_results, scratch, *numbers)
     launch(presence_backward_kernel, plan.groups, arguments, constants, num_warps=plan.warps)
 
-    constants = (has_mask, plan.segments, LANES)
-    read = (logit, boxes, a_mask, state, scratch)
-    arguments = (*read, grad_logit, grad_boxes, images, plan.of_counter, plan.blocks, number, *sizes)
+    constants = (has_mask, logits, plan.segments, LANES)
+    read = (attention, boxes, a_mask, state, scratch)
+    arguments = (*read, grad_attention, grad_boxes, images, plan.of_counter, plan.blocks, number, *sizes)
     launch(pairs_backward_kernel, counters * plan.blocks, arguments, constants, num_warps=1)
 
     items = plan.blocks * -(-number // LANES)
@@ -127,7 +127,7 @@ def backward(
     arguments = (*read, sums, images, plan.of_counter, blocks, number, *sizes)
     launch(table_gradients_kernel, counters * blocks, arguments, constants, num_warps=1)
 
-    return [grad_logit, grad_boxes, *weight_gradients(weights, sums.sum((1, 3)), plan, launch)]
+    return [grad_attention, grad_boxes, *weight_gradients(weights, sums.sum((1, 3)), plan, launch)]
 
 
 def write_tables(weights: Sequence[Tensor], state: Tensor, plan: Plan, launch: Launch = launch_now) -> None:
