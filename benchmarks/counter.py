@@ -4,13 +4,15 @@ python -m benchmarks.counter [--device cuda] [--json]
 python -m benchmarks.counter --component examples.soft_nms:SoftNms
 
 `Counter` keeps all boxes, and in the cases "n=10" the ten of largest attention, as the paper does. "Compiled" compares
-`torch.compile` of the fused layer with eager calls of it. "First call" is the time until a new process has features and
-gradients: kernels are compiled, or loaded if an earlier process has compiled them. Your own component is compared with
-the reference of `Counter`; its numbers are not checked.
+`torch.compile` of the fused layer with eager calls of it, "reduce-overhead" that mode with the default one, "graph" a
+CUDA graph of forward and backward with eager calls. "First call" is the time until a new process has features and
+gradients: kernels are compiled, or loaded if an earlier process has compiled them; "new shape" the time for another
+number of images and boxes after that. Your own component is compared with the reference of `Counter`; its numbers are
+not checked.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -165,15 +167,46 @@ def check_agreement(name: str, backend: Backend, device: torch.device, boxes: in
             )
 
 
-def first_call(name: str, fused: str, images: int, boxes: int, device: torch.device) -> BenchRow:
-    """Time the first features and gradients of this process, on the fused backend and on the reference."""
-    milliseconds = []
-    for backend in ("auto", "reference"):
-        start = time.perf_counter()
-        results = random_call(name, backend, images, boxes, device).forward_backward()
-        results["features"].sum().item()  # waits for a GPU
-        milliseconds.append(1e3 * (time.perf_counter() - start))
-    return make_row(f"{name}{fused} first-call {images}x{boxes}", *milliseconds)
+def other_ways(ours: LayerCall, case: str, device: torch.device, seconds: float) -> Iterator[BenchRow]:
+    """Yield rows for the compiled layer, and on a GPU for CUDA graphs of it."""
+    compiled = ours._replace(layer=torch.compile(ours.layer)).forward_backward
+    yield compare(case.format("compiled"), compiled, ours.forward_backward, device, seconds)
+    if device.type != "cuda":
+        return
+    reduced = ours._replace(layer=torch.compile(ours.layer, mode="reduce-overhead"))
+
+    def run_reduced() -> object:
+        torch.compiler.cudagraph_mark_step_begin()
+        return reduced.forward_backward()
+
+    yield compare(case.format("reduce-overhead"), run_reduced, compiled, device, seconds)
+    yield compare(case.format("graph"), graph_of(ours.forward_backward), ours.forward_backward, device, seconds)
+
+
+def graph_of(run: Callable[[], object]) -> Callable[[], object]:
+    """Capture a call as a CUDA graph; return what replays it."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = run()
+    return lambda: (graph.replay(), results)
+
+
+def first_calls(name: str, fused: str, sizes: Sequence[tuple[int, int]], device: torch.device) -> Iterator[BenchRow]:
+    """Time the first features and gradients of this process at each size, on the fused backend and on the reference."""
+    for label, (images, boxes) in zip(("first-call", "new-shape"), sizes, strict=False):
+        milliseconds = []
+        for backend in ("auto", "reference"):
+            start = time.perf_counter()
+            results = random_call(name, backend, images, boxes, device).forward_backward()
+            results["features"].sum().item()  # waits for a GPU
+            milliseconds.append(1e3 * (time.perf_counter() - start))
+        yield make_row(f"{name}{fused} {label} {images}x{boxes}", *milliseconds)
 
 
 def bench_counter(
@@ -195,7 +228,7 @@ def bench_counter(
         if fused == "reference":
             raise TallyboxError(f"No fused backend serves {device}.")
         if name != NOTHING and (images, boxes) == sizes[name][0]:
-            yield first_call(name, fused, images, boxes, device)
+            yield from first_calls(name, fused, ((images, boxes), (images // 2 + 1, boxes - 1)), device)
         if name != NOTHING:
             check_agreement(name, "auto", device, boxes)
         for keep in (boxes, PAPERS_OBJECTS) if name == PAPER and boxes > PAPERS_OBJECTS else (boxes,):
@@ -206,9 +239,8 @@ def bench_counter(
                 case = f"{name}{fused} {label} {images}x{boxes}{kept}"
                 yield compare(case, partial(run, ours), partial(run, reference), device, seconds)
             if name != NOTHING and with_compiler:
-                compiled = ours._replace(layer=torch.compile(ours.layer))
-                case = f"{name}{fused} compiled {images}x{boxes}{kept}"
-                yield compare(case, compiled.forward_backward, ours.forward_backward, device, seconds)
+                torch.compiler.reset()
+                yield from other_ways(ours, f"{name}{fused} {{}} {images}x{boxes}{kept}", device, seconds)
 
 
 def bench_component(

@@ -60,6 +60,14 @@ def is_transformed(*tensors: Tensor | None) -> bool:
     )
 
 
+def is_exporting() -> bool:
+    """Tell whether a call becomes part of a graph for other runtimes."""
+    # PyTorch 2.11 says yes while `torch.compile` traces, too. It traces with Dynamo, which exports do not by default.
+    if torch.compiler.is_dynamo_compiling():
+        return False
+    return torch.compiler.is_exporting() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
+
+
 def _has_storage(tensor: Tensor) -> bool:
     """Tell whether a tensor holds numbers itself: the wrappers of `torch.func` do not."""
     try:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import PresenceCounter, PresenceWeights
-from tallybox.presence.table import table_of
+from tallybox.kernels.operators import Inputs
 from tallybox.presence.weights import (
     CELLS,
     LOGIT_LIMIT,
@@ -164,16 +164,20 @@ def rows_of(kind: str, segments: int) -> PresenceWeights:
 @pytest.mark.parametrize("segments", [1, 7, 16])
 @pytest.mark.parametrize("kind", ["trained", "untrained", "zeros", "huge"])
 def test_the_table_on_a_gpu_and_its_gradient_are_those_of_the_functions(poisoned_memory, kind, segments):
+    launch = pytest.importorskip("tallybox.presence.cuda.launch", reason="needs triton")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     close = tolerance("triton", torch.float32)._asdict()
     weights = PresenceWeights(*(weight.float().to(device).requires_grad_() for weight in rows_of(kind, segments)))
-    expected, table = PresenceFunctions.of(weights).table(), table_of(weights, "triton")
+    expected = PresenceFunctions.of(weights).table()
+    none, given = torch.zeros(0, 1, device=device), [weight.detach() for weight in weights]
+    plan = launch.Plan.of(Inputs(none, none, None, given, 10, logits=False))
+    table = torch.empty_like(expected)
+    launch.write_tables(given, table, plan)
     torch.testing.assert_close(table, expected, **close)
     grad = torch.randn(expected.shape, generator=random_generator(2)).to(device)
     grad[..., -(segments + 1) :] = 0  # edges are constants
     of_functions = torch.autograd.grad(expected, weights, grad, allow_unused=True, materialize_grads=True)
-    for name, one, other in zip(
-        PresenceWeights._fields, torch.autograd.grad(table, weights, grad), of_functions, strict=True
-    ):
+    of_kernel = launch.weight_gradients(given, grad, plan)
+    for name, one, other in zip(PresenceWeights._fields, of_kernel, of_functions, strict=True):
         scale = other.abs().max().clamp(min=1e-30)
         torch.testing.assert_close(one / scale, other / scale, **close, msg=name)

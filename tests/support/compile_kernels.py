@@ -4,6 +4,8 @@ The interpreter, which the other tests run kernels in, knows no types: a name th
 passes. Run without TRITON_INTERPRET.
 """
 
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,56 +25,43 @@ TARGET = GPUTarget("cuda", 90, 32)
 
 # Images and boxes: a lane or a group for each image, a block for each of one tile, and of several.
 SIZES = ((16384, 10), (64, 10), (64, 36))
-POINTERS = {torch.float32: "*fp32", torch.bool: "*i1", torch.int32: "*i32"}
+POINTERS = {torch.float32: "*fp32", torch.bool: "*i1"}
 
 compiled = set()
 
 
-def compile_launch(kernel: Any, blocks: int, arguments: dict[str, Any], *, num_warps: int) -> None:
+def compile_launch(
+    kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], *, num_warps: int
+) -> None:
     """Compile a kernel for the arguments of a launch, instead of launching it."""
-    signature, constants = {}, {}
-    for parameter in kernel.params:
-        given = arguments[parameter.name]
-        if parameter.is_constexpr or given is None:
-            signature[parameter.name] = "constexpr"
-            constants[(parameter.num,)] = given
-        else:
-            signature[parameter.name] = POINTERS[given.dtype] if isinstance(given, Tensor) else "i32"
-    key = (kernel.__name__, *signature.values(), *constants.values(), num_warps)
+    types = [POINTERS[given.dtype] if isinstance(given, Tensor) else "i32" for given in arguments]
+    signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * len(constants)], strict=True))
+    places = {(len(arguments) + place,): constant for place, constant in enumerate(constants)}
+    key = (kernel.fn, *types, *constants, num_warps)
     if key not in compiled:
         compiled.add(key)
-        triton.compile(ASTSource(kernel, signature, constants), target=TARGET, options={"num_warps": num_warps})
-        print(f"{kernel.__module__}.{kernel.__name__}", flush=True)
+        start = time.perf_counter()
+        triton.compile(ASTSource(kernel, signature, places), target=TARGET, options={"num_warps": num_warps})
+        seconds = time.perf_counter() - start
+        print(f"{kernel.__module__}.{kernel.__name__} {constants}: {seconds:.1f} s", flush=True)
 
 
 def compile_component(
-    component: Any, functional: Any, weight: Tensor, images: int, boxes: int, *, branches: bool
+    component: Any, functional: Any, weights: Sequence[Tensor], images: int, boxes: int, *, masked: bool
 ) -> None:
-    """Compile the kernels of a plain call, or of one with all that kernels have a branch for."""
-    mask = torch.ones(images, boxes, dtype=torch.bool) if branches else None
-    inputs = Inputs(torch.rand(images, boxes), torch.rand(images, boxes, 4), weight, mask)
+    """Compile the kernels of a call and of its backward pass."""
+    mask = torch.ones(images, boxes, dtype=torch.bool) if masked else None
+    inputs = Inputs(torch.rand(images, boxes), torch.rand(images, boxes, 4), mask, weights, 10, logits=masked)
     results = [torch.empty(shape) for shape in functional.result_shapes(inputs.attention, 10)]
-    state = torch.empty(component.state_size(inputs, 10, save_state=True))
-    component.forward(inputs, results, state)
-    component.backward(inputs, state, results, boxes_need_grad=True)
-
-
-def compile_counter(images: int, boxes: int, *, branches: bool) -> None:
-    """Compile the kernels of the paper's component."""
-    compile_component(counter, counter_functional, torch.rand(1, 8, 16), images, boxes, branches=branches)
-
-
-def compile_presence(images: int, boxes: int, *, branches: bool) -> None:
-    """Compile the kernels of presence counting."""
-    rows = initial_weights(heads=1, segments=16).rows()
-    tables = presence.make_tables(rows)
-    presence.tables_backward(rows, tables)
-    compile_component(presence, presence_functional, tables, images, boxes, branches=branches)
+    state = torch.empty(component.state_size(inputs, save_state=True))
+    component.forward(inputs, results, state, launch=compile_launch)
+    grads = results if masked else [results[0], *[None] * len(results[1:])]
+    component.backward(inputs, state, grads, boxes_need_grad=True, launch=compile_launch)
 
 
 if __name__ == "__main__":
-    counter.launch = presence.launch = compile_launch
-    for with_branches in (False, True):
+    for masked in (False, True):
         for size in SIZES:
-            compile_counter(*size, branches=with_branches)
-        compile_presence(*SIZES[-1], branches=with_branches)
+            compile_component(counter, counter_functional, [torch.rand(1, 8, 16)], *size, masked=masked)
+            weights = initial_weights(heads=1, segments=16)
+            compile_component(presence, presence_functional, weights, *size, masked=masked)

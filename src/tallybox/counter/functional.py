@@ -9,7 +9,7 @@ from tallybox.checks import check_count, check_weight
 from tallybox.counter.reference import Quantities, count_quantities, proposal_distance
 from tallybox.counter.trace import CountTrace
 from tallybox.kernels.dispatch import Backend, choose_backend, fused_limit
-from tallybox.kernels.operators import Inputs, call_operator, define_component
+from tallybox.kernels.operators import Component, Inputs, call_fused
 from tallybox.kernels.proposals import Proposals, checked_proposals
 
 
@@ -26,7 +26,7 @@ def result_shapes(attention: Tensor, max_objects: int) -> tuple[tuple[int, ...],
     return (images, max_objects + 1), (images,)
 
 
-count_operator = define_component("count", "tallybox.counter", result_shapes)
+FUSED = Component("count", "tallybox.counter", result_shapes)
 
 
 def count_features(
@@ -72,9 +72,8 @@ def count_results(proposals: Proposals, weight: Tensor, max_objects: int, backen
     if chosen == "reference" or boxes is None:
         quantities = reference_quantities(proposals, weight, max_objects)
         return CountResults(quantities.features, quantities.count.squeeze((-2, -1)))
-    inputs = Inputs(attention, boxes, weight.to(attention.dtype), mask)
-    results = call_operator(count_operator, inputs, weight.shape[:-2], max_objects=max_objects, backend=chosen)
-    return CountResults(*results)
+    inputs = Inputs(attention, boxes, mask, [weight.to(attention.dtype)], max_objects, logits=False)
+    return CountResults(*call_fused(FUSED, inputs, weight.shape[:-2], chosen))
 
 
 def reference_quantities(proposals: Proposals, weight: Tensor, max_objects: int) -> Quantities:

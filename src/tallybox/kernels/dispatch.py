@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from tallybox.checks import is_transformed
+from tallybox.checks import is_exporting, is_transformed
 from tallybox.errors import BackendError, InputError
 
 Backend = Literal["auto", "reference", "cpu", "triton"]
@@ -64,8 +64,7 @@ def choose_backend(
             raise BackendError(f'backend "{requested}" {obstacle}; use "auto" or "reference"')
         return requested
     fused = {"cpu": "cpu", "cuda": "triton"}.get(device.type)
-    is_exported = torch.compiler.is_exporting() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
-    if is_exported or limit is not None or fused is None or not INSTALLED[fused]:
+    if is_exporting() or limit is not None or fused is None or not INSTALLED[fused]:
         return "reference"
     obstacle = _uncovered(fused, device=device, dtype=dtype, boxes=boxes)
     if obstacle is None:

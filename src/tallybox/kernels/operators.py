@@ -1,16 +1,23 @@
-"""Operators of `torch.library`: kernels that eager, compiled and exported calls reach in the same way."""
+"""Fused kernels as differentiable functions: eager calls, and operators that a compiler sees.
 
-from collections.abc import Callable
+Both reach the same launchers. An eager call is an autograd function, which costs least. A compiled call is an operator
+of `torch.library`, defined when a compiler first meets it: an opaque one for Numba's kernels; for Triton's kernels one
+that the compiler looks into, so that it can put them into CUDA graphs.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from tallybox.errors import BackendError
+from tallybox.kernels.dispatch import triton_is_interpreted
 from tallybox.kernels.layout import Layout
-
-INPUTS = "Tensor attention, Tensor boxes, Tensor weight, Tensor? mask"
 
 Tensors = tuple[Tensor, ...]
 
@@ -18,115 +25,220 @@ Tensors = tuple[Tensor, ...]
 class Inputs(NamedTuple):
     """The images of M counters; for kernels in one list, ordered by counter, all tensors contiguous."""
 
-    attention: Tensor  # [I, N]; logits for presence counting
+    attention: Tensor  # [I, N]
     boxes: Tensor  # [I, N, 4]
-    weight: Tensor  # [M, ...]
     mask: Tensor | None  # [I, N]
+    weights: Sequence[Tensor]  # each [M, ...]
+    max_objects: int
+    logits: bool  # whether the attention is
 
 
+class Component(NamedTuple):
+    """A component as its fused backends see it."""
+
+    name: str
+    package: str  # with launchers in `cpu.launch` and `cuda.launch`
+    result_shapes: Callable[[Tensor, int], tuple[tuple[int, ...], ...]]  # for (attention [I, N], max_objects)
+
+    def forward(self, inputs: Inputs, save_state: bool, backend: str, **route: Any) -> Tensors:
+        """Return the results, and the state that a backward pass needs."""
+        *results, state = self.allocate(inputs, save_state, backend)
+        if len(inputs.attention):
+            with _device_of(inputs.attention):
+                launchers(self.package, backend).forward(inputs, results, state, **route)
+        return *results, state
+
+    def allocate(self, inputs: Inputs, save_state: bool, backend: str) -> Tensors:
+        """Return what `forward` returns, unwritten."""
+        size = launchers(self.package, backend).state_size(inputs, save_state)
+        shapes = (*self.result_shapes(inputs.attention, inputs.max_objects), (size,))
+        return tuple(inputs.attention.new_empty(shape) for shape in shapes)
+
+    def backward(
+        self,
+        inputs: Inputs,
+        state: Tensor,
+        grads: Sequence[Tensor | None],
+        boxes_need_grad: bool,
+        backend: str,
+        **route: Any,
+    ) -> list[Tensor]:
+        """Return the gradients of attention, boxes and weights, from those of the results, None for 0."""
+        if not len(inputs.attention):
+            return [torch.zeros_like(tensor) for tensor in (*inputs[:2], *inputs.weights)]
+        # A result without a gradient has zeros, but if only the first has one, kernels do without the others.
+        if any(grad is not None for grad in grads[1:]) or grads[0] is None or backend == "cpu":
+            shapes = self.result_shapes(inputs.attention, inputs.max_objects)
+            pairs = zip(grads, shapes, strict=True)
+            grads = [inputs.attention.new_zeros(shape) if grad is None else grad for grad, shape in pairs]
+        contiguous = [None if grad is None else grad.contiguous() for grad in grads]
+        with _device_of(inputs.attention):
+            gradients: list[Tensor] = launchers(self.package, backend).backward(
+                inputs, state, contiguous, boxes_need_grad, **route
+            )
+        return gradients
+
+
+@cache
 def launchers(package: str, backend: str) -> Any:
     """Import the launchers of a component's fused backend; other backends do not need Numba or Triton."""
     return import_module(f"{package}.{'cpu' if backend == 'cpu' else 'cuda'}.launch")
 
 
-def define_component(
-    name: str, package: str, result_shapes: Callable[[Tensor, int], tuple[tuple[int, ...], ...]]
-) -> Any:
-    """Register a component's kernels as an operator that has a gradient; return the operator.
+def _device_of(tensor: Tensor) -> Any:
+    """Make a tensor's GPU the current one, which Triton launches on."""
+    is_current = not tensor.is_cuda or tensor.get_device() == torch.cuda.current_device()
+    return nullcontext() if is_current else torch.cuda.device(tensor.device)
 
-    Its arguments are those of `Inputs`, ``max_objects``, whether a backward pass may follow, and the backend. It
-    returns the results and the state that a backward pass needs. ``package`` holds the launchers, ``result_shapes``
-    gives the shapes of the results for ``(attention, max_objects)``. `torch.library.custom_op` is simpler, but its
-    first call imports the compiler, which takes more than a second.
-    """
 
-    def allocate(*arguments: Any) -> Tensors:
-        *tensors, max_objects, save_state, backend = arguments
-        inputs = Inputs(*tensors)
-        size = launchers(package, backend).state_size(inputs, max_objects, save_state)
-        return tuple(
-            inputs.attention.new_empty(shape) for shape in (*result_shapes(inputs.attention, max_objects), size)
+class Fused(torch.autograd.Function):
+    """An eager call of a component's kernels."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, component: Component, backend: str, max_objects: int, logits: bool,
+        attention: Tensor, boxes: Tensor, mask: Tensor | None, *weights: Tensor,
+    ) -> Tensors:  # fmt: skip
+        """Return the results."""
+        inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
+        *results, state = component.forward(inputs, save_state=True, backend=backend)
+        ctx.component, ctx.backend, ctx.settings = component, backend, (max_objects, logits)
+        ctx.save_for_backward(attention, boxes, mask, state, *weights)
+        ctx.set_materialize_grads(False)  # a call makes use of few results
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Return the gradients of attention, boxes and weights."""
+        attention, boxes, mask, state, *weights = ctx.saved_tensors
+        inputs = Inputs(attention, boxes, mask, weights, *ctx.settings)
+        gradients: Sequence[Tensor] = ctx.component.backward(
+            inputs, state, grads, boxes_need_grad=ctx.needs_input_grad[5], backend=ctx.backend
         )
-
-    def forward(*arguments: Any) -> Tensors:
-        *results, state = allocate(*arguments)
-        launchers(package, arguments[-1]).forward(Inputs(*arguments[:4]), results, state)
-        return *results, state
-
-    def backward(*arguments: Any) -> Any:
-        *tensors, state, grads_of_results, max_objects, boxes_need_grad, backend = arguments
-        inputs = Inputs(*tensors)
-        shapes = result_shapes(inputs.attention, max_objects)
-        grads = [
-            inputs.attention.new_zeros(shape) if grad is None else grad.contiguous()
-            for shape, grad in zip(shapes, grads_of_results, strict=True)
-        ]
-        return launchers(package, backend).backward(inputs, state, grads, boxes_need_grad)
-
-    def allocate_gradients(*arguments: Any) -> Tensors:
-        return tuple(torch.empty_like(tensor) for tensor in arguments[:3])
-
-    def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
-        *tensors, ctx.max_objects, _, ctx.backend = inputs
-        ctx.save_for_backward(*tensors, output[-1])
-        ctx.mark_non_differentiable(output[-1])
-        ctx.set_materialize_grads(False)  # a call makes use of few results, and the state has no gradient
-
-    def differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        settings = (ctx.max_objects, ctx.needs_input_grad[1], ctx.backend)
-        gradients = backward_operator(*ctx.saved_tensors, list(grads[:-1]), *settings)
-        return (*gradients, None, None, None, None)
-
-    tensors = ", ".join(["Tensor"] * (len(result_shapes(torch.empty(0, 0), 1)) + 1))
-    schema = f"({INPUTS}, SymInt max_objects, bool save_state, str backend) -> ({tensors})"
-    operator = define_operator(f"{name}_forward", schema, forward, allocate)
-    schema = f"({INPUTS}, Tensor state, Tensor?[] grads, SymInt max_objects, bool boxes_need_grad, str backend)"
-    backward_operator = define_operator(
-        f"{name}_backward", f"{schema} -> (Tensor, Tensor, Tensor)", backward, allocate_gradients
-    )
-    torch.library.register_autograd(f"tallybox::{name}_forward", differentiate, setup_context=save_for_backward)
-    torch.library.register_autograd(f"tallybox::{name}_backward", refuse_second_derivative)
-    return operator
+        if torch.is_grad_enabled():  # a second derivative may be wanted
+            gradients = OneDerivative.apply(attention, boxes, *weights, *gradients)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        return (None, None, None, None, *gradients[:2], None, *gradients[2:])
 
 
-def refuse_second_derivative(ctx: Any, *gradients: Any) -> None:
+# Without the Python around `Fused.apply`, which takes a third of an eager call. It is for transforms of `torch.func`,
+# whose tensors never come here.
+apply_fused: Any = super(torch.autograd.Function, Fused).apply
+
+
+class OneDerivative(torch.autograd.Function):
+    """Gradients, given behind the inputs that they are of, which refuse to be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs_and_gradients: Tensor) -> Tensors:
+        """Return the gradients."""
+        gradients = inputs_and_gradients[len(inputs_and_gradients) // 2 :]
+        return tuple(gradient.view_as(gradient) for gradient in gradients)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> None:
+        """Refuse."""
+        refuse_second_derivative()
+
+
+def refuse_second_derivative(*_: Any) -> None:
     """The gradient of an operator that computes a gradient."""
     raise BackendError(
         'fused backends have first derivatives only, but a second derivative was computed; use backend="reference"'
     )
 
 
-def define_operator(name: str, schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """Register a function that changes none of its arguments; ``fake`` returns tensors of the same shapes."""
-
-    def on_current_device(*arguments: Any) -> Any:
-        with torch.cuda.device_of(arguments[0]):  # Triton launches on the current device
-            return function(*arguments)
-
-    torch.library.define(f"tallybox::{name}", schema, tags=torch.Tag.pt2_compliant_tag)
-    torch.library.impl(f"tallybox::{name}", "cpu", function)
-    torch.library.impl(f"tallybox::{name}", "cuda", on_current_device)
-    torch.library.register_fake(f"tallybox::{name}", fake)
-    return getattr(torch.ops.tallybox, name)
+@torch.compiler.assume_constant_result  # while a compiler traces a call, this runs as it is
+def ensure_operator(component: Component, backend: str) -> None:
+    """Define the operator ``tallybox::<name>_<backend>`` of compiled calls, unless that is done."""
+    name = f"{component.name}_{backend}"
+    if not hasattr(torch.ops.tallybox, name):
+        _define_operator(f"tallybox::{name}", component, backend)
 
 
-def call_operator(
-    operator: Any, inputs: Inputs, weight_leading: torch.Size, *, max_objects: int, backend: str
-) -> list[Tensor]:
-    """Call a component's operator on inputs whose leading dimensions broadcast; return its results.
+def _define_operator(name: str, component: Component, backend: str) -> None:
+    is_opaque = backend == "cpu" or triton_is_interpreted()
+    route = {} if is_opaque else {"launch": import_module("tallybox.kernels.cuda").launch_in_graph}
 
-    ``weight_leading`` are the leading dimensions of the weight, the remaining ones belong to one counter.
+    # Their annotations are the operators' schemas.
+    def forward(
+        attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], max_objects: int, logits: bool,
+        save_state: bool,
+    ) -> list[Tensor]:  # fmt: skip
+        inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
+        return list(component.forward(inputs, save_state, backend, **route))
+
+    def backward(
+        attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], max_objects: int, logits: bool,
+        state: Tensor, grads: list[Tensor | None], boxes_need_grad: bool,
+    ) -> list[Tensor]:  # fmt: skip
+        inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
+        return component.backward(inputs, state, grads, boxes_need_grad, backend, **route)
+
+    def allocate(*arguments: Any) -> list[Tensor]:
+        *inputs, save_state = arguments
+        return list(component.allocate(Inputs(*inputs), save_state, backend))
+
+    def allocate_gradients(*arguments: Any) -> list[Tensor]:
+        inputs = Inputs(*arguments[:6])
+        return [torch.empty_like(tensor) for tensor in (*inputs[:2], *inputs.weights)]
+
+    def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+        *tensors, weights, max_objects, logits, _ = inputs
+        ctx.settings = (max_objects, logits)
+        ctx.save_for_backward(*tensors, *weights, output[-1])
+
+    def differentiate(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+        attention, boxes, mask, *weights, state = ctx.saved_tensors
+        arguments = (attention, boxes, mask, weights, *ctx.settings, state, grads[:-1], ctx.needs_input_grad[1])
+        gradients = _operator(f"{name}_backward")(*arguments)
+        return (*gradients[:2], None, gradients[2:], None, None, None)
+
+    for suffix, function, fake in (("", forward, allocate), ("_backward", backward, allocate_gradients)):
+        if is_opaque:  # a compiler calls it as it is
+            schema = torch.library.infer_schema(function, mutates_args=())
+            torch.library.define(name + suffix, schema, tags=torch.Tag.pt2_compliant_tag)
+            torch.library.impl(name + suffix, "cpu", function)
+            torch.library.register_fake(name + suffix, fake)
+        else:  # a compiler sees its kernels
+            torch.library.triton_op(name + suffix, function, mutates_args=())
+    torch.library.register_autograd(name, differentiate, setup_context=save_for_backward)
+    torch.library.register_autograd(f"{name}_backward", refuse_second_derivative)
+
+
+def _operator(name: str) -> Any:
+    """Return a defined operator."""
+    return getattr(torch.ops.tallybox, name.removeprefix("tallybox::"))
+
+
+def call_fused(component: Component, inputs: Inputs, weight_leading: torch.Size, backend: str) -> list[Tensor]:
+    """Call a component's kernels on inputs whose leading dimensions broadcast; return its results.
+
+    ``weight_leading`` are the leading dimensions of the weights, the remaining ones belong to one counter.
     """
-    attention, boxes, weight, mask = inputs
+    attention, boxes, mask, weights, *settings = inputs
     leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
     layout = Layout.of(weight_leading, boxes.shape[:-2], *leading)
-    *results, _ = operator(
+    given = Inputs(
         layout.to_list(attention, 1),
         layout.to_list(boxes, 2),
-        weight.reshape(-1, *weight.shape[len(weight_leading) :]).contiguous(),
         None if mask is None else layout.to_list(mask, 1),
-        max_objects,
-        torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs[:3]),
-        backend,
+        [_one_list_of_counters(weight, len(weight_leading)) for weight in weights],
+        *settings,
     )
+    save_state = torch.is_grad_enabled() and any(t.requires_grad for t in (attention, boxes, *weights))
+    if torch.compiler.is_compiling():
+        ensure_operator(component, backend)
+        *results, _ = _operator(f"{component.name}_{backend}")(*given, save_state)
+    elif save_state:
+        results = apply_fused(component, backend, *settings, *given[:3], *given.weights)
+    else:
+        *results, _ = component.forward(given, save_state, backend)
     return [layout.from_list(result) for result in results]
+
+
+def _one_list_of_counters(weight: Tensor, leading: int) -> Tensor:
+    """Bring ``[..., *shape]`` to ``[M, *shape]``, contiguous."""
+    if leading != 1:  # a reshape that changes nothing still costs a step of autograd
+        weight = weight.reshape(-1, *weight.shape[leading:])
+    return weight.contiguous()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tallybox.checks import check_proposal_shapes, check_proposal_values
+from tallybox.checks import check_proposal_shapes, check_proposal_values, is_exporting
 
 
 class Proposals(NamedTuple):
@@ -86,7 +86,7 @@ def prepare_proposals(
         weights = attention.detach()
         if mask is not None:
             weights = weights.masked_fill(~mask, -torch.inf)
-        if torch.compiler.is_exporting():
+        if is_exporting():
             # ONNX knows no stable sort; its top-k keeps the first of equal weights, as we do.
             indices = weights.topk(max_objects, dim=-1).indices
         else:

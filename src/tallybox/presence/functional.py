@@ -9,7 +9,7 @@ from tallybox.boxes import box_iou
 from tallybox.checks import check_count, check_floating
 from tallybox.errors import InputError, InputTypeError
 from tallybox.kernels.dispatch import Backend, choose_backend, fused_limit
-from tallybox.kernels.operators import Inputs, call_operator, define_component
+from tallybox.kernels.operators import Component, Inputs, call_fused
 from tallybox.kernels.proposals import Proposals, checked_proposals
 from tallybox.presence.reference import (
     PresenceQuantities,
@@ -18,7 +18,6 @@ from tallybox.presence.reference import (
     presence_quantities,
     score_logit,
 )
-from tallybox.presence.table import table_of
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import CELLS, PresenceFunctions, PresenceWeights
 
@@ -72,7 +71,7 @@ def result_shapes(logit: Tensor, max_objects: int) -> tuple[tuple[int, ...], ...
     return (images, max_objects + 2), (images, number), (images, max_objects + 1)
 
 
-presence_operator = define_component("presence", "tallybox.presence", result_shapes)
+FUSED = Component("presence", "tallybox.presence", result_shapes)
 
 
 def presence_results(
@@ -81,15 +80,18 @@ def presence_results(
     """Count checked proposals by the backend that serves them."""
     attention, boxes, mask, _, distance = proposals
     weights = PresenceWeights(*(weight.to(attention.dtype) for weight in weights))
-    logit = score_logit(attention, logits=logits)
     limit = fused_limit(attention, boxes, mask, *weights, distance=distance)
     chosen = choose_backend(backend, device=attention.device, dtype=attention.dtype, limit=limit)
     if chosen == "reference" or boxes is None:
+        logit = score_logit(attention, logits=logits)
         q = _reference_quantities(proposals, logit, weights, max_objects)
         return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
-    inputs = Inputs(logit, boxes, table_of(weights, chosen), mask)
-    results = call_operator(presence_operator, inputs, weights.leading, max_objects=max_objects, backend=chosen)
-    return PresenceResults(*results)
+    if chosen == "triton":  # where small operations cost more than on a CPU, kernels begin with the scores and weights
+        inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
+    else:
+        table = PresenceFunctions.of(weights).table()
+        inputs = Inputs(score_logit(attention, logits=logits), boxes, mask, [table], max_objects, logits=True)
+    return PresenceResults(*call_fused(FUSED, inputs, weights.leading, chosen))
 
 
 def presence_trace(shared: Proposals, weights: PresenceWeights, *, max_objects: int, logits: bool) -> PresenceTrace:

@@ -5,14 +5,20 @@
 Leading dimensions broadcast, those of the functions included. docs/understand/presence.md derives the equations.
 """
 
-import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from tallybox.presence.weights import LOG_FLOOR, LOGIT_LIMIT, PresenceFunctions, calibration_edges, score_coordinate
+from tallybox.presence.weights import (
+    LOG_FLOOR,
+    LOGIT_LIMIT,
+    SMALLEST_SCORE,
+    PresenceFunctions,
+    calibration_edges,
+    score_coordinate,
+)
 
 # Rounds from p⁰ towards the fixed point of the presences.
 ROUNDS = 2
@@ -31,8 +37,7 @@ class PresenceQuantities(NamedTuple):
 def score_logit(attention: Tensor, *, logits: bool) -> Tensor:
     """L, within its limits; beyond them its slope is 0."""
     if not logits:
-        smallest = 1 / (1 + math.exp(LOGIT_LIMIT + 1))  # below the limit, with a finite logit
-        attention = attention.logit(smallest)
+        attention = attention.logit(SMALLEST_SCORE)
     return attention.clamp(-LOGIT_LIMIT, LOGIT_LIMIT)
 
 

@@ -3,6 +3,7 @@
 Legend: S segments of a function of one number, E cells each way of a function of two.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from tallybox.activation import activation_knots
 
 CELLS = 8  # each way of the functions of two numbers: of an overlap and of a score
 LOGIT_LIMIT = 14.0  # logits are clamped to this: scores of 0 and 1 have none
+SMALLEST_SCORE = 1 / (1 + math.exp(LOGIT_LIMIT + 1))  # below the limit, with a finite logit
 LOG_FLOOR = 1e-6  # added to a probability under the logarithm
 LOGIT_BEND = 2.0  # knots are spread as evenly over the scores in the middle as over the logits further out than this
 
@@ -23,19 +25,14 @@ OVERLAP = EVIDENCE + (CELLS + 1) ** 2
 CALIBRATION = OVERLAP + (CELLS + 1) ** 2
 
 
-def segments_of_row(row_size: int) -> int:
-    """Return S from the length of a row of `PresenceWeights.rows`."""
-    return (row_size - 5 - 2 * CELLS * (CELLS + 1)) // 2
-
-
 def segments_of_table(table_size: int) -> int:
     """Return S from T, the length of `PresenceFunctions.table`."""
     return (table_size - CALIBRATION) // 3 - 1
 
 
-def table_size(row_size: int) -> int:
-    """Return T, the length of `PresenceFunctions.table`, from the length of a row of `PresenceWeights.rows`."""
-    return CALIBRATION + 3 * (segments_of_row(row_size) + 1)
+def table_size(segments: int) -> int:
+    """Return T, the length of `PresenceFunctions.table`."""
+    return CALIBRATION + 3 * (segments + 1)
 
 
 class PresenceWeights(NamedTuple):
@@ -55,10 +52,6 @@ class PresenceWeights(NamedTuple):
     def leading(self) -> torch.Size:
         """The leading dimensions."""
         return self.slope.shape
-
-    def rows(self) -> Tensor:
-        """Return all of a counter's weights in one row, ``[..., 5 + 2 E (E + 1) + 2 S]``."""
-        return torch.cat([weight.reshape(*self.leading, -1) for weight in self], dim=-1)
 
 
 def initial_weights(heads: int, segments: int) -> PresenceWeights:

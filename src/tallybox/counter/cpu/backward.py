@@ -172,7 +172,7 @@ def count_backward_kernel(
     boxes_need_grad: bool, first_group: int, stop: int,
 ) -> None:  # fmt: skip
     """Write the gradients of groups first_group ... stop - 1, and add those of their counters' rises to grad_rise."""
-    (attention, boxes, weight, mask), (grad_features, grad_count) = inputs, grads
+    (attention, boxes, mask, weight), (grad_features, grad_count) = inputs, grads
     grad_attention, grad_boxes = written
     number, segments = attention.shape[1], weight.shape[2]
     f = Tables(activations.empty_table(segments, attention), activations.empty_table(segments, attention))

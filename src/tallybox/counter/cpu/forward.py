@@ -96,7 +96,7 @@ def write_features(c: Number, confidence: Number, features: Array) -> None:
 @compiled
 def count_forward_kernel(inputs: Arrays, results: Arrays, state: Array, first_group: int, stop: int) -> None:
     """Write features and count of groups first_group ... stop - 1, and their state unless it is empty."""
-    (attention, boxes, weight, mask), (features, count) = inputs, results
+    (attention, boxes, mask, weight), (features, count) = inputs, results
     number, max_objects = attention.shape[1], attention.dtype.type(features.shape[1] - 1)
     f = Tables(empty_table(weight.shape[2], attention), empty_table(weight.shape[2], attention))
     g, scratch = group.empty_group(number, attention), np.empty(group.saved_size(number), attention.dtype)

@@ -18,12 +18,12 @@ from tallybox.kernels.operators import Inputs
 
 
 def _groups(inputs: Inputs) -> int:
-    counters = inputs.weight.shape[0]
+    counters = inputs.weights[0].shape[0]
     images_per_counter = inputs.attention.shape[0] // max(counters, 1)
     return counters * ((images_per_counter + LANES - 1) // LANES)
 
 
-def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
+def state_size(inputs: Inputs, save_state: bool) -> int:
     """Return how many numbers the forward kernel saves."""
     return _groups(inputs) * saved_size(inputs.attention.shape[1]) if save_state else 0
 
@@ -35,21 +35,19 @@ def _chunks(inputs: Inputs) -> list[tuple[int, int]]:
 
 def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor) -> None:
     """Write features, count and, unless it is empty, the saved state."""
-    arrays = (as_arrays(*inputs), as_arrays(*results), as_rows(state, _groups(inputs)))
+    arrays = (as_arrays(*inputs[:3], *inputs.weights), as_arrays(*results), as_rows(state, _groups(inputs)))
     kernel: Any = count_forward_kernel
     run_chunks(_chunks(inputs), lambda _, *groups: kernel(*arrays, *groups))
 
 
-def backward(
-    inputs: Inputs, state: Tensor, grads: Sequence[Tensor], boxes_need_grad: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+def backward(inputs: Inputs, state: Tensor, grads: Sequence[Tensor], boxes_need_grad: bool) -> list[Tensor]:
     """Return the gradients of attention, boxes and weight; that of boxes is 0 where nobody needs it."""
-    grad_attention, grad_boxes, grad_weight = (torch.empty_like(tensor) for tensor in inputs[:3])
+    grad_attention, grad_boxes, grad_weight = (torch.empty_like(tensor) for tensor in (*inputs[:2], *inputs.weights))
     written = as_arrays(grad_attention, grad_boxes)
-    arrays = (as_arrays(*inputs), as_rows(state, _groups(inputs)), as_arrays(*grads), written)
+    arrays = (as_arrays(*inputs[:3], *inputs.weights), as_rows(state, _groups(inputs)), as_arrays(*grads), written)
     chunks = _chunks(inputs)
-    grad_rise = np.zeros((len(chunks), *inputs.weight.shape))
+    grad_rise = np.zeros((len(chunks), *inputs.weights[0].shape))
     kernel: Any = count_backward_kernel
     run_chunks(chunks, lambda chunk, *groups: kernel(*arrays, grad_rise[chunk], boxes_need_grad, *groups))
-    weight_gradient(as_array(inputs.weight), grad_rise.sum(0), as_array(grad_weight))
-    return grad_attention, grad_boxes, grad_weight
+    weight_gradient(as_array(inputs.weights[0]), grad_rise.sum(0), as_array(grad_weight))
+    return [grad_attention, grad_boxes, grad_weight]

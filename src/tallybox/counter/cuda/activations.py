@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 from tallybox.counter import reference
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import sign
 
 # PTX has a subtraction that saturates to [0, 1]; Triton's interpreter and other compilers have not.
@@ -83,8 +84,8 @@ def nan_among(tables, FIRST: tl.constexpr, LAST: tl.constexpr, S: tl.constexpr):
 
 @triton.jit
 def write_results(
-    total, number, from_attention, from_distance, image, here, tables, features, count, count_and_confidence_input,
-    MAX_OBJECTS, S: tl.constexpr,
+    total, number, from_attention, from_distance, image, here, tables, features, count,
+    saved_count, saved_confidence_input, MAX_OBJECTS, S: tl.constexpr,
 ):  # fmt: skip
     """Write the features and count of images [L], and save their count and certainty.
 
@@ -98,8 +99,8 @@ def write_results(
     c = tl.sqrt(total + EDGE_FLOOR + nan_among(tables, RELEVANCE_EDGE, DISTANCE_ROW, S))
     c = tl.where(c > MAX_OBJECTS, MAX_OBJECTS * 1.0, c)  # NaN stays NaN, here and in the features
     tl.store(count + image, c, mask=here)
-    tl.store(count_and_confidence_input + 2 * image, c, mask=here)
-    tl.store(count_and_confidence_input + 2 * image + 1, mean, mask=here)
+    tl.store(saved_count, c, mask=here)
+    tl.store(saved_confidence_input, mean, mask=here)
     confidence = value(mean, tables, CONFIDENCE, S)
     lower = tl.floor(c)
     upper, upper_share = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0), c - lower
@@ -110,20 +111,21 @@ def write_results(
 
 @triton.jit
 def image_gradients(
-    image, here, count_and_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S: tl.constexpr
-):
+    image, here, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
+    HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
     """Return images' gradients of the sum of C, the confidence and the certainty, and the position of the certainty."""
-    c, mean = (
-        tl.load(count_and_confidence_input + 2 * image, mask=here, other=1.0),
-        tl.load(count_and_confidence_input + 2 * image + 1, mask=here, other=0.0),
-    )
+    c = tl.load(saved_count, mask=here, other=1.0)
+    mean = tl.load(saved_confidence_input, mask=here, other=0.0)
     confidence, mean_rise, position = look_up(mean, tables, CONFIDENCE, S)
     lower = tl.where(c == c, tl.floor(c), 0.0)  # an index even if c is NaN
     upper = tl.minimum(lower + 1.0, MAX_OBJECTS * 1.0)
     of_image = grad_features + image * (MAX_OBJECTS + 1)
     grad_lower = tl.load(of_image + lower.to(tl.int32), mask=here, other=0.0)
     grad_upper = tl.load(of_image + upper.to(tl.int32), mask=here, other=0.0)
-    grad_c = confidence * (grad_upper - grad_lower) + tl.load(grad_count + image, mask=here, other=0.0)
+    grad_c = confidence * (grad_upper - grad_lower)
+    if HAS_GRAD_COUNT:
+        grad_c += tl.load(grad_count + image, mask=here, other=0.0)
     grad_confidence = (1.0 - (c - lower)) * grad_lower + (c - lower) * grad_upper
     return grad_c / (2.0 * c), grad_confidence, grad_confidence * mean_rise * S, position
 
@@ -163,7 +165,7 @@ def pair_gradients(
     return grad_a, grad_d, at_a, at_d, at_close, of_edge_a, of_edge_d, of_row_a, of_row_d, grad_certain
 
 
-@triton.jit(do_not_specialize=["BLOCKS_PER_COUNTER"])
+@kernel
 def weight_gradient_kernel(
     weight, partial, grad_weight, BLOCKS_PER_COUNTER, S: tl.constexpr, SP: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip

@@ -1,7 +1,7 @@
 """Kernels for few boxes: each lane of a warp counts an image of its own, pair by pair.
 
 Matrices are laid out [i, j, image], so that neighbouring lanes read neighbouring numbers. In `products`, index (i, j)
-with i < j holds the row product of Sim, and (j, i) holds Ã.
+with i < j holds the row product of Sim, and (j, i) holds Ã. What is saved has the order and size of `tiles_forward`.
 """
 
 import triton
@@ -9,6 +9,8 @@ import triton.language as tl
 
 from tallybox.counter.cuda import activations as f
 from tallybox.counter.cuda.activations import look_up, share, value
+from tallybox.counter.cuda.tiles_forward import saved_tables
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import TINY, box_iou, box_iou_backward, corners, load_weights, sign, store_corners
 
 
@@ -20,18 +22,25 @@ def images_of_block(IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, LANES: tl.co
     return counter, counter * IMAGES_PER_COUNTER + of_counter, of_counter < IMAGES_PER_COUNTER, IMAGES.to(tl.int64)
 
 
-@triton.jit(do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"])
+@triton.jit
+def saved_images(state, image, images, N):
+    """What is saved of these images: c, p_a + p_D, s [N], `products` [N, N] and X [N, N], with the stride images."""
+    state += image
+    scale = state + 2 * images
+    products = scale + N * images
+    return state, state + images, scale, products, products + N * N * images
+
+
+@kernel
 def count_forward_kernel(
-    attention, boxes, mask, weight, features, count, count_and_confidence_input, scale, products, rows, tables,
-    IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
-    HAS_MASK: tl.constexpr, N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
+    attention, boxes, mask, weight, features, count, state,
+    IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, MAX_OBJECTS, N,
+    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Count the images of a counter, LANES of them in each block."""
     counter, image, here, images = images_of_block(IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, LANES)
-    scale += image
-    rows += image
-    products += image
-    tables += counter * 16 * S
+    saved_count, saved_confidence_input, scale, products, rows = saved_images(state, image, images, N)
+    tables = saved_tables(state, counter, IMAGES, N, S)
     f.normalise(weight + counter * 8 * S, tables, S, SP)
 
     # X = f4(A) f5(D), Ã = f1(A) f2(D), and the certainty of the weights and distances.
@@ -66,7 +75,7 @@ def count_forward_kernel(
         for j in range(i + 1, N):
             real, a_j = load_weights(attention, mask, image * N + j, real_i, HAS_MASK)
             product = tl.full((LANES,), 1.0, tl.float32)
-            for k in tl.static_range(N):
+            for k in range(0, N):
                 x_i = tl.load(rows + (i * N + k) * images, mask=here, other=0.0)
                 x_j = tl.load(rows + (j * N + k) * images, mask=here, other=0.0)
                 product *= tl.maximum(value(1.0 - tl.abs(x_i - x_j), tables, f.SIMILARITY, S), TINY)
@@ -93,44 +102,35 @@ def count_forward_kernel(
     from_distance = 0.5 * number + 2.0 * from_distance
     from_distance += f.nan_among(tables, f.DISTANCE_CONFIDENCE, f.DISTANCE_CONFIDENCE, S)
     f.write_results(
-        total,
-        number,
-        from_attention,
-        from_distance,
-        image,
-        here,
-        tables,
-        features,
-        count,
-        count_and_confidence_input,
-        MAX_OBJECTS,
-        S,
-    )
+        total, number, from_attention, from_distance, image, here, tables, features,
+        count, saved_count, saved_confidence_input, MAX_OBJECTS, S,
+    )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["IMAGES", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER"])
+@kernel
 def count_backward_kernel(
-    attention, boxes, mask, count_and_confidence_input, scale, products, rows, tables, grad_features, grad_count,
-    grad_attention, grad_boxes, grad_sums, grad_rows, partial,
-    IMAGES, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER,
-    HAS_MASK: tl.constexpr, N: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
+    attention, boxes, mask, grad_features, grad_count, state, grad_attention, grad_boxes, scratch, partial,
+    IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, MAX_OBJECTS, N,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of a block's images, and those of their counter's rises."""
+    """Write the gradients of a block's images, and those of their counter's rises.
+
+    The scratch of an image holds the gradients of Sim's row sums [N] and of X [N, N].
+    """
     counter, image, here, images = images_of_block(IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, LANES)
-    scale += image
-    rows += image
-    products += image
-    tables += counter * 16 * S
-    grad_sums += image
-    grad_rows += image
+    saved_count, saved_confidence_input, scale, products, rows = saved_images(state, image, images, N)
+    tables = saved_tables(state, counter, IMAGES, N, S)
+    grad_sums = scratch + image
+    grad_rows = grad_sums + N * images
     segment = tl.arange(0, SP)
     s = segment.to(tl.float32)[:, None]
     out = partial + tl.program_id(0).to(tl.int64) * 8 * S + segment
 
     # From the count or the features to the sum of C and the confidence.
     grad_total, grad_confidence, grad_mean, position = f.image_gradients(
-        image, here, count_and_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S
-    )
+        image, here, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
+        HAS_GRAD_COUNT, S,
+    )  # fmt: skip
     of_confidence = tl.sum(share(position[None, :], s) * grad_confidence[None, :], axis=1)
     tl.store(out + f.CONFIDENCE * S, of_confidence, mask=segment < S)
     number = tl.zeros((LANES,), tl.float32)
@@ -165,7 +165,7 @@ def count_backward_kernel(
             close, _rise, position = look_up(1.0 - tl.abs(a_i - a_j), tables, f.SIMILARITY, S)
             similarity_grad += share(position[None, :], s) * product[None, :]
             product *= close
-            for k in tl.static_range(N):
+            for k in range(0, N):
                 x_i = tl.load(rows + (i * N + k) * images, mask=here, other=0.0)
                 x_j = tl.load(rows + (j * N + k) * images, mask=here, other=0.0)
                 factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), tables, f.SIMILARITY, S)

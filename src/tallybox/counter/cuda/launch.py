@@ -1,14 +1,13 @@
 """Launchers: choose the kernels for the number of images and boxes, allocate, launch."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from tallybox.counter.cuda import lanes, tiles_backward, tiles_forward
 from tallybox.counter.cuda.activations import weight_gradient_kernel
-from tallybox.kernels.cuda import launch
+from tallybox.kernels.cuda import Launch, given_or_any, launch_now
 from tallybox.kernels.operators import Inputs
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a
@@ -33,93 +32,99 @@ def fits_lanes(images: int, number: int) -> bool:
     return number <= MAX_BOXES_IN_A_LANE and images >= MIN_IMAGES_FOR_LANES * number**3
 
 
-def _saved_sizes(inputs: Inputs) -> dict[str, int]:
-    """Return how many numbers are saved of each quantity: multiples of 16 bytes, which kernels are compiled for."""
-    (images, number), (counters, _, segments) = inputs.attention.shape, inputs.weight.shape
-    sizes = {
-        "count_and_confidence_input": images * 2,  # c and p_a + p_D
-        "scale": images * number,  # s
-        "products": images * number**2,  # row products of Sim; in `lanes` above the diagonal only, below it Ã
-        "rows": images * number**2,  # X
-        "tables": counters * 2 * 8 * segments,  # where segments start and how much they rise
-    }
-    return {name: (size + 3) // 4 * 4 for name, size in sizes.items()}
+def state_size(inputs: Inputs, save_state: bool) -> int:
+    """Return how many numbers are saved, see `saved_image`; the forward kernel needs them itself."""
+    images, number, counters, segments = _sizes(inputs)
+    return images * (2 + number + 2 * number**2) + counters * 16 * segments
 
 
-def state_size(inputs: Inputs, max_objects: int, save_state: bool) -> int:
-    """Return how many numbers are saved; the forward kernel needs them itself."""
-    return sum(_saved_sizes(inputs).values())
-
-
-def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor) -> None:
+def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor, launch: Launch = launch_now) -> None:
     """Write features, count and the saved state."""
-    images, number = inputs.attention.shape
-    if not images:
-        return
-    features, count = results
-    arguments = _arguments(inputs, state, features.shape[1] - 1) | {"features": features, "count": count}
+    images, number, counters, segments = _sizes(inputs)
+    attention, boxes, mask, (weight,), max_objects, _ = inputs
+    tensors = (attention, boxes, given_or_any(mask, attention), weight, *results, state)
+    of_counter = images // counters
+    functions = (segments, _power_of_two(segments))
     if fits_lanes(images, number):
-        blocks = len(inputs.weight) * arguments["BLOCKS_PER_COUNTER"]
-        launch(lanes.count_forward_kernel, blocks, arguments, num_warps=1)
+        blocks = -(-of_counter // LANES)
+        arguments, constants = (images, of_counter, blocks, max_objects, number), (mask is not None, *functions, LANES)
+        launch(lanes.count_forward_kernel, counters * blocks, tensors + arguments, constants, num_warps=1)
     else:
-        launch(tiles_forward.count_forward_kernel, images, arguments, num_warps=FORWARD_WARPS)
+        arguments, constants = (images, of_counter, number, max_objects), (mask is not None, *functions, TILE)
+        launch(tiles_forward.count_forward_kernel, images, tensors + arguments, constants, num_warps=FORWARD_WARPS)
 
 
 def backward(
-    inputs: Inputs, state: Tensor, grads: Sequence[Tensor], boxes_need_grad: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+    inputs: Inputs, state: Tensor, grads: Sequence[Tensor | None], boxes_need_grad: bool, launch: Launch = launch_now
+) -> list[Tensor]:
     """Return the gradients of attention, boxes and weight; they share their work, so boxes always get theirs."""
-    attention, weight = inputs.attention, inputs.weight
-    grad_attention, grad_boxes, grad_weight = (torch.empty_like(tensor) for tensor in inputs[:3])
-    if not len(attention):
-        return grad_attention, grad_boxes, grad_weight.zero_()
-    (images, number), (counters, _, segments) = attention.shape, weight.shape
-    grad_features, grad_count = grads
-    arguments = _arguments(inputs, state, grad_features.shape[1] - 1)
-    blocks, tiles = counters * arguments["BLOCKS_PER_COUNTER"], arguments["TILES"]
-    arguments |= {
-        "grad_features": grad_features,
-        "grad_count": grad_count,
-        "grad_attention": grad_attention,
-        "grad_boxes": grad_boxes,
-        "grad_weight": grad_weight,
-        "grad_sums": torch.empty_like(attention),  # of row sums of Sim
-        "grad_rows": attention.new_empty(images, number, number),
-        "partial": attention.new_empty(blocks, 8, segments),  # of rises, summed by each block
-    }
-    if fits_lanes(images, number):
-        launch(lanes.count_backward_kernel, blocks, arguments, num_warps=1)
-    else:
-        arguments["grad_products"] = attention.new_empty(images, number, number)
-        arguments["similarity_grads"] = attention.new_empty(images, tiles, tiles, segments)  # of f3's rises, by tile
-        launch(tiles_backward.similarity_gradient_kernel, images, arguments, num_warps=GRADIENT_WARPS)
-        launch(tiles_backward.row_gradient_kernel, images * tiles**2, arguments, num_warps=GRADIENT_WARPS)
-        launch(tiles_backward.pair_gradient_kernel, blocks, arguments, num_warps=GRADIENT_WARPS)
-    launch(weight_gradient_kernel, counters * 8, arguments, num_warps=GRADIENT_WARPS)
-    return grad_attention, grad_boxes, grad_weight
+    images, number, counters, segments = _sizes(inputs)
+    weight = inputs.weights[0]
+    gradients = [torch.empty_like(tensor) for tensor in (inputs.attention, inputs.boxes, weight)]
+    family = _lanes_backward if fits_lanes(images, number) else _tiles_backward
+    partial = family(inputs, state, grads, gradients, launch)
+    arguments = (weight, partial, gradients[2], len(partial) // counters)
+    constants = (segments, _power_of_two(segments), BLOCKS_SUMMED)
+    launch(weight_gradient_kernel, counters * 8, arguments, constants, num_warps=GRADIENT_WARPS)
+    return gradients
 
 
-def _arguments(inputs: Inputs, state: Tensor, max_objects: int) -> dict[str, Any]:
-    """Return the arguments that forward and backward kernels share, by name."""
-    (images, number), (counters, _, segments) = inputs.attention.shape, inputs.weight.shape
-    images_per_block = min(max(images // BLOCKS_WANTED, 1), MAX_IMAGES_PER_BLOCK)
-    if fits_lanes(images, number):
-        images_per_block = LANES
-    sizes = _saved_sizes(inputs)
-    return {
-        **inputs._asdict(),
-        **dict(zip(sizes, state.split(list(sizes.values())), strict=True)),
-        "IMAGES": images,
-        "IMAGES_PER_COUNTER": images // counters,
-        "IMAGES_PER_BLOCK": images_per_block,
-        "BLOCKS_PER_COUNTER": -(-(images // counters) // images_per_block),
-        "MAX_OBJECTS": max_objects,
-        "HAS_MASK": inputs.mask is not None,
-        "N": number,
-        "S": segments,
-        "SP": 1 << (segments - 1).bit_length(),
-        "LANES": LANES,
-        "B": TILE,
-        "TILES": -(-number // TILE),
-        "CHUNK": BLOCKS_SUMMED,
-    }
+def _lanes_backward(
+    inputs: Inputs, state: Tensor, grads: Sequence[Tensor | None], gradients: list[Tensor], launch: Launch
+) -> Tensor:
+    """Write the gradients of attention and boxes; return those of rises, summed by each block."""
+    images, number, counters, segments = _sizes(inputs)
+    attention, boxes, mask, _, max_objects, _ = inputs
+    of_counter = images // counters
+    blocks = -(-of_counter // LANES)
+    scratch = attention.new_empty(images * (number + number**2))
+    partial = attention.new_empty(counters * blocks, 8, segments)
+    tensors = (attention, boxes, given_or_any(mask, attention), *_of_results(grads), state)
+    tensors += (*gradients[:2], scratch, partial)
+    constants = (mask is not None, grads[1] is not None, segments, _power_of_two(segments), LANES)
+    arguments = (*tensors, images, of_counter, blocks, max_objects, number)
+    launch(lanes.count_backward_kernel, counters * blocks, arguments, constants, num_warps=1)
+    return partial
+
+
+def _tiles_backward(
+    inputs: Inputs, state: Tensor, grads: Sequence[Tensor | None], gradients: list[Tensor], launch: Launch
+) -> Tensor:
+    """Do the same in tiles: one launch where a tile holds an image, otherwise one for each step."""
+    images, number, counters, segments = _sizes(inputs)
+    attention, boxes, mask, _, max_objects, _ = inputs
+    of_counter, tiles = images // counters, -(-number // TILE)
+    of_block = min(max(images // BLOCKS_WANTED, 1), MAX_IMAGES_PER_BLOCK)
+    blocks = -(-of_counter // of_block)
+    scratch = attention.new_empty(images * (number + 2 * number**2 + tiles**2 * segments))
+    partial = attention.new_empty(counters * blocks, 8, segments)
+    read = (attention, boxes, given_or_any(mask, attention), *_of_results(grads), state)
+    branches, power = (mask is not None, grads[1] is not None), _power_of_two(segments)
+    if tiles > 1:
+        arguments = (*read, scratch, images, of_counter, number, max_objects, tiles)
+        kernel = tiles_backward.similarity_gradient_kernel
+        launch(kernel, images, arguments, (*branches, segments, TILE), num_warps=GRADIENT_WARPS)
+        kernel, arguments = tiles_backward.row_gradient_kernel, (state, scratch, images, of_counter, number, tiles)
+        launch(kernel, images * tiles**2, arguments, (segments, power, TILE), num_warps=GRADIENT_WARPS)
+    numbers = (images, of_counter, of_block, blocks, number, max_objects, tiles)
+    arguments = (*read, *gradients[:2], scratch, partial, *numbers)
+    constants = (*branches, segments, power, TILE, tiles == 1)
+    launch(tiles_backward.pair_gradient_kernel, counters * blocks, arguments, constants, num_warps=GRADIENT_WARPS)
+    return partial
+
+
+def _of_results(grads: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    """Return the gradients of features and count, and for the count's a tensor that is not read if it has none."""
+    of_features, of_count = grads
+    assert of_features is not None
+    return of_features, given_or_any(of_count, of_features)
+
+
+def _sizes(inputs: Inputs) -> tuple[int, int, int, int]:
+    """Return the numbers of images, boxes, counters and segments."""
+    return *inputs.attention.shape, len(inputs.weights[0]), inputs.weights[0].shape[2]
+
+
+def _power_of_two(number: int) -> int:
+    """Round up to a power of two."""
+    return 1 << (number - 1).bit_length()

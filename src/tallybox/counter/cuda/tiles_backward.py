@@ -1,11 +1,16 @@
-"""The backward kernels of `tiles_forward`, in three steps: C to Sim, Sim to the rows of X, these to the inputs."""
+"""The backward kernels of `tiles_forward`, in three steps: C to Sim, Sim to the rows of X, these to the inputs.
+
+Where one tile holds an image, one kernel takes all three. Otherwise each is a launch of its own, and the second has a
+block for each tile.
+"""
 
 import triton
 import triton.language as tl
 
 from tallybox.counter.cuda import activations as f
 from tallybox.counter.cuda.activations import look_up, share, value
-from tallybox.counter.cuda.tiles_forward import add_edges
+from tallybox.counter.cuda.tiles_forward import add_edges, saved_image, saved_tables
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import TINY, box_iou, box_iou_backward, corners, load_weights, sign, store_corners
 
 
@@ -21,24 +26,35 @@ def sum_of_row(position, grad, s):
     return tl.sum(share(position[None, :], s[:, None]) * grad[None, :], axis=1)
 
 
-@triton.jit(do_not_specialize=["N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"])
-def similarity_gradient_kernel(
-    attention, boxes, mask, count_and_confidence_input, scale, products, tables, grad_features, grad_count,
-    grad_sums, grad_products, N, MAX_OBJECTS, IMAGES_PER_COUNTER,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
+@triton.jit
+def image_scratch(scratch, image, N, TILES, S: tl.constexpr):
+    """What the steps note of an image.
+
+    The gradients of Sim's row sums [N], of its row products times themselves [N, N], of X [N, N], and of f3's rises,
+    summed by tile [TILES, TILES, S].
+    """
+    scratch += image * (N + 2 * N * N + TILES * TILES * S)
+    grad_products = scratch + N
+    grad_rows = grad_products + N * N
+    return scratch, grad_products, grad_rows, grad_rows + N * N
+
+
+@triton.jit
+def similarity_gradient(
+    attention, boxes, mask, grad_features, grad_count, state, scratch, image,
+    IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """The first step, a block for each image: gradients of Sim's row sums, and of its row products times themselves."""
-    image = tl.program_id(0).to(tl.int64)
+    """The first step, for an image: gradients of Sim's row sums, and of its row products times themselves."""
     of_image = image * N
-    scale += of_image
-    products += of_image * N
-    tables += image // IMAGES_PER_COUNTER * 16 * S
-    grad_sums += of_image
-    grad_products += of_image * N
+    saved_count, saved_confidence_input, scale, products, _rows = saved_image(state, image, N)
+    tables = saved_tables(state, image // IMAGES_PER_COUNTER, IMAGES, N, S)
+    grad_sums, grad_products, _grad_rows, _similarity_grads = image_scratch(scratch, image, N, TILES, S)
     tile = tl.arange(0, B)
     grad_total = f.image_gradients(
-        image, image >= 0, count_and_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S
-    )[0]
+        image, image >= 0, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
+        HAS_GRAD_COUNT, S,
+    )[0]  # fmt: skip
     for i0 in range(0, N, B):
         i = i0 + tile
         real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
@@ -64,21 +80,18 @@ def similarity_gradient_kernel(
             tl.store(grad_products + i[:, None] * N + j[None, :], grad, mask=inside)
 
 
-@triton.jit(do_not_specialize=["N", "IMAGES_PER_COUNTER", "TILES"])
-def row_gradient_kernel(
-    rows, tables, grad_products, grad_rows, similarity_grads,
-    N, IMAGES_PER_COUNTER, TILES, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+@triton.jit
+def row_gradient(
+    state, scratch, image, t,
+    IMAGES, IMAGES_PER_COUNTER, N, TILES, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """The second step, a block for each tile (i, k) of an image's X: its gradient over all boxes j, and f3's sum."""
-    tile = tl.program_id(0).to(tl.int64)
-    image = tile // (TILES * TILES)
-    first = tile // TILES % TILES * B
+    """The second step, for tile t, that is (i, k), of an image's X: its gradient over all boxes j, and f3's sum."""
+    first = t // TILES * B
     i = first + tl.arange(0, B)
-    k = tile % TILES * B + tl.arange(0, B)
-    rows += image * N * N
-    tables += image // IMAGES_PER_COUNTER * 16 * S
-    grad_rows += image * N * N
-    grad_products += image * N * N
+    k = t % TILES * B + tl.arange(0, B)
+    _count, _confidence_input, _scale, _products, rows = saved_image(state, image, N)
+    tables = saved_tables(state, image // IMAGES_PER_COUNTER, IMAGES, N, S)
+    _grad_sums, grad_products, grad_rows, similarity_grads = image_scratch(scratch, image, N, TILES, S)
     segment = tl.arange(0, SP)
     s = segment.to(tl.float32)[:, None, None]
     inside = (i < N)[:, None] & (k < N)[None, :]
@@ -96,22 +109,43 @@ def row_gradient_kernel(
             sums += share(position[None, :, :], s) * once[None, :, :]
     tl.store(grad_rows + i[:, None] * N + k[None, :], grad_x * S, mask=inside)
     total = tl.sum(tl.sum(sums, axis=2), axis=1)
-    tl.store(similarity_grads + tile * S + segment, total, mask=segment < S)
+    tl.store(similarity_grads + t * S + segment, total, mask=segment < S)
 
 
-@triton.jit(
-    do_not_specialize=["N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "IMAGES_PER_BLOCK", "TILES"]
-)
-def pair_gradient_kernel(
-    attention, boxes, mask, count_and_confidence_input, scale, products, tables, grad_features, grad_count,
-    grad_attention, grad_boxes, grad_sums, grad_rows, similarity_grads, partial,
-    N, MAX_OBJECTS, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, IMAGES_PER_BLOCK, TILES,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+@kernel
+def similarity_gradient_kernel(
+    attention, boxes, mask, grad_features, grad_count, state, scratch,
+    IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """The third step: the weights and boxes of a block's images, and the sums of the gradients of their activations."""
+    """The first step, a block for each image."""
+    similarity_gradient(
+        attention, boxes, mask, grad_features, grad_count, state, scratch, tl.program_id(0).to(tl.int64),
+        IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES, HAS_MASK, HAS_GRAD_COUNT, S, B,
+    )  # fmt: skip
+
+
+@kernel
+def row_gradient_kernel(
+    state, scratch, IMAGES, IMAGES_PER_COUNTER, N, TILES, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """The second step, a block for each tile of each image."""
+    tile = tl.program_id(0).to(tl.int64)
+    image, t = tile // (TILES * TILES), tile % (TILES * TILES)
+    row_gradient(state, scratch, image, t, IMAGES, IMAGES_PER_COUNTER, N, TILES, S, SP, B)
+
+
+@kernel
+def pair_gradient_kernel(
+    attention, boxes, mask, grad_features, grad_count, state, grad_attention, grad_boxes, scratch, partial,
+    IMAGES, IMAGES_PER_COUNTER, IMAGES_PER_BLOCK, BLOCKS_PER_COUNTER, N, MAX_OBJECTS, TILES,
+    HAS_MASK: tl.constexpr, HAS_GRAD_COUNT: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
+    ALL_STEPS: tl.constexpr,
+):  # fmt: skip
+    """The third step, or all three: the weights and boxes of a block's images, and the gradients of its activations."""
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
     first = tl.program_id(0) % BLOCKS_PER_COUNTER * IMAGES_PER_BLOCK
-    tables += counter * 16 * S
+    tables = saved_tables(state, counter, IMAGES, N, S)
     tile = tl.arange(0, B)
     segment = tl.arange(0, SP)
     s = segment.to(tl.float32)
@@ -122,15 +156,23 @@ def pair_gradient_kernel(
     for of_counter in range(first, tl.minimum(first + IMAGES_PER_BLOCK, IMAGES_PER_COUNTER)):
         image = counter * IMAGES_PER_COUNTER + of_counter
         of_image = image * N
-        s_of_image, sums_of_image = scale + of_image, grad_sums + of_image
-        of_products, of_rows = products + of_image * N, grad_rows + of_image * N
+        if ALL_STEPS:
+            similarity_gradient(
+                attention, boxes, mask, grad_features, grad_count, state, scratch, image,
+                IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, TILES, HAS_MASK, HAS_GRAD_COUNT, S, B,
+            )  # fmt: skip
+            tl.debug_barrier()
+            row_gradient(state, scratch, image, 0, IMAGES, IMAGES_PER_COUNTER, N, TILES, S, SP, B)
+            tl.debug_barrier()
+        saved_count, saved_confidence_input, scale, products, _rows = saved_image(state, image, N)
+        grad_sums, _grad_products, grad_rows, similarity_grads = image_scratch(scratch, image, N, TILES, S)
         grad_total, grad_confidence, grad_mean, position = f.image_gradients(
-            image, image >= 0, count_and_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS, S
-        )
+            image, image >= 0, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
+            HAS_GRAD_COUNT, S,
+        )  # fmt: skip
         confidence_sum += tl.minimum(tl.maximum(position - s, 0.0), 1.0) * grad_confidence
         for t in range(0, TILES * TILES):
-            sums = similarity_grads + (image * TILES * TILES + t) * S
-            similarity_grad += tl.load(sums + segment, mask=segment < S, other=0.0)
+            similarity_grad += tl.load(similarity_grads + t * S + segment, mask=segment < S, other=0.0)
         number = 0.0
         for i0 in range(0, N, B):
             real_i, _a = load_weights(attention, mask, of_image + i0 + tile, i0 + tile < N, HAS_MASK)
@@ -139,8 +181,8 @@ def pair_gradient_kernel(
         for i0 in range(0, N, B):
             i = i0 + tile
             real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
-            s_i = tl.load(s_of_image + i, mask=real_i, other=0.0)
-            grad_sum_i = tl.load(sums_of_image + i, mask=real_i, other=0.0)[:, None]
+            s_i = tl.load(scale + i, mask=real_i, other=0.0)
+            grad_sum_i = tl.load(grad_sums + i, mask=real_i, other=0.0)[:, None]
             grad_a, at_loop, grad_loop, at_certain, grad_certain = f.proposal_gradients(
                 a_i, s_i, real_i, grad_total, grad_mean, number, tables, S
             )
@@ -154,14 +196,14 @@ def pair_gradient_kernel(
                 j = j0 + tile
                 real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
                 pair = real_i[:, None] & real_j[None, :] & (i[:, None] != j[None, :])
-                s_j = tl.load(s_of_image + j, mask=real_j, other=0.0)
-                similarity_sum_j = tl.load(sums_of_image + j, mask=real_j, other=0.0)[None, :]
+                s_j = tl.load(scale + j, mask=real_j, other=0.0)
+                similarity_sum_j = tl.load(grad_sums + j, mask=real_j, other=0.0)[None, :]
                 x1, y1, x2, y2 = corners(boxes, of_image + j, real_j)
                 bx1, by1, bx2, by2 = x1[None, :], y1[None, :], x2[None, :], y2[None, :]
                 iou, width, height, union = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)
-                grad_row = tl.load(of_rows + i[:, None] * N + j[None, :], mask=pair, other=0.0)
-                grad_row += tl.load(of_rows + j[None, :] * N + i[:, None], mask=pair, other=0.0)
-                product = tl.load(of_products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
+                grad_row = tl.load(grad_rows + i[:, None] * N + j[None, :], mask=pair, other=0.0)
+                grad_row += tl.load(grad_rows + j[None, :] * N + i[:, None], mask=pair, other=0.0)
+                product = tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
                 grad_close = (grad_sum_i + similarity_sum_j) * product
                 by_a, by_d, at_a, at_d, at_close, of_edge_a, of_edge_d, of_row_a, of_row_d, of_certain = (
                     f.pair_gradients(

@@ -9,7 +9,22 @@ import triton.language as tl
 
 from tallybox.counter.cuda import activations as f
 from tallybox.counter.cuda.activations import value
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import TINY, box_iou, corners, load_weights
+
+
+@triton.jit
+def saved_image(state, image, N):
+    """What is saved of an image: c, p_a + p_D, s [N], the row products of Sim [N, N] and X [N, N]."""
+    state += image * (2 + N + 2 * N * N)
+    scale = state + 2
+    return state, state + 1, scale, scale + N, scale + N + N * N
+
+
+@triton.jit
+def saved_tables(state, counter, IMAGES, N, S: tl.constexpr):
+    """The tables of a counter's activations [2, 8, S], behind what is saved of all images."""
+    return state + IMAGES.to(tl.int64) * (2 + N + 2 * N * N) + counter * 16 * S
 
 
 @triton.jit
@@ -39,20 +54,18 @@ def add_edges(
     return inner
 
 
-@triton.jit(do_not_specialize=["N", "MAX_OBJECTS", "IMAGES_PER_COUNTER"])
+@kernel
 def count_forward_kernel(
-    attention, boxes, mask, weight, features, count, count_and_confidence_input, scale, products, rows, tables,
-    N, MAX_OBJECTS, IMAGES_PER_COUNTER,
+    attention, boxes, mask, weight, features, count, state,
+    IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS,
     HAS_MASK: tl.constexpr, S: tl.constexpr, SP: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Count one image."""
     image = tl.program_id(0).to(tl.int64)
     counter = image // IMAGES_PER_COUNTER
     of_image = image * N
-    scale += of_image
-    rows += of_image * N
-    products += of_image * N
-    tables += counter * 16 * S
+    saved_count, saved_confidence_input, scale, products, rows = saved_image(state, image, N)
+    tables = saved_tables(state, counter, IMAGES, N, S)
     f.normalise(weight + counter * 8 * S, tables, S, SP)
     tile = tl.arange(0, B)
 
@@ -122,5 +135,5 @@ def count_forward_kernel(
     one = tl.arange(0, 1)  # an image, as a tensor of one
     f.write_results(
         total + one, number, from_attention, from_distance, image + one, one == 0, tables, features,
-        count, count_and_confidence_input, MAX_OBJECTS, S,
+        count, saved_count + one, saved_confidence_input + one, MAX_OBJECTS, S,
     )  # fmt: skip

@@ -114,7 +114,7 @@ def presence_backward_kernel(
     every_pair: bool, boxes_need_grad: bool, first_image: int, stop: int,
 ) -> None:  # fmt: skip
     """Write the gradients of images first_image ... stop - 1, and add to those of their counters' tables."""
-    (logit, boxes, tables, mask), (grad_logit, grad_boxes) = inputs, written
+    (logit, boxes, mask, tables), (grad_logit, grad_boxes) = inputs, written
     grad_features, grad_presence, grad_distribution = grads_of_results
     dtype, images_per_counter = logit.dtype.type, logit.shape[0] // tables.shape[0]
     half, bend = dtype(0.5), dtype(weights.LOGIT_BEND)

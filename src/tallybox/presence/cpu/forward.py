@@ -64,7 +64,7 @@ def presence_forward_kernel(
     inputs: Arrays, results: Arrays, state: Array, every_pair: bool, first_image: int, stop: int
 ) -> None:
     """Write the results of images first_image ... stop - 1, and their state unless it is empty."""
-    (logit, boxes, tables, mask), (features, presence, distribution) = inputs, results
+    (logit, boxes, mask, tables), (features, presence, distribution) = inputs, results
     dtype, images_per_counter = logit.dtype.type, logit.shape[0] // tables.shape[0]
     number, classes = logit.shape[1], distribution.shape[1]
     b, order = np.empty((4, number), logit.dtype), np.empty(number, np.int32)

@@ -1,4 +1,4 @@
-"""The backward kernels, from the gradients of all results to those of logits and boxes.
+"""The backward kernels, from the gradients of all results to those of scores and boxes.
 
 One program for each image or group of images, then one for each 32 rows.
 """
@@ -6,6 +6,7 @@ One program for each image or group of images, then one for each 32 rows.
 import triton
 import triton.language as tl
 
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import box_iou, box_iou_backward, is_real, store_corners
 from tallybox.presence.cuda import image as shared
 from tallybox.presence.cuda.image import load
@@ -24,7 +25,8 @@ def round_backward(suppression, before, weighted, j, here, N, R: tl.constexpr):
 @triton.jit
 def distribution_backward(
     state, scratch, grad_features, grad_presence, grad_distribution, first,
-    IMAGES, N, MAX_OBJECTS, STATE_SIZE, SCRATCH_SIZE, G: tl.constexpr, CLASSES: tl.constexpr,
+    IMAGES, N, MAX_OBJECTS, STATE_SIZE, SCRATCH_SIZE,
+    HAS_OTHER_GRADS: tl.constexpr, G: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
     """From the distribution to the presences, last first; grad_z holds their gradients for now."""
     image = first + tl.arange(0, G)[:, None]
@@ -36,14 +38,17 @@ def distribution_backward(
     grad_feature = grad_features + image * (MAX_OBJECTS + 2)
     probability = tl.load(prefixes + N * (MAX_OBJECTS + 1) + k, mask=known, other=1.0)
     by_class = load(grad_feature, k, known) / (probability + shared.FLOOR)
-    by_class += load(grad_distribution, image * (MAX_OBJECTS + 1) + k, known)
+    if HAS_OTHER_GRADS:
+        by_class += load(grad_distribution, image * (MAX_OBJECTS + 1) + k, known)
     by_expected = load(grad_feature, MAX_OBJECTS + 1, here)
     for step in range(0, N):
         n = N - 1 - step
         one_more = tl.where(k < MAX_OBJECTS, shared.neighbour(by_class, 1, G, CLASSES), by_class)
         prefix = load(prefixes, n * (MAX_OBJECTS + 1) + k, known)
         p = load(calibrated, n, here) * load(survival_2, n, here)
-        grad = by_expected + load(grad_presence, image * N + n, here)
+        grad = by_expected
+        if HAS_OTHER_GRADS:
+            grad += load(grad_presence, image * N + n, here)
         grad += tl.sum(tl.where(known, prefix * (one_more - by_class), 0.0), axis=1, keep_dims=True)
         tl.store(grad_z + n, grad, mask=here)
         tl.store(weighted_2 + n, grad * p, mask=here)
@@ -51,19 +56,19 @@ def distribution_backward(
     tl.debug_barrier()
 
 
-@triton.jit(
-    do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "IMAGES_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
-)
+@kernel
 def presence_backward_kernel(
-    tables, mask, state, grad_features, grad_presence, grad_distribution, scratch,
-    IMAGES, N, MAX_OBJECTS, IMAGES_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, CLASSES: tl.constexpr, G: tl.constexpr, R: tl.constexpr,
+    mask, state, grad_features, grad_presence, grad_distribution, scratch,
+    IMAGES, IMAGES_PER_COUNTER, N, MAX_OBJECTS, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
+    HAS_MASK: tl.constexpr, HAS_OTHER_GRADS: tl.constexpr, S: tl.constexpr,
+    CLASSES: tl.constexpr, G: tl.constexpr, R: tl.constexpr,
 ):  # fmt: skip
     """From the gradients of the results of G images to those of z, p⁰ and both rounds, in scratch."""
     first = tl.program_id(0).to(tl.int64) * G
+    tables = shared.tables_behind(state, IMAGES, STATE_SIZE)
     distribution_backward(
         state, scratch, grad_features, grad_presence, grad_distribution, first,
-        IMAGES, N, MAX_OBJECTS, STATE_SIZE, SCRATCH_SIZE, G, CLASSES,
+        IMAGES, N, MAX_OBJECTS, STATE_SIZE, SCRATCH_SIZE, HAS_OTHER_GRADS, G, CLASSES,
     )  # fmt: skip
 
     # Both rounds, last first.
@@ -97,21 +102,21 @@ def presence_backward_kernel(
         tl.store(grad_z + j, tl.where(real, grad * slope_of_z, 0.0), mask=here)
 
 
-@triton.jit(
-    do_not_specialize=["N", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
-)
+@kernel
 def pairs_backward_kernel(
-    logit, boxes, mask, tables, state, grad_logit, grad_boxes, scratch,
-    N, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
+    attention, boxes, mask, state, scratch, grad_attention, grad_boxes,
+    IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, N, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
+    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """The gradients of some rows i, one in each lane: with all other proposals, as target and as source."""
-    table, image, i, here = shared.rows_of_block(tables, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, TABLE_SIZE, N, LANES)
+    table, image, i, here = shared.rows_of_block(
+        state, IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, TABLE_SIZE, N, LANES
+    )
     first = image * N
     suppression, _zs, calibrated, survival_1, _survival_2, _prefixes = shared.saved_image(state + image * STATE_SIZE, N)
     grad_z, _grad_calibrated, weighted_2, weighted_1 = shared.image_gradients(scratch + image * SCRATCH_SIZE, N)
     slope, sharpness = tl.load(table + shared.SLOPE), tl.load(table + shared.SHARPNESS)
-    real_i, l_i, ax1, ay1, ax2, ay2 = shared.proposals(logit, boxes, mask, first + i, here, HAS_MASK)
+    real_i, l_i, ax1, ay1, ax2, ay2 = shared.proposals(attention, boxes, mask, first + i, here, HAS_MASK, LOGITS)
     t_i, gz_i, p0_i = shared.coordinate_of(l_i), load(grad_z, i, here), load(calibrated, i, here)
     p1_i, w2_i, w1_i = p0_i * load(survival_1, i, here), load(weighted_2, i, here), load(weighted_1, i, here)
     grad_l = slope * gz_i
@@ -119,7 +124,7 @@ def pairs_backward_kernel(
     grad_x1, grad_y1 = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
     grad_x2, grad_y2 = tl.zeros((LANES,), tl.float32), tl.zeros((LANES,), tl.float32)
     for j in range(0, N):
-        real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(logit, boxes, mask, first + j, here, HAS_MASK)
+        real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(attention, boxes, mask, first + j, here, HAS_MASK, LOGITS)
         t_j, gz_j, p0_j = shared.coordinate_of(l_j), load(grad_z, j, here), load(calibrated, j, here)
         p1_j, w2_j, w1_j = p0_j * load(survival_1, j, here), load(weighted_2, j, here), load(weighted_1, j, here)
         pair = real_i & real_j & (i != j)
@@ -155,5 +160,6 @@ def pairs_backward_kernel(
 
     distance = tl.abs(l_i) + shared.BEND
     grad_l += grad_t * shared.BEND_SCALE * shared.BEND / (distance * distance)
-    tl.store(grad_logit + first + i, tl.where(real_i, grad_l, 0.0), mask=here)
+    grad_l *= shared.logit_slope(tl.load(attention + first + i, mask=real_i, other=0.5), LOGITS)
+    tl.store(grad_attention + first + i, tl.where(real_i, grad_l, 0.0), mask=here)
     store_corners(grad_boxes, first + i, here, grad_x1, grad_y1, grad_x2, grad_y2)

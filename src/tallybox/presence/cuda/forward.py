@@ -3,6 +3,7 @@
 import triton
 import triton.language as tl
 
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import box_iou
 from tallybox.presence.cuda import image as shared
 from tallybox.presence.cuda.image import load
@@ -26,21 +27,22 @@ def one_round(state, first, IMAGES, N, STATE_SIZE, IS_FIRST: tl.constexpr, G: tl
     tl.debug_barrier()
 
 
-@triton.jit(do_not_specialize=["N", "IMAGES_PER_COUNTER", "BLOCKS_PER_COUNTER", "STATE_SIZE", "TABLE_SIZE"])
+@kernel
 def pairs_forward_kernel(
-    logit, boxes, mask, tables, state,
-    N, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, TABLE_SIZE,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
+    attention, boxes, mask, state, IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, N, STATE_SIZE, TABLE_SIZE,
+    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """z, p⁰ and s of some rows i, one in each lane, over all proposals j."""
-    table, image, i, here = shared.rows_of_block(tables, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, TABLE_SIZE, N, LANES)
+    table, image, i, here = shared.rows_of_block(
+        state, IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, TABLE_SIZE, N, LANES
+    )
     first = image * N
     suppression, zs, calibrated, _survival_1, _survival_2, _prefixes = shared.saved_image(state + image * STATE_SIZE, N)
-    real_i, l_i, ax1, ay1, ax2, ay2 = shared.proposals(logit, boxes, mask, first + i, here, HAS_MASK)
+    real_i, l_i, ax1, ay1, ax2, ay2 = shared.proposals(attention, boxes, mask, first + i, here, HAS_MASK, LOGITS)
     t_i = shared.coordinate_of(l_i)
     z = tl.load(table + shared.SLOPE) * l_i + tl.load(table + shared.SHIFT)
     for j in range(0, N):
-        real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(logit, boxes, mask, first + j, here, HAS_MASK)
+        real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(attention, boxes, mask, first + j, here, HAS_MASK, LOGITS)
         pair = real_i & real_j & (i != j)
         iou = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
         before = shared.precedes(l_j, bx1, by1, bx2, by2, j, l_i, ax1, ay1, ax2, ay2, i)
@@ -52,9 +54,9 @@ def pairs_forward_kernel(
     tl.store(calibrated + i, tl.where(real_i, shared.calibrate(table, z, S)[0], 0.0), mask=here)
 
 
-@triton.jit(do_not_specialize=["IMAGES", "N", "MAX_OBJECTS", "STATE_SIZE"])
+@kernel
 def presence_forward_kernel(
-    features, presence, distribution, state, IMAGES, N, MAX_OBJECTS, STATE_SIZE,
+    state, features, presence, distribution, IMAGES, N, MAX_OBJECTS, STATE_SIZE,
     CLASSES: tl.constexpr, G: tl.constexpr, R: tl.constexpr,
 ):  # fmt: skip
     """Features, presence and distribution of G images, from z, p⁰ and s."""

@@ -10,6 +10,7 @@ E = tl.constexpr(weights.CELLS)
 KNOTS = tl.constexpr(weights.CELLS + 1)
 BEND = tl.constexpr(weights.LOGIT_BEND)
 LIMIT = tl.constexpr(weights.LOGIT_LIMIT)
+SMALLEST = tl.constexpr(weights.SMALLEST_SCORE)
 FLOOR = tl.constexpr(weights.LOG_FLOOR)
 BEND_SCALE = tl.constexpr(0.5 * (1 + weights.LOGIT_BEND / weights.LOGIT_LIMIT))
 
@@ -32,6 +33,12 @@ def saved_image(state, N):
     """
     z = state + N * N
     return state, z, z + N, z + 2 * N, z + 3 * N, z + 4 * N
+
+
+@triton.jit
+def tables_behind(state, IMAGES, STATE_SIZE):
+    """The tables of all counters [M, T], behind what is saved of all images."""
+    return state + IMAGES.to(tl.int64) * STATE_SIZE
 
 
 def scratch_size(number: int) -> int:
@@ -59,12 +66,14 @@ def rows_of_counter(row, counter, IMAGES_PER_COUNTER, N):
 
 
 @triton.jit
-def rows_of_block(tables, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, TABLE_SIZE, N, LANES: tl.constexpr):
+def rows_of_block(
+    state, IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, TABLE_SIZE, N, LANES: tl.constexpr
+):
     """The table of a block's counter, and images and proposals i of the block's rows, one in each lane."""
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
     row = tl.program_id(0) % BLOCKS_PER_COUNTER * LANES + tl.arange(0, LANES)
     image, i, here = rows_of_counter(row, counter, IMAGES_PER_COUNTER, N)
-    return tables + counter * TABLE_SIZE, image, i, here
+    return tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE, image, i, here
 
 
 @triton.jit
@@ -160,11 +169,30 @@ def calibrate(table, z, S: tl.constexpr):
 
 
 @triton.jit
-def proposals(logit, boxes, mask, index, inside, HAS_MASK: tl.constexpr):
+def logit_of(score, LOGITS: tl.constexpr):
+    """L, as `score_logit`."""
+    if not LOGITS:
+        score = clamp(score, SMALLEST, 1.0 - SMALLEST)
+        score = tl.log(score / (1.0 - score))
+    return clamp(score, -LIMIT, LIMIT)
+
+
+@triton.jit
+def logit_slope(score, LOGITS: tl.constexpr):
+    """The slope of L along the score, 0 beyond its limits."""
+    slope, logit = 1.0, score
+    if not LOGITS:
+        score = clamp(score, SMALLEST, 1.0 - SMALLEST)
+        slope, logit = 1.0 / (score * (1.0 - score)), tl.log(score / (1.0 - score))
+    return tl.where((logit < -LIMIT) | (logit > LIMIT), 0.0, slope)
+
+
+@triton.jit
+def proposals(attention, boxes, mask, index, inside, HAS_MASK: tl.constexpr, LOGITS: tl.constexpr):
     """Whether proposals are real, their logits and corners."""
-    real, score = load_weights(logit, mask, index, inside, HAS_MASK)
+    real, score = load_weights(attention, mask, index, inside, HAS_MASK)
     x1, y1, x2, y2 = corners(boxes, index, real)
-    return real, score, x1, y1, x2, y2
+    return real, logit_of(score, LOGITS), x1, y1, x2, y2
 
 
 @triton.jit

@@ -3,6 +3,7 @@
 import triton
 import triton.language as tl
 
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import sign
 from tallybox.presence import weights
 from tallybox.presence.cuda import image as shared
@@ -11,14 +12,6 @@ from tallybox.presence.cuda.image import KNOTS, E
 CELLS = tl.constexpr(weights.CELLS * (weights.CELLS + 1))
 WIDTH = tl.constexpr(1 << weights.CELLS.bit_length())  # columns of a tile that holds a row of knots
 BEND_RANGE = tl.constexpr(1 + weights.LOGIT_BEND / weights.LOGIT_LIMIT)
-
-
-@triton.jit
-def offsets(S: tl.constexpr):
-    """The offsets of φ, κ, η, the headroom, τ, the step and the sharpness in a row of `PresenceWeights.rows`."""
-    kappa = 2 + S
-    headroom = kappa + 2 * CELLS
-    return 2, kappa, kappa + CELLS, headroom, headroom + 1, headroom + 1 + S, headroom + 2 + S
 
 
 @triton.jit
@@ -42,80 +35,98 @@ def shares_backward(grad, weight, rest):
 
 
 @triton.jit
-def load_calibration(first, s, S: tl.constexpr):
-    """The weights of φ from ``first`` on, and the same with ones where all are 0."""
-    weight = tl.load(first + s, mask=s < S, other=0.0)
+def load_calibration(calibration, s, S: tl.constexpr):
+    """The weights of φ, and the same with ones where all are 0."""
+    weight = tl.load(calibration + s, mask=s < S, other=0.0)
     some = tl.max(tl.where(weight == 0, 0.0, 1.0)) > 0  # NaN is not 0
     return weight, tl.where(some, weight, tl.where(s < S, 1.0, 0.0))
 
 
-@triton.jit
-def table_kernel(rows, tables, ROW_SIZE, TABLE_SIZE, S: tl.constexpr, SP: tl.constexpr):
+@kernel
+def table_kernel(
+    slope, shift, calibration, evidence, overlap, headroom, order, step, sharpness, state,
+    IMAGES, STATE_SIZE, TABLE_SIZE, S: tl.constexpr, SP: tl.constexpr,
+):  # fmt: skip
     """Write one counter's table."""
     counter = tl.program_id(0).to(tl.int64)
-    row, table = rows + counter * ROW_SIZE, tables + counter * TABLE_SIZE
-    phi, kappa, eta, headroom, tau, step, sharpness = offsets(S)
-    tl.store(table + shared.SLOPE, tl.load(row))
-    tl.store(table + shared.SHIFT, tl.load(row + 1))
-    tl.store(table + shared.SHARPNESS, tl.load(row + sharpness))
+    table = shared.tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE
+    calibration += counter * S
+    evidence += counter * CELLS
+    overlap += counter * CELLS
+    order += counter * S
+    tl.store(table + shared.SLOPE, tl.load(slope + counter))
+    tl.store(table + shared.SHIFT, tl.load(shift + counter))
+    tl.store(table + shared.SHARPNESS, tl.load(sharpness + counter))
 
     e, f = tl.arange(0, E)[:, None], tl.arange(0, WIDTH)[None, :]
     cell, knot = e * KNOTS + f, (e + 1) * KNOTS + f
-    evidence = tl.load(row + kappa + cell, mask=f < KNOTS, other=0.0)
-    share = shares(tl.load(row + eta + cell, mask=f < KNOTS, other=0.0), tl.load(row + headroom))[0]
-    overlap = tl.cumsum(tl.cumsum(share, axis=1), axis=0)
+    kappa = tl.load(evidence + cell, mask=f < KNOTS, other=0.0)
+    share = shares(tl.load(overlap + cell, mask=f < KNOTS, other=0.0), tl.load(headroom + counter))[0]
+    eta = tl.cumsum(tl.cumsum(share, axis=1), axis=0)
     tl.store(table + shared.EVIDENCE + f, f * 0.0, mask=f < KNOTS)
-    tl.store(table + shared.EVIDENCE + knot, evidence, mask=f < KNOTS)
+    tl.store(table + shared.EVIDENCE + knot, kappa, mask=f < KNOTS)
     tl.store(table + shared.OVERLAP + f, f * 0.0, mask=f < KNOTS)
-    tl.store(table + shared.OVERLAP + knot, tl.where(overlap > 1, 1.0, overlap), mask=f < KNOTS)
+    tl.store(table + shared.OVERLAP + knot, tl.where(eta > 1, 1.0, eta), mask=f < KNOTS)
 
     s = tl.arange(0, SP)
-    calibration = table + shared.CALIBRATION
-    order, edges = calibration + S + 1, calibration + 2 * (S + 1)
-    rise = tl.cumsum(shares(load_calibration(row + phi, s, S)[1], 0.0)[0], axis=0)
-    smooth = tl.cumsum(shares(tl.load(row + tau + s, mask=s < S, other=0.0), tl.load(row + step))[0], axis=0)
+    phi = table + shared.CALIBRATION
+    tau, edges = phi + S + 1, phi + 2 * (S + 1)
+    rise = tl.cumsum(shares(load_calibration(calibration, s, S)[1], 0.0)[0], axis=0)
+    smooth = shares(tl.load(order + s, mask=s < S, other=0.0), tl.load(step + counter))[0]
+    smooth = tl.cumsum(smooth, axis=0)
     bent = (2.0 * s / S - 1.0) / BEND_RANGE
     edge = shared.logistic(bent * shared.BEND / (1.0 - tl.abs(bent)))
-    tl.store(calibration, 0.0)
-    tl.store(calibration + 1 + s, rise / tl.sum(tl.where(s == S - 1, rise, 0.0)), mask=s < S)  # ends at exactly 1
-    tl.store(order, 0.0)
-    tl.store(order + 1 + s, smooth, mask=s < S)
+    tl.store(phi, 0.0)
+    tl.store(phi + 1 + s, rise / tl.sum(tl.where(s == S - 1, rise, 0.0)), mask=s < S)  # ends at exactly 1
+    tl.store(tau, 0.0)
+    tl.store(tau + 1 + s, smooth, mask=s < S)
     tl.store(table + shared.STEP, 1.0 - tl.sum(tl.where(s == S - 1, smooth, 0.0)))
     tl.store(edges + s, tl.where(s == 0, 0.0, edge), mask=s < S)
     tl.store(edges + S, 1.0)
 
 
-@triton.jit
-def table_backward_kernel(rows, grad_tables, grad_rows, ROW_SIZE, TABLE_SIZE, S: tl.constexpr, SP: tl.constexpr):
-    """From the gradient of one counter's table to that of its weights."""
+@kernel
+def table_backward_kernel(
+    calibration, overlap, headroom, order, step, grad_tables, grads, COUNTERS, TABLE_SIZE,
+    S: tl.constexpr, SP: tl.constexpr,
+):  # fmt: skip
+    """From the gradient of one counter's table to those of its weights, one behind the other [M, ...] in ``grads``."""
     counter = tl.program_id(0).to(tl.int64)
-    row, grad_row = rows + counter * ROW_SIZE, grad_rows + counter * ROW_SIZE
     grad_table = grad_tables + counter * TABLE_SIZE
-    phi, kappa, eta, headroom, tau, step, sharpness = offsets(S)
-    tl.store(grad_row, tl.load(grad_table + shared.SLOPE))
-    tl.store(grad_row + 1, tl.load(grad_table + shared.SHIFT))
-    tl.store(grad_row + sharpness, tl.load(grad_table + shared.SHARPNESS))
+    calibration += counter * S
+    overlap += counter * CELLS
+    order += counter * S
+    grad_slope, grad_shift = grads + counter, grads + COUNTERS + counter
+    grad_calibration = grads + 2 * COUNTERS + counter * S
+    grad_evidence = grads + (2 + S) * COUNTERS + counter * CELLS
+    grad_overlap = grads + (2 + S + CELLS) * COUNTERS + counter * CELLS
+    grad_headroom = grads + (2 + S + 2 * CELLS) * COUNTERS + counter
+    grad_order = grads + (3 + S + 2 * CELLS) * COUNTERS + counter * S
+    grad_step = grads + (3 + 2 * S + 2 * CELLS) * COUNTERS + counter
+    tl.store(grad_slope, tl.load(grad_table + shared.SLOPE))
+    tl.store(grad_shift, tl.load(grad_table + shared.SHIFT))
+    tl.store(grad_step + COUNTERS, tl.load(grad_table + shared.SHARPNESS))
 
     e, f = tl.arange(0, E)[:, None], tl.arange(0, WIDTH)[None, :]
     cell, knot = e * KNOTS + f, (e + 1) * KNOTS + f
-    tl.store(grad_row + kappa + cell, tl.load(grad_table + shared.EVIDENCE + knot, mask=f < KNOTS), mask=f < KNOTS)
-    weight, rest = tl.load(row + eta + cell, mask=f < KNOTS, other=0.0), tl.load(row + headroom)
+    tl.store(grad_evidence + cell, tl.load(grad_table + shared.EVIDENCE + knot, mask=f < KNOTS), mask=f < KNOTS)
+    weight, rest = tl.load(overlap + cell, mask=f < KNOTS, other=0.0), tl.load(headroom + counter)
     is_free = tl.cumsum(tl.cumsum(shares(weight, rest)[0], axis=1), axis=0) <= 1
     grad = tl.load(grad_table + shared.OVERLAP + knot, mask=(f < KNOTS) & is_free, other=0.0)
     grad = tl.cumsum(tl.cumsum(grad, axis=1, reverse=True), axis=0, reverse=True)
     grad, grad_rest = shares_backward(grad, weight, rest)
-    tl.store(grad_row + eta + cell, grad, mask=f < KNOTS)
-    tl.store(grad_row + headroom, grad_rest)
+    tl.store(grad_overlap + cell, grad, mask=f < KNOTS)
+    tl.store(grad_headroom, grad_rest)
 
     s = tl.arange(0, SP)
-    calibration = grad_table + shared.CALIBRATION
-    weight, used = load_calibration(row + phi, s, S)
-    grad = tl.cumsum(tl.load(calibration + 1 + s, mask=s < S, other=0.0), axis=0, reverse=True)
+    grad_phi = grad_table + shared.CALIBRATION
+    weight, used = load_calibration(calibration, s, S)
+    grad = tl.cumsum(tl.load(grad_phi + 1 + s, mask=s < S, other=0.0), axis=0, reverse=True)
     grad, _rest = shares_backward(grad, tl.abs(used), 0.0)
-    tl.store(grad_row + phi + s, grad * sign(weight), mask=s < S)
-    weight, rest = tl.load(row + tau + s, mask=s < S, other=0.0), tl.load(row + step)
-    grad = tl.load(calibration + S + 2 + s, mask=s < S, other=0.0)
+    tl.store(grad_calibration + s, grad * sign(weight), mask=s < S)
+    weight, rest = tl.load(order + s, mask=s < S, other=0.0), tl.load(step + counter)
+    grad = tl.load(grad_phi + S + 2 + s, mask=s < S, other=0.0)
     grad -= tl.where(s == S - 1, tl.load(grad_table + shared.STEP), 0.0)
     grad, grad_rest = shares_backward(tl.cumsum(grad, axis=0, reverse=True), weight, rest)
-    tl.store(grad_row + tau + s, grad, mask=s < S)
-    tl.store(grad_row + step, grad_rest)
+    tl.store(grad_order + s, grad, mask=s < S)
+    tl.store(grad_step, grad_rest)

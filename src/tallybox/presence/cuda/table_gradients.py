@@ -7,6 +7,7 @@ same.
 import triton
 import triton.language as tl
 
+from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import box_iou
 from tallybox.presence.cuda import image as shared
 from tallybox.presence.cuda.image import KNOTS, load
@@ -27,18 +28,16 @@ def add_to(at, amount, fraction, chosen, LANES: tl.constexpr):
     tl.store(low + LANES, high_sum + amount * fraction, mask=chosen)
 
 
-@triton.jit(
-    do_not_specialize=["N", "IMAGES_PER_COUNTER", "SUMS_PER_COUNTER", "STATE_SIZE", "SCRATCH_SIZE", "TABLE_SIZE"]
-)
+@kernel
 def table_gradients_kernel(
-    logit, boxes, mask, tables, state, scratch, sums,
-    N, IMAGES_PER_COUNTER, SUMS_PER_COUNTER, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
-    HAS_MASK: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
+    attention, boxes, mask, state, scratch, sums,
+    IMAGES, IMAGES_PER_COUNTER, SUMS_PER_COUNTER, N, STATE_SIZE, SCRATCH_SIZE, TABLE_SIZE,
+    HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Accumulate the table's gradient over a share of a counter's images, from what the backward kernels noted."""
     block = tl.program_id(0).to(tl.int64)
     counter = block // SUMS_PER_COUNTER
-    table = tables + counter * TABLE_SIZE
+    table = shared.tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE
     sums += block * TABLE_SIZE * LANES
     lane = tl.arange(0, LANES)
     for entry in range(0, TABLE_SIZE):
@@ -57,7 +56,7 @@ def table_gradients_kernel(
             state + image * STATE_SIZE, N
         )
         grad_z, grad_calibrated, weighted_2, weighted_1 = shared.image_gradients(scratch + image * SCRATCH_SIZE, N)
-        real, l_i, ax1, ay1, ax2, ay2 = shared.proposals(logit, boxes, mask, first + i, here, HAS_MASK)
+        real, l_i, ax1, ay1, ax2, ay2 = shared.proposals(attention, boxes, mask, first + i, here, HAS_MASK, LOGITS)
         gz, p0 = load(grad_z, i, here), load(calibrated, i, here)
         p1 = p0 * load(survival_1, i, here)
         if j0 == 0:
@@ -66,7 +65,9 @@ def table_gradients_kernel(
             _value, _slope, knot, fraction, _clamped = shared.calibrate(table, load(zs, i, here), S)
             add_to(sums_at(sums, knot, real, LANES), load(grad_calibrated, i, here), fraction, real, LANES)
         for j in range(j0, tl.minimum(j0 + LANES, N)):
-            real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(logit, boxes, mask, first + j, here, HAS_MASK)
+            real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(
+                attention, boxes, mask, first + j, here, HAS_MASK, LOGITS
+            )
             iou = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
             # Boxes apart matter only where a function is 0 times NaN.
             pair = real & real_j & (i != j) & ((iou != 0) | (gz != gz))
