@@ -79,7 +79,7 @@ def test_a_photo_with_too_many_candidates_is_left_to_the_host(monkeypatch):
     unfinished = []
 
     def run(canvas, sizes):
-        rows = best_detections(few._maps(canvas), sizes, candidates=400, **RULES)
+        rows = best_detections(few._maps(canvas), sizes, candidates=600, **RULES)
         unfinished.extend(rows[:, 0, 0].isnan().tolist())
         return rows
 

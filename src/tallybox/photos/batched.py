@@ -22,6 +22,7 @@ from tallybox.photos.network import BINS, SIDES, STRIDES, HeadMaps
 # Pillow's coefficients are whole numbers of 22 bits. Two halves of 11 bits times a pixel stay exact in float32.
 PRECISION, HALF = 22, 11
 BICUBIC_SUPPORT = 2.0
+CELLS, OF_CATEGORY = 4096, 512  # of a photo, and of a category in it, whose candidates are looked at
 CANDIDATES = 2048  # of a photo that go through NMS; the few photos that need more are left to the host
 CALLS_BEFORE_GRAPH = 2  # of a shape: a graph is captured if its batches keep coming
 STEPS = 16  # of NMS: boxes that each depend on the one before, at most
@@ -127,15 +128,18 @@ def best_detections(
     centres, strides = grid(maps)
     in_photo = (centres < sizes[:, None, 2:]).all(-1)  # [B, P]
     best = (class_logits.amax(-1).sigmoid() * quality_logits[..., 0].sigmoid()).sqrt() * in_photo
-    # The best N candidates lie in the best N cells. The order of cells decides between equal scores.
-    cells = best.topk(min(candidates, best.shape[1]), sorted=False).indices.sort().values  # [B, N]
+    # The order of cells, which sorted indices keep, decides between equal scores.
+    cells = best.topk(min(CELLS, best.shape[1]), sorted=False).indices.sort().values  # [B, N]
     classes, quality, distance = (_rows_at(logits, cells) for logits in (class_logits, quality_logits, distance_logits))
     scores = (classes.sigmoid() * quality.sigmoid()).sqrt() * in_photo.gather(1, cells).unsqueeze(-1)
-    scores = torch.where(scores > min_score, scores, 0).flatten(1)
-    chosen = scores.topk(min(candidates, scores.shape[1]), sorted=False).indices.sort().values
-    score, order = scores.gather(1, chosen).sort(dim=1, descending=True, stable=True)
+    scores = torch.where(scores > min_score, scores, 0)
+    number, each = scores.shape[-1], min(OF_CATEGORY, scores.shape[1])
+    last = scores.mT.topk(each).values[..., -1]  # [B, C]: no worse candidate of the category goes on
+    flat = torch.where(scores >= last.unsqueeze(1), scores, 0).flatten(1)
+    chosen = flat.topk(min(candidates, flat.shape[1]), sorted=False).indices.sort().values
+    score, order = flat.gather(1, chosen).sort(dim=1, descending=True, stable=True)
     chosen = chosen.gather(1, order)
-    categories, row = chosen % classes.shape[-1], chosen // classes.shape[-1]
+    categories, row = chosen % number, chosen // number
     size = sizes[:, None, :2].repeat(1, 1, 2)
     boxes = boxes_of_cells(distance, centres[cells], strides[cells]) * (size / sizes[:, None, 2:].repeat(1, 1, 2))
     boxes = _rows_at(boxes.clamp(min=0).minimum(size), row)
@@ -143,13 +147,18 @@ def best_detections(
     overlaps = batched_overlap_by_more(boxes, nms_iou)
     overlaps &= categories.unsqueeze(-1) == categories.unsqueeze(-2)
     kept, is_settled = suppress_in_steps(overlaps, score > 0, steps)
-    of_category = categories.unsqueeze(-1) == torch.arange(classes.shape[-1], device=boxes.device)
-    place = (of_category & kept.unsqueeze(-1)).cumsum(1).gather(2, categories.unsqueeze(-1)).squeeze(-1)
-    kept &= place <= per_category
+    of_category = categories.unsqueeze(-1) == torch.arange(number, device=boxes.device)
+    place = (of_category & kept.unsqueeze(-1)).cumsum(1)  # [B, N, C]
+    is_full = place[:, -1] >= per_category
+    kept &= place.gather(2, categories.unsqueeze(-1)).squeeze(-1) <= per_category
     first = (~kept).to(torch.uint8).argsort(dim=1, stable=True)[:, :detections]
     columns = torch.cat((boxes, score.unsqueeze(-1), categories.unsqueeze(-1)), -1)
     rows = _rows_at(columns, first) * kept.gather(1, first).unsqueeze(-1)
-    is_complete = is_settled & ((score[:, -1] == 0) | (kept.sum(1) >= detections))
+    # A candidate that was left out would come after the last row, or its category has enough.
+    least = rows[:, -1, 4] if detections <= score.shape[1] else torch.zeros_like(score[:, 0])
+    left_out = best.gather(1, cells).amin(1) if cells.shape[1] < best.shape[1] else torch.zeros_like(least)
+    is_complete = is_settled & (score[:, -1] <= least) & (left_out <= least.clamp(min=min_score))
+    is_complete &= (is_full | (last <= least.unsqueeze(1))).all(1)
     return rows.masked_fill(~is_complete[:, None, None], torch.nan)
 
 
