@@ -97,6 +97,7 @@ class PicoDet:
             found = torch.stack(map_same_size(self._launch, photos, sizes, at_once=AT_ONCE)).cpu().numpy()
         detected = []
         for photo, rows in zip(photos, found, strict=True):
+            vars(photo).pop("pixels", None)  # pinned memory is short
             if np.isnan(rows[0, 0]):  # it has more candidates than a batch has room for
                 detected.append(detections_of(self.propose([photo])[0], photo))
                 continue
