@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import box_iou
-from tallybox.boxes import batched_nms, first_kept, nms, numpy_box_iou, overlap_by_more, suppress
+from tallybox.boxes import (
+    batched_nms,
+    batched_overlap_by_more,
+    first_kept,
+    nms,
+    numpy_box_iou,
+    overlap_by_more,
+    suppress,
+    suppress_in_steps,
+)
 from tests.support.strategies import box_sets
 
 THRESHOLDS = (0.0, 0.3, 0.5, 0.71, 1.0)
@@ -50,7 +59,22 @@ def test_overlaps_are_those_of_the_library(boxes):
 def test_a_comparison_without_division_agrees_with_the_iou(boxes):
     array = boxes.numpy()
     for threshold in (0.31, 0.52, 0.73):  # no quotient of the grid that boxes are drawn from
-        np.testing.assert_array_equal(overlap_by_more(array, threshold), numpy_box_iou(array, array) > threshold)
+        more = overlap_by_more(array, threshold)
+        np.testing.assert_array_equal(more, numpy_box_iou(array, array) > threshold)
+        np.testing.assert_array_equal(batched_overlap_by_more(boxes[None], threshold)[0], more)
+
+
+@given(st.integers(1, 30), st.integers(1, 10), st.floats(0, 1), st.integers(0, 999))
+def test_suppression_in_steps_is_exact_or_says_that_it_is_not(number, steps, share, seed):
+    random = np.random.default_rng(seed)
+    overlaps = random.random((4, number, number)) < share
+    candidates = random.random((4, number)) < 0.8
+    expected = suppress(overlaps, candidates)
+    tensors = torch.from_numpy(overlaps), torch.from_numpy(candidates)
+    kept, is_settled = suppress_in_steps(*tensors, steps)
+    np.testing.assert_array_equal(kept.numpy()[is_settled], expected[is_settled])
+    np.testing.assert_array_equal(suppress_in_steps(*tensors, number + 1)[0], expected)
+    assert suppress_in_steps(*tensors, number + 1)[1].all()
 
 
 @given(scored_boxes(), st.integers(1, 4))

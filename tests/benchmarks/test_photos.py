@@ -2,23 +2,23 @@ import pytest
 import torch
 
 from benchmarks import photos as bench
+from tallybox import PhotoCounter
 from tallybox.errors import TallyboxError
-from tallybox.photos import read_photo
 from tests.support.photos import embedded_detector
 
 
 def test_every_stage_is_measured():
-    rows = list(bench.bench_photos(torch.device("cpu"), seconds=0.01, number=1))
-    assert [row.case.split(",")[0] for row in rows] == ["read", "read and detect", "count", "end to end"]
-    assert all(row.median_ms > 0 for row in rows)
+    rows = {row.case: row for row in bench.bench_photos(torch.device("cpu"), seconds=0.01, number=1)}
+    assert {"network", "candidates and NMS", "count", "end to end"} <= rows.keys()
+    assert all(row.median_ms > 0 for row in rows.values())
 
 
-def test_a_detector_that_mixes_up_a_batch_is_not_timed(tmp_path):
+def test_other_counts_than_on_a_cpu_are_an_error(tmp_path):
     class MixedUp:
         def detect(self, photos):
-            detected = embedded_detector().detect(photos)
-            return detected[1:] + detected[:1]
+            return embedded_detector().detect(photos[::-1])
 
-    photos = [read_photo(path) for path in bench.made_from_samples(tmp_path, 2)]
-    with pytest.raises(TallyboxError, match="batch"):
-        bench.check_batch(MixedUp(), photos)
+    paths = bench.made_from_samples(tmp_path, 2)
+    for check in (bench.check_detections, bench.check_counts):
+        with pytest.raises(TallyboxError, match="CPU"):
+            check(PhotoCounter(MixedUp()), paths)

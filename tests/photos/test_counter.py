@@ -57,13 +57,6 @@ def test_many_photos_come_in_order_and_a_bad_file_is_an_item_with_its_error(coun
     assert counter.count_many([]) == []
 
 
-def test_a_bad_file_alone_is_an_error(counter, tmp_path):
-    (tmp_path / "text.jpg").write_text("no photo")
-    for call in (counter.count, counter.explain):
-        with pytest.raises(InputError, match=r"text.jpg"):
-            call(tmp_path / "text.jpg")
-
-
 def test_an_explanation_points_at_as_many_boxes_as_are_counted(counter):
     explained = counter.explain(sample_photos()[1], ["horse"])["horse"]
     assert explained.prediction.to_dict() == counter.count(sample_photos()[1])["horse"].to_dict()
@@ -156,3 +149,10 @@ def test_threads_share_a_counter(counter):
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(counter.count, sources * 4))
     assert [{name: p.to_dict() for name, p in counts.items()} for counts in found] == expected * 4
+
+
+def test_a_bad_file_alone_is_an_error(counter, tmp_path):
+    (tmp_path / "text.jpg").write_text("no photo")
+    for call in (counter.count, counter.explain):
+        with pytest.raises(InputError, match=r"text.jpg"):
+            call(tmp_path / "text.jpg")

@@ -47,14 +47,6 @@ def test_a_photo_cut_at_every_kilobyte(tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_cut_anywhere(tmp_path, kind):
-    whole = encoded(gradient(96, 64), kind, **KINDS[kind])
-    for length in range(0, len(whole), max(1, len(whole) // 60)):
-        survives(tmp_path / f"cut.{kind}", whole[:length])
-    assert survives(tmp_path / f"whole.{kind}", whole)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("times", [60, pytest.param(3000, marks=pytest.mark.slow)])
 def test_flipped_bits(tmp_path, kind, times):
     random = np.random.default_rng(times)

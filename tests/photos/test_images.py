@@ -180,13 +180,6 @@ def test_six_photos_of_99_million_pixels_take_the_memory_of_one(tmp_path):
     assert int(done.stdout.splitlines()[-1]) < 700  # MB; 400 are one photo, and it was 2,000
 
 
-def test_heic_without_its_reader_names_the_cure(monkeypatch):
-    monkeypatch.setattr(images, "_register_heif", lambda: None)
-    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
-    with pytest.raises(InputError, match=r"pip install 'tallybox\[heic\]'"):
-        read_photo(b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic" + bytes(200))
-
-
 def test_heic_is_read_where_its_reader_is_installed(tmp_path):
     heif = pytest.importorskip("pillow_heif")
     original = gradient(64, 48)

@@ -5,6 +5,7 @@ import onnxruntime
 import pytest
 import torch
 
+from tallybox.photos import PicoDet
 from tallybox.photos.network import STRIDES, CpuNetwork, load_picodet_network
 from tests.support.shared_data import models_folder
 from tests.support.tolerances import DETECTOR_MAPS
@@ -12,7 +13,7 @@ from tests.support.tolerances import DETECTOR_MAPS
 
 @pytest.mark.parametrize(
     "load",
-    [load_picodet_network, CpuNetwork, lambda: pickle.loads(pickle.dumps(CpuNetwork()))],
+    [load_picodet_network, CpuNetwork, lambda: pickle.loads(pickle.dumps(PicoDet(device="cpu"))).network],
     ids=["PyTorch", "ONNX Runtime", "ONNX Runtime in another process"],
 )
 @pytest.mark.parametrize(("height", "width"), [(512, 640), (64, 64), (640, 128)])

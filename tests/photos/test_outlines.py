@@ -6,7 +6,6 @@ import pytest
 from tallybox.estimator.explanation import merged_into
 from tallybox.photos import Photo, read_photo, sample_photos
 from tallybox.photos.outlines import (
-    COLOURS,
     Outline,
     category_colours,
     draw_outlines,
@@ -37,15 +36,6 @@ def test_objects_are_numbered_by_category_and_solid_only_if_clear(riders):
         ((one.presence >= 0.5) & (merged_into(one) == range(len(one.presence)))).sum() for one in explained.values()
     )
     assert sum(outline.is_clear for outline in counted) == clear
-
-
-def test_a_category_has_one_colour_in_all_photos_of_a_run(riders):
-    _, _, explained = riders
-    predictions = {name: one.prediction for name, one in explained.items()}
-    shared = {"horse": COLOURS[0]}
-    assert category_colours(predictions, shared)["horse"] == COLOURS[0]
-    assert shared["person"] == COLOURS[1]
-    assert category_colours(predictions) == {"person": COLOURS[0], "horse": COLOURS[1]}
 
 
 def test_the_picture_shows_the_colours_and_keeps_the_rest(riders):

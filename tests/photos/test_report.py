@@ -22,10 +22,3 @@ def test_a_report_is_one_page_with_totals_and_every_photo(tmp_path):
     assert "<b>&.jpg" not in text
     assert "suitcase" in text
     assert "calibrated" in text
-
-
-def test_wrong_uses_of_a_report_are_refused(tmp_path):
-    photo = shutil.copy(sample_photos()[0], tmp_path)
-    for out in ("report.pdf", str(photo)):
-        assert CliRunner().invoke(cli, ["count", str(photo), "--report", out]).exit_code != 0
-    assert (tmp_path / sample_photos()[0].name).read_bytes() == sample_photos()[0].read_bytes()

@@ -1,6 +1,5 @@
 """Real videos, encoded with PyAV: a drawn pan over a sample photo, a frame every 0.2 s."""
 
-import json
 from fractions import Fraction
 
 import numpy as np
@@ -49,11 +48,6 @@ def test_the_command_writes_a_row_for_each_frame_and_category(clip, tmp_path):
     assert (table["category"] == "horse").all()
     assert ((table["low"] <= table["count"]) & (table["count"] <= table["high"])).all()
     assert "<polyline" in page.read_text()
-
-
-def test_json_has_the_time_of_each_frame(clip):
-    images = json.loads(run("count", clip, "--every", "2s", "--json").stdout)["images"]
-    assert [image["seconds"] for image in images] == [0, 2]
 
 
 def test_wrong_uses_are_one_line(clip, tmp_path):

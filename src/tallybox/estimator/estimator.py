@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +22,7 @@ from tallybox.estimator.config import IMAGES_PER_BATCH, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
 from tallybox.estimator.fitted import Fitted, untrained
 from tallybox.estimator.fitting import fit
-from tallybox.estimator.inference import infer_pairs
+from tallybox.estimator.inference import CPU, infer_pairs
 from tallybox.estimator.inputs import pairs_of_images
 from tallybox.estimator.prediction import ImagePredictions, TotalPrediction
 from tallybox.estimator.storage import load_fitted, save_fitted
@@ -55,6 +56,7 @@ class CountEstimator:
         self._seed = seed
         self._fitted: Fitted | None = None
         self._reported_unlearned = False
+        self.device = CPU
 
     @property
     def fitted(self) -> Fitted:
@@ -62,6 +64,12 @@ class CountEstimator:
         if self._fitted is None:
             raise TallyboxError("This estimator is not fitted; call fit, or load one.")
         return self._fitted
+
+    def on(self, device: torch.device) -> Self:
+        """Return the same estimator, fitted already, that predicts on another device."""
+        moved = copy(self)
+        moved.device = device
+        return moved
 
     def fit(
         self,
@@ -144,7 +152,7 @@ class CountEstimator:
         self, images: list[Detections], category_ids: list[int] | None, keep_inputs: bool
     ) -> Iterator[ImagePredictions]:
         pairs = pairs_of_images(images, category_ids)
-        inference = infer_pairs(self.fitted, images, pairs)
+        inference = infer_pairs(self.fitted, images, pairs, self.device)
         arrays, moments = inference.predictions("population"), inference.moments()
         listed = (arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY) | (category_ids is not None)
         predictions, learned = arrays.each(), set(self.fitted.category_ids)

@@ -4,7 +4,9 @@ Legend: M members, P pairs of an image and a category, K ``max_objects``.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -18,18 +20,20 @@ from tallybox.estimator.inputs import IndexedPairs, ModelInputs, model_inputs
 from tallybox.estimator.model import CountEnsemble, ModelOutput
 from tallybox.estimator.prediction import Floats, PredictionArrays, mean_of, second_moment_of, summarise
 
+CPU = torch.device("cpu")
 Prior = Literal["population", "evaluation_pairs"]
 
 
 def infer(ensemble: CountEnsemble, inputs: ModelInputs, rows: Tensor | None = None) -> ModelOutput:
     """Run the members on all pairs, or on those of ``rows [R]``, or each on its own of ``rows [M, R]``."""
     ensemble.eval()
+    device = ensemble.count_shifts.device
     rows = torch.arange(len(inputs.scores)) if rows is None else rows
     rows = rows.expand(1, -1) if rows.dim() == 1 else rows
     order = inputs.sizes[rows].argsort(dim=-1, stable=True)  # pairs of similar size need less padding
     with torch.no_grad():
         parts = [
-            ensemble(inputs.at(rows.gather(1, columns)))
+            ensemble(inputs.at(rows.gather(1, columns)).to(device))
             for columns in order.split(PAIRS_PER_BATCH, 1)
             if columns.numel()
         ]
@@ -37,7 +41,12 @@ def infer(ensemble: CountEnsemble, inputs: ModelInputs, rows: Tensor | None = No
         return ModelOutput(torch.empty(ensemble.members, 0, ensemble.config.max_objects + 1), order.new_empty(1, 0))
     members = torch.arange(ensemble.members).unsqueeze(1)
     back = order.argsort(-1)
-    return ModelOutput(*(torch.cat(tensors, 1)[members, back] for tensors in zip(*parts, strict=True)))
+    return ModelOutput(*(torch.cat(tensors, 1).cpu()[members, back] for tensors in zip(*parts, strict=True)))
+
+
+@lru_cache(maxsize=4)
+def _placed(ensemble: CountEnsemble, device: torch.device) -> CountEnsemble:
+    return deepcopy(ensemble).to(device)
 
 
 @dataclass(frozen=True)
@@ -71,10 +80,12 @@ class Inference:
         return np.column_stack((mean, variance, np.ones_like(mean), *of_members))
 
 
-def infer_pairs(fitted: Fitted, images: Sequence[Detections], pairs: IndexedPairs) -> Inference:
+def infer_pairs(
+    fitted: Fitted, images: Sequence[Detections], pairs: IndexedPairs, device: torch.device = CPU
+) -> Inference:
     """Run an estimator once on pairs of images and categories."""
     inputs = model_inputs(images, pairs, fitted.config, fitted.category_ids)
-    output = infer(fitted.ensemble, inputs)
+    output = infer(fitted.ensemble if device == CPU else _placed(fitted.ensemble, device), inputs)
     members = output.logits.double().softmax(-1).numpy()
     expected = output.expected.double().mean(0).numpy()
     if fitted.nms is not None:

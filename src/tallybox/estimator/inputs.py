@@ -46,6 +46,7 @@ class IndexedPairs(NamedTuple):
     category_ids: Integers  # [P]
 
 
+FEW_BOXES = 64  # of a pair: NMS takes pairs with up to so many together
 OF_PROPOSALS = 5  # how many fields of `ModelInputs` have a dimension of proposals
 
 
@@ -72,6 +73,10 @@ class ModelInputs(NamedTuple):
         longest = max(int(self.mask[index].sum(-1).max()) if index.numel() else 0, 1)
         of_proposals = (tensor[index, :longest] for tensor in self[:OF_PROPOSALS])
         return ModelInputs._make((*of_proposals, *(tensor[index] for tensor in self[OF_PROPOSALS:])))
+
+    def to(self, device: torch.device) -> "ModelInputs":
+        """Return the inputs on another device."""
+        return ModelInputs(*(tensor.to(device) for tensor in self))
 
     def evidence(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the best score of each pair ``[P]``, 0 where there is no box, and its summary ``[P, S]``."""
@@ -268,13 +273,25 @@ def _suppressed(
 ) -> tuple[Integers, Booleans]:
     """Keep the best proposals that NMS leaves of boxes in order of their scores; a pair may have thousands."""
     chosen = np.full((len(index), min(config.proposals, index.shape[1])), padding)
+    enough, size = chosen.shape[1], mask.sum(1)
 
     def keep(some: Integers) -> Booleans:
         return suppress(overlap_by_more(boxes[some], config.nms_iou))
 
-    for row, (of_pair, real) in enumerate(zip(index, mask, strict=True)):
-        kept = first_kept(of_pair[real], keep, enough=chosen.shape[1], candidates=4 * chosen.shape[1])
-        chosen[row, : len(kept)] = kept
+    by_size = np.argsort(size, kind="stable")
+    few, many = np.split(by_size, [np.searchsorted(size[by_size], FEW_BOXES, side="right")])
+    for start in range(0, len(few), PAIRS_PER_BATCH):
+        rows = few[start : start + PAIRS_PER_BATCH]
+        of_pairs, kept = index[rows, : size[rows[-1]]], mask[rows, : size[rows[-1]]]
+        overlaps = np.triu(overlap_by_more(boxes[of_pairs], config.nms_iou), 1)
+        if overlaps.any():  # hardly ever, if the detector's own NMS has a lower threshold
+            kept = suppress(overlaps, kept)
+        place = kept.cumsum(1) - 1
+        pair, column = np.nonzero(kept & (place < enough))
+        chosen[rows[pair], place[pair, column]] = of_pairs[pair, column]
+    for row in many.tolist():
+        best = first_kept(index[row, : size[row]], keep, enough=enough, candidates=4 * enough)
+        chosen[row, : len(best)] = best
     return chosen, chosen != padding
 
 

@@ -78,6 +78,8 @@ class PhotoCounter:
             self.estimator = shipped_estimator()
         else:
             self.estimator = CountEstimator.untrained(categories_of(self.detector))
+        if isinstance(self.detector, PicoDet) and self.detector.device != self.estimator.device:
+            self.estimator = self.estimator.on(self.detector.device)
         if self.spec is not None:
             check_same_detector(self.estimator.fitted.detector, (self.spec, *self.texts))
         check_common_names(categories_of(self.detector), self.estimator.fitted.categories, self.spec or "the detector")

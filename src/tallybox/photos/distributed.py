@@ -17,11 +17,13 @@ import numpy as np
 import torch
 
 from tallybox.errors import TallyboxError
-from tallybox.estimator.estimator import Categories
+from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.files import error_summary, import_optional
 from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.detector import Detector
 from tallybox.photos.pipeline import PhotoResult, detect_each
 from tallybox.photos.specs import detector_of
+from tallybox.photos.tiles import Tiles
 
 MAX_PHOTOS_PER_BATCH = 64  # four seconds on a core, done again if a worker is lost
 BATCHES_PER_WORKER = 4  # at least, so that all workers have work until the end
@@ -38,7 +40,8 @@ def count_each_with_ray(
 
     Workers make a detector that the counter has by name; any other object is pickled.
     """
-    return _map_photos(partial(_counting, _absolute(counter.spec), counter, categories), paths)
+    detector = _absolute(counter.spec) or counter.detector
+    return _map_photos(partial(_counting, detector, counter.estimator, counter.tiles, counter.texts, categories), paths)
 
 
 def detect_each_with_ray(spec: str, texts: Sequence[str], paths: Iterable[str | Path]) -> Iterator[PhotoResult]:
@@ -46,10 +49,16 @@ def detect_each_with_ray(spec: str, texts: Sequence[str], paths: Iterable[str | 
     return _map_photos(partial(_detecting, str(_absolute(spec)), tuple(texts)), paths)
 
 
-def _counting(spec: str | None, counter: PhotoCounter, categories: Categories, device: str) -> Process:
-    options: dict[str, Any] = {"device": device, "texts": counter.texts} if spec else {}
-    counter = PhotoCounter(spec or counter.detector, counter.estimator, tiles=counter.tiles, **options)
-    return partial(counter.count_each, categories=categories)
+def _counting(
+    detector: str | Detector,
+    estimator: CountEstimator,
+    tiles: Tiles,
+    texts: Sequence[str],
+    categories: Categories,
+    device: str,
+) -> Process:
+    options: dict[str, Any] = {"device": device, "texts": texts} if isinstance(detector, str) else {}
+    return partial(PhotoCounter(detector, estimator, tiles=tiles, **options).count_each, categories=categories)
 
 
 def _detecting(spec: str, texts: Sequence[str], device: str) -> Process:

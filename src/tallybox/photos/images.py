@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from io import BytesIO
 from math import ceil
@@ -77,6 +77,14 @@ class Photo:
     image: Image  # RGB
     size_wh: tuple[int, int]
     name: str | None = None
+
+    @cached_property
+    def pixels(self) -> Tensor:
+        """The pixels ``[H, W, 3]``, uint8, in memory that a GPU reads while the host goes on."""
+        width, height = self.image.size
+        pixels = torch.empty((height, width, 3), dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+        pixels.numpy()[:] = np.asarray(self.image)
+        return pixels
 
 
 def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels: int = MAX_PIXELS) -> Photo:

@@ -209,10 +209,6 @@ class CpuNetwork:
         maps = map(torch.from_numpy, self._session.run(MAP_NAMES, {"images": images.numpy()}))
         return [HeadMaps(*parts) for parts in zip(maps, maps, maps, strict=True)]
 
-    def __reduce__(self) -> tuple[type["CpuNetwork"], tuple[()]]:
-        """Load the network anew in the process that unpickles it: a session cannot be sent."""
-        return CpuNetwork, ()
-
 
 def _doubled(x: Tensor) -> Tensor:
     return interpolate(x, scale_factor=2, mode="nearest")

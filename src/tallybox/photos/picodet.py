@@ -5,8 +5,9 @@ grids proposes a box with a score for each category. Those above 0.05 go through
 each category, at a high threshold: what is left out cannot be counted.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +20,10 @@ from tallybox.detections.categories import COCO_CATEGORY_IDS
 from tallybox.detections.detections import Detections
 from tallybox.devices import device_or_default
 from tallybox.errors import InputError
+from tallybox.photos.batched import Graphed, best_detections, boxes_of_cells, flattened, grid, letterbox_on
 from tallybox.photos.detector import boxes_in_photo, map_same_size
 from tallybox.photos.images import BICUBIC, Photo, letterbox
-from tallybox.photos.network import BINS, SIDES, STRIDES, CpuNetwork, HeadMaps, load_picodet_network
+from tallybox.photos.network import STRIDES, CpuNetwork, HeadMaps, load_picodet_network
 
 DEFAULT_SIZE = 640  # AP on 128 photos of COCO: 42.0, against 40.9 at 512 and 38.9 at 768 px
 MULTIPLE = STRIDES[-1]  # sides of the network's input are multiples of it
@@ -34,7 +36,9 @@ MAX_PER_CATEGORY = 60
 MAX_DETECTIONS = 200
 FIRST_CANDIDATES = 1024  # boxes that go through NMS at first: enough for nearly all photos
 
-BATCHES = {"cpu": 1, "cuda": 32}  # on a CPU two photos take 130 ms together and 51 each alone, because of its cache
+BATCHES = {"cpu": 1, "cuda": 64}  # on a CPU two photos take 130 ms together and 51 each alone, because of its cache
+LOADED = {"network", "_mean", "_deviation", "_run", "_stream", "_lock"}
+AT_ONCE = 32  # photos of one shape that go through the network together on a GPU
 
 
 class RawDetections(NamedTuple):
@@ -59,42 +63,110 @@ class PicoDet:
         if isinstance(size, bool) or not isinstance(size, int) or not MULTIPLE <= size <= 4096:
             raise InputError(f"size must be a whole number of pixels from {MULTIPLE} to 4096, but got {size!r}")
         self.size = size
-        self.device = device_or_default(device)
-        self.batch = BATCHES.get(self.device.type, 1)
-        self.network = CpuNetwork() if self.device.type == "cpu" else load_picodet_network().to(self.device)
+        self._load(device_or_default(device))
+
+    def _load(self, device: torch.device) -> None:
+        self.device, self.batch, self._lock = device, BATCHES.get(device.type, 1), Lock()
+        self.network = CpuNetwork() if device.type == "cpu" else load_picodet_network().to(device)
+        normal = 255 * torch.tensor((CHANNEL_MEAN, CHANNEL_DEVIATION))
+        self._mean, self._deviation = normal.view(2, 3, 1, 1).to(device)
+        self._run: Callable[..., Tensor] = Graphed(self._scan) if device.type == "cuda" else self._scan
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # so that others count meanwhile
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the network out: another process loads it anew, and may have no GPU."""
+        return {name: value for name, value in vars(self).items() if name not in LOADED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._load(device_or_default("cpu" if self.device.type == "cpu" else None))
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the boxes of each photo, up to 200, a box once for each category that scores above 0.05."""
+        if self.device.type != "cpu":
+            return self.detect_batched(photos)
         return [detections_of(raw, photo) for raw, photo in zip(self.propose(photos), photos, strict=True)]
+
+    @torch.inference_mode()
+    def detect_batched(self, photos: Sequence[Photo]) -> list[Detections]:
+        """Return the same, computed on the device for all photos, with one transfer to the host."""
+        if not photos:
+            return []
+        sizes = [self._sizes(photo)[1] for photo in photos]
+        with self._lock, torch.cuda.stream(self._stream):  # a graph has one memory for its inputs
+            found = torch.stack(map_same_size(self._launch, photos, sizes, at_once=AT_ONCE)).cpu().numpy()
+        detected = []
+        for photo, rows in zip(photos, found, strict=True):
+            vars(photo).pop("pixels", None)  # pinned memory is short
+            if np.isnan(rows[0, 0]):  # it has more candidates than a batch has room for
+                detected.append(detections_of(self.propose([photo])[0], photo))
+                continue
+            rows = rows[rows[:, 4] > 0]
+            category_ids = np.array(COCO_CATEGORY_IDS, np.int64)[rows[:, 5].astype(np.int64)]
+            detected.append(Detections(rows[:, :4], rows[:, 4], category_ids, photo.size_wh, photo.name))
+        return detected
+
+    def _launch(self, photos: Sequence[Photo]) -> Sequence[Tensor]:
+        """Start detecting in photos with one size of the network's input; return the rows of each, ``[D, 6]``."""
+        sizes = [self._sizes(photo) for photo in photos]
+        resized, input_wh = [resized for resized, _ in sizes], sizes[0][1]
+        canvas = letterbox_on(self.device, [photo.pixels for photo in photos], resized, input_wh)
+        numbers = [(*photo.size_wh, *resized_wh) for photo, resized_wh in zip(photos, resized, strict=True)]
+        inputs = canvas, torch.tensor(numbers, dtype=torch.float32).to(self.device)
+        return self._run(*inputs).unbind()
+
+    def _scan(self, canvas: Tensor, sizes: Tensor) -> Tensor:
+        return self._best(self._maps(canvas), sizes)
+
+    def _best(self, maps: Sequence[HeadMaps], sizes: Tensor) -> Tensor:
+        return best_detections(
+            maps,
+            sizes,
+            min_score=MIN_SCORE,
+            nms_iou=NMS_IOU,
+            per_category=MAX_PER_CATEGORY,
+            detections=MAX_DETECTIONS,
+        )
+
+    def _maps(self, canvas: Tensor) -> list[HeadMaps]:
+        images = canvas.permute(0, 3, 1, 2).float().sub_(self._mean).div_(self._deviation)
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # TensorFloat-32 changes scores by 0.001
+            maps: list[HeadMaps] = self.network(images)
+        return maps
+
+    def _sizes(self, photo: Photo) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return the sizes of a resized photo and of the network's input."""
+        width, height = resized_size(photo.size_wh, self.size)
+        return (width, height), (-(-width // MULTIPLE) * MULTIPLE, -(-height // MULTIPLE) * MULTIPLE)
 
     def propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
         """Return every cell of each photo that scores above 0.05 in some category."""
         # The network averages over its whole input, so that padding a photo further would change its scores:
         # only photos of the same size go through it together.
-        sizes = [_resized_wh(photo.size_wh, self.size) for photo in photos]
+        sizes = [resized_size(photo.size_wh, self.size) for photo in photos]
+
+        def propose() -> list[RawDetections]:
+            return map_same_size(self._propose, photos, sizes, at_once=AT_ONCE if self.device.type == "cuda" else 1)
+
         # On one thread: with another program on a core, two threads wait for each other at every layer (2 s, not 0.1).
-        return call_single_threaded(lambda: map_same_size(self._propose, photos, sizes, at_once=self.batch))
+        return call_single_threaded(propose) if self.device.type == "cpu" else propose()
 
     @torch.inference_mode()
     def _propose(self, photos: Sequence[Photo]) -> list[RawDetections]:
         """Run the network on photos of one size when resized."""
-        resized_wh = width, height = _resized_wh(photos[0].size_wh, self.size)
-        input_wh = -(-width // MULTIPLE) * MULTIPLE, -(-height // MULTIPLE) * MULTIPLE
+        resized_wh, input_wh = self._sizes(photos[0])
         pixels = np.stack([letterbox(photo.image, resized_wh, input_wh, BICUBIC) for photo in photos])
-        mean, deviation = 255 * torch.tensor((CHANNEL_MEAN, CHANNEL_DEVIATION), device=self.device).view(2, 3, 1, 1)
-        images = torch.from_numpy(pixels).permute(0, 3, 1, 2).to(self.device).float().sub_(mean).div_(deviation)
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # TensorFloat-32 changes scores by 0.001
-            maps = self.network(images)
+        maps = self._maps(torch.from_numpy(pixels).to(self.device))
         return [
             RawDetections(boxes_in_photo(boxes.cpu().numpy(), resized_wh, photo.size_wh), scores.cpu().numpy())
             for photo, (boxes, scores) in zip(photos, _cells_above(maps, resized_wh), strict=True)
         ]
 
 
-def _resized_wh(size_wh: tuple[int, int], longer_side: int) -> tuple[int, int]:
+def resized_size(size_wh: tuple[int, int], longer_side: int) -> tuple[int, int]:
     """Return the width and height of a photo whose longer side is resized, at least one pixel each.
 
-    >>> _resized_wh((640, 480), 640), _resized_wh((333, 500), 640), _resized_wh((10_000, 3), 640)
+    >>> resized_size((640, 480), 640), resized_size((333, 500), 640), resized_size((10_000, 3), 640)
     ((640, 480), (426, 640), (640, 1))
     """
     scale = longer_side / max(size_wh)
@@ -103,29 +175,14 @@ def _resized_wh(size_wh: tuple[int, int], longer_side: int) -> tuple[int, int]:
 
 def _cells_above(maps: Sequence[HeadMaps], resized_wh: tuple[int, int]) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield for each image the boxes ``[P, 4]`` and scores ``[P, C]`` of the cells in the photo above `MIN_SCORE`."""
-    class_logits, quality_logits, distance_logits = (
-        torch.cat([part.permute(0, 2, 3, 1).flatten(1, 2) for part in parts], 1) for parts in zip(*maps, strict=True)
-    )  # each [B, cells, channels]
-    centres, strides = _grid(maps)
+    class_logits, quality_logits, distance_logits = flattened(maps)
+    centres, strides = grid(maps)
     in_photo = (centres < torch.tensor(resized_wh, device=centres.device)).all(1)
     best = (class_logits.amax(2).sigmoid() * quality_logits[..., 0].sigmoid()).sqrt()  # [B, cells]
-    bins = torch.arange(BINS, device=centres.device, dtype=torch.float32)
     for image, enough in enumerate((best > MIN_SCORE) & in_photo):
         chosen = enough.nonzero().flatten()
         scores = (class_logits[image, chosen].sigmoid() * quality_logits[image, chosen].sigmoid()).sqrt()
-        distance = distance_logits[image, chosen].unflatten(1, (SIDES, BINS)).softmax(2) @ bins * strides[chosen]
-        yield torch.cat((centres[chosen] - distance[:, :2], centres[chosen] + distance[:, 2:]), 1), scores
-
-
-def _grid(maps: Sequence[HeadMaps]) -> tuple[Tensor, Tensor]:
-    """Return the centre of each cell ``[cells, 2]`` in pixels of the input, and its stride ``[cells, 1]``."""
-    centres, strides = [], []
-    for stride, (class_logits, _, _) in zip(STRIDES, maps, strict=True):
-        sides = (torch.arange(side, device=class_logits.device) for side in reversed(class_logits.shape[2:]))
-        cells = torch.stack(torch.meshgrid(*sides, indexing="xy"), -1).reshape(-1, 2)  # x and y of each
-        centres.append((cells + 0.5) * stride)
-        strides.append(torch.full_like(centres[-1][:, :1], stride))
-    return torch.cat(centres), torch.cat(strides)
+        yield boxes_of_cells(distance_logits[image, chosen], centres[chosen], strides[chosen]), scores
 
 
 def detections_of(raw: RawDetections, photo: Photo) -> Detections:

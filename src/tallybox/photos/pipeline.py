@@ -86,10 +86,11 @@ def map_photos(
     function: Callable[[Sequence[Photo]], list[Result]], sources: Iterable[PhotoSource], detector: Detector
 ) -> Iterator[tuple[PhotoSource, Result | InputError]]:
     """Yield the result of a function that uses a detector for each photo, or the photo's error, in order."""
-    read = partial(_read, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
+    read = partial(_read, detector=detector)
     if _runs_in_threads(detector):  # each reads its own photos
         return _map_batches(lambda batch: _call(function, [*map(read, batch)]), sources, detector)
-    return _map_batches(partial(_call, function), map_in_order(read, sources), detector)
+    ahead = detector.batch if isinstance(detector, PicoDet) else 0  # decode a batch while a GPU is busy with another
+    return _map_batches(partial(_call, function), map_in_order(read, sources, ahead=ahead), detector)
 
 
 def _map_batches(
@@ -97,20 +98,26 @@ def _map_batches(
 ) -> Iterator[Result]:
     """Yield the results of a function that uses a detector for batches of items."""
     batches = in_batches(items, detector.batch if isinstance(detector, PicoDet) else BATCH)
-    # Threads that share a photo on a CPU wait for each other at every layer. With a GPU, only this thread detects: any
-    # other would take seconds to plan its convolutions.
-    return chain.from_iterable((map_in_order if _runs_in_threads(detector) else map)(function, batches))
+    if not isinstance(detector, PicoDet):
+        return chain.from_iterable(map(function, batches))
+    # Threads that share a photo on a CPU wait for each other at every layer. On a GPU, one thread detects while the
+    # caller counts; more would each take seconds to plan their convolutions.
+    threads = None if _runs_in_threads(detector) else 1
+    return chain.from_iterable(map_in_order(function, batches, threads=threads))
 
 
 def _runs_in_threads(detector: Detector) -> bool:
     return isinstance(detector, PicoDet) and detector.device.type == "cpu"
 
 
-def _read(source: PhotoSource, reduced_to: int | None) -> tuple[PhotoSource, Photo | InputError]:
+def _read(source: PhotoSource, detector: Detector) -> tuple[PhotoSource, Photo | InputError]:
     try:
-        return source, read_photo(source, reduced_to=reduced_to)
+        photo = read_photo(source, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
     except InputError as error:
         return source, error
+    if isinstance(detector, PicoDet) and not _runs_in_threads(detector):
+        _ = photo.pixels  # in this thread rather than in the one that detects
+    return source, photo
 
 
 def _call(

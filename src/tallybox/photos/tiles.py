@@ -263,7 +263,7 @@ def count_blocks(
     for may_split in (True, False):
         images = [block.detections for block in waiting]
         pairs = pairs_of_images(images, None)
-        inference = infer_pairs(fitted, images, pairs)
+        inference = infer_pairs(fitted, images, pairs, estimator.device)
         arrays, moments = inference.predictions("population"), inference.moments()
         distributions = write_out_tail(arrays.probabilities, inference.tail_mean)
         is_crowded = may_split & (arrays.counts >= CROWDED * fitted.config.max_objects)

@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
-import supervision
 import torch
 
 from tallybox.detections.categories import COCO_CATEGORIES
-from tallybox.detections.detections import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.photos.detectors.transformers_models import TransformersDetector
 from tallybox.photos.specs import detector_of
@@ -100,42 +98,6 @@ def test_grounding_dino_scores_a_phrase_by_the_mean_of_its_tokens(models):
         np.testing.assert_allclose(found.boxes, boxes_in(photo, expected["boxes"]), rtol=1e-4, atol=1e-3)
 
 
-def test_results_of_transformers_are_taken_directly_and_through_supervision(models):
-    detector = detector_of(f"transformers:{models['fruit']}", device="cpu")
-    (photo,) = small_photos([(64, 48)])
-    (found,) = detector.detect([photo])
-    result, _, _ = directly(detector, photo)
-    names = detector.model.config.id2label
-    supervised = supervision.Detections.from_transformers(result, id2label=names)
-    for taken in (
-        Detections.from_transformers(result, class_names=names),
-        Detections.from_supervision(supervised, class_names=names),
-    ):
-        np.testing.assert_allclose(boxes_in(photo, taken.boxes), found.boxes, rtol=1e-5, atol=1e-4)
-        np.testing.assert_allclose(taken.scores, found.scores, rtol=1e-5)
-        np.testing.assert_array_equal(taken.category_ids, found.category_ids)
-
-
-def test_photos_do_not_change_each_other(models):
-    for name, texts in (("detr", ()), ("grounding_dino", ("a cup", "tea"))):
-        detector = detector_of(f"transformers:{models[name]}", texts=texts, device="cpu")
-        together = detector.detect(small_photos())
-        for photo, found in zip(small_photos(), together, strict=True):
-            (alone,) = detector.detect([photo])
-            np.testing.assert_allclose(found.boxes, alone.boxes, rtol=1e-4, atol=1e-3)
-            np.testing.assert_allclose(found.scores, alone.scores, rtol=1e-4)
-        assert detector.detect([]) == []
-
-
-@pytest.mark.parametrize(("name", "texts"), [("detr", ()), ("owlvit", PHRASES), ("grounding_dino", PHRASES[:1])])
-def test_boxes_are_in_the_photos_own_pixels(models, name, texts):
-    detector = detector_of(f"transformers:{models[name]}", texts=texts, device="cpu")
-    (photo,) = small_photos([(64, 48)])
-    (found,), (twice,) = detector.detect([photo]), detector.detect([with_fewer_pixels(photo)])
-    assert twice.image_size == (128, 96)
-    np.testing.assert_allclose(twice.boxes, 2 * found.boxes, rtol=1e-4, atol=1e-3)
-
-
 def test_phrases_are_demanded_and_refused(models):
     with pytest.raises(InputError, match=r"owlvit .*--text PHRASE"):
         detector_of(f"transformers:{models['owlvit']}")
@@ -165,3 +127,12 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path, models):
         with pytest.raises(TallyboxError, match=f"Cannot load .*{name}") as caught:
             detector_of(f"transformers:{tmp_path / name}")
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "texts"), [("detr", ()), ("owlvit", PHRASES), ("grounding_dino", PHRASES[:1])])
+def test_boxes_are_in_the_photos_own_pixels(models, name, texts):
+    detector = detector_of(f"transformers:{models[name]}", texts=texts, device="cpu")
+    (photo,) = small_photos([(64, 48)])
+    (found,), (twice,) = detector.detect([photo]), detector.detect([with_fewer_pixels(photo)])
+    assert twice.image_size == (128, 96)
+    np.testing.assert_allclose(twice.boxes, 2 * found.boxes, rtol=1e-4, atol=1e-3)
