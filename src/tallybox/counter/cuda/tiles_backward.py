@@ -7,8 +7,22 @@ block for each tile.
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda import activations as f
-from tallybox.counter.cuda.activations import look_up, share, value
+from tallybox.counter.cuda.activations import (
+    ATTENTION_CONFIDENCE,
+    CONFIDENCE,
+    DISTANCE_CONFIDENCE,
+    DISTANCE_EDGE,
+    DISTANCE_ROW,
+    RELEVANCE_EDGE,
+    RELEVANCE_ROW,
+    SIMILARITY,
+    image_gradients,
+    look_up,
+    pair_gradients,
+    proposal_gradients,
+    share,
+    value,
+)
 from tallybox.counter.cuda.tiles_forward import add_edges, saved_image, saved_tables
 from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import TINY, box_iou, box_iou_backward, corners, load_weights, sign, store_corners
@@ -51,7 +65,7 @@ def similarity_gradient(
     tables = saved_tables(state, image // IMAGES_PER_COUNTER, IMAGES, N, S)
     grad_sums, grad_products, _grad_rows, _similarity_grads = image_scratch(scratch, image, N, TILES, S)
     tile = tl.arange(0, B)
-    grad_total = f.image_gradients(
+    grad_total = image_gradients(
         image, image >= 0, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
         HAS_GRAD_COUNT, S,
     )[0]  # fmt: skip
@@ -59,7 +73,7 @@ def similarity_gradient(
         i = i0 + tile
         real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
         s_i = tl.load(scale + i, mask=real_i, other=0.0)
-        inner = value(a_i * a_i, tables, f.RELEVANCE_EDGE, S)
+        inner = value(a_i * a_i, tables, RELEVANCE_EDGE, S)
         inner = add_edges(
             inner, 2.0, i, real_i, a_i, of_image, attention, boxes, mask, scale, tables, N, HAS_MASK, S, B
         )
@@ -74,7 +88,7 @@ def similarity_gradient(
             real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
             pair = real_i[:, None] & real_j[None, :] & (i[:, None] != j[None, :])
             grad = grad_sum_i + tl.load(grad_sums + j, mask=real_j, other=0.0)[None, :]
-            grad *= value(1.0 - tl.abs(a_i[:, None] - a_j[None, :]), tables, f.SIMILARITY, S)
+            grad *= value(1.0 - tl.abs(a_i[:, None] - a_j[None, :]), tables, SIMILARITY, S)
             grad *= tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
             inside = (i < N)[:, None] & (j < N)[None, :]
             tl.store(grad_products + i[:, None] * N + j[None, :], grad, mask=inside)
@@ -101,7 +115,7 @@ def row_gradient(
     for j in range(0, N):
         product = tl.load(grad_products + j * N + i, mask=i < N, other=0.0)
         x_j = tl.load(rows + j * N + k, mask=k < N, other=0.0)[None, :]
-        factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), tables, f.SIMILARITY, S)
+        factor, slope, position = look_up(1.0 - tl.abs(x_i - x_j), tables, SIMILARITY, S)
         others = product[:, None] / tl.maximum(factor, TINY)
         grad_x -= others * slope * sign(x_i - x_j)
         if j > first:
@@ -166,7 +180,7 @@ def pair_gradient_kernel(
             tl.debug_barrier()
         saved_count, saved_confidence_input, scale, products, _rows = saved_image(state, image, N)
         grad_sums, _grad_products, grad_rows, similarity_grads = image_scratch(scratch, image, N, TILES, S)
-        grad_total, grad_confidence, grad_mean, position = f.image_gradients(
+        grad_total, grad_confidence, grad_mean, position = image_gradients(
             image, image >= 0, saved_count, saved_confidence_input, tables, grad_features, grad_count, MAX_OBJECTS,
             HAS_GRAD_COUNT, S,
         )  # fmt: skip
@@ -183,7 +197,7 @@ def pair_gradient_kernel(
             real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
             s_i = tl.load(scale + i, mask=real_i, other=0.0)
             grad_sum_i = tl.load(grad_sums + i, mask=real_i, other=0.0)[:, None]
-            grad_a, at_loop, grad_loop, at_certain, grad_certain = f.proposal_gradients(
+            grad_a, at_loop, grad_loop, at_certain, grad_certain = proposal_gradients(
                 a_i, s_i, real_i, grad_total, grad_mean, number, tables, S
             )
             edge_a_sum += sum_of_row(at_loop, grad_loop, s)
@@ -206,7 +220,7 @@ def pair_gradient_kernel(
                 product = tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
                 grad_close = (grad_sum_i + similarity_sum_j) * product
                 by_a, by_d, at_a, at_d, at_close, of_edge_a, of_edge_d, of_row_a, of_row_d, of_certain = (
-                    f.pair_gradients(
+                    pair_gradients(
                         a_i[:, None], a_j[None, :], s_i[:, None], s_j[None, :], 1.0 - iou, grad_row, grad_close, pair,
                         grad_total, grad_mean, number, tables, S,
                     )
@@ -231,11 +245,11 @@ def pair_gradient_kernel(
             store_corners(grad_boxes, of_image + i, i < N, grad_x1, grad_y1, grad_x2, grad_y2)
 
     out = partial + tl.program_id(0).to(tl.int64) * 8 * S + segment
-    tl.store(out + f.RELEVANCE_EDGE * S, edge_a_sum, mask=segment < S)
-    tl.store(out + f.DISTANCE_EDGE * S, edge_d_sum, mask=segment < S)
-    tl.store(out + f.SIMILARITY * S, similarity_grad, mask=segment < S)
-    tl.store(out + f.RELEVANCE_ROW * S, row_a_sum, mask=segment < S)
-    tl.store(out + f.DISTANCE_ROW * S, row_d_sum, mask=segment < S)
-    tl.store(out + f.ATTENTION_CONFIDENCE * S, certainty_a_sum, mask=segment < S)
-    tl.store(out + f.DISTANCE_CONFIDENCE * S, certainty_d_sum, mask=segment < S)
-    tl.store(out + f.CONFIDENCE * S, confidence_sum, mask=segment < S)
+    tl.store(out + RELEVANCE_EDGE * S, edge_a_sum, mask=segment < S)
+    tl.store(out + DISTANCE_EDGE * S, edge_d_sum, mask=segment < S)
+    tl.store(out + SIMILARITY * S, similarity_grad, mask=segment < S)
+    tl.store(out + RELEVANCE_ROW * S, row_a_sum, mask=segment < S)
+    tl.store(out + DISTANCE_ROW * S, row_d_sum, mask=segment < S)
+    tl.store(out + ATTENTION_CONFIDENCE * S, certainty_a_sum, mask=segment < S)
+    tl.store(out + DISTANCE_CONFIDENCE * S, certainty_d_sum, mask=segment < S)
+    tl.store(out + CONFIDENCE * S, confidence_sum, mask=segment < S)

@@ -7,8 +7,18 @@ others; what a pair adds to the gradients of activations is taken once, where i 
 import triton
 import triton.language as tl
 
-from tallybox.counter.cuda import activations as f
-from tallybox.counter.cuda.activations import value
+from tallybox.counter.cuda.activations import (
+    ATTENTION_CONFIDENCE,
+    DISTANCE_CONFIDENCE,
+    DISTANCE_EDGE,
+    DISTANCE_ROW,
+    RELEVANCE_EDGE,
+    RELEVANCE_ROW,
+    SIMILARITY,
+    normalise,
+    value,
+    write_results,
+)
 from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import TINY, box_iou, corners, load_weights
 
@@ -49,7 +59,7 @@ def add_edges(
         j = j0 + tl.arange(0, B)
         real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
         d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
-        edge = value(a_i[:, None] * a_j[None, :], tables, f.RELEVANCE_EDGE, S) * value(d, tables, f.DISTANCE_EDGE, S)
+        edge = value(a_i[:, None] * a_j[None, :], tables, RELEVANCE_EDGE, S) * value(d, tables, DISTANCE_EDGE, S)
         inner += times * tl.sum(edge * tl.load(scale + j, mask=real_j, other=0.0)[None, :], axis=1)
     return inner
 
@@ -66,7 +76,7 @@ def count_forward_kernel(
     of_image = image * N
     saved_count, saved_confidence_input, scale, products, rows = saved_image(state, image, N)
     tables = saved_tables(state, counter, IMAGES, N, S)
-    f.normalise(weight + counter * 8 * S, tables, S, SP)
+    normalise(weight + counter * 8 * S, tables, S, SP)
     tile = tl.arange(0, B)
 
     # X = f4(A) f5(D), for all threads of this block to read, and the certainty of distances.
@@ -79,10 +89,10 @@ def count_forward_kernel(
             real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
             pair = real_i[:, None] & real_j[None, :]
             d = pair_distance(boxes, of_image + i, of_image + j, real_i, real_j)
-            x = value(a_i[:, None] * a_j[None, :], tables, f.RELEVANCE_ROW, S) * value(d, tables, f.DISTANCE_ROW, S)
+            x = value(a_i[:, None] * a_j[None, :], tables, RELEVANCE_ROW, S) * value(d, tables, DISTANCE_ROW, S)
             inside = (i < N)[:, None] & (j < N)[None, :]
             tl.store(rows + i[:, None] * N + j[None, :], tl.where(pair, x, 0.0), mask=inside)
-            certain = tl.abs(value(d, tables, f.DISTANCE_CONFIDENCE, S) - 0.5)
+            certain = tl.abs(value(d, tables, DISTANCE_CONFIDENCE, S) - 0.5)
             from_distance += tl.sum(tl.sum(tl.where(pair, certain, 0.0), axis=1), axis=0)
     tl.debug_barrier()
 
@@ -95,7 +105,7 @@ def count_forward_kernel(
             for k in range(0, N):
                 x_i = tl.load(rows + k * N + i, mask=i < N, other=0.0)[:, None]
                 x_j = tl.load(rows + k * N + j, mask=j < N, other=0.0)[None, :]
-                product *= tl.maximum(value(1.0 - tl.abs(x_i - x_j), tables, f.SIMILARITY, S), TINY)
+                product *= tl.maximum(value(1.0 - tl.abs(x_i - x_j), tables, SIMILARITY, S), TINY)
             inside = (i < N)[:, None] & (j < N)[None, :]
             tl.store(products + i[:, None] * N + j[None, :], product, mask=inside)
             tl.store(products + j[None, :] * N + i[:, None], product, mask=inside)
@@ -111,7 +121,7 @@ def count_forward_kernel(
             real_j, a_j = load_weights(attention, mask, of_image + j, j < N, HAS_MASK)
             pair = real_i[:, None] & real_j[None, :]
             similarity = tl.load(products + i[:, None] * N + j[None, :], mask=pair, other=0.0)
-            similarity *= value(1.0 - tl.abs(a_i[:, None] - a_j[None, :]), tables, f.SIMILARITY, S)
+            similarity *= value(1.0 - tl.abs(a_i[:, None] - a_j[None, :]), tables, SIMILARITY, S)
             similarity_sum += tl.sum(tl.where(pair & (i[:, None] == j[None, :]), 1.0, similarity), axis=1)
         tl.store(scale + i, tl.where(real_i, 1.0 / tl.where(real_i, similarity_sum, 1.0), 0.0), mask=i < N)
     tl.debug_barrier()
@@ -123,17 +133,17 @@ def count_forward_kernel(
     for i0 in range(0, N, B):
         i = i0 + tile
         real_i, a_i = load_weights(attention, mask, of_image + i, i < N, HAS_MASK)
-        inner = value(a_i * a_i, tables, f.RELEVANCE_EDGE, S)
+        inner = value(a_i * a_i, tables, RELEVANCE_EDGE, S)
         inner = add_edges(
             inner, 1.0, i, real_i, a_i, of_image, attention, boxes, mask, scale, tables, N, HAS_MASK, S, B
         )
         total += tl.sum(inner * tl.load(scale + i, mask=real_i, other=0.0), axis=0)
-        certain = tl.abs(value(a_i, tables, f.ATTENTION_CONFIDENCE, S) - 0.5)
+        certain = tl.abs(value(a_i, tables, ATTENTION_CONFIDENCE, S) - 0.5)
         from_attention += tl.sum(tl.where(real_i, certain, 0.0), axis=0)
         number += tl.sum(tl.where(real_i, 1.0, 0.0), axis=0)
 
     one = tl.arange(0, 1)  # an image, as a tensor of one
-    f.write_results(
+    write_results(
         total + one, number, from_attention, from_distance, image + one, one == 0, tables, features,
         count, saved_count + one, saved_confidence_input + one, MAX_OBJECTS, S,
     )  # fmt: skip

@@ -1,7 +1,8 @@
 """What Triton kernels share: how they are compiled and launched, and boxes inside them.
 
 A kernel's signature lists tensors, then numbers, then constants. It is compiled once for each set of constants: no
-number and no address specialises it, so a new number of images or boxes compiles nothing.
+number and no address specialises it, so a new number of images or boxes compiles nothing. Kernels name the functions
+that they call without their module, because `torch.compile` copies them by name.
 """
 
 import inspect

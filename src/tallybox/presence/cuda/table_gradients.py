@@ -9,8 +9,28 @@ import triton.language as tl
 
 from tallybox.kernels.cuda import kernel
 from tallybox.kernels.cuda.boxes import box_iou
-from tallybox.presence.cuda import image as shared
-from tallybox.presence.cuda.image import KNOTS, load
+from tallybox.presence.cuda.image import (
+    EVIDENCE,
+    KNOTS,
+    OVERLAP,
+    SHARPNESS,
+    SHIFT,
+    SLOPE,
+    STEP,
+    E,
+    calibrate,
+    coordinate_of,
+    image_gradients,
+    load,
+    locate,
+    order,
+    precedes,
+    proposals,
+    rows_of_counter,
+    saved_image,
+    suppression_backward,
+    tables_behind,
+)
 
 
 @triton.jit
@@ -37,7 +57,7 @@ def table_gradients_kernel(
     """Accumulate the table's gradient over a share of a counter's images, from what the backward kernels noted."""
     block = tl.program_id(0).to(tl.int64)
     counter = block // SUMS_PER_COUNTER
-    table = shared.tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE
+    table = tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE
     sums += block * TABLE_SIZE * LANES
     lane = tl.arange(0, LANES)
     for entry in range(0, TABLE_SIZE):
@@ -50,48 +70,44 @@ def table_gradients_kernel(
     start = block % SUMS_PER_COUNTER * share
     for item in range(start, tl.minimum(start + share, items)):
         row, j0 = item // chunks * LANES + lane, item % chunks * LANES
-        image, i, here = shared.rows_of_counter(row, counter, IMAGES_PER_COUNTER, N)
+        image, i, here = rows_of_counter(row, counter, IMAGES_PER_COUNTER, N)
         first = image * N
-        suppression, zs, calibrated, survival_1, _survival_2, _prefixes = shared.saved_image(
-            state + image * STATE_SIZE, N
-        )
-        grad_z, grad_calibrated, weighted_2, weighted_1 = shared.image_gradients(scratch + image * SCRATCH_SIZE, N)
-        real, l_i, ax1, ay1, ax2, ay2 = shared.proposals(attention, boxes, mask, first + i, here, HAS_MASK, LOGITS)
+        suppression, zs, calibrated, survival_1, _survival_2, _prefixes = saved_image(state + image * STATE_SIZE, N)
+        grad_z, grad_calibrated, weighted_2, weighted_1 = image_gradients(scratch + image * SCRATCH_SIZE, N)
+        real, l_i, ax1, ay1, ax2, ay2 = proposals(attention, boxes, mask, first + i, here, HAS_MASK, LOGITS)
         gz, p0 = load(grad_z, i, here), load(calibrated, i, here)
         p1 = p0 * load(survival_1, i, here)
         if j0 == 0:
             by_slope += tl.where(real, gz * l_i, 0.0)
             by_shift += tl.where(real, gz, 0.0)
-            _value, _slope, knot, fraction, _clamped = shared.calibrate(table, load(zs, i, here), S)
+            _value, _slope, knot, fraction, _clamped = calibrate(table, load(zs, i, here), S)
             add_to(sums_at(sums, knot, real, LANES), load(grad_calibrated, i, here), fraction, real, LANES)
         for j in range(j0, tl.minimum(j0 + LANES, N)):
-            real_j, l_j, bx1, by1, bx2, by2 = shared.proposals(
-                attention, boxes, mask, first + j, here, HAS_MASK, LOGITS
-            )
+            real_j, l_j, bx1, by1, bx2, by2 = proposals(attention, boxes, mask, first + j, here, HAS_MASK, LOGITS)
             iou = box_iou(ax1, ay1, ax2, ay2, bx1, by1, bx2, by2)[0]
             # Boxes apart matter only where a function is 0 times NaN.
             pair = real & real_j & (i != j) & ((iou != 0) | (gz != gz))
             if tl.max(pair.to(tl.int32), axis=0) > 0:
                 # The evidence of j for i, and how much i suppresses j: both by j's score, so that lanes that
                 # differ in the overlap alone add to neighbouring addresses.
-                t_j = shared.coordinate_of(l_j)
+                t_j = coordinate_of(l_j)
                 w2, w1 = load(weighted_2, j, here), load(weighted_1, j, here)
                 s = load(suppression, j * N + i, here)
-                before = shared.precedes(l_i, ax1, ay1, ax2, ay2, i, l_j, bx1, by1, bx2, by2, j)
-                grad_shared, grad_order, _iou, _coordinate, by_difference = shared.suppression_backward(
+                before = precedes(l_i, ax1, ay1, ax2, ay2, i, l_j, bx1, by1, bx2, by2, j)
+                grad_shared, grad_order, _iou, _coordinate, by_difference = suppression_backward(
                     table, s, p1, p0, w2, w1, pair, iou, t_j, l_i - l_j, before, S
                 )
-                e, of_row = shared.locate(iou * shared.E, shared.E)
-                f, of_score = shared.locate(t_j * shared.E, shared.E)
-                g, of_rest = shared.locate((1.0 - t_j) * shared.E, shared.E)
-                evidence, overlap = shared.EVIDENCE + e * KNOTS + f, shared.OVERLAP + e * KNOTS + g
-                _value, _slope, order, of_order = shared.order(table, l_i - l_j, before, S)
+                e, of_row = locate(iou * E, E)
+                f, of_score = locate(t_j * E, E)
+                g, of_rest = locate((1.0 - t_j) * E, E)
+                evidence, overlap = EVIDENCE + e * KNOTS + f, OVERLAP + e * KNOTS + g
+                _value, _slope, knot_of_order, of_order = order(table, l_i - l_j, before, S)
                 # All are loaded before one is stored: a load waits for stores that may be to its address.
                 evidence_low = sums_at(sums, evidence, pair, LANES)
                 evidence_high = sums_at(sums, evidence + KNOTS, pair, LANES)
                 overlap_low = sums_at(sums, overlap, pair, LANES)
                 overlap_high = sums_at(sums, overlap + KNOTS, pair, LANES)
-                order_sums = sums_at(sums, order, pair, LANES)
+                order_sums = sums_at(sums, knot_of_order, pair, LANES)
                 add_to(evidence_low, gz * (1.0 - of_row), of_score, pair, LANES)
                 add_to(evidence_high, gz * of_row, of_score, pair, LANES)
                 add_to(overlap_low, grad_shared * (1.0 - of_row), of_rest, pair, LANES)
@@ -99,7 +115,7 @@ def table_gradients_kernel(
                 add_to(order_sums, grad_order, of_order, pair, LANES)
                 by_step += tl.where(before, grad_order, 0.0)
                 by_sharpness += by_difference * (l_i - l_j)
-    tl.store(sums + shared.SLOPE * LANES + lane, by_slope)
-    tl.store(sums + shared.SHIFT * LANES + lane, by_shift)
-    tl.store(sums + shared.STEP * LANES + lane, by_step)
-    tl.store(sums + shared.SHARPNESS * LANES + lane, by_sharpness)
+    tl.store(sums + SLOPE * LANES + lane, by_slope)
+    tl.store(sums + SHIFT * LANES + lane, by_shift)
+    tl.store(sums + STEP * LANES + lane, by_step)
+    tl.store(sums + SHARPNESS * LANES + lane, by_sharpness)
