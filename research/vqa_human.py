@@ -64,9 +64,8 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "x1": ({"sharpness": 1.0}, {}, {}),
     "x2": ({"sharpness": 2.0}, {}, {}),
     "x8": ({"sharpness": 8.0}, {}, {}),
-    "mean": ({"level": "mean"}, {}, {}),
-    "max": ({"level": "max"}, {}, {}),
-    "standard": ({"level": "standard"}, {}, {}),
+    # Attention logits as the paper has them: their level is free.
+    "free": ({"level": "free"}, {}, {}),
     # The component's learning rate, as a multiple of the others'.
     "rate0": ({}, {"count_rate": 0.1}, {}),
     "rate2": ({}, {"count_rate": 2.0}, {}),

@@ -45,7 +45,7 @@ class Learned:
     share: float = 1.0  # of the photos
     sources: tuple[str, ...] = ("human",)
     scores: float = 3.0  # factor of a region's 80 scores
-    components: float = 0.5  # of its 48 principal components
+    components: float = 0.2  # of its 48 principal components
     places: float = 0.0  # of its corners and size, as shares of the photo's
     overlap: float = 1.0  # of two regions, at most; the detector's own limit is 0.7
     true_counts: bool = False  # of the category that a question names, as the question's last word
