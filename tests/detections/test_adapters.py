@@ -155,7 +155,7 @@ def test_wrong_objects_are_one_clear_line(call, message):
         Detections.from_torchvision(3)
 
 
-FRAME = pd.DataFrame({"bbox": [[9, 9, 3, 3]], "score": [1.0]})
+FRAME = pd.DataFrame({"x": [9], "y": [9], "w": [3], "h": [3], "score": [1.0]})
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ FRAME = pd.DataFrame({"bbox": [[9, 9, 3, 3]], "score": [1.0]})
     ],
 )
 def test_categories_of_a_data_frame_go_by_the_caller_then_by_ids_then_by_names(columns, options, expected):
-    image = Detections.from_dataframe(FRAME.assign(**columns), box_format="xywh", **options)
+    image = Detections.from_dataframe(FRAME.assign(**columns), **options)
     assert image.category_names == expected
     assert image.category_ids[0] in expected
 
@@ -179,13 +179,12 @@ def test_categories_of_a_data_frame_go_by_the_caller_then_by_ids_then_by_names(c
 @pytest.mark.parametrize(
     ("frame", "options", "message"),
     [
-        (FRAME.assign(category="dog"), {}, "bbox.*box_format"),
-        (FRAME.assign(category="dog").drop(columns="bbox"), {}, "boxes"),
-        (FRAME.assign(category="dog").drop(columns="score"), {"box_format": "xywh"}, "score"),
-        (FRAME, {"box_format": "xywh"}, "category"),
-        (FRAME.assign(class_id=16), {"box_format": "xywh"}, "class"),
-        (FRAME.assign(category="dog"), {"box_format": "xywh", "class_names": ["bolt"]}, "dog"),
-        (pd.concat([FRAME] * 2).assign(category="dog", photo=["a", "b"]), {"box_format": "xywh"}, "photo"),
+        (FRAME.assign(category="dog").drop(columns="w"), {}, "boxes"),
+        (FRAME.assign(category="dog").drop(columns="score"), {}, "score"),
+        (FRAME, {}, "category"),
+        (FRAME.assign(class_id=16), {}, "class"),
+        (FRAME.assign(category="dog"), {"class_names": ["bolt"]}, "dog"),
+        (pd.concat([FRAME] * 2).assign(category="dog", photo=["a", "b"]), {}, "photo"),
     ],
 )
 def test_data_frames_that_leave_a_doubt_are_refused(frame, options, message):
@@ -195,10 +194,10 @@ def test_data_frames_that_leave_a_doubt_are_refused(frame, options, message):
 
 def test_a_data_frame_names_its_image():
     frame = FRAME.assign(category="dog", photo="a.jpg")
-    assert Detections.from_dataframe(frame, box_format="xywh").image_id == "a.jpg"
-    assert Detections.from_dataframe(frame, box_format="xywh", image_id=0).image_id == 0
-    assert Detections.from_dataframe(frame.drop(columns="photo"), box_format="xywh").image_id is None
-    assert len(Detections.from_dataframe(frame[:0], box_format="xywh", image_id=3)) == 0
+    assert Detections.from_dataframe(frame).image_id == "a.jpg"
+    assert Detections.from_dataframe(frame, image_id=0).image_id == 0
+    assert Detections.from_dataframe(frame.drop(columns="photo")).image_id is None
+    assert len(Detections.from_dataframe(frame[:0], image_id=3)) == 0
 
 
 def test_the_csv_of_supervision_is_read(tmp_path):

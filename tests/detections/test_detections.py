@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from tallybox import Counter, Detections, TallyboxError
+from tallybox import Detections, TallyboxError
 from tallybox.errors import InputError, InputTypeError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 
@@ -46,19 +46,6 @@ def test_numbers_of_5000_digits_are_one_clear_line():
         Detections([[0, 0, 1, 10**5000]], [0.5], [1])
     with pytest.raises(InputError, match="bbox"):
         Detections.from_coco([{"category_id": 1, "bbox": [0, 0, 1, 10**5000], "score": 0.5}])
-
-
-def test_tensors_are_copies_with_the_types_of_the_arrays():
-    image = Detections([BOX, BOX], [0.5, 0.25], [1, 2])
-    boxes, scores, category_ids = image.tensors()
-    assert (boxes.dtype, scores.dtype, category_ids.dtype) == (torch.float32, torch.float32, torch.int64)
-    assert (boxes.tolist(), scores.tolist(), category_ids.tolist()) == ([BOX, BOX], [0.5, 0.25], [1, 2])
-    boxes += 1
-    assert image.boxes.tolist() == [BOX, BOX]
-    assert image.tensors(device="meta")[0].shape == (2, 4)
-    empty = Detections.empty().tensors()
-    assert [tensor.shape for tensor in empty] == [(0, 4), (0,), (0,)]
-    assert Counter()(scores, boxes).shape == (11,)
 
 
 @pytest.mark.parametrize(

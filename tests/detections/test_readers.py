@@ -38,7 +38,7 @@ def test_real_counts_are_the_same_in_csv(tmp_path):
 def test_a_file_of_another_kind_is_an_error(tmp_path):
     for read, name in ((read_detections, "boxes.txt"), (read_counts, "counts.txt")):
         with pytest.raises(InputError, match=name):
-            read(tmp_path / name)
+            list(read(tmp_path / name))
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(InputError, match="folder"):
         read_counts(tmp_path / "folder.json")

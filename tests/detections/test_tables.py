@@ -118,8 +118,8 @@ def test_boxes_that_leave_their_image_are_refused(tmp_path):
     assert len(read(tmp_path, header + "7,dog,-300,10,1200,400,0.5,640,480\n")) == 1, "over the border, as detectors do"
     with pytest.raises(InputError, match=r"line 2.*640×480.*--box-format"):
         read(tmp_path, header + "7,dog,500,300,600,400,0.5,640,480\n")
-    frame = pd.DataFrame({"bbox": [[500, 300, 600, 400]], "score": [0.5], "category": ["dog"]})
-    assert len(Detections.from_dataframe(frame, box_format="xyxy", image_size=(640, 480))) == 1
+    frame = pd.DataFrame([[500, 300, 600, 400, 0.5, "dog"]], columns=["x1", "y1", "x2", "y2", "score", "category"])
+    assert len(Detections.from_dataframe(frame, image_size=(640, 480))) == 1
     with pytest.raises(InputError, match="640×480"):
         Detections.from_dataframe(frame, box_format="xywh", image_size=(640, 480))
 
@@ -186,8 +186,7 @@ def test_a_cell_at_the_end_of_a_sheet_costs_neither_time_nor_memory(tmp_path):
     book.active["XFD1048576"] = 1
     book.save(tmp_path / "found.xlsx")
     start = time.monotonic()
-    with pytest.raises(InputError, match=r"found.xlsx, line 1048576"):
-        list(read_detections(tmp_path / "found.xlsx"))
+    assert len(read_table(tmp_path / "found.xlsx")) == 0
     assert time.monotonic() - start < 60, "0.2 took hours"
 
 
