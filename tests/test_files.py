@@ -97,24 +97,6 @@ def test_a_killed_writer_leaves_the_earlier_file(tmp_path):
     assert path.read_text() == "earlier"
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_process_and_no_file_in_use_is(tmp_path):
-    write = (
-        "import sys; from pathlib import Path; from tallybox.files import write_text; write_text(Path(sys.argv[1]), '')"
-    )
-    dead, young = tmp_path / ".a.txt.0123abcd.unfinished", tmp_path / ".b.txt.0123abcd.unfinished"
-    foreign = tmp_path / ".notes.unfinished"
-    for path in (dead, young, foreign):
-        path.write_text("cut sh")
-    with atomic_writing(tmp_path / "slow.txt", "w") as file:
-        file.write("whole")
-        (in_use,) = tmp_path.glob(".slow.txt.*")
-        for path in (dead, foreign, in_use):
-            os.utime(path, (0, 0))
-        subprocess.run([sys.executable, "-c", write, tmp_path / "other.txt"], check=True)
-        assert {path.name for path in tmp_path.iterdir()} == {young.name, foreign.name, in_use.name, "other.txt"}
-    assert (tmp_path / "slow.txt").read_text() == "whole"
-
-
 def test_long_names_can_be_written(tmp_path):
     for name in ("x" * 255, "\u732b" * 85):
         write_text(tmp_path / name, "whole")

@@ -57,7 +57,6 @@ def test_an_output_is_never_an_input(tmp_path):
         ["count", photo.parent, "--report", photo],
         ["count", photo, "--estimator", boxes, "--out", boxes],
         ["count", table.parent, "--out", table],
-        ["ask", photo, "How many horses are there?", "--explain", photo],
     ):
         result = run(*map(str, words))
         assert result.exit_code != 0

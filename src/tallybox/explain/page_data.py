@@ -14,10 +14,10 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import most_first
+from tallybox.estimator.prediction import interval_text, most_first
 from tallybox.explain.explained_count import ExplainedCount, clear_and_doubtful, explain_component, explain_estimate
 from tallybox.explain.traces import ComponentName
-from tallybox.explain.words import headline, interval
+from tallybox.explain.words import headline
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 
@@ -71,9 +71,8 @@ def estimator_counts(
         predicted, name = explanations[key].prediction, estimator.category_name(key)
         explained, heads = explain_estimate(estimator, image, key, explanations[key])
         others = np.setdiff1d(np.flatnonzero(matched.category_ids == key), explanations[key].indices)
-        facts = [f"Best estimate: {predicted.count}.", f"{interval(predicted).replace(':', ' interval:')}."]
-        if not predicted.calibrated:
-            facts[1] = "Not calibrated for this detector."
+        interval = f"90 % interval: {interval_text(predicted)}."
+        facts = [f"Best estimate: {predicted.count}.", interval if predicted.calibrated else "Not calibrated."]
         counts.append(
             page_count(
                 name,
