@@ -1,7 +1,6 @@
 """A full disk, a read-only folder, a kill and two writers: what was there stays, what is new is whole or absent."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 from benchmarks.synthetic_photos import made_up_photos
 from PIL import Image
 
-from tallybox import CountEstimator, read_detections
+from tallybox import read_detections
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tests.support.detection_sets import coco_results, write_json
@@ -107,18 +106,6 @@ def test_a_full_disk_under_a_table(small_disk, inputs, earlier):
     assert not earlier or table.read_text() == "earlier"
 
 
-def test_a_full_disk_under_an_estimator_costs_no_fit(small_disk, inputs, tmp_path):
-    done = run(
-        *("fit", inputs / "found.json", inputs / "counts.csv", "--photos", 30, "--out", small_disk / "own.estimator"),
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert "No space left on device; the estimator is kept in " in line
-    assert CountEstimator.load(line.rpartition(" ")[2]).is_calibrated
-    assert files_of(small_disk) == set()
-
-
 WRITERS = {
     "detect": lambda inputs, out: ("detect", inputs / "photos", "--out", out / "found.json"),
     "explain": lambda inputs, out: ("explain", sample_photos()[0], "--out", out / "page.html"),
@@ -179,10 +166,6 @@ def test_a_killed_command_leaves_the_earlier_file_or_the_whole_one(inputs, tmp_p
             time.sleep(seconds * random.uniform(0.3, 1.0))
             process.send_signal(signal.SIGKILL)
         assert table.read_bytes() in (b"earlier", whole)
-    for leftover in tmp_path.glob(".*.unfinished"):
-        os.utime(leftover, (0, 0))
-    assert run(*arguments).returncode == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["counts.csv"]
 
 
 def test_two_writers_of_one_file_leave_the_whole_file_of_one(inputs, tmp_path):

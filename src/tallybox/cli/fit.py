@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import click
@@ -24,7 +23,6 @@ from tallybox.cli.options import (
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_json, echo_line
 from tallybox.detections.categories import COCO_CATEGORIES, listed_names
-from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import train_metrics
 from tallybox.files import check_writable
@@ -69,23 +67,19 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
             counts = counts.first_images(photos)
         with progress_bar("fitting") as show:
             estimator.fit(images, counts, detector=detector, on_progress=show)
-        _save(estimator, out)
+        estimator.save(out)
         labelled = listed_names(counts.labelled_ids(), counts.categories or COCO_CATEGORIES)
         echo_line(f"{len(counts):,} labelled images; categories: {labelled}", err=True)
         seconds = round(time.perf_counter() - start, 2)
         figures = estimator.fitted.cross_validation
-        held_out, pairs = figures["estimator"], figures["pairs"]
+        pairs = figures["pairs"]
         if as_json:
             train = train_metrics(estimator, images, counts)
-            result = {"pairs": pairs, "seconds": seconds, "train": train, "cross_validation": figures}
-            result |= {"held_out": {metric: held_out[metric] for metric in train}}
-            echo_json({**result, "right_by_width": held_out["right_by_width"]})
+            echo_json({"pairs": pairs, "seconds": seconds, "train": train, "cross_validation": figures})
             return
-        echo_line(
-            f"Fitted to {figures['pairs']} pairs of image and category in {figures['images']} images, {seconds} s."
-        )
+        echo_line(f"Fitted to {pairs} pairs of image and category in {figures['images']} images, {seconds} s.")
         _show_cross_validation(figures)
-        click.echo(accuracy_by_width_text(held_out["right_by_width"]))
+        click.echo(accuracy_by_width_text(figures["estimator"]["right_by_width"]))
         echo_line(f"Wrote {out}")
 
 
@@ -103,13 +97,3 @@ def _show_cross_validation(figures: Mapping[str, Any]) -> None:
     console.print(table)
     console.print(f"The estimator mixes {100 * figures['nms_share']:.0f} % tuned NMS with the trained ensemble.")
     console.print("Coverage is that of the 90 % intervals, of all and by the answer.")
-
-
-def _save(estimator: CountEstimator, out: Path) -> None:
-    """Write the estimator; if that fails, keep it in the folder for temporary files."""
-    try:
-        estimator.save(out)
-    except InputError as error:
-        spare = Path(mkdtemp(prefix="tallybox-fit-")) / out.name
-        estimator.save(spare)
-        raise InputError(f"{error}; the estimator is kept in {spare}") from error
