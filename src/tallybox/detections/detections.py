@@ -128,7 +128,7 @@ class Detections:
         stated = dict.fromkeys((image.get("image_id"), *(result.get("image_id") for result in results)))
         ids = [image_id for image_id in stated if image_id is not None]
         if len(ids) > 1:
-            raise InputError(f"Expected one image, but got {ids[:3]}; pass one image at a time")
+            raise InputError(f"These results are of several images ({ids[:3]}); pass one image at a time")
         image["image_id"] = ids[0] if ids else None
         self = cls(**adapters.from_coco(results, category_names)._asdict(), **image)
         check_in_image(self.boxes, self.image_size, "COCO results")

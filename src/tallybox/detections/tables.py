@@ -104,7 +104,7 @@ def table_layout(
 ) -> TableLayout:
     """Find the columns and the categories of a table; ``frame`` holds all its pairs of category and number."""
     if box_format not in (None, *get_args(BoxFormat)):
-        raise InputError(f'box_format is "xyxy", "xywh" or "cxcywh", but got {box_format!r}')
+        raise InputError(f'Unknown box_format {box_format!r}; use "xyxy", "xywh" or "cxcywh"')
     columns = known_columns(frame.columns)
     if "score" not in columns:
         raise InputError(f"{source}: no column score (or confidence, conf) among {list(frame.columns)}")
@@ -353,7 +353,7 @@ def detections_of_frame(
     images = list(detections_in_frame(frame, layout, source))
     if len(images) > 1:
         ids = [image.image_id for image in images[:3]]
-        raise InputError(f"Expected the rows of one image, but got {ids}; pass those of frame.groupby({own_column!r})")
+        raise InputError(f"These rows are of several images ({ids}); pass those of frame.groupby({own_column!r})")
     image = images[0] if images else Detections.empty(image_id, image_size)
     stated_id = image.image_id if image_id is None and own_column is not None else image_id
     return replace(image, image_id=stated_id, category_names=layout.categories.names)
