@@ -180,12 +180,6 @@ def test_wrong_shapes_are_clear_errors(boxes, attention, message):
         compat.Counter(3)(torch.ones(boxes), torch.ones(attention))
 
 
-@pytest.mark.parametrize("objects", [0, 2.5])
-def test_the_number_of_objects_must_be_a_whole_number_of_at_least_one(objects):
-    with pytest.raises(TallyboxError, match="objects"):
-        compat.Counter(objects)
-
-
 def random_compat_counter(objects: int) -> compat.Counter:
     counter = compat.Counter(objects, already_sigmoided=True).double()
     weight = random_weight(USED, 16, seed=3)

@@ -173,11 +173,6 @@ def test_the_lowest_versions_are_those_of_the_project():
         assert tested[name].removesuffix(".0").startswith(version.removesuffix(".0")), name
 
 
-def test_every_extra_has_a_smoke_test():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {*SMOKE, "all"} == set(project["optional-dependencies"])
-
-
 def test_every_data_file_of_the_package_has_its_licence_listed():
     listed = (ROOT / "NOTICE.md").read_text()
     data = [path for path in (ROOT / "src/tallybox").rglob("*") if path.suffix in (".safetensors", ".jpg")]

@@ -10,11 +10,9 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.files import (
     atomic_writing,
     check_writable,
-    error_summary,
     import_optional,
     open_binary,
     read_tensors,
-    suffix_without_gz,
     write_tensors,
     write_text,
 )
@@ -153,13 +151,3 @@ def test_a_missing_package_is_named_with_what_to_install():
         import_optional("no_such_module", needed_for="flying", install="'tallybox[wings]'")
     assert "no_such_module" in str(caught.value)
     assert "pip install 'tallybox[wings]'" in str(caught.value)
-
-
-def test_an_error_in_one_line():
-    assert error_summary(OSError("\n no such file \nTry again.")) == "no such file"
-    assert error_summary(OSError()) == error_summary(OSError(" \n")) == "OSError"
-
-
-@pytest.mark.parametrize(("name", "suffix"), [("a.JSON.gz", ".json"), ("a.b.csv", ".csv"), ("a.gz", ""), (".gz", "")])
-def test_the_kind_of_a_file_is_known_whether_or_not_it_is_packed(name, suffix):
-    assert suffix_without_gz(Path(name)) == suffix

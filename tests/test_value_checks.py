@@ -1,6 +1,5 @@
 """When values are looked at: by default only where that costs no waiting."""
 
-import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +8,6 @@ import torch
 
 from tallybox import Counter, check_values
 from tallybox.errors import InputError
-from tallybox.toy.training import Setting, ToyConfig, train_settings
 from tests.support.problems import random_boxes
 from tests.support.torch_warnings import TORCH_WARNS_ABOUT_ITSELF
 
@@ -95,30 +93,6 @@ def test_overlapping_blocks_in_two_threads_do_not_see_each_other():
         found = [pool.submit(first), pool.submit(second)]
         assert [future.result() for future in found] == [[False, True], [True, True]]
     assert values_are_checked()
-
-
-def test_blocks_in_two_tasks_do_not_see_each_other():
-    async def inside(mode: str) -> list[bool]:
-        with check_values(mode):
-            await asyncio.sleep(0)  # the other task enters its block
-            found = values_are_checked()
-        return [found, values_are_checked()]
-
-    async def both() -> list[list[bool]]:
-        return await asyncio.gather(inside("never"), inside("always"))
-
-    assert asyncio.run(both()) == [[False, True], [True, True]]
-
-
-def train_toy_models(on_progress=lambda done, total: None) -> None:
-    config = ToyConfig(iterations=2, batch=8, evaluation_batches=1)
-    train_settings([Setting(0.5, 0.5)], 0, config, device=torch.device("cpu"), on_progress=on_progress)
-
-
-def test_toy_training_leaves_the_checks_of_others_alone():
-    checked = []
-    train_toy_models(on_progress=lambda done, total: checked.append(values_are_checked()))
-    assert checked == [True] * 3
 
 
 def test_an_unknown_mode_is_an_error_and_changes_nothing():

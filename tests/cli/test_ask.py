@@ -8,7 +8,6 @@ from PIL import Image
 
 from tallybox.cli import cli
 from tallybox.photos import sample_photos
-from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.vqa.answer import SHIPPED_MODEL
 
 BUSES, RIDERS, _ = sample_photos()
@@ -50,10 +49,8 @@ def test_people_read_the_answer_first():
     [
         (RIDERS, "", "QUESTION"),
         (RIDERS, "zebu?", "'zebu'"),
-        (RIDERS, "how " * 2000, "40 words"),
         (RIDERS, "\x1b[31mzebu\x07", "zebu"),
         ("missing.jpg", PEOPLE, "missing.jpg"),
-        (RIDERS.parent, PEOPLE, "folder"),
         (__file__, PEOPLE, "test_ask.py"),
     ],
 )
@@ -64,14 +61,6 @@ def test_mistakes_are_one_line(photo, question, said):
     assert said in ran.stderr
     assert ran.stderr.count("\n") == 1
     assert "\x1b" not in ran.stderr
-
-
-@pytest.mark.parametrize("model", [SHIPPED_ESTIMATOR, BUSES, BUSES.parent])
-def test_what_is_no_model_is_refused(model):
-    ran = run(BUSES, PEOPLE, "--model", model)
-    assert ran.exit_code == 1
-    assert "checkpoint" in ran.stderr
-    assert ran.stderr.count("\n") == 1
 
 
 def test_it_answers_without_msgspec():

@@ -5,7 +5,7 @@ import json
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
 
-from tallybox import CountEstimator, Detections, evaluate, read_counts, read_detections
+from tallybox import CountEstimator, Detections
 from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError
 from tests.support.commands import run
@@ -80,22 +80,6 @@ def test_a_detector_with_other_numbers_is_matched_by_name(tmp_path, fitted, kind
     assert [estimator.categories[key] for key in estimator.category_ids] == ["bolt"]
 
 
-def test_the_python_recipe_of_the_guide_works_for_own_categories(tmp_path):
-    found = write_detections(tmp_path / "found.csv", PHOTOS, "category", OWN.__getitem__)
-    labels = read_counts(write_counts(tmp_path / "counts.csv", "category", OWN.__getitem__))
-    estimator = CountEstimator(members=2).fit(read_detections(found), labels)
-    by_name = {(i, OWN[c]): n for i, counts in LABELS.counts.items() for c, n in counts.items()}
-    named = [image.renumbered({key: other_number(key) for key in OWN}, RENUMBERED) for image in PHOTOS]
-    same = CountEstimator(members=2).fit(named, by_name)
-    for image, other in zip(read_detections(found), named, strict=True):
-        assert (estimator.predict(image)["nut"].count, estimator.predict(other)["nut"].count) == (
-            same.predict(other)["nut"].count,
-            same.predict(image)["nut"].count,
-        )
-    figures = evaluate(estimator, named, labels)
-    assert figures["estimator"] == evaluate(estimator, read_detections(found), labels)["estimator"]
-
-
 def test_own_ids_are_named_in_python():
     counts = {(i, c): n for i, named in LABELS.counts.items() for c, n in named.items()}
     estimator = CountEstimator(members=2).fit(PHOTOS, counts, category_names=OWN)
@@ -145,23 +129,3 @@ def test_class_numbers_are_not_counted_as_ids_of_coco(tmp_path, kind):
         ran = run(*command)
         assert ran.exit_code == 1
         assert "[0, 12]" in ran.stderr
-
-
-def test_the_box_format_of_a_table_can_be_stated(tmp_path):
-    image = PHOTOS[0]
-    found = write_detections(tmp_path / "found.csv", [image], "category_id", str)
-    expected = run("count", found, "--json")
-    assert expected.exit_code == 0, expected.output
-    table = found.read_text().splitlines()
-    rows = [line.split(",") for line in table[1:]]
-    for row in rows:
-        row[4:6] = str(float(row[4]) - float(row[2])), str(float(row[5]) - float(row[3]))
-    found.write_text("\n".join([table[0], *(",".join(row) for row in rows)]))
-    counted = run("count", found, "--box-format", "xywh", "--json")
-    assert counted.exit_code == 0, counted.output
-    assert json.loads(counted.stdout) == json.loads(expected.stdout)
-
-
-def test_a_category_that_is_asked_for_twice_is_counted_once():
-    image = Detections([[0, 0, 9, 9]], [0.9], [1], image_id=7)
-    assert list(small_estimator().predict(image, [1, "person", 18]).by_name()) == ["person", "dog"]

@@ -116,26 +116,6 @@ def test_the_whole_way_with_phrases(tmp_path):
     assert list(json.loads(again.stdout)["images"][0]["counts"]) == ["a cup"]
 
 
-def test_coco_instances_are_matched_by_file_names_and_names_of_categories(tmp_path, spec):
-    photos = save_photos(tmp_path / "photos" / "ripe", 12)
-    found = tmp_path / "found.parquet"
-    assert run("detect", tmp_path / "photos", "--detector", spec, "--out", found).exit_code == 0
-    assert [image.image_id for image in read_detections(found)] == [f"ripe/{photo.name}" for photo in photos]
-    instances = {
-        "images": [{"id": 100 + i, "file_name": photo.name} for i, photo in enumerate(photos)],
-        "annotations": [{"image_id": 100 + i, "category_id": 7} for i in range(12) for _ in range(i % 4)],
-        "categories": [{"id": 7, "name": "Fig"}, {"id": 8, "name": "plum"}],
-    }
-    (tmp_path / "instances.json").write_text(json.dumps(instances))
-    mine = tmp_path / "mine.safetensors"
-    fitted = run("fit", found, tmp_path / "instances.json", "--out", mine, "--json")
-    assert fitted.exit_code == 0, fitted.output
-    assert json.loads(fitted.stdout)["pairs"] >= 5
-    counted = run("count", photos[0], "--detector", spec, "--estimator", mine, "--category", "fig", "--json")
-    assert counted.exit_code == 0, counted.output
-    assert list(json.loads(counted.stdout)["images"][0]["counts"]) == ["fig"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from benchmarks.synthetic_photos import CATEGORIES, made_up_photos
+from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator
 from tallybox.cli.count_output import text_output
-from tallybox.detections.writers import write_parquet
 from tallybox.estimator import training
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.totals import TotalPrediction
@@ -60,40 +59,6 @@ def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, dete
     assert (predicted["person"].calibrated, predicted["dog"].calibrated) == (True, False)
     assert not estimator.total(PHOTOS, ["dog"])["dog"].calibrated
     assert "5 categories (bicycle, car, cat ...)" in caplog.messages[0]
-
-
-def test_instances_of_one_category_teach_what_a_table_of_its_counts_does(tmp_path, monkeypatch, people):
-    monkeypatch.setattr(training, "MIN_STEPS", 20)
-    found = tmp_path / "found.parquet"
-    write_parquet(PHOTOS, found, categories=CATEGORIES)
-    annotations = [{"image_id": i, "category_id": 7} for i, c in LABELS.counts.items() for _ in range(c.get(1, 0))]
-    instances = {"annotations": annotations, "categories": [{"id": 7, "name": "person"}]}
-    write_json(tmp_path / "people.json", {"images": [{"id": image.image_id} for image in PHOTOS], **instances})
-    for labels in (people, tmp_path / "people.json"):
-        fitted = run("fit", found, labels, "--out", labels.with_suffix(labels.suffix + ".estimator"))
-        assert fitted.exit_code == 0, fitted.output
-    estimators = [tmp_path / f"people.{kind}.estimator" for kind in ("csv", "json")]
-    assert estimators[0].read_bytes() == estimators[1].read_bytes()
-    assert CountEstimator.load(estimators[1]).fitted.categories == CATEGORIES
-
-
-def test_totals_and_scores_of_categories_without_labels_are_reported_once(tmp_path, detections, people, caplog):
-    out, dogs = tmp_path / "own.estimator", tmp_path / "dogs.csv"
-    assert run("fit", detections, people, "--out", out).exit_code == 0
-    write_counts(
-        dogs, [(i, name, c.get(key, 0)) for i, c in LABELS.counts.items() for key, name in ((1, "person"), (18, "dog"))]
-    )
-    with caplog.at_level(logging.WARNING):
-        assert run("evaluate", out, detections, people).exit_code == 0
-        assert not caplog.messages
-        assert run("evaluate", out, detections, dogs).exit_code == 0
-        estimator = CountEstimator.load(out)
-        estimator.total(PHOTOS, ["person"])
-        assert len(caplog.messages) == 1
-        estimator.total(PHOTOS, ["person", "dog"])
-        estimator.total(PHOTOS)
-    assert len(caplog.messages) == 2
-    assert all("(dog)" in message for message in caplog.messages)
 
 
 def test_counts_by_image_and_category_label_only_what_they_name():

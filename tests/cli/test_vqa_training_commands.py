@@ -6,15 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
-from tallybox.cli import cli
 from tallybox.errors import InputError
 from tallybox.runs import read_results
 from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.figures import counting_examples
 from tallybox.vqa.scoring import KEYS
+from tests.support.commands import run
 from tests.support.vqa_files import small_set
 
 ROOT = Path(__file__).parent.parent.parent
@@ -29,10 +28,6 @@ classifier = 7
 batch = 8
 epochs = 2
 """
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

@@ -97,11 +97,6 @@ def test_names_that_an_estimator_does_not_know_are_counted_apart_or_refused():
         estimator.predict(Detections(BOXES, SCORES, [0, 1], category_names={0: "gear", 1: "pin"}))
 
 
-def test_class_numbers_are_not_counted_as_ids_of_coco():
-    with pytest.raises(InputError, match=r"\[0\].*category_names"):
-        CountEstimator.untrained(COCO_CATEGORIES).predict(Detections(BOXES, SCORES, [0, 16]))
-
-
 def test_the_size_and_the_id_of_an_image_are_kept():
     image = Detections.from_ultralytics(ultralytics_result([16.0, 0.0], names=YOLO_NAMES), image_id=9)
     assert (image.image_size, image.image_id) == ((640, 480), 9)
@@ -119,9 +114,7 @@ def test_coco_results_of_one_image_come_back_as_they_were(image):
     [
         ([{"category_id": 1, "bbox": [0, 0, 1, 1]}], "score"),
         ([{"category_id": 1, "bbox": [0, 0, 1], "score": 1}], "bbox"),
-        ([{"category_id": 1, "bbox": [9, 9, "a", 1], "score": 1}], "bbox"),
         ([{"category_id": 1, "bbox": [9, 9, 1, 1], "score": 1, "image_id": i} for i in (1, 2)], "one image"),
-        ([{"category_id": 1, "bbox": [9, 9, 1, 1], "score": 1, "image_id": 8}], "one image"),
         ([{"category_id": 1, "bbox": [500, 300, 600, 400], "score": 1}], "640×480"),
     ],
 )
@@ -134,15 +127,11 @@ def test_wrong_coco_results_are_one_clear_line(results, message):
     ("call", "message"),
     [
         (lambda: Detections.from_ultralytics([ultralytics_result([1, 2])]), "one"),
-        (lambda: Detections.from_ultralytics(SimpleNamespace(boxes=None)), "ultralytics"),
-        (lambda: Detections.from_torchvision([{}]), "torchvision"),
         (lambda: Detections.from_torchvision({"boxes": []}), "scores"),
         (lambda: Detections.from_torchvision({"boxes": BOXES, "labels": [1, 2], "scores": [3.5, -1.0]}), "logistic"),
         (lambda: Detections.from_transformers(SimpleNamespace(logits=1)), "post_process_object_detection"),
-        (lambda: Detections.from_supervision(BOXES), "supervision"),
         (lambda: Detections.from_supervision(supervision.Detections(BOXES.numpy())), "confidence"),
         (lambda: Detections.from_ultralytics(ultralytics_result([80, 0], names=YOLO_NAMES)), "80"),
-        (lambda: Detections.from_ultralytics(ultralytics_result([16, 0])), "class_names="),
         (lambda: Detections.from_supervision(supervision_detections([16, 0])), "class_names="),
         (lambda: Detections.from_transformers({"scores": SCORES, "labels": SCORES, "boxes": BOXES}), "class_names="),
         (lambda: CountEstimator.untrained({}).predict({"boxes": []}), "from_torchvision"),

@@ -58,22 +58,6 @@ def test_columns_of_other_types_and_names_are_taken(tmp_path):
     assert images[0].category_names is images[2].category_names
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"score": [0.5, 0.5, float("nan")]}, "row 2: score"),
-        ({"score": [0.5, 3.5, 0.5]}, "row 1: score 3.5"),
-        ({"x1": [0.0, None, 1.0]}, "row 1: x1"),
-        ({"image_id": [1, None, 2]}, "row 1: image_id"),
-        ({"score": None}, "score"),
-    ],
-)
-def test_wrong_rows_are_named_with_file_and_row(tmp_path, changes, message):
-    with pytest.raises(InputError, match=message) as raised:
-        read(tmp_path, [7, 7, 9], **changes)
-    assert "a.parquet" in str(raised.value)
-
-
 def test_a_file_that_is_damaged_empty_or_absent_is_an_error(tmp_path):
     path = tmp_path / "a.parquet"
     with pytest.raises(InputError, match=r"a.parquet"):

@@ -3,7 +3,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
@@ -84,23 +83,6 @@ def test_damaged_files_are_one_line(tmp_path, name, kept):
     with pytest.raises(InputError, match=name) as raised:
         list(FEATURES["read_photos"](path))
     assert "\n" not in str(raised.value)
-
-
-def test_arrays_of_other_files_are_not_read(tmp_path):
-    (tmp_path / "secret").write_bytes(bytes(8 * 40))
-    path = write_published_h5(tmp_path / "a.h5", photos())
-    with h5py.File(path, "a") as file:
-        del file["ids"]
-        file.create_dataset("ids", (11,), "int64", external=[(str(tmp_path / "secret"), 0, 8 * 11)])
-    with pytest.raises(InputError, match="another file"):
-        list(FEATURES["read_photos"](path))
-    write_published_h5(tmp_path / "b.h5", photos())
-    for link in (h5py.ExternalLink("b.h5", "/ids"), h5py.SoftLink("/boxes")):
-        with h5py.File(path, "a") as file:
-            del file["ids"]
-            file["ids"] = link
-        with pytest.raises(InputError, match="link"):
-            list(FEATURES["read_photos"](path))
 
 
 def test_tallyqa(tmp_path):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -124,33 +123,6 @@ def test_a_read_only_folder_is_one_line(read_only, inputs, name):
     (line,) = done.stderr.splitlines()
     assert line.startswith("Error: ")
     assert str(read_only) in line
-
-
-@pytest.mark.parametrize("name", ["detect", "explain", "simulate"])
-def test_a_full_disk_is_one_line(small_disk, inputs, name):
-    (small_disk / "filling").write_bytes(bytes(SMALL_BYTES - 4096))
-    done = run(*WRITERS[name](inputs, small_disk))
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert "No space left on device" in line
-    assert not {file for file in files_of(small_disk) if file.endswith(("found.json", "page.html", ".unfinished"))}
-
-
-def test_a_file_that_may_not_be_read_is_one_line(inputs):
-    code = (
-        "import os, sys; from tallybox.cli import cli; import tallybox.cli.count, tallybox.detections.coco\n"
-        "os.seteuid(65534) if os.geteuid() == 0 else None  # root may read everything\n"
-        "cli(['count', *sys.argv[1:]])"
-    )
-    with TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        secret = Path(folder) / "secret.json"
-        shutil.copy(inputs / "found.json", secret)
-        secret.chmod(0)
-        arguments = [sys.executable, "-c", code, secret, "--estimator", SHIPPED_ESTIMATOR]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr == f"Error: Cannot open {secret}: Permission denied\n"
 
 
 def test_a_killed_command_leaves_the_earlier_file_or_the_whole_one(inputs, tmp_path):

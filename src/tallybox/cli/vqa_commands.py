@@ -12,6 +12,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from tallybox.cli.options import (
+    Decorator,
     existing,
     file_to_write,
     folder_type,
@@ -43,7 +44,7 @@ run_options = joined(
 )
 
 
-def out_option(what: str) -> Any:
+def out_option(what: str) -> Decorator:
     """Return the option for the folder that a command writes."""
     return click.option("--out", type=folder_type, required=True, help=what)
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +155,8 @@ class ToyTraining:
                 is_training = step < config.iterations
                 work = self.learn if is_training else self.accuracy
                 # The next batch is drawn while the models work on this one.
-                *shares, images = run(
-                    lambda call: call(), [*(partial(work, name, images) for name in totals), self.draw]
-                )
+                calls: list[Callable[[], Any]] = [*(partial(work, name, images) for name in totals), self.draw]
+                *shares, images = run(call, calls)
                 if not is_training:
                     for total, share in zip(totals.values(), shares, strict=True):
                         total += share
