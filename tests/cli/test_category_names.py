@@ -1,6 +1,7 @@
 """Categories of one's own, from detections and labels to counts, in the commands and in Python."""
 
 import json
+from pathlib import Path
 
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
@@ -9,7 +10,7 @@ from tallybox import CountEstimator, Detections
 from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError
 from tests.support.commands import run
-from tests.support.detection_sets import coco_results, write_json
+from tests.support.detection_sets import coco_results, write_counts, write_json
 from tests.support.estimators import small_estimator
 
 PHOTOS, LABELS = made_up_photos(16, seed=11)
@@ -29,10 +30,9 @@ def write_detections(path, images, columns: str, category) -> str:
     return path
 
 
-def write_counts(path, columns: str, category) -> str:
-    rows = [f"{i},{category(c)},{n}\n" for i, counts in LABELS.counts.items() for c, n in counts.items()]
-    path.write_text(f"image_id,{columns},count\n" + "".join(rows))
-    return path
+def counts_of_labels(path, columns: str, category) -> Path:
+    rows = [(i, category(c), n) for i, counts in LABELS.counts.items() for c, n in counts.items()]
+    return write_counts(path, rows, columns)
 
 
 def other_number(key: int) -> int:
@@ -44,7 +44,7 @@ def fitted(tmp_path_factory):
     """An estimator, and the scores of what it was fitted to, by number of the first detector."""
     folder = tmp_path_factory.mktemp("own")
     found = write_detections(folder / "found.csv", PHOTOS, "category_id,category", lambda key: f"{key},{OWN[key]}")
-    labels, out = write_counts(folder / "counts.csv", "category", OWN.__getitem__), folder / "own.safetensors"
+    labels, out = counts_of_labels(folder / "counts.csv", "category", OWN.__getitem__), folder / "own.safetensors"
     made = run("fit", found, labels, "--out", out, "--json")
     assert made.exit_code == 0, made.output
     return out, labels, run("count", found, "--estimator", out, "--json").stdout
@@ -90,11 +90,11 @@ def test_own_ids_are_named_in_python():
 
 def test_own_names_of_labels_need_names_of_the_detections(tmp_path):
     found = write_json(tmp_path / "found.json", coco_results(PHOTOS))
-    labels, out = write_counts(tmp_path / "counts.csv", "category", OWN.__getitem__), tmp_path / "own.safetensors"
+    labels, out = counts_of_labels(tmp_path / "counts.csv", "category", OWN.__getitem__), tmp_path / "own.safetensors"
     refused = run("fit", found, labels, "--out", out)
     assert refused.exit_code == 1
     assert "--names" in refused.stderr
-    both = write_counts(tmp_path / "both.csv", "category_id,category", lambda key: f"{key},{OWN[key]}")
+    both = counts_of_labels(tmp_path / "both.csv", "category_id,category", lambda key: f"{key},{OWN[key]}")
     assert run("fit", found, both, "--out", out).exit_code == 0
     assert sorted(CountEstimator.load(out).fitted.categories.values()) == sorted(OWN.values())
 

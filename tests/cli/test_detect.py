@@ -1,4 +1,3 @@
-import csv
 import json
 
 import pytest
@@ -8,6 +7,7 @@ from tallybox.detections.readers import read_detections
 from tallybox.estimator import training
 from tallybox.photos import cache
 from tests.support.commands import run
+from tests.support.detection_sets import write_counts
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos
 
@@ -27,15 +27,10 @@ def few_steps_on_one_thread(monkeypatch):
         yield
 
 
-def write_counts(path, photos, names):
-    """Write how many there are of each name, made up."""
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(("image_id", "category", "count"))
-        rows.writerows(
-            (photo.name, name, (i + k) % 3) for i, photo in enumerate(photos) for k, name in enumerate(names)
-        )
-    return path
+def made_up_counts(path, photos, names):
+    return write_counts(
+        path, [(p.name, name, (i + k) % 3) for i, p in enumerate(photos) for k, name in enumerate(names)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +42,7 @@ def write_counts(path, photos, names):
 )
 def test_labels_are_checked_before_photos_are_detected(tmp_path, spec, monkeypatch, header, options, message):
     photos = save_photos(tmp_path / "photos", 2)
-    labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
+    labels = made_up_counts(tmp_path / "counts.csv", photos, FRUIT.values())
     labels.write_text(labels.read_text().replace("image_id,category,count", header))
     monkeypatch.setattr(cache, "detect_each", lambda *_: pytest.fail("photos were detected"))
     fitted = run("fit", tmp_path / "photos", labels, "--detector", spec, "--out", tmp_path / "mine", *options)
@@ -65,7 +60,7 @@ def test_detect_fit_count_with_a_detector_of_ones_own(tmp_path, spec):
     assert detected.stdout.endswith(" boxes in 12 photos\n")
     assert detected.stderr == ""
 
-    labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
+    labels = made_up_counts(tmp_path / "counts.csv", photos, FRUIT.values())
     fitted = run("fit", found, labels, "--out", mine)
     assert fitted.exit_code == 0, fitted.output
 
@@ -105,7 +100,7 @@ def test_the_whole_way_with_phrases(tmp_path):
     detected = run("detect", tmp_path / "photos", *detector, "--out", found)
     assert detected.exit_code == 0, detected.output
     assert next(read_detections(found)).category_names == dict(enumerate(PHRASES))
-    fitted = run("fit", found, write_counts(tmp_path / "counts.csv", photos, PHRASES), "--out", mine)
+    fitted = run("fit", found, made_up_counts(tmp_path / "counts.csv", photos, PHRASES), "--out", mine)
     assert fitted.exit_code == 0, fitted.output
     counted = run("count", photos[0], *detector, "--estimator", mine, "--category", "a cup", "--json")
     assert counted.exit_code == 0, counted.output

@@ -9,7 +9,7 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.writers import write_parquet
 from tallybox.estimator import training
 from tests.support.commands import run
-from tests.support.detection_sets import coco_results, write_json
+from tests.support.detection_sets import coco_results, write_counts, write_json
 from tests.support.estimators import small_estimator
 
 PHOTOS, LABELS = made_up_photos(16, seed=11)
@@ -23,12 +23,8 @@ def detections(tmp_path):
 
 @pytest.fixture
 def labels(tmp_path):
-    path = tmp_path / "counts.csv"
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(("image_id", "category", "count"))
-        rows.writerows((i, LABELS.categories[c], n) for i, named in LABELS.counts.items() for c, n in named.items())
-    return path
+    rows = [(i, LABELS.categories[c], n) for i, named in LABELS.counts.items() for c, n in named.items()]
+    return write_counts(tmp_path / "counts.csv", rows)
 
 
 @pytest.fixture

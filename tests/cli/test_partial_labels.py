@@ -15,15 +15,10 @@ from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.estimator.totals import TotalPrediction
 from tallybox.photos.pipeline import PhotoResult
 from tests.support.commands import run
-from tests.support.detection_sets import coco_results, write_json
+from tests.support.detection_sets import coco_results, write_counts, write_json
 
 PHOTOS, LABELS = made_up_photos(24, seed=11)
 SHOWN = [i for i, counts in LABELS.counts.items() if counts.get(1)]
-
-
-def write_counts(path, rows) -> str:
-    path.write_text("image_id,category,count\n" + "".join(f"{i},{name},{n}\n" for i, name, n in rows))
-    return path
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ import pytest
 from benchmarks.synthetic_photos import made_up_photos
 from PIL import Image
 
-from tallybox import read_detections
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
-from tests.support.detection_sets import coco_results, write_json
+from tests.support.detection_sets import coco_results, write_counts, write_json
 
 pytestmark = [
     pytest.mark.slow,
@@ -64,8 +63,8 @@ def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     photos, labels = made_up_photos(300, seed=2)
     write_json(folder / "found.json", coco_results(photos))
-    rows = "".join(f"{i},{labels.categories[c]},{n}\n" for i, named in labels.counts.items() for c, n in named.items())
-    (folder / "counts.csv").write_text("image_id,category,count\n" + rows)
+    rows = [(i, labels.categories[c], n) for i, named in labels.counts.items() for c, n in named.items()]
+    write_counts(folder / "counts.csv", rows)
     (folder / "photos").mkdir()
     for path in sample_photos():
         shutil.copy(path, folder / "photos")
@@ -138,23 +137,3 @@ def test_a_killed_command_leaves_the_earlier_file_or_the_whole_one(inputs, tmp_p
             time.sleep(seconds * random.uniform(0.3, 1.0))
             process.send_signal(signal.SIGKILL)
         assert table.read_bytes() in (b"earlier", whole)
-
-
-def test_two_writers_of_one_file_leave_the_whole_file_of_one(inputs, tmp_path):
-    table, other = tmp_path / "counts.csv", tmp_path / "other.json"
-    write_json(other, coco_results(list(read_detections(inputs / "found.json"))[:100]))
-    sources = (inputs / "found.json", other)
-    expected = []
-    for source in sources:
-        assert run("count", source, "--estimator", SHIPPED_ESTIMATOR, "--csv", table).returncode == 0
-        expected.append(table.read_bytes())
-    for _ in range(2):
-        both = [
-            subprocess.Popen(
-                command("count", source, "--estimator", SHIPPED_ESTIMATOR, "--csv", table), stdout=subprocess.DEVNULL
-            )
-            for source in sources
-        ]
-        assert [process.wait() for process in both] == [0, 0]
-        assert table.read_bytes() in expected
-    assert {path.name for path in tmp_path.iterdir()} == {"counts.csv", "other.json"}
