@@ -32,7 +32,6 @@ from tallybox.files import check_writable
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
 @click.argument("labels", type=existing)
 @click.option("--out", type=file_to_write, required=True, help="The estimator's file.")
-@click.option("--photos", type=click.IntRange(min=1), help="Learn from the first images only, by ascending id.")
 @click.option(
     "--max-objects",
     type=click.IntRange(min=1),
@@ -43,7 +42,7 @@ from tallybox.files import check_writable
 @detections_options
 @click.option("--seed", type=int, help="[default: 0]")
 @json_option
-def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
+def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> None:
     """Fit an estimator to a detector's boxes and your true counts, LABELS: a table, or COCO instances.
 
     Give the boxes as a file of DETECTIONS, or a folder of PHOTOS for tallybox to detect. A table has a row for each
@@ -63,8 +62,6 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
     estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:
         images, counts, detector = read_labelled(source, labels, out, report_failure, **options)
-        if photos is not None:
-            counts = counts.first_images(photos)
         with progress_bar("fitting") as show:
             estimator.fit(images, counts, detector=detector, on_progress=show)
         estimator.save(out)
