@@ -11,7 +11,6 @@ from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError
 from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_counts, write_json
-from tests.support.estimators import small_estimator
 
 PHOTOS, LABELS = made_up_photos(16, seed=11)
 OWN = {1: "bolt", 2: "nut", 3: "gear", 17: "washer", 18: "spring", 44: "pin"}
@@ -97,22 +96,6 @@ def test_own_names_of_labels_need_names_of_the_detections(tmp_path):
     both = counts_of_labels(tmp_path / "both.csv", "category_id,category", lambda key: f"{key},{OWN[key]}")
     assert run("fit", found, both, "--out", out).exit_code == 0
     assert sorted(CountEstimator.load(out).fitted.categories.values()) == sorted(OWN.values())
-
-
-def test_names_that_the_estimator_does_not_know_are_an_error(tmp_path):
-    found = write_detections(tmp_path / "found.csv", PHOTOS, "category", OWN.__getitem__)
-    small_estimator().save(tmp_path / "coco.safetensors")
-    counted = run("count", found, "--estimator", tmp_path / "coco.safetensors")
-    assert counted.exit_code == 1
-    assert "bolt" in counted.stderr
-    write_parquet(
-        [Detections([[0, 0, 9, 9]] * 2, [0.9] * 2, [1, 100], image_id=7)],
-        tmp_path / "found.parquet",
-        categories={1: "person", 100: "bolt"},
-    )
-    counted = run("count", tmp_path / "found.parquet", "--json")
-    assert counted.exit_code == 0, counted.output
-    assert {"person", "bolt"} <= json.loads(counted.stdout)["images"][0]["counts"].keys()
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "parquet"])

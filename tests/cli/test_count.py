@@ -4,7 +4,6 @@ import shutil
 import subprocess
 import sys
 
-import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -12,7 +11,6 @@ from PIL import Image
 
 from tallybox import PhotoCounter
 from tallybox.cli import cli
-from tallybox.detections.writers import write_parquet
 from tallybox.photos import read_photo, sample_photos
 from tallybox.photos.report import Report
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
@@ -188,24 +186,6 @@ def test_bad_files_are_one_line_each_and_the_others_are_counted(photos, tmp_path
             str(tmp_path / "c.jpg"),
             str(photos / BUSES),
         ]
-
-
-def test_a_file_that_breaks_midway_leaves_whole_json_and_status_1(tmp_path):
-    import pyarrow.parquet as pq
-
-    images = embedded_detector().detect([read_photo(path) for path in sample_photos()])
-    good = tmp_path / "good.parquet"
-    write_parquet(images, good)
-    table = pq.read_table(good)
-    scores = table.column("score").to_numpy().copy()
-    scores[-1] = np.nan
-    broken = tmp_path / "broken.parquet"
-    column = table.schema.get_field_index("score")
-    pq.write_table(table.set_column(column, table.schema.field(column), [scores]), broken)
-    result = run(good, broken, "--json", "--estimator", SHIPPED_ESTIMATOR)
-    assert result.exit_code == 1
-    assert len(json.loads(result.stdout)["images"]) >= 2
-    assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_pictures_never_replace_a_file_that_count_did_not_write(photos, tmp_path):

@@ -2,18 +2,12 @@
 
 import json
 import logging
-from dataclasses import replace
 
-import numpy as np
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator
-from tallybox.cli.count_output import text_output
 from tallybox.estimator import training
-from tallybox.estimator.prediction import CountPrediction, ImagePredictions
-from tallybox.estimator.totals import TotalPrediction
-from tallybox.photos.pipeline import PhotoResult
 from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_counts, write_json
 
@@ -82,20 +76,6 @@ def test_fit_and_evaluate_take_categories(tmp_path, detections):
     unknown = run("evaluate", out, detections, labels, "--category", "zebra")
     assert unknown.exit_code == 1
     assert "zebra" in unknown.stderr
-
-
-def test_only_the_intervals_of_categories_without_labels_are_marked(capsys, tmp_path):
-    image = PHOTOS[0]
-    row = CountPrediction(2, 2, 2.1, 1, 3, 0, False, np.array([0.0, 0.1, 0.8, 0.1]))
-    predictions = ImagePredictions({1: row, 18: replace(row, calibrated=False)}, {1: "person", 18: "dog"})
-    totals = {"person": TotalPrediction(7.0, 5, 9, 3), "dog": TotalPrediction(6.0, 4, 8, 3, calibrated=False)}
-    with text_output(lambda: totals, every=True) as write:
-        write(PhotoResult(tmp_path / "a.jpg", image, predictions=predictions))
-        write(PhotoResult(None, replace(image, image_id=7), predictions=predictions))
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert [line.split(maxsplit=2)[2] for line in lines[2:4]] == ["1–3", "1–3, uncalibrated"]
-    assert "7  2 people (1–3) · 2 dogs (1–3, uncalibrated)" in lines
-    assert [line.split(maxsplit=2)[2] for line in lines[-2:]] == ["5–9", "4–8, uncalibrated"]
 
 
 def test_figures_that_do_not_exist_are_null(tmp_path, detections, people):

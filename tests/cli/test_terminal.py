@@ -47,16 +47,6 @@ def test_names_of_photos_and_errors_about_them_are_single_lines(tmp_path):
     assert json.loads(run("count", tmp_path, "--json").stdout)["images"][0]["image"].endswith(f"{EVIL}.jpg")
 
 
-def test_names_of_categories_are_text_and_no_markup(tmp_path):
-    categories = {1: "[red]apple[/red]\x1b[31m\nforged: 3"}
-    write_parquet([image("a")] * 1, tmp_path / "found.parquet", categories=categories)
-    result = run("count", tmp_path / "found.parquet")
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 2
-    assert no_control_characters(result.output)
-    assert r"apple[/red]\x1b" in result.stderr.replace("\\\\", "\\")
-
-
 def test_wrong_usage_does_not_repeat_control_characters(tmp_path):
     for arguments in (
         ["count", tmp_path / EVIL],

@@ -58,21 +58,6 @@ def test_columns_of_other_types_and_names_are_taken(tmp_path):
     assert images[0].category_names is images[2].category_names
 
 
-def test_a_file_that_is_damaged_empty_or_absent_is_an_error(tmp_path):
-    path = tmp_path / "a.parquet"
-    with pytest.raises(InputError, match=r"a.parquet"):
-        list(read_detections(path))
-    path.write_bytes(b"")
-    with pytest.raises(InputError, match="empty"):
-        list(read_detections(path))
-    pq.write_table(table([7] * 1000, score=np.random.default_rng(0).random(1000)), path)
-    whole = path.read_bytes()
-    for damaged in (whole[:-20], bytes(4) + whole[: len(whole) // 2], whole[:100] + bytes(1500) + whole[1600:]):
-        path.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"a\.parquet"):
-            list(read_detections(path))
-
-
 def test_a_size_may_stand_in_some_rows_of_an_image(tmp_path):
     sides = {"width": [None, 640, None, 320, None], "height": [None, 480, None, 240, None]}
     images = read(tmp_path, [7, 7, 7, 9, 10], **sides)

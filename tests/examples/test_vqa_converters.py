@@ -75,16 +75,6 @@ def test_as_many_proposals_as_features_need_the_axis(tmp_path):
     assert FEATURES["read_npz"](path, "one", "first").features.tolist() == features.T.tolist()
 
 
-@pytest.mark.parametrize("name", ["a.h5", "a.npz"])
-@pytest.mark.parametrize("kept", [0, 40, 1000])
-def test_damaged_files_are_one_line(tmp_path, name, kept):
-    path = write_published_h5(tmp_path / name, photos()) if name == "a.h5" else many(tmp_path / name, photos())
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(InputError, match=name) as raised:
-        list(FEATURES["read_photos"](path))
-    assert "\n" not in str(raised.value)
-
-
 def test_tallyqa(tmp_path):
     tally = {"image": "VG_100K/7.jpg", "answer": 3, "question": "How many dogs?", "question_id": 5, "issimple": False}
     write_json(tmp_path / "train.json", [tally])
