@@ -48,7 +48,10 @@ def read_table(path: str | Path) -> pd.DataFrame:
     if path.is_dir():
         if not (parts := sorted(path.glob("*.parquet"))):
             raise InputError(f"{path}: no .parquet files in this folder")
-        return pandas.concat(map(_read_parquet, parts))
+        frames = list(map(_read_parquet, parts))
+        if any(frame.attrs != frames[0].attrs for frame in frames):
+            raise InputError(f"{path}: its files have different names of categories")
+        return pandas.concat(frames)
     if suffix == ".parquet":
         return _read_parquet(path)
     if suffix not in (".csv", ".tsv", ".xlsx"):
