@@ -32,8 +32,8 @@ CATEGORIES_KEY = b"tallybox.categories"  # in the metadata of a Parquet file: na
 def read_table(path: str | Path) -> pd.DataFrame:
     r"""Return a table (.csv, .tsv, .xlsx or .parquet) as a data frame; ``.csv`` and ``.tsv`` may be gzipped.
 
-    Cells of a CSV are texts. The index holds lines of the file, or rows of a Parquet file. Empty rows and columns
-    without a name are left out.
+    A folder of ``.parquet`` files is one table. Cells of a CSV are texts. The index holds lines of the file, or rows of
+    a Parquet file. Empty rows and columns without a name are left out.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
