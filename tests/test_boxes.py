@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tallybox import box_iou
 from tallybox.boxes import box_area, box_intersection, box_xywh_to_xyxy, numpy_box_iou
-from tallybox.errors import InputTypeError
 from tests.support import oracle
 from tests.support.problems import random_boxes
 from tests.support.strategies import box_sets
@@ -130,13 +129,6 @@ def test_arrays_in_half_precision_do_not_overflow():
     for first, second in itertools.product((np.float16, np.float32), repeat=2):
         got = numpy_box_iou(pixels.astype(first), pixels.astype(second))
         np.testing.assert_allclose(got, numpy_box_iou(pixels, pixels), rtol=ROUNDING[torch.float32].rtol)
-
-
-def test_complex_boxes_are_refused():
-    with pytest.raises(InputTypeError, match="complex"):
-        box_iou(PIXELS, PIXELS.cfloat())
-    with pytest.raises(InputTypeError, match="complex"):
-        numpy_box_iou(PIXELS.cfloat().numpy(), PIXELS.numpy())
 
 
 def test_area_is_width_times_height_and_never_negative():

@@ -3,10 +3,8 @@
 Also what is inside it: its size, and a licence for every file that is not ours.
 """
 
-import re
 import subprocess
 import sys
-import tomllib
 import venv
 from email.parser import BytesParser
 from pathlib import Path
@@ -155,27 +153,6 @@ def test_everything_together_in_the_lowest_versions(wheel, tmp_path):
     of_all = [code for extra, code in SMOKE.items() if extra != "heic"]  # its decoders have other licences
     for code in (*of_all, EVERYTHING):
         run(python, code)
-
-
-def lowest_versions(requirements: list[str]) -> dict[str, str]:
-    """Return the least version of each package that requirements allow."""
-    found = (re.match(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", line) for line in requirements)
-    return {match[1]: match[2] for match in found if match}
-
-
-def test_the_lowest_versions_are_those_of_the_project():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
-    allowed = lowest_versions(project["dependencies"] + extras)
-    tested = dict(re.findall(r"^([\w-]+)==([\d.]+)$", LOWEST.read_text(), re.MULTILINE))
-    assert sorted(tested) == sorted(allowed)
-    for name, version in allowed.items():
-        assert tested[name].removesuffix(".0").startswith(version.removesuffix(".0")), name
-
-
-def test_every_extra_has_a_smoke_test():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {*SMOKE, "all"} == set(project["optional-dependencies"])
 
 
 def test_every_data_file_of_the_package_has_its_licence_listed():

@@ -10,11 +10,9 @@ from tallybox.errors import InputError, TallyboxError
 from tallybox.files import (
     atomic_writing,
     check_writable,
-    error_summary,
     import_optional,
     open_binary,
     read_tensors,
-    suffix_without_gz,
     write_tensors,
     write_text,
 )
@@ -97,24 +95,6 @@ def test_a_killed_writer_leaves_the_earlier_file(tmp_path):
     assert path.read_text() == "earlier"
 
 
-def test_what_a_killed_writer_left_is_removed_by_the_next_process_and_no_file_in_use_is(tmp_path):
-    write = (
-        "import sys; from pathlib import Path; from tallybox.files import write_text; write_text(Path(sys.argv[1]), '')"
-    )
-    dead, young = tmp_path / ".a.txt.0123abcd.unfinished", tmp_path / ".b.txt.0123abcd.unfinished"
-    foreign = tmp_path / ".notes.unfinished"
-    for path in (dead, young, foreign):
-        path.write_text("cut sh")
-    with atomic_writing(tmp_path / "slow.txt", "w") as file:
-        file.write("whole")
-        (in_use,) = tmp_path.glob(".slow.txt.*")
-        for path in (dead, foreign, in_use):
-            os.utime(path, (0, 0))
-        subprocess.run([sys.executable, "-c", write, tmp_path / "other.txt"], check=True)
-        assert {path.name for path in tmp_path.iterdir()} == {young.name, foreign.name, in_use.name, "other.txt"}
-    assert (tmp_path / "slow.txt").read_text() == "whole"
-
-
 def test_long_names_can_be_written(tmp_path):
     for name in ("x" * 255, "\u732b" * 85):
         write_text(tmp_path / name, "whole")
@@ -171,13 +151,3 @@ def test_a_missing_package_is_named_with_what_to_install():
         import_optional("no_such_module", needed_for="flying", install="'tallybox[wings]'")
     assert "no_such_module" in str(caught.value)
     assert "pip install 'tallybox[wings]'" in str(caught.value)
-
-
-def test_an_error_in_one_line():
-    assert error_summary(OSError("\n no such file \nTry again.")) == "no such file"
-    assert error_summary(OSError()) == error_summary(OSError(" \n")) == "OSError"
-
-
-@pytest.mark.parametrize(("name", "suffix"), [("a.JSON.gz", ".json"), ("a.b.csv", ".csv"), ("a.gz", ""), (".gz", "")])
-def test_the_kind_of_a_file_is_known_whether_or_not_it_is_packed(name, suffix):
-    assert suffix_without_gz(Path(name)) == suffix

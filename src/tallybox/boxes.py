@@ -13,8 +13,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from tallybox.errors import InputTypeError
-
 Floats = NDArray[Any]  # float32 or float64
 Booleans = NDArray[np.bool_]
 Integers = NDArray[np.int64]
@@ -50,8 +48,6 @@ def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
     tensor([[0.3333, 0.0000],
             [0.0000, 1.0000]])
     """
-    if boxes_a.is_complex() or boxes_b.is_complex():
-        raise InputTypeError("boxes must be real numbers, but got complex ones")
     dtype = torch.promote_types(torch.promote_types(boxes_a.dtype, boxes_b.dtype), torch.float32)  # halves overflow
     boxes_a, boxes_b = boxes_a.to(dtype), boxes_b.to(dtype)
     intersection = box_intersection(boxes_a, boxes_b)
@@ -65,8 +61,6 @@ def box_iou(boxes_a: Tensor, boxes_b: Tensor) -> Tensor:
 
 def numpy_box_iou(boxes_a: Floats, boxes_b: Floats) -> Floats:
     """Return `box_iou` for arrays: ``[..., N, 4]``, ``[..., M, 4]`` to ``[..., N, M]``."""
-    if np.iscomplexobj(boxes_a) or np.iscomplexobj(boxes_b):
-        raise InputTypeError("boxes must be real numbers, but got complex ones")
     dtype = np.result_type(boxes_a, boxes_b, np.float32)  # areas in pixels overflow halves
     boxes_a, boxes_b = np.asarray(boxes_a, dtype), np.asarray(boxes_b, dtype)
     intersection, area_a, area_b = _intersections_and_areas(boxes_a, boxes_b)

@@ -5,6 +5,8 @@ pass over the data, which on a GPU also makes the host wait. By default values a
 memory only, and never inside a compiled or exported graph; `check_values` changes that.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal, get_args
 
@@ -25,28 +27,22 @@ MASK_REMEDY = "use mask to leave proposals out"
 _mode: ContextVar[ValueCheckMode] = ContextVar("tallybox.check_values", default="auto")
 
 
-class check_values:  # noqa: N801 - read as a verb, like torch.no_grad
-    """Choose when values are checked: "auto" (CPU tensors), "always" or "never".
+@contextmanager
+def check_values(mode: ValueCheckMode) -> Iterator[None]:
+    """Choose when values are checked within a block: "auto" (CPU tensors), "always" or "never".
 
-    As a context manager it holds within the block; as a plain call it holds from then on. Either way it holds for the
-    current thread or asyncio task only, like `torch.no_grad`: a new thread starts with "auto".
+    It holds for the current thread or asyncio task only, like `torch.no_grad`: a new thread starts with "auto".
 
     >>> with check_values("never"):
     ...     pass  # a hot loop over inputs known to be good
     """
-
-    def __init__(self, mode: ValueCheckMode) -> None:
-        if mode not in get_args(ValueCheckMode):
-            raise InputError(f'mode must be "auto", "always" or "never", but got {mode!r}')
-        self._chosen = mode
-        self._previous = _mode.get()
-        _mode.set(mode)
-
-    def __enter__(self) -> None:
-        _mode.set(self._chosen)
-
-    def __exit__(self, *exception: object) -> None:
-        _mode.set(self._previous)
+    if mode not in get_args(ValueCheckMode):
+        raise InputError(f'mode must be "auto", "always" or "never", but got {mode!r}')
+    token = _mode.set(mode)
+    try:
+        yield
+    finally:
+        _mode.reset(token)
 
 
 def is_transformed(*tensors: Tensor | None) -> bool:

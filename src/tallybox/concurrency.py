@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from functools import cache
 from itertools import islice, pairwise
 from threading import Barrier
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -102,20 +102,6 @@ def call_single_threaded(function: Callable[[], Result]) -> Result:
     """
     threads = torch.get_num_threads()
     return function() if threads == 1 else _single_threads(threads).submit(function).result()
-
-
-@contextmanager
-def run_concurrently(at_once: int) -> Iterator[Callable[[list[Callable[[], Any]]], list[Any]]]:
-    """Give a function that calls functions, ``at_once`` at a time, and returns their results.
-
-    Each function has one thread. This suits functions of many small operations.
-    """
-    with single_threaded_torch():
-        if at_once == 1:
-            yield lambda functions: [function() for function in functions]
-            return
-        pool = _single_threads(at_once)
-        yield lambda functions: [done.result() for done in [pool.submit(function) for function in functions]]
 
 
 def map_in_order(

@@ -13,7 +13,7 @@ def device_or_default(device: Device) -> torch.device:
     try:
         chosen = torch.device(device or ("cuda" if has_gpu else "cpu"))
     except RuntimeError:
-        raise InputError(f'device must be "cpu", "cuda" or another of torch\'s, but got {device!r}') from None
+        raise InputError(f"torch knows no device {device!r}") from None
     if chosen.type == "cuda" and not has_gpu:
-        raise InputError(f'device must be "cpu" where torch finds no GPU, but got {str(device)!r}')
+        raise InputError(f"torch finds no GPU for the device {str(device)!r}")
     return chosen

@@ -6,13 +6,10 @@ import gzip
 import hashlib
 import json
 import os
-import re
 import secrets
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -30,8 +27,6 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors start a file with it
 GZIP_MAGIC = b"\x1f\x8b"
 USUAL_PERMISSIONS = 0o666  # less what the user's umask takes away
 UNFINISHED = ".unfinished"  # the suffix of a file that is being written
-LEFTOVER = re.compile(r"\..*\.[0-9a-f]{8}" + re.escape(UNFINISHED), re.DOTALL)
-MIN_LEFTOVER_SECONDS = 60.0
 
 
 @contextmanager
@@ -39,8 +34,8 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
     """Write to a temporary file and rename it on success.
 
     After a crash, the file is complete, unchanged or absent. If two processes write the same file, the last to finish
-    wins. Temporary files of killed processes are deleted by the next one that writes into the folder. Devices and pipes
-    are written directly. ``mode`` and ``options`` are those of `open`; missing folders are created.
+    wins. Devices and pipes are written directly. ``mode`` and ``options`` are those of `open`; missing folders are
+    created.
     """
     try:
         if is_special(path):
@@ -49,13 +44,11 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
             return
         path = path.resolve()  # a symbolic link stays one
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(path.parent)
         name = os.fsencode(path.name)[:200].decode(errors="ignore")
         unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}{UNFINISHED}")
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, USUAL_PERMISSIONS)
         try:
             with open(descriptor, mode, **options) as file:  # noqa: PTH123 - the file is open already
-                _lock(descriptor)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -73,27 +66,6 @@ def atomic_writing(path: Path, mode: str = "wb", **options: Any) -> Iterator[IO[
 def is_special(path: Path) -> bool:
     """Tell whether a path is a device, a pipe or a socket."""
     return path.exists() and not path.is_file() and not path.is_dir()
-
-
-@cache
-def _remove_leftovers(folder: Path) -> None:
-    """Delete temporary files of killed processes, once per process and folder; running writers hold a lock."""
-    for path in folder.glob(f".*{UNFINISHED}"):
-        with suppress(OSError), path.open("rb") as file:
-            is_old = time.time() - path.stat().st_mtime > MIN_LEFTOVER_SECONDS  # a new one may not be locked yet
-            if is_old and LEFTOVER.fullmatch(path.name) and _lock(file.fileno()):
-                path.unlink()
-
-
-def _lock(descriptor: int) -> bool:
-    """Lock a file until it is closed; return False if the platform has no `flock` or another process holds the lock."""
-    try:
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        return False
-    return True
 
 
 def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:

@@ -31,12 +31,6 @@ def test_json_has_the_machine_and_a_row_for_each_case(tmp_path):
     assert json.loads(out.read_text()) == printed
 
 
-def test_without_json_a_table_is_printed():
-    result = run(bench_nothing)
-    assert result.stdout.splitlines()[1:] == ["a case", *result.stdout.splitlines()[2:]]
-    assert result.stdout.split()[-5:] == ["2.000", "5.00", "2.5", "3.1", "MB"]
-
-
 def test_a_failed_check_is_one_line_and_status_1():
     def bench_wrong(device, seconds):
         yield ROW

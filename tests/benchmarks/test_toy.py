@@ -3,7 +3,7 @@ import torch
 
 from benchmarks import toy
 from tallybox.errors import TallyboxError
-from tallybox.toy.training import Setting, ToyConfig, ToyTraining
+from tallybox.toy.training import ToyConfig
 
 CPU = torch.device("cpu")
 
@@ -18,12 +18,3 @@ def test_the_toy_task_is_timed_after_both_backends_learned_the_same():
 def test_backends_that_learn_differently_are_not_timed():
     with pytest.raises(TallyboxError, match="differently"):
         toy.check_learning(CPU, tolerance=0.0)
-
-
-def test_a_step_trains_every_model():
-    training = ToyTraining([Setting(0.5, 0.5)], 0, ToyConfig(batch=16), device=CPU)
-    before = {name: [p.clone() for p in model.parameters()] for name, model in training.models.items()}
-    toy.step(training)
-    toy.score(training)
-    for name, model in training.models.items():
-        assert not all(torch.equal(a, b) for a, b in zip(before[name], model.parameters(), strict=True)), name

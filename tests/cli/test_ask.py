@@ -8,7 +8,6 @@ from PIL import Image
 
 from tallybox.cli import cli
 from tallybox.photos import sample_photos
-from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.vqa.answer import SHIPPED_MODEL
 
 BUSES, RIDERS, _ = sample_photos()
@@ -50,10 +49,8 @@ def test_people_read_the_answer_first():
     [
         (RIDERS, "", "QUESTION"),
         (RIDERS, "zebu?", "'zebu'"),
-        (RIDERS, "how " * 2000, "40 words"),
         (RIDERS, "\x1b[31mzebu\x07", "zebu"),
         ("missing.jpg", PEOPLE, "missing.jpg"),
-        (RIDERS.parent, PEOPLE, "folder"),
         (__file__, PEOPLE, "test_ask.py"),
     ],
 )
@@ -64,39 +61,6 @@ def test_mistakes_are_one_line(photo, question, said):
     assert said in ran.stderr
     assert ran.stderr.count("\n") == 1
     assert "\x1b" not in ran.stderr
-
-
-@pytest.mark.parametrize("model", [SHIPPED_ESTIMATOR, BUSES, BUSES.parent])
-def test_what_is_no_model_is_refused(model):
-    ran = run(BUSES, PEOPLE, "--model", model)
-    assert ran.exit_code == 1
-    assert "checkpoint" in ran.stderr
-    assert ran.stderr.count("\n") == 1
-
-
-def test_a_page_is_written_beside_the_answer(tmp_path):
-    page = tmp_path / "new" / "page.html"
-    ran = run(BUSES, "How many buses are there?", "--json", "--explain", page)
-    assert ran.exit_code == 0, ran.output
-    json.loads(ran.stdout)
-    assert page.read_text().startswith("<!doctype html>")
-    assert str(BUSES.parent) not in page.read_text()
-    assert str(page) in ran.stderr
-
-
-def test_a_page_that_cannot_be_written_is_said_before_an_answer():
-    ran = run(BUSES, PEOPLE, "--json", "--explain", BUSES / "page.html")
-    assert ran.exit_code == 1
-    assert ran.stdout == ""
-    assert "page.html" in ran.stderr
-
-
-def test_bytes_that_are_no_text_are_named(tmp_path):
-    command = [sys.executable, "-m", "tallybox", "ask", str(BUSES), b"How many \xff\x1bdogs?", "--json"]
-    command += ["--explain", str(tmp_path / "page.html")]
-    done = subprocess.run(command, capture_output=True, check=True)
-    assert json.loads(done.stdout)["unknown_words"] == []
-    assert "How many ��dogs?" in (tmp_path / "page.html").read_text()
 
 
 def test_it_answers_without_msgspec():
@@ -111,8 +75,8 @@ def test_it_answers_without_msgspec():
     assert json.loads(done.stdout)["answer"] == "2"
 
 
-def test_a_photo_without_regions_has_an_answer_and_an_explanation(tmp_path):
+def test_a_photo_without_regions_and_bytes_that_are_no_text_have_an_answer(tmp_path):
     Image.new("RGB", (9000, 2)).save(tmp_path / "line.png")
-    ran = run(tmp_path / "line.png", "What color is it?", "--explain", tmp_path / "page.html")
-    assert ran.exit_code == 0, ran.output
-    assert (tmp_path / "page.html").exists()
+    command = [sys.executable, "-m", "tallybox", "ask", str(tmp_path / "line.png"), b"What \xff\x1bcolor?", "--json"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert json.loads(done.stdout)["unknown_words"] == []

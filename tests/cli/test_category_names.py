@@ -1,16 +1,16 @@
 """Categories of one's own, from detections and labels to counts, in the commands and in Python."""
 
 import json
+from pathlib import Path
 
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
 
-from tallybox import CountEstimator, Detections, evaluate, read_counts, read_detections
+from tallybox import CountEstimator, Detections
 from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError
 from tests.support.commands import run
-from tests.support.detection_sets import coco_results, write_json
-from tests.support.estimators import small_estimator
+from tests.support.detection_sets import coco_results, write_counts, write_json
 
 PHOTOS, LABELS = made_up_photos(16, seed=11)
 OWN = {1: "bolt", 2: "nut", 3: "gear", 17: "washer", 18: "spring", 44: "pin"}
@@ -29,10 +29,9 @@ def write_detections(path, images, columns: str, category) -> str:
     return path
 
 
-def write_counts(path, columns: str, category) -> str:
-    rows = [f"{i},{category(c)},{n}\n" for i, counts in LABELS.counts.items() for c, n in counts.items()]
-    path.write_text(f"image_id,{columns},count\n" + "".join(rows))
-    return path
+def counts_of_labels(path, columns: str, category) -> Path:
+    rows = [(i, category(c), n) for i, counts in LABELS.counts.items() for c, n in counts.items()]
+    return write_counts(path, rows, columns)
 
 
 def other_number(key: int) -> int:
@@ -44,7 +43,7 @@ def fitted(tmp_path_factory):
     """An estimator, and the scores of what it was fitted to, by number of the first detector."""
     folder = tmp_path_factory.mktemp("own")
     found = write_detections(folder / "found.csv", PHOTOS, "category_id,category", lambda key: f"{key},{OWN[key]}")
-    labels, out = write_counts(folder / "counts.csv", "category", OWN.__getitem__), folder / "own.safetensors"
+    labels, out = counts_of_labels(folder / "counts.csv", "category", OWN.__getitem__), folder / "own.safetensors"
     made = run("fit", found, labels, "--out", out, "--json")
     assert made.exit_code == 0, made.output
     return out, labels, run("count", found, "--estimator", out, "--json").stdout
@@ -80,22 +79,6 @@ def test_a_detector_with_other_numbers_is_matched_by_name(tmp_path, fitted, kind
     assert [estimator.categories[key] for key in estimator.category_ids] == ["bolt"]
 
 
-def test_the_python_recipe_of_the_guide_works_for_own_categories(tmp_path):
-    found = write_detections(tmp_path / "found.csv", PHOTOS, "category", OWN.__getitem__)
-    labels = read_counts(write_counts(tmp_path / "counts.csv", "category", OWN.__getitem__))
-    estimator = CountEstimator(members=2).fit(read_detections(found), labels)
-    by_name = {(i, OWN[c]): n for i, counts in LABELS.counts.items() for c, n in counts.items()}
-    named = [image.renumbered({key: other_number(key) for key in OWN}, RENUMBERED) for image in PHOTOS]
-    same = CountEstimator(members=2).fit(named, by_name)
-    for image, other in zip(read_detections(found), named, strict=True):
-        assert (estimator.predict(image)["nut"].count, estimator.predict(other)["nut"].count) == (
-            same.predict(other)["nut"].count,
-            same.predict(image)["nut"].count,
-        )
-    figures = evaluate(estimator, named, labels)
-    assert figures["estimator"] == evaluate(estimator, read_detections(found), labels)["estimator"]
-
-
 def test_own_ids_are_named_in_python():
     counts = {(i, c): n for i, named in LABELS.counts.items() for c, n in named.items()}
     estimator = CountEstimator(members=2).fit(PHOTOS, counts, category_names=OWN)
@@ -106,29 +89,13 @@ def test_own_ids_are_named_in_python():
 
 def test_own_names_of_labels_need_names_of_the_detections(tmp_path):
     found = write_json(tmp_path / "found.json", coco_results(PHOTOS))
-    labels, out = write_counts(tmp_path / "counts.csv", "category", OWN.__getitem__), tmp_path / "own.safetensors"
+    labels, out = counts_of_labels(tmp_path / "counts.csv", "category", OWN.__getitem__), tmp_path / "own.safetensors"
     refused = run("fit", found, labels, "--out", out)
     assert refused.exit_code == 1
     assert "--names" in refused.stderr
-    both = write_counts(tmp_path / "both.csv", "category_id,category", lambda key: f"{key},{OWN[key]}")
+    both = counts_of_labels(tmp_path / "both.csv", "category_id,category", lambda key: f"{key},{OWN[key]}")
     assert run("fit", found, both, "--out", out).exit_code == 0
     assert sorted(CountEstimator.load(out).fitted.categories.values()) == sorted(OWN.values())
-
-
-def test_names_that_the_estimator_does_not_know_are_an_error(tmp_path):
-    found = write_detections(tmp_path / "found.csv", PHOTOS, "category", OWN.__getitem__)
-    small_estimator().save(tmp_path / "coco.safetensors")
-    counted = run("count", found, "--estimator", tmp_path / "coco.safetensors")
-    assert counted.exit_code == 1
-    assert "bolt" in counted.stderr
-    write_parquet(
-        [Detections([[0, 0, 9, 9]] * 2, [0.9] * 2, [1, 100], image_id=7)],
-        tmp_path / "found.parquet",
-        categories={1: "person", 100: "bolt"},
-    )
-    counted = run("count", tmp_path / "found.parquet", "--json")
-    assert counted.exit_code == 0, counted.output
-    assert {"person", "bolt"} <= json.loads(counted.stdout)["images"][0]["counts"].keys()
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
@@ -145,23 +112,3 @@ def test_class_numbers_are_not_counted_as_ids_of_coco(tmp_path, kind):
         ran = run(*command)
         assert ran.exit_code == 1
         assert "[0, 12]" in ran.stderr
-
-
-def test_the_box_format_of_a_table_can_be_stated(tmp_path):
-    image = PHOTOS[0]
-    found = write_detections(tmp_path / "found.csv", [image], "category_id", str)
-    expected = run("count", found, "--json")
-    assert expected.exit_code == 0, expected.output
-    table = found.read_text().splitlines()
-    rows = [line.split(",") for line in table[1:]]
-    for row in rows:
-        row[4:6] = str(float(row[4]) - float(row[2])), str(float(row[5]) - float(row[3]))
-    found.write_text("\n".join([table[0], *(",".join(row) for row in rows)]))
-    counted = run("count", found, "--box-format", "xywh", "--json")
-    assert counted.exit_code == 0, counted.output
-    assert json.loads(counted.stdout) == json.loads(expected.stdout)
-
-
-def test_a_category_that_is_asked_for_twice_is_counted_once():
-    image = Detections([[0, 0, 9, 9]], [0.9], [1], image_id=7)
-    assert list(small_estimator().predict(image, [1, "person", 18]).by_name()) == ["person", "dog"]

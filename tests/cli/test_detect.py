@@ -1,4 +1,3 @@
-import csv
 import json
 
 import pytest
@@ -8,6 +7,7 @@ from tallybox.detections.readers import read_detections
 from tallybox.estimator import training
 from tallybox.photos import cache
 from tests.support.commands import run
+from tests.support.detection_sets import write_counts
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos
 
@@ -27,15 +27,10 @@ def few_steps_on_one_thread(monkeypatch):
         yield
 
 
-def write_counts(path, photos, names):
-    """Write how many there are of each name, made up."""
-    with path.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(("image_id", "category", "count"))
-        rows.writerows(
-            (photo.name, name, (i + k) % 3) for i, photo in enumerate(photos) for k, name in enumerate(names)
-        )
-    return path
+def made_up_counts(path, photos, names):
+    return write_counts(
+        path, [(p.name, name, (i + k) % 3) for i, p in enumerate(photos) for k, name in enumerate(names)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +42,7 @@ def write_counts(path, photos, names):
 )
 def test_labels_are_checked_before_photos_are_detected(tmp_path, spec, monkeypatch, header, options, message):
     photos = save_photos(tmp_path / "photos", 2)
-    labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
+    labels = made_up_counts(tmp_path / "counts.csv", photos, FRUIT.values())
     labels.write_text(labels.read_text().replace("image_id,category,count", header))
     monkeypatch.setattr(cache, "detect_each", lambda *_: pytest.fail("photos were detected"))
     fitted = run("fit", tmp_path / "photos", labels, "--detector", spec, "--out", tmp_path / "mine", *options)
@@ -65,7 +60,7 @@ def test_detect_fit_count_with_a_detector_of_ones_own(tmp_path, spec):
     assert detected.stdout.endswith(" boxes in 12 photos\n")
     assert detected.stderr == ""
 
-    labels = write_counts(tmp_path / "counts.csv", photos, FRUIT.values())
+    labels = made_up_counts(tmp_path / "counts.csv", photos, FRUIT.values())
     fitted = run("fit", found, labels, "--out", mine)
     assert fitted.exit_code == 0, fitted.output
 
@@ -105,7 +100,7 @@ def test_the_whole_way_with_phrases(tmp_path):
     detected = run("detect", tmp_path / "photos", *detector, "--out", found)
     assert detected.exit_code == 0, detected.output
     assert next(read_detections(found)).category_names == dict(enumerate(PHRASES))
-    fitted = run("fit", found, write_counts(tmp_path / "counts.csv", photos, PHRASES), "--out", mine)
+    fitted = run("fit", found, made_up_counts(tmp_path / "counts.csv", photos, PHRASES), "--out", mine)
     assert fitted.exit_code == 0, fitted.output
     counted = run("count", photos[0], *detector, "--estimator", mine, "--category", "a cup", "--json")
     assert counted.exit_code == 0, counted.output
@@ -114,26 +109,6 @@ def test_the_whole_way_with_phrases(tmp_path):
     again = run("count", photos[0], *swapped, "--estimator", mine, "--category", "a cup", "--json")
     assert again.exit_code == 0, again.output
     assert list(json.loads(again.stdout)["images"][0]["counts"]) == ["a cup"]
-
-
-def test_coco_instances_are_matched_by_file_names_and_names_of_categories(tmp_path, spec):
-    photos = save_photos(tmp_path / "photos" / "ripe", 12)
-    found = tmp_path / "found.parquet"
-    assert run("detect", tmp_path / "photos", "--detector", spec, "--out", found).exit_code == 0
-    assert [image.image_id for image in read_detections(found)] == [f"ripe/{photo.name}" for photo in photos]
-    instances = {
-        "images": [{"id": 100 + i, "file_name": photo.name} for i, photo in enumerate(photos)],
-        "annotations": [{"image_id": 100 + i, "category_id": 7} for i in range(12) for _ in range(i % 4)],
-        "categories": [{"id": 7, "name": "Fig"}, {"id": 8, "name": "plum"}],
-    }
-    (tmp_path / "instances.json").write_text(json.dumps(instances))
-    mine = tmp_path / "mine.safetensors"
-    fitted = run("fit", found, tmp_path / "instances.json", "--out", mine, "--json")
-    assert fitted.exit_code == 0, fitted.output
-    assert json.loads(fitted.stdout)["pairs"] >= 5
-    counted = run("count", photos[0], "--detector", spec, "--estimator", mine, "--category", "fig", "--json")
-    assert counted.exit_code == 0, counted.output
-    assert list(json.loads(counted.stdout)["images"][0]["counts"]) == ["fig"]
 
 
 @pytest.mark.parametrize(

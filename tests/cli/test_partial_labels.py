@@ -2,29 +2,17 @@
 
 import json
 import logging
-from dataclasses import replace
 
-import numpy as np
 import pytest
-from benchmarks.synthetic_photos import CATEGORIES, made_up_photos
+from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator
-from tallybox.cli.count_output import text_output
-from tallybox.detections.writers import write_parquet
 from tallybox.estimator import training
-from tallybox.estimator.prediction import CountPrediction, ImagePredictions
-from tallybox.estimator.totals import TotalPrediction
-from tallybox.photos.pipeline import PhotoResult
 from tests.support.commands import run
-from tests.support.detection_sets import coco_results, write_json
+from tests.support.detection_sets import coco_results, write_counts, write_json
 
 PHOTOS, LABELS = made_up_photos(24, seed=11)
 SHOWN = [i for i, counts in LABELS.counts.items() if counts.get(1)]
-
-
-def write_counts(path, rows) -> str:
-    path.write_text("image_id,category,count\n" + "".join(f"{i},{name},{n}\n" for i, name, n in rows))
-    return path
 
 
 @pytest.fixture
@@ -46,7 +34,6 @@ def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, dete
     found = json.loads(fitted.stdout)
     zeros = sum(1 for image in PHOTOS if image.image_id not in SHOWN and image.best_scores().get(1, 0) > 0.05)
     assert found["pairs"] == len(SHOWN) + zeros
-    assert set(found["right_by_width"]) <= {"0", "1-2", "3-4", "5+"}
     assert "24 labelled images; categories: person" in fitted.stderr
     assert json.loads(run("evaluate", out, detections, people, "--json").stdout)["pairs"] == found["pairs"]
     estimator = CountEstimator.load(out)
@@ -61,40 +48,6 @@ def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, dete
     assert (predicted["person"].calibrated, predicted["dog"].calibrated) == (True, False)
     assert not estimator.total(PHOTOS, ["dog"])["dog"].calibrated
     assert "5 categories (bicycle, car, cat ...)" in caplog.messages[0]
-
-
-def test_instances_of_one_category_teach_what_a_table_of_its_counts_does(tmp_path, monkeypatch, people):
-    monkeypatch.setattr(training, "MIN_STEPS", 20)
-    found = tmp_path / "found.parquet"
-    write_parquet(PHOTOS, found, categories=CATEGORIES)
-    annotations = [{"image_id": i, "category_id": 7} for i, c in LABELS.counts.items() for _ in range(c.get(1, 0))]
-    instances = {"annotations": annotations, "categories": [{"id": 7, "name": "person"}]}
-    write_json(tmp_path / "people.json", {"images": [{"id": image.image_id} for image in PHOTOS], **instances})
-    for labels in (people, tmp_path / "people.json"):
-        fitted = run("fit", found, labels, "--out", labels.with_suffix(labels.suffix + ".estimator"))
-        assert fitted.exit_code == 0, fitted.output
-    estimators = [tmp_path / f"people.{kind}.estimator" for kind in ("csv", "json")]
-    assert estimators[0].read_bytes() == estimators[1].read_bytes()
-    assert CountEstimator.load(estimators[1]).fitted.categories == CATEGORIES
-
-
-def test_totals_and_scores_of_categories_without_labels_are_reported_once(tmp_path, detections, people, caplog):
-    out, dogs = tmp_path / "own.estimator", tmp_path / "dogs.csv"
-    assert run("fit", detections, people, "--out", out).exit_code == 0
-    write_counts(
-        dogs, [(i, name, c.get(key, 0)) for i, c in LABELS.counts.items() for key, name in ((1, "person"), (18, "dog"))]
-    )
-    with caplog.at_level(logging.WARNING):
-        assert run("evaluate", out, detections, people).exit_code == 0
-        assert not caplog.messages
-        assert run("evaluate", out, detections, dogs).exit_code == 0
-        estimator = CountEstimator.load(out)
-        estimator.total(PHOTOS, ["person"])
-        assert len(caplog.messages) == 1
-        estimator.total(PHOTOS, ["person", "dog"])
-        estimator.total(PHOTOS)
-    assert len(caplog.messages) == 2
-    assert all("(dog)" in message for message in caplog.messages)
 
 
 def test_counts_by_image_and_category_label_only_what_they_name():
@@ -123,20 +76,6 @@ def test_fit_and_evaluate_take_categories(tmp_path, detections):
     unknown = run("evaluate", out, detections, labels, "--category", "zebra")
     assert unknown.exit_code == 1
     assert "zebra" in unknown.stderr
-
-
-def test_only_the_intervals_of_categories_without_labels_are_marked(capsys, tmp_path):
-    image = PHOTOS[0]
-    row = CountPrediction(2, 2, 2.1, 1, 3, 0, False, np.array([0.0, 0.1, 0.8, 0.1]))
-    predictions = ImagePredictions({1: row, 18: replace(row, calibrated=False)}, {1: "person", 18: "dog"})
-    totals = {"person": TotalPrediction(7.0, 5, 9, 3), "dog": TotalPrediction(6.0, 4, 8, 3, calibrated=False)}
-    with text_output(lambda: totals, every=True) as write:
-        write(PhotoResult(tmp_path / "a.jpg", image, predictions=predictions))
-        write(PhotoResult(None, replace(image, image_id=7), predictions=predictions))
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert [line.split(maxsplit=2)[2] for line in lines[2:4]] == ["1–3", "1–3, uncalibrated"]
-    assert "7  2 people (1–3) · 2 dogs (1–3, uncalibrated)" in lines
-    assert [line.split(maxsplit=2)[2] for line in lines[-2:]] == ["5–9", "4–8, uncalibrated"]
 
 
 def test_figures_that_do_not_exist_are_null(tmp_path, detections, people):

@@ -14,10 +14,3 @@ def test_without_a_terminal_a_line_comes_every_minute(capsys, monkeypatch):
     assert len(lines) == 10
     assert lines[0] == "training: 159 of 1000 (16 %), 14 min left"
     assert lines[-1] == "training: 699 of 1000 (70 %), 5 min left"
-
-
-def test_what_ends_within_a_minute_prints_nothing(capsys):
-    with progress.progress_steps() as show:
-        for step in ("photos", "questions"):
-            show(step, 5, 5)
-    assert capsys.readouterr().err == ""

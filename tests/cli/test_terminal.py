@@ -2,13 +2,11 @@
 
 import csv
 import json
-import os
 
 import numpy as np
 import pytest
 
 from tallybox import Detections
-from tallybox.cli.terminal import printable
 from tallybox.detections.writers import write_parquet
 from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_json
@@ -23,11 +21,6 @@ def no_control_characters(text: str) -> bool:
 
 def image(image_id) -> Detections:
     return Detections(np.array([[10, 10, 200, 300]]), [0.9], [1], (640, 480), image_id)
-
-
-def test_every_character_that_does_not_print_is_escaped():
-    assert printable(EVIL) == r"a\x1b[2J\x1b]0;title\x07\r\nError: forged \u202egpj.b"
-    assert printable(os.fsdecode(b"\xe9t.jpg")) == r"\udce9t.jpg"
 
 
 @pytest.mark.parametrize("suffix", ["json", "parquet"])
@@ -52,16 +45,6 @@ def test_names_of_photos_and_errors_about_them_are_single_lines(tmp_path):
     assert no_control_characters(result.output)
     assert len(result.stderr.splitlines()) == 2  # an error, and where the picture was written
     assert json.loads(run("count", tmp_path, "--json").stdout)["images"][0]["image"].endswith(f"{EVIL}.jpg")
-
-
-def test_names_of_categories_are_text_and_no_markup(tmp_path):
-    categories = {1: "[red]apple[/red]\x1b[31m\nforged: 3"}
-    write_parquet([image("a")] * 1, tmp_path / "found.parquet", categories=categories)
-    result = run("count", tmp_path / "found.parquet")
-    assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 2
-    assert no_control_characters(result.output)
-    assert r"apple[/red]\x1b" in result.stderr.replace("\\\\", "\\")
 
 
 def test_wrong_usage_does_not_repeat_control_characters(tmp_path):

@@ -3,13 +3,9 @@ import pytest
 from tallybox.detections.categories import (
     COCO_CATEGORIES,
     category_id_of,
-    category_ids_of_classes,
-    check_common_names,
     check_known_ids,
     find_category,
     match_categories,
-    number_categories,
-    plural,
 )
 from tallybox.errors import InputError, did_you_mean
 
@@ -34,13 +30,6 @@ def test_an_unknown_name_is_an_error_with_one_suggestion():
     assert did_you_mean("bolt", ["bowl", "boat"]) == ""
 
 
-def test_cocos_names_get_cocos_ids_and_others_their_own():
-    assert category_ids_of_classes({0: "person", 1: "N/A", 2: "Couch"}) == {0: 1, 2: 63}
-    assert category_ids_of_classes({0: "dog", 1: "bolt"}) == {0: 0, 1: 1}
-    assert number_categories(["nut", "bolt", "nut"]) == {0: "bolt", 1: "nut"}
-    assert number_categories([]) == {}
-
-
 @pytest.mark.parametrize(
     ("source", "target", "ids"),
     [
@@ -61,20 +50,8 @@ def test_two_names_for_one_category_are_an_error():
         match_categories({0: "bolt", 1: "Bolt"}, {4: "BOLT"})
 
 
-def test_names_without_any_in_common_are_an_error():
-    check_common_names({0: "nut"}, {4: "Nut", 5: "bolt"}, "a file")
-    check_common_names({0: "nut"}, {4: "4"}, "a file")
-    with pytest.raises(InputError, match=r"a file.*nut.*person"):
-        check_common_names({0: "nut"}, COCO_CATEGORIES, "a file")
-
-
 def test_class_numbers_are_not_taken_for_ids_of_coco():
     check_known_ids([0, 12], {0: "bolt"}, "a file")
     check_known_ids([1, 90], COCO_CATEGORIES, "a file")
     with pytest.raises(InputError, match=r"a file.*\[0, 12\].*--names"):
         check_known_ids([0, 12, 18], COCO_CATEGORIES, "a file")
-
-
-def test_plurals_of_names():
-    plurals = {"person": "people", "sheep": "sheep", "bus": "buses", "wine glass": "wine glasses", "toy": "toys"}
-    assert {name: plural(name) for name in plurals} == plurals

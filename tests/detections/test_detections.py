@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from tallybox import Counter, Detections, TallyboxError
+from tallybox import Detections, TallyboxError
 from tallybox.errors import InputError, InputTypeError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 
@@ -41,26 +41,6 @@ def test_category_ids_are_whole_numbers_of_64_bits():
             Detections([BOX], [0.5], [wrong])
 
 
-def test_numbers_of_5000_digits_are_one_clear_line():
-    with pytest.raises(InputError, match="boxes must be an array of numbers"):
-        Detections([[0, 0, 1, 10**5000]], [0.5], [1])
-    with pytest.raises(InputError, match="bbox"):
-        Detections.from_coco([{"category_id": 1, "bbox": [0, 0, 1, 10**5000], "score": 0.5}])
-
-
-def test_tensors_are_copies_with_the_types_of_the_arrays():
-    image = Detections([BOX, BOX], [0.5, 0.25], [1, 2])
-    boxes, scores, category_ids = image.tensors()
-    assert (boxes.dtype, scores.dtype, category_ids.dtype) == (torch.float32, torch.float32, torch.int64)
-    assert (boxes.tolist(), scores.tolist(), category_ids.tolist()) == ([BOX, BOX], [0.5, 0.25], [1, 2])
-    boxes += 1
-    assert image.boxes.tolist() == [BOX, BOX]
-    assert image.tensors(device="meta")[0].shape == (2, 4)
-    empty = Detections.empty().tensors()
-    assert [tensor.shape for tensor in empty] == [(0, 4), (0,), (0,)]
-    assert Counter()(scores, boxes).shape == (11,)
-
-
 @pytest.mark.parametrize(
     ("boxes", "scores", "message"),
     [
@@ -69,12 +49,10 @@ def test_tensors_are_copies_with_the_types_of_the_arrays():
         ([BOX], [97.0], "score 97.*percentages"),
         ([[0, 0, float("nan"), 1]], [0.5], r"index 0: box \[0, 0, nan, 1\]"),
         ([[0, 0, 1e39, 1]], [0.5], "finite"),
-        ([[float("inf"), 0, float("inf"), 1]], [0.5], "finite"),
         ([[50, 60, 20, 30]], [0.5], r"box \[50"),
         ([BOX], [0.5, 0.5], r"scores .*\[1\].*\[2\]"),
         ([BOX, BOX], [0.5, 0.5], r"category_ids .*\[2\].*\[1\]"),
         ([[BOX]], [0.5], r"boxes .*\[1, 1, 4\]"),
-        ([[1, 2, 3]], [0.5], r"boxes .*\[1, 3\]"),
         ([["a", 2, 3, 4]], [0.5], "boxes .*list"),
     ],
 )
@@ -100,11 +78,6 @@ def test_an_image_id_is_a_number_or_a_text():
 
 def test_a_score_that_misses_one_by_rounding_is_one():
     assert Detections([BOX], [np.nextafter(np.float32(1), np.float32(2))], [1]).scores.tolist() == [1.0]
-
-
-def test_an_instance_cannot_be_changed():
-    with pytest.raises(AttributeError):
-        Detections([BOX], [0.5], [1]).scores = np.zeros(1)
 
 
 @given(detections())

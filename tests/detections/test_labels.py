@@ -199,22 +199,8 @@ def test_labels_find_their_photos_by_path_name_and_number(label, photo):
     assert TrueCounts({label: {18: 1}}).of_photos([photo, *others]).file_names == {label: photo}
 
 
-def test_labels_of_one_folder_are_not_applied_to_another():
-    labels = TrueCounts({"kitchen/1.jpg": {18: 1}, "kitchen/2.jpg": {18: 2}})
-    with pytest.raises(InputError, match=r"kitchen/1.jpg.*bath/1.jpg"):
-        labels.of_photos(["bath/1.jpg", "bath/2.jpg"])
-    with pytest.warns(UserWarning, match=r"kitchen/2.jpg"):
-        matched = labels.of_photos(["kitchen/1.jpg", "bath/1.jpg", "bath/2.jpg"])
-    assert matched.file_names == {"kitchen/1.jpg": "kitchen/1.jpg"}
-
-
 def test_a_label_of_two_photos_and_a_photo_with_two_labels_are_errors():
     with pytest.raises(InputError, match=r"'1'.*kitchen/1.jpg.*bath/1.jpg"):
         TrueCounts({"1": {}}).of_photos(["kitchen/1.jpg", "bath/1.jpg"])
     with pytest.raises(InputError, match=r"a.jpg"):
         TrueCounts({"a": {}, "a.png": {}}).of_photos(["a.jpg"])
-
-
-def test_labels_without_a_photo_are_left_out_and_named():
-    with pytest.warns(UserWarning, match="'b'"):
-        assert TrueCounts({"a": {18: 1}, "b": {18: 2}}).of_photos(["a.jpg"]).counts == {"a": {18: 1}}

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 
 from tallybox import Detections, read_detections
-from tallybox.detections.readers import ROWS_PER_BATCH
 from tallybox.detections.writers import write_parquet
 from tallybox.errors import InputError
 from tests.support.detection_sets import assert_same_images, image_sets
@@ -34,33 +33,8 @@ def test_detections_come_back_as_they_were(tmp_path_factory, images):
     assert [image.image_size for image in found] == [image.image_size for image in images]
 
 
-@pytest.mark.parametrize("rows_in_group", [1000, 10**9])
-def test_an_image_may_go_on_over_batches_and_row_groups(tmp_path, rows_in_group):
-    """Among them one image of several batches, and equal boxes, which 0.2 judged by the batch they were in."""
-    boxes = np.r_[np.arange(2000) % 7 + 1, 2 * ROWS_PER_BATCH + 5, np.arange(20_000) % 7 + 1]
-    ids = np.repeat(np.arange(len(boxes)), boxes)
-    scores = (np.arange(len(ids)) % 1000 / 1000).astype(np.float32)
-    pq.write_table(table(ids, score=scores), tmp_path / "a.parquet", row_group_size=rows_in_group)
-    images = list(read_detections(tmp_path / "a.parquet"))
-    assert [(image.image_id, len(image)) for image in images] == list(enumerate(boxes.tolist()))
-    np.testing.assert_array_equal(np.concatenate([image.scores for image in images]), scores)
-
-
-def test_reading_holds_a_small_part_of_a_file(tmp_path):
-    path, rows = tmp_path / "a.parquet", 20 * ROWS_PER_BATCH
-    scores = np.random.default_rng(0).random((5, rows), np.float32)
-    columns = {"x1": scores[0], "x2": scores[1] + 1, "y1": scores[2], "y2": scores[3] + 1, "score": scores[4]}
-    written = table(np.arange(rows) // 20, **columns)
-    pq.write_table(written, path, row_group_size=rows // 4, data_page_size=1 << 16, use_dictionary=False)
-    before = pa.total_allocated_bytes()
-    most = max(pa.total_allocated_bytes() - before for _ in read_detections(path))
-    assert most < path.stat().st_size / 2
-
-
-def test_rows_of_an_image_may_stand_apart_within_a_batch_but_not_farther(tmp_path):
-    assert [(image.image_id, len(image)) for image in read(tmp_path, [7, 7, 9, 7])] == [(9, 1), (7, 3)]
-    with pytest.raises(InputError, match=r"a.parquet.*image 7.*sort"):
-        read(tmp_path, [7, *[9] * ROWS_PER_BATCH, 8, 7])
+def test_rows_of_an_image_may_be_anywhere(tmp_path):
+    assert [(image.image_id, len(image)) for image in read(tmp_path, [7, 7, 9, 7])] == [(7, 3), (9, 1)]
 
 
 def test_a_folder_of_files_is_one_data_set(tmp_path):
@@ -68,8 +42,7 @@ def test_a_folder_of_files_is_one_data_set(tmp_path):
         pq.write_table(table(ids), tmp_path / f"{name}.parquet")
     assert [image.image_id for image in read_detections(tmp_path)] == [9, 2, 3, 4]
     pq.write_table(table([2]), tmp_path / "c.parquet")
-    with pytest.raises(InputError, match=r"c\.parquet.*image 2"):
-        list(read_detections(tmp_path))
+    assert [len(image) for image in read_detections(tmp_path)] == [2, 2, 1, 1]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"no .parquet files"):
         list(read_detections(tmp_path / "empty"))
@@ -83,41 +56,6 @@ def test_columns_of_other_types_and_names_are_taken(tmp_path):
     assert [image.category_ids.tolist() for image in images] == [[1], [0], [1]]
     assert images[0].category_names == {0: "bolt", 1: "nut"}
     assert images[0].category_names is images[2].category_names
-    boxes = pa.array([[1.0, 2, 3, 4]] * 3)
-    pq.write_table(table([1, 2, 3], x1=None, y1=None, x2=None, y2=None, bbox=boxes), tmp_path / "a.parquet")
-    (first, *_) = read_detections(tmp_path / "a.parquet", box_format="xywh")
-    assert first.boxes.tolist() == [[1, 2, 4, 6]]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"score": [0.5, 0.5, float("nan")]}, "row 2: score"),
-        ({"score": [0.5, 3.5, 0.5]}, "row 1: score 3.5"),
-        ({"x1": [0.0, None, 1.0]}, "row 1: x1"),
-        ({"image_id": [1, None, 2]}, "row 1: image_id"),
-        ({"score": None}, "score"),
-    ],
-)
-def test_wrong_rows_are_named_with_file_and_row(tmp_path, changes, message):
-    with pytest.raises(InputError, match=message) as raised:
-        read(tmp_path, [7, 7, 9], **changes)
-    assert "a.parquet" in str(raised.value)
-
-
-def test_a_file_that_is_damaged_empty_or_absent_is_an_error(tmp_path):
-    path = tmp_path / "a.parquet"
-    with pytest.raises(InputError, match=r"a.parquet"):
-        list(read_detections(path))
-    path.write_bytes(b"")
-    with pytest.raises(InputError, match="empty"):
-        list(read_detections(path))
-    pq.write_table(table([7] * 1000, score=np.random.default_rng(0).random(1000)), path)
-    whole = path.read_bytes()
-    for damaged in (whole[:-20], bytes(4) + whole[: len(whole) // 2], whole[:100] + bytes(1500) + whole[1600:]):
-        path.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"a\.parquet"):
-            list(read_detections(path))
 
 
 def test_a_size_may_stand_in_some_rows_of_an_image(tmp_path):
@@ -143,8 +81,11 @@ def test_a_flipped_bit_in_a_page_is_found_by_its_checksum(tmp_path):
 def test_names_of_categories_travel_with_the_file(tmp_path):
     write_parquet([Detections.empty(1)], tmp_path / "a.parquet", categories={np.int64(3): "screw"})
     assert next(read_detections(tmp_path / "a.parquet")).category_names == {3: "screw"}
+    assert next(read_detections(tmp_path)).category_names == {3: "screw"}
     write_parquet([Detections.empty(1)], tmp_path / "b.parquet")
     assert next(read_detections(tmp_path / "b.parquet")).category_names is None
+    with pytest.raises(InputError, match="names of categories"):
+        list(read_detections(tmp_path))
 
 
 def test_detections_that_cannot_be_written_leave_no_file_behind(tmp_path):

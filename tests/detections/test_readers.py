@@ -22,23 +22,10 @@ def test_real_detections_are_the_same_in_parquet_and_csv(tmp_path):
     assert_same_images(list(read_detections(tmp_path / "images.csv")), images)
 
 
-def test_real_counts_are_the_same_in_csv(tmp_path):
-    labels = read_counts(data_folder("coco-count") / "instances_val.json.gz")
-    rows = [
-        f"{image_id},{labels.categories[category_id]},{count}\n"
-        for image_id, of_image in labels.counts.items()
-        for category_id, count in of_image.items()
-    ]
-    (tmp_path / "counts.csv").write_text("image_id,category,count\n" + "".join(rows))
-    from_csv = read_counts(tmp_path / "counts.csv")
-    assert from_csv.counts == {image_id: of_image for image_id, of_image in labels.counts.items() if of_image}
-    assert from_csv.categories.items() <= labels.categories.items()
-
-
 def test_a_file_of_another_kind_is_an_error(tmp_path):
     for read, name in ((read_detections, "boxes.txt"), (read_counts, "counts.txt")):
         with pytest.raises(InputError, match=name):
-            read(tmp_path / name)
+            list(read(tmp_path / name))
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(InputError, match="folder"):
         read_counts(tmp_path / "folder.json")

@@ -1,12 +1,10 @@
-import sys
-
 import pytest
 
 from tallybox import Detections
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.readers import read_detections
 from tallybox.detections.writers import write_detections
-from tallybox.errors import InputError, TallyboxError
+from tallybox.errors import InputError
 from tests.support.detection_sets import assert_same_images
 
 IMAGES = [
@@ -55,9 +53,3 @@ def test_json_cannot_hold_names_of_other_categories_and_no_other_file_detections
         write_detections(IMAGES, tmp_path / "a.txt", categories={})
     with pytest.raises(InputError, match="screw"):
         write_detections(IMAGES, tmp_path / "a.json", categories={1: "screw"})
-
-
-def test_writing_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(TallyboxError, match=r"pyarrow.*tallybox\[detections\]"):
-        write_detections(IMAGES, tmp_path / "a.parquet", categories={})

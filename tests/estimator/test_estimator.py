@@ -152,15 +152,6 @@ def test_the_same_seed_learns_the_same_and_touches_no_other_random_numbers():
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_counts_come_as_labels_or_by_image_and_category():
-    photos, labels = made_up_photos(12, seed=5)
-    plain = {(image, category): n for image, named in labels.counts.items() for category, n in named.items()}
-    done = []
-    estimator = CountEstimator(members=2).fit(photos, plain, on_progress=lambda *steps: done.append(steps))
-    assert estimator.fitted.category_ids
-    assert done[-1][0] == done[-1][1]
-
-
 def test_an_explanation_names_the_boxes_that_count(estimator):
     boxes = [[0, 0, 100, 100], [2, 1, 101, 99], [300, 300, 400, 400], [500, 10, 520, 30]]
     image = Detections(boxes, [0.9, 0.7, 0.85, 0.02], [18] * 4, (640, 480))

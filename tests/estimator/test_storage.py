@@ -67,33 +67,18 @@ def test_numbers_that_are_not_finite_are_not_written(tmp_path, changed):
     assert not path.exists()
 
 
-def test_changes_without_a_new_checksum_are_noticed(file):
-    saved = file.read_bytes()
-    parameter = bytearray(saved)
-    parameter[-3] ^= 64
-    for content in (bytes(parameter), saved.replace(b"dog", b"cat", 1)):
-        file.write_bytes(content)
-        with pytest.raises(InputError, match="not an estimator"):
-            CountEstimator.load(file)
-
-
-def test_foreign_and_damaged_files_are_one_clear_line(tmp_path, file):
-    foreign = tmp_path / "foreign.safetensors"
-    save_file({"weight": torch.ones(2)}, foreign)
-    text = tmp_path / "text.estimator"
-    text.write_text("not an estimator")
-    empty = tmp_path / "empty.estimator"
-    empty.write_bytes(b"")
-    cut = tmp_path / "cut.estimator"
-    cut.write_bytes(file.read_bytes()[:-10])
-    pickled = tmp_path / "pickled.pt"
-    torch.save({"weight": torch.ones(2)}, pickled)
-    for path in (foreign, text, empty, cut, pickled):
-        with pytest.raises(InputError, match="not an estimator") as caught:
-            CountEstimator.load(path)
-        assert len(str(caught.value).splitlines()) == 1
-    with pytest.raises(InputError, match="nowhere"):
-        CountEstimator.load(tmp_path / "nowhere")
+@pytest.mark.parametrize("content", [b"", b"not an estimator", "cut", "foreign", "pickled"])
+def test_foreign_and_damaged_files_are_one_clear_line(tmp_path, file, content):
+    path = tmp_path / "other"
+    if content == "foreign":
+        save_file({"weight": torch.ones(2)}, path)
+    elif content == "pickled":
+        torch.save({"weight": torch.ones(2)}, path)
+    else:
+        path.write_bytes(file.read_bytes()[:-10] if content == "cut" else content)
+    with pytest.raises(InputError, match="not an estimator") as caught:
+        CountEstimator.load(path)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_two_saves_of_one_fit_are_identical(file, tmp_path):

@@ -1,13 +1,8 @@
-import csv
-import json
-
 import numpy as np
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
-from click.testing import CliRunner
 
 from tallybox import CountEstimator
-from tallybox.cli import cli
 from tallybox.concurrency import in_batches
 from tallybox.detections.labels import every_pair, labelled_detections
 from tallybox.detections.readers import read_counts, read_detections
@@ -15,15 +10,10 @@ from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import IndexedPairs, indexed_pairs
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
 from tallybox.photos.shipped import shipped_estimator
-from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 from tests.support.shared_data import data_folder
 
 PHOTOS, LABELS = made_up_photos(60, seed=8)
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def test_variances_of_images_and_of_members_add_up():
@@ -105,30 +95,6 @@ def test_made_up_totals_lie_in_their_intervals():
 def test_no_images_have_no_totals():
     assert small_estimator().total([]) == {}
     assert small_estimator().total([], ["dog"])["dog"].to_dict() == {"expected": 0.0, "low": 0, "high": 0, "images": 0}
-
-
-def test_count_writes_totals_as_json_csv_and_a_table(tmp_path):
-    path, file, table = tmp_path / "found.json", tmp_path / "small.estimator", tmp_path / "counts.csv"
-    write_json(path, coco_results(PHOTOS))
-    small_estimator().save(file)
-    said = run("count", path, "--estimator", file, "--category", "person", "--total", "--json", "--csv", table)
-    assert said.exit_code == 0, said.output
-    content = json.loads(said.stdout)
-    total = content["totals"]["person"]
-    (factor,) = small_estimator().fitted.totals.factors_of([1])
-    counted = sum(image["counts"]["person"]["expected"] for image in content["images"])
-    assert total["expected"] == pytest.approx(factor * counted, abs=0.05)
-    assert total["images"] == len(PHOTOS)
-    with table.open() as lines:
-        rows = list(csv.DictReader(lines))
-    assert len(rows) == len(PHOTOS) + 1
-    assert (rows[-1]["image"], rows[-1]["category"]) == ("total", "person")
-    assert [rows[-1][key] for key in ("low", "high")] == [str(total["low"]), str(total["high"])]
-    assert "totals" not in json.loads(run("count", path, "--estimator", file, "--json").stdout)
-    printed = run("count", path, "--estimator", file, "--total").stdout
-    assert "expected total" in printed
-    assert f"{total['low']}–{total['high']}" in printed
-    assert run("count", path, "--estimator", file, "--total", "--engine", "ray").exit_code == 2
 
 
 def coverage(fitted, images, labels, seed):

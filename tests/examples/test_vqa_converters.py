@@ -3,7 +3,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
@@ -74,33 +73,6 @@ def test_as_many_proposals_as_features_need_the_axis(tmp_path):
         FEATURES["read_npz"](path, "one")
     assert FEATURES["read_npz"](path, "one", "last").features.tolist() == features.tolist()
     assert FEATURES["read_npz"](path, "one", "first").features.tolist() == features.T.tolist()
-
-
-@pytest.mark.parametrize("name", ["a.h5", "a.npz"])
-@pytest.mark.parametrize("kept", [0, 40, 1000])
-def test_damaged_files_are_one_line(tmp_path, name, kept):
-    path = write_published_h5(tmp_path / name, photos()) if name == "a.h5" else many(tmp_path / name, photos())
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(InputError, match=name) as raised:
-        list(FEATURES["read_photos"](path))
-    assert "\n" not in str(raised.value)
-
-
-def test_arrays_of_other_files_are_not_read(tmp_path):
-    (tmp_path / "secret").write_bytes(bytes(8 * 40))
-    path = write_published_h5(tmp_path / "a.h5", photos())
-    with h5py.File(path, "a") as file:
-        del file["ids"]
-        file.create_dataset("ids", (11,), "int64", external=[(str(tmp_path / "secret"), 0, 8 * 11)])
-    with pytest.raises(InputError, match="another file"):
-        list(FEATURES["read_photos"](path))
-    write_published_h5(tmp_path / "b.h5", photos())
-    for link in (h5py.ExternalLink("b.h5", "/ids"), h5py.SoftLink("/boxes")):
-        with h5py.File(path, "a") as file:
-            del file["ids"]
-            file["ids"] = link
-        with pytest.raises(InputError, match="link"):
-            list(FEATURES["read_photos"](path))
 
 
 def test_tallyqa(tmp_path):

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from tallybox import Counter
-from tallybox.explain import read_assets
 from tallybox.explain.explained_count import explain_component
-from tallybox.explain.page import bundle, embedded_json, explain_page
+from tallybox.explain.page import embedded_json, explain_page
 from tallybox.explain.page_data import page_count
 from tallybox.explain.scenes import cats
 
@@ -80,12 +79,6 @@ def test_data_that_is_not_a_number_is_refused():
 def test_the_page_needs_no_torch():
     program = "import sys, tallybox.explain.page; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-def test_bundled_modules_have_no_import():
-    script = bundle("explain_page.js", read_assets("tallybox.explain"))
-    assert "createHeatmap" in script
-    assert not re.search(r"^\s*(import|export)\b", script, re.MULTILINE)
 
 
 def test_a_browser_without_scripts_shows_the_count():

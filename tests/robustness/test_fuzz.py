@@ -4,34 +4,25 @@ The cases are seeded, so that a failure can be repeated. Each test stops after `
 ``TALLYBOX_FUZZ_SEED=7 TALLYBOX_FUZZ_SECONDS=60 pytest -m slow tests/robustness``.
 """
 
-import asyncio
 import json
 import math
 import os
 import time
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
-import torch
 from benchmarks.synthetic_photos import made_up_photos
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from tallybox.cli import cli
 from tallybox.detections.writers import write_parquet
-from tallybox.errors import InputError
 from tallybox.photos import sample_photos
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
-from tallybox.service.api import ServiceSettings, create_app
-from tallybox.vqa.answer import SHIPPED_MODEL
-from tallybox.vqa.prediction import load_run
+from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 from tests.support.photos import encoded, gradient
-from tests.vqa.test_published import ANSWERS, WORDS, published_layers
 
 SEED = int(os.environ.get("TALLYBOX_FUZZ_SEED", "0"))
 SECONDS = float(os.environ.get("TALLYBOX_FUZZ_SECONDS", "3"))  # of each test
@@ -88,10 +79,6 @@ def cases(name: str) -> Iterator[np.random.Generator]:
         assert time.perf_counter() - began < LONGEST_SECONDS, f"case {number} of {name} took too long"
         number += 1
     print(f"{name}: {number} cases")
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def check_outcome(result: Result, case: object) -> None:
@@ -209,63 +196,3 @@ def test_estimators(tmp_path):
         content = mutated(whole[:header_end], random, tokens=True) + whole[header_end:] if head else b""
         path.write_bytes(content or mutated(whole, random, tokens=False))
         check_outcome(run("count", detections, "--json", "--estimator", path), path.read_bytes()[:2000])
-
-
-def published_checkpoint() -> bytes:
-    words, answers = ({f"word{k}": k + first for k in range(n)} for n, first in ((WORDS, 1), (ANSWERS, 0)))
-    weights = {f"module.{name}": value for name, value in published_layers().state_dict().items()}
-    file = BytesIO()
-    torch.save({"weights": weights, "vocab": {"question": words, "answer": answers}}, file)
-    return file.getvalue()
-
-
-@pytest.mark.parametrize("kind", ["pth", "safetensors"])
-def test_checkpoints(tmp_path, kind):
-    whole = published_checkpoint() if kind == "pth" else SHIPPED_MODEL.read_bytes()
-    header_end = 8 + int.from_bytes(whole[:8], "little") if kind == "safetensors" else len(whole)
-    path = tmp_path / f"fuzzed.{kind}"
-    for random in cases(kind):
-        path.write_bytes(mutated(whole[:header_end], random, tokens=True) + whole[header_end:])
-        said = ""
-        try:
-            load_run(path)
-        except InputError as error:
-            said = str(error)
-        assert "\n" not in said
-        assert not said or str(path) in said
-        assert "weights_only" not in said
-
-
-def test_requests():
-    app = create_app(ServiceSettings(small_estimator()))
-    image = PHOTOS[0]
-    count = {
-        "images": [
-            {
-                "image": "a",
-                "boxes": image.boxes[:4].tolist(),
-                "scores": image.scores[:4].tolist(),
-                "category_ids": image.category_ids[:4].tolist(),
-                "size": [640, 480],
-            }
-        ],
-        "categories": ["dog", 1],
-    }
-    explain = {"component": "counter", "boxes": image.boxes[:4].tolist(), "attention": image.scores[:4].tolist()}
-    bodies = {"/v1/count": json.dumps(count).encode(), "/v1/explain": json.dumps(explain).encode()}
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
-            for random in cases("requests"):
-                path = list(bodies)[random.integers(0, 2)]
-                content = mutated(bodies[path], random, tokens=True)
-                answer = await client.post(path, content=content, headers={"content-type": "application/json"})
-                assert answer.status_code in (200, 400, 401, 403, 413, 415, 421, 422), (content, answer.text)
-                if answer.status_code != 200:
-                    (line,) = answer.json().values()
-                    assert "\n" not in line, (content, line)
-                else:
-                    json.dumps(answer.json(), allow_nan=False)
-
-    asyncio.run(ask())

@@ -49,7 +49,9 @@ def test_dragging_a_box_changes_the_count_to_the_librarys(explorer):
     page = explorer().page
     width, height = scene_of(page)["width"], scene_of(page)["height"]
     before = shown_count(page)
+    assert page.locator(".task").text_content().startswith("1/3")
     drag(page, (610 / width, 130 / height), (380 / width, 100 / height))  # the white cat onto the black one
+    assert page.locator(".task").text_content().startswith("2/3")
     scene = scene_of(page)
     assert scene["boxes"][3] != [520, 60, 700, 200]
     assert shown_count(page) < before
@@ -103,6 +105,8 @@ def test_everything_can_be_done_with_the_keyboard(explorer):
     settled(page)
     x1, y1, x2, y2 = scene["boxes"][4]
     assert scene_of(page)["boxes"][4] == pytest.approx([x1 + 8, y1, x2 + 8, y2 + 8])
+    assert page.locator(".editable:visible .frame.selected").get_attribute("data-box") == "4"
+    assert page.locator("#scene").input_value() == ""
     page.keyboard.press("Delete")
     settled(page)
     assert len(scene_of(page)["boxes"]) == 4
@@ -126,20 +130,13 @@ def test_a_link_restores_the_scene(explorer):
     assert first == pytest.approx(library_count(component, scene), abs=1e-6)
 
 
-def test_only_parameters_that_suit_a_scene_are_offered(explorer):
+def test_parameters_that_suit_a_scene_are_offered_and_those_of_other_toy_scenes_marked(explorer):
     page = explorer().page
     assert page.locator("#parameters").is_hidden()
     page.select_option("#scene", "toy")
-    page.wait_for_selector("#parameters:visible")
-    names = page.locator("#parameters option").evaluate_all("all => all.map((option) => option.value)")
-    assert "untrained" in names
-    assert not any(name.startswith("photo") for name in names)
-
-
-def test_parameters_of_other_toy_scenes_are_marked(explorer):
-    page = explorer().page
-    page.select_option("#scene", "toy")
     page.wait_for_selector("#truth:not(:empty)")
+    names = page.locator("#parameters option").evaluate_all("all => all.map((option) => option.value)")
+    assert not any(name.startswith("photo") for name in names)
     for name, is_marked in (("toy-0.5-0.25", False), ("toy-0.5-0", True)):
         page.select_option("#parameters", name)
         settled(page)
@@ -232,34 +229,13 @@ def test_a_phone_shows_every_tab_without_scrolling_sideways(explorer, dark):
         assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
-def test_no_request_leaves_the_machine(explorer, service):
+def test_no_request_leaves_the_machine_and_a_photo_is_uploaded_once(explorer, service):
     opened = explorer(tab="photo")
     opened.page.locator("#move").click()
     settled(opened.page)
     for address in opened.requested:
         assert address.startswith((service.address, "blob:", "data:"))
-
-
-def test_a_photo_is_uploaded_once(explorer):
-    opened = explorer(tab="photo")
     assert len([address for address in opened.requested if "/v1/count/photo" in address]) == 1
-
-
-def test_a_new_box_is_selected(explorer):
-    page = explorer().page
-    page.locator(".editable:visible .frame").first.focus()
-    drag(page, (0.34, 0.75), (0.42, 0.95))
-    assert len(scene_of(page)["boxes"]) == 5
-    assert page.locator(".editable:visible .frame.selected").get_attribute("data-box") == "4"
-    assert page.locator("#scene").input_value() == ""
-
-
-def test_the_task_asks_for_one_action_at_a_time(explorer):
-    page = explorer().page
-    width, height = scene_of(page)["width"], scene_of(page)["height"]
-    assert page.locator(".task").text_content().startswith("1/3")
-    drag(page, (610 / width, 130 / height), (370 / width, 95 / height))
-    assert page.locator(".task").text_content().startswith("2/3")
 
 
 def shown_photo(page) -> dict[str, tuple[str, str]]:

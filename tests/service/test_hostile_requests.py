@@ -67,19 +67,12 @@ def images(number: int, boxes: int = 1) -> dict:
     [
         (b"", 400),
         (b"{", 400),
-        (b"\xff\xfe\x00", 400),
         (b"[" * 5000, 400),
-        (b"null", 422),
-        (b"[]", 422),
         (b'{"images": 3}', 422),
         (b'{"images": [], "more": 1}', 422),
         (b'{"images": [{"boxes": [[0, 0, NaN, 1]], "scores": [1], "category_ids": [1]}]}', 422),
-        (b'{"images": [{"boxes": [[0, 0, 1e999, 1]], "scores": [1], "category_ids": [1]}]}', 422),
-        (b'{"images": [{"boxes": [[0, 0, 1e30, 1]], "scores": [1], "category_ids": [1]}]}', 422),
         (b'{"images": [{"boxes": [[5, 0, 1, 1]], "scores": [1], "category_ids": [1]}]}', 422),
         (b'{"images": [{"boxes": [[0, 0, 1, 1]], "scores": [1, 1], "category_ids": [1]}]}', 422),
-        (b'{"images": [{"boxes": [[0, 0, 1, 1]], "scores": ["1"], "category_ids": [1]}]}', 422),
-        (b'{"images": [{"boxes": [[0, 0, 1, 1]], "scores": [2], "category_ids": [1]}]}', 422),
         (b'{"images": [{"boxes": [[0, 0, 1, 1]], "scores": [1], "category_ids": [99999999999999999999]}]}', 422),
         (b'{"images": [], "categories": ["dragon"]}', 422),
         (b'{"images": [], "categories": ["\\ud800"]}', 400),
@@ -95,12 +88,6 @@ def test_malformed_bodies_are_refused_in_one_line(content, status):
 def test_boxes_far_outside_of_the_image_are_refused():
     far = {"boxes": [[0, 0, 5, 5], [9000, 0, 9005, 5]], "scores": [0.5] * 2, "category_ids": [1] * 2}
     assert "640" in refusal(422, "POST", "/v1/count", json={"images": [{**far, "size": [640, 480]}]})
-
-
-def test_equal_boxes_of_small_images_are_counted():
-    grid = [[x, y, x + 100, y + 100] for x in (0, 90) for y in (0, 90)] * 12
-    body = {"boxes": grid, "scores": [0.5] * len(grid), "category_ids": [1] * len(grid)}
-    assert send("POST", "/v1/count", json={"images": [body]}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -194,26 +181,14 @@ def test_a_missing_detector_is_named():
     assert "tallybox[photos]" in refusal(503, "POST", "/v1/count/photo", app=app, **photo)
 
 
-def test_names_from_a_request_come_back_as_they_are():
-    hostile = "</script>\x00\u2028\U0001f600"
-    asked = images(1)
-    asked["images"][0]["image"] = hostile
-    answer = send("POST", "/v1/count", json=asked)
-    assert answer.json()["images"][0]["image"] == hostile
-
-
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({"host": "evil.example"}, 403),
-        ({"host": "evil.example:8000"}, 403),
         ({"host": ""}, 403),
         ({"host": "127.0.0.1.evil.example"}, 403),
         ({"host": "[::1"}, 403),
-        ({"host": "[::1]evil"}, 403),
         ({"host": "evil.com\\@localhost"}, 403),
-        ({"host": "evil.com@localhost"}, 403),
-        ({"host": "localhost/evil"}, 403),
         ({"host": "[::1]:8000"}, 200),
         ({"host": "localhost:8000"}, 200),
         ({"host": "LOCALHOST."}, 200),
@@ -221,7 +196,6 @@ def test_names_from_a_request_come_back_as_they_are():
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": "http://[::1"}, 403),
-        ({"origin": "http://127.0.0.1:9999"}, 403),
         ({"origin": "http://127.0.0.1:8000"}, 200),
     ],
 )
@@ -243,13 +217,6 @@ def test_a_token_is_asked_for(authorization, status):
     assert answer.status_code == status
     assert send("GET", "/healthz", app=app).status_code == 200
     assert send("GET", "/v1/parameters", app=app).status_code == 401
-
-
-def test_the_description_says_that_a_token_is_needed():
-    for token in (None, "secret"):
-        app = create_app(ServiceSettings(small_estimator(), token=token))
-        paths = send("GET", "/openapi.json", app=app).json()["paths"]
-        assert ("security" in paths["/v1/count"]["post"]) == (token is not None)
 
 
 def test_random_bytes_never_break_it():

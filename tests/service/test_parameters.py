@@ -43,8 +43,3 @@ def test_parameters_make_the_functions_that_were_learned(sweep, side_length, noi
 def test_activations_that_do_not_rise_from_0_to_1_are_refused(knots):
     with pytest.raises(InputError, match="activation"):
         counter_with_knots(tuple(map(tuple, knots)), 10)
-
-
-def test_a_component_is_built_once_for_the_same_parameters():
-    knots = ((0.0, 0.5, 1.0),) * 8
-    assert counter_with_knots(knots, 10) is counter_with_knots(knots, 10)

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,12 @@ def write_json(path: Path, content: Any) -> Path:
     """Write JSON, gzipped where the name says so."""
     text = content if isinstance(content, str) else json.dumps(content)
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def write_counts(path: Path, rows: Iterable[Sequence[object]], category: str = "category") -> Path:
+    """Write a table of counts from rows of an image id, a category, and a number."""
+    path.write_text(f"image_id,{category},count\n" + "".join(f"{','.join(map(str, row))}\n" for row in rows))
     return path
 
 

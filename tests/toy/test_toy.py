@@ -224,13 +224,6 @@ def test_trained_layers_are_saved_and_loaded(tmp_path):
         torch.testing.assert_close(scores, training.models[name](images.attention, images.boxes))
 
 
-@pytest.mark.parametrize("content", [b"", b"no tensors"])
-def test_other_files_are_no_layers(tmp_path, content):
-    (tmp_path / "other").write_bytes(content)
-    with pytest.raises(InputError, match="other"):
-        load_layers(tmp_path / "other")
-
-
 def test_an_own_component_is_trained_beside_the_others():
     training = ToyTraining(
         [Setting(0.3, 0.0), Setting(0.5, 0.0)], 0, QUICK, device=CPU, models=["counter", "examples.soft_nms:SoftNms"]

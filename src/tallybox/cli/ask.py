@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tallybox.cli.options import any_path, existing, file_to_write, json_option
+from tallybox.cli.options import any_path, existing, json_option
 from tallybox.cli.terminal import echo_line, printable
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ BAR = 24  # characters of a certain answer
 @click.argument("photo", type=any_path)
 @click.argument("question")
 @click.option("--model", type=existing, help="A run or checkpoint of `tallybox vqa train`.")
-@click.option("--explain", "page", type=file_to_write, help="Write an explanation (.html).")
 @json_option
-def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_json: bool) -> None:
+def ask(photo: Path, question: str, model: Path | None, as_json: bool) -> None:
     """Experimental: answer an English QUESTION about a PHOTO, such as "How many dogs are there?".
 
     The bundled model is small; for "how many" of a known category, tallybox prints its own count too, which is better.
@@ -36,29 +35,17 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
     \b
     tallybox ask beach.jpg "How many dogs are there?"
     tallybox ask beach.jpg "Is it raining?" --json
-    tallybox ask beach.jpg "What is on the sand?" --explain why.html
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     with Console(stderr=True).status("Looking at the photo"):
         from tallybox.detections.categories import named
         from tallybox.estimator.prediction import interval_text
-        from tallybox.files import check_writable, write_text
         from tallybox.photos.images import read_photo
         from tallybox.vqa.answer import Answerer, count_named, quoted
 
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
-        if page is not None:
-            check_writable(page, [photo, *([model] if model else [])])
         answerer = Answerer(model)
-        counter = None if page is None else answerer.counter  # a model without one is refused at once
-        decoded = read_photo(photo)
-        seen = answerer.look(decoded)
+        seen = answerer.look(read_photo(photo))
         answer, counts = answerer.ask(seen, question), count_named(seen, question)
-    if page is not None and counter is not None:
-        from tallybox.explain.page import explain_page
-        from tallybox.explain.vqa_answer import answer_page
-
-        write_text(page, explain_page(answer_page(answer, decoded, counter)))
-        echo_line(f"Wrote explanation to {page}", err=True)
     if answer.unknown_words:
         echo_line(f"Unknown words were ignored: {quoted(answer.unknown_words)}. The answer is unreliable.", err=True)
     if as_json:

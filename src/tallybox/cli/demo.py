@@ -5,10 +5,8 @@ from pathlib import Path
 
 import click
 import torch
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
-from rich.panel import Panel
 from rich.table import Table
 from torch import Tensor
 
@@ -17,7 +15,7 @@ from tallybox.detections.categories import plural
 from tallybox.errors import TallyboxError
 from tallybox.explain.page import explain_page
 from tallybox.explain.page_data import canvas_size, estimator_counts, page_data
-from tallybox.explain.scenes import CatProposals, cats
+from tallybox.explain.scenes import cats
 from tallybox.files import import_optional, write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import read_photo
@@ -103,15 +101,15 @@ def show_idea(console: Console) -> None:
         trace = counter.explain(torch.ones(4), proposals.boxes)
         dark = counter.count(torch.tensor([1.0, 1.0, 1.0, 0.0]), proposals.boxes).item()
     console.print("\n[bold]How does it work?[/bold]  Three cats, one of them detected twice:\n")
-    console.print(in_columns(*(Panel("\n".join(names), width=20, height=4) for names in boxes_in_words(proposals))))
-    console.print(
-        in_columns(
-            shade_matrix("A = a aᵀ", trace.relevance),
-            shade_matrix("D = 1 - IoU", trace.distance),
-            shade_matrix("Ã = A ⊙ D", trace.deduplicated),
-            shade_matrix("C", trace.count_matrix),
-        )
+    console.print(f"  {'    '.join(f'{number} {label}' for number, label in enumerate(proposals.labels, start=1))}\n")
+    matrices = Table.grid(padding=(0, 4))
+    matrices.add_row(
+        shade_matrix("  A = a aᵀ", trace.relevance),
+        shade_matrix("  D = 1 - IoU", trace.distance),
+        shade_matrix("  Ã = A ⊙ D", trace.deduplicated),
+        shade_matrix("  C", trace.count_matrix),
     )
+    console.print(matrices)
     edges = trace.count_matrix.sum().item()
     console.print("\nA  connects each pair of boxes with an edge: 16 edges, and √16 = 4 boxes.")
     console.print("D  is 0 for boxes at the same place, so that Ã has no edges within a cat.")
@@ -122,25 +120,10 @@ def show_idea(console: Console) -> None:
     console.print(f"[bold]How many dark cats?[/bold]  With score 0 for the white cat: [bold]{dark:.2f}[/bold]\n")
 
 
-def boxes_in_words(proposals: CatProposals) -> list[list[str]]:
-    """Return the numbers and names of boxes; those at the same place together."""
-    labels: dict[tuple[float, ...], list[str]] = {}
-    for number, (box, label) in enumerate(zip(proposals.boxes.tolist(), proposals.labels, strict=True), start=1):
-        labels.setdefault(tuple(box), []).append(f"{number} {label}")
-    return list(labels.values())
-
-
-def in_columns(*parts: RenderableType) -> Padding:
-    """Lay parts out from left to right."""
-    table = Table.grid(padding=(0, 4))
-    table.add_row(*parts)
-    return Padding(table, (0, 2))
-
-
 def shade_matrix(title: str, matrix: Tensor) -> str:
     """Draw a matrix as blocks, darker for larger values in [0, 1]."""
     lines = [title]
     for number, row in enumerate(matrix.tolist(), start=1):
         blocks = "".join(SHADES[round(min(max(value, 0), 1) * (len(SHADES) - 1))] * 2 for value in row)
-        lines.append(f"{number} {blocks}")
+        lines.append(f"  {number} {blocks}")
     return "\n".join(lines)

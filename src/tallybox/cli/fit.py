@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import click
@@ -24,7 +23,6 @@ from tallybox.cli.options import (
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_json, echo_line
 from tallybox.detections.categories import COCO_CATEGORIES, listed_names
-from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import train_metrics
 from tallybox.files import check_writable
@@ -34,7 +32,6 @@ from tallybox.files import check_writable
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
 @click.argument("labels", type=existing)
 @click.option("--out", type=file_to_write, required=True, help="The estimator's file.")
-@click.option("--photos", type=click.IntRange(min=1), help="Learn from the first images only, by ascending id.")
 @click.option(
     "--max-objects",
     type=click.IntRange(min=1),
@@ -45,7 +42,7 @@ from tallybox.files import check_writable
 @detections_options
 @click.option("--seed", type=int, help="[default: 0]")
 @json_option
-def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool, **options: Any) -> None:
+def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> None:
     """Fit an estimator to a detector's boxes and your true counts, LABELS: a table, or COCO instances.
 
     Give the boxes as a file of DETECTIONS, or a folder of PHOTOS for tallybox to detect. A table has a row for each
@@ -65,27 +62,21 @@ def fit(source: str, labels: Path, out: Path, photos: int | None, as_json: bool,
     estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:
         images, counts, detector = read_labelled(source, labels, out, report_failure, **options)
-        if photos is not None:
-            counts = counts.first_images(photos)
         with progress_bar("fitting") as show:
             estimator.fit(images, counts, detector=detector, on_progress=show)
-        _save(estimator, out)
+        estimator.save(out)
         labelled = listed_names(counts.labelled_ids(), counts.categories or COCO_CATEGORIES)
         echo_line(f"{len(counts):,} labelled images; categories: {labelled}", err=True)
         seconds = round(time.perf_counter() - start, 2)
         figures = estimator.fitted.cross_validation
-        held_out, pairs = figures["estimator"], figures["pairs"]
+        pairs = figures["pairs"]
         if as_json:
             train = train_metrics(estimator, images, counts)
-            result = {"pairs": pairs, "seconds": seconds, "train": train, "cross_validation": figures}
-            result |= {"held_out": {metric: held_out[metric] for metric in train}}
-            echo_json({**result, "right_by_width": held_out["right_by_width"]})
+            echo_json({"pairs": pairs, "seconds": seconds, "train": train, "cross_validation": figures})
             return
-        echo_line(
-            f"Fitted to {figures['pairs']} pairs of image and category in {figures['images']} images, {seconds} s."
-        )
+        echo_line(f"Fitted to {pairs} pairs of image and category in {figures['images']} images, {seconds} s.")
         _show_cross_validation(figures)
-        click.echo(accuracy_by_width_text(held_out["right_by_width"]))
+        click.echo(accuracy_by_width_text(figures["estimator"]["right_by_width"]))
         echo_line(f"Wrote {out}")
 
 
@@ -103,13 +94,3 @@ def _show_cross_validation(figures: Mapping[str, Any]) -> None:
     console.print(table)
     console.print(f"The estimator mixes {100 * figures['nms_share']:.0f} % tuned NMS with the trained ensemble.")
     console.print("Coverage is that of the 90 % intervals, of all and by the answer.")
-
-
-def _save(estimator: CountEstimator, out: Path) -> None:
-    """Write the estimator; if that fails, keep it in the folder for temporary files."""
-    try:
-        estimator.save(out)
-    except InputError as error:
-        spare = Path(mkdtemp(prefix="tallybox-fit-")) / out.name
-        estimator.save(spare)
-        raise InputError(f"{error}; the estimator is kept in {spare}") from error

@@ -24,6 +24,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 any_path = click.Path(path_type=Path)
 existing = click.Path(path_type=Path, exists=True)
+folder_type = click.Path(path_type=Path, file_okay=False)
 file_to_write = click.Path(path_type=Path, dir_okay=False)
 SPEC_HELP = (
     "Detector: picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or "

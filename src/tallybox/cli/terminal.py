@@ -1,7 +1,6 @@
 """Text for a terminal: names from files are escaped, so that they can neither control it nor look like more lines."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,13 +27,5 @@ def echo_line(text: str, *, err: bool = False) -> None:
 
 
 def echo_json(content: Mapping[str, Any]) -> None:
-    """Print one JSON object; a figure that does not exist (NaN) is null."""
-    click.echo(json.dumps(_without_nan(content), allow_nan=False))
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Print one JSON object."""
+    click.echo(json.dumps(content, allow_nan=False))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tallybox.cli.options import file_to_write, joined, json_option, settings_options
+from tallybox.cli.options import file_to_write, folder_type, joined, json_option, settings_options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.devices import device_or_default
@@ -18,7 +18,6 @@ from tallybox.toy.training import MODELS
 
 # Many settings at once fill a GPU. On a CPU they gain nothing, and a group is saved only when it is complete.
 SETTINGS_AT_ONCE = {"cuda": 404, "cpu": 1}
-folder_type = click.Path(path_type=Path, file_okay=False)
 
 
 class Values(click.ParamType):  # type: ignore[type-arg]  # generic for type checkers alone

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from tallybox.detections import adapters
 from tallybox.detections.categories import ClassNames
 from tallybox.errors import InputError, InputTypeError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 ImageId = int | str
 Size = tuple[int, int]  # width, height
@@ -98,19 +95,6 @@ class Detections:
         order = np.argsort(self.scores, kind="stable")  # the best of a category comes last and wins
         return dict(zip(self.category_ids[order].tolist(), self.scores[order].tolist(), strict=True))
 
-    def tensors(self, device: Any = None) -> "tuple[Tensor, Tensor, Tensor]":
-        """Return boxes ``[N, 4]``, scores ``[N]`` and category_ids ``[N]`` as torch tensors, which are copies.
-
-        >>> two = Detections([[10, 10, 50, 90], [12, 11, 52, 88]], [0.75, 0.5], [18, 18])
-        >>> boxes, scores, category_ids = two.tensors()
-        >>> scores, boxes.shape, category_ids.dtype
-        (tensor([0.7500, 0.5000]), torch.Size([2, 4]), torch.int64)
-        """
-        import torch
-
-        boxes, scores = torch.tensor(self.boxes, device=device), torch.tensor(self.scores, device=device)
-        return boxes, scores, torch.tensor(self.category_ids, device=device)
-
     @classmethod
     def of_checked(cls, **fields: Any) -> Self:
         """Take fields of the right types that a reader has checked, for a whole file at once."""
@@ -144,7 +128,7 @@ class Detections:
         stated = dict.fromkeys((image.get("image_id"), *(result.get("image_id") for result in results)))
         ids = [image_id for image_id in stated if image_id is not None]
         if len(ids) > 1:
-            raise InputError(f"Expected one image, but got {ids[:3]}; pass one image at a time")
+            raise InputError(f"These results are of several images ({ids[:3]}); pass one image at a time")
         image["image_id"] = ids[0] if ids else None
         self = cls(**adapters.from_coco(results, category_names)._asdict(), **image)
         check_in_image(self.boxes, self.image_size, "COCO results")
@@ -209,12 +193,12 @@ class Detections:
         """Take the rows of one image in a pandas ``DataFrame``.
 
         Its columns are those of files of detections (docs/reference/file-formats.md). ``box_format`` is what the box
-        columns mean, ``"xyxy"``, ``"xywh"`` or ``"cxcywh"``; by default their names decide. A column ``bbox`` of four
-        numbers each needs it. ``class_names`` are for class numbers without names.
+        columns mean, ``"xyxy"``, ``"xywh"`` or ``"cxcywh"``; by default their names decide. ``class_names`` are for
+        class numbers without names.
 
         >>> import pandas
-        >>> frame = pandas.DataFrame({"bbox": [[5, 5, 3, 4]], "confidence": [0.5], "name": ["dog"]})
-        >>> image = Detections.from_dataframe(frame, box_format="xywh")
+        >>> frame = pandas.DataFrame({"x": [5], "y": [5], "width": [3], "height": [4], "conf": [0.5], "name": ["dog"]})
+        >>> image = Detections.from_dataframe(frame)
         >>> image.boxes, image.category_names
         (array([[5., 5., 8., 9.]], dtype=float32), {18: 'dog'})
         """

@@ -21,7 +21,7 @@ def match_images(images: Iterable[Detections], names: dict[int, str]) -> Iterato
     for image in images:
         if not isinstance(image, Detections):
             raise InputTypeError(
-                f"Expected the Detections of an image, but got {type(image).__name__}; make them with "
+                f"{type(image).__name__} is not the Detections of an image; make them with "
                 "Detections(boxes, scores, category_ids) or Detections.from_torchvision, from_supervision …"
             )
         if not image.category_names:

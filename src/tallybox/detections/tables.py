@@ -104,27 +104,22 @@ def table_layout(
 ) -> TableLayout:
     """Find the columns and the categories of a table; ``frame`` holds all its pairs of category and number."""
     if box_format not in (None, *get_args(BoxFormat)):
-        raise InputError(f'box_format is "xyxy", "xywh" or "cxcywh", but got {box_format!r}')
+        raise InputError(f'Unknown box_format {box_format!r}; use "xyxy", "xywh" or "cxcywh"')
     columns = known_columns(frame.columns)
     if "score" not in columns:
         raise InputError(f"{source}: no column score (or confidence, conf) among {list(frame.columns)}")
     by_key = {str(name).strip().casefold(): name for name in frame.columns}
     named = next((names for names in BOX_COLUMNS if by_key.keys() >= set(names.split())), None)
-    if named is not None:
-        columns |= {ours: by_key[name] for ours, name in zip(BOX, named.split(), strict=True)}
-        box_format = box_format or BOX_COLUMNS[named]
-        if not {"width", "height"} & set(named.split()):  # else they are sizes of boxes
-            columns = {f"image_{side}": by_key[side] for side in ("width", "height") if side in by_key} | columns
-    elif "bbox" not in by_key:
+    if named is None:
         raise InputError(
             f"{source}: no columns of boxes (x1 y1 x2 y2, x y width height or x_center y_center width height) among "
             f"{list(frame.columns)}"
         )
-    elif box_format is None:
-        raise InputError(f'{source}: a column bbox needs box_format="xyxy", "xywh" or "cxcywh" (--box-format)')
-    else:
-        columns["bbox"] = by_key["bbox"]
-    return TableLayout(columns, box_format, category_column(frame, source, columns, category_names))
+    columns |= {ours: by_key[name] for ours, name in zip(BOX, named.split(), strict=True)}
+    if not {"width", "height"} & set(named.split()):  # else they are sizes of boxes
+        columns = {f"image_{side}": by_key[side] for side in ("width", "height") if side in by_key} | columns
+    categories = category_column(frame, source, columns, category_names)
+    return TableLayout(columns, box_format or BOX_COLUMNS[named], categories)
 
 
 def category_column(
@@ -188,7 +183,7 @@ def detections_in_frame(frame: pd.DataFrame, layout: TableLayout, source: str) -
     if "image_id" not in columns:
         raise InputError(f"{source}: no column image_id among {list(frame.columns)}")
     images, owners = image_ids_of(frame, columns["image_id"], source)
-    values = [columns[key] for key in (*BOX, "bbox", "score") if key in columns]
+    values = [columns[key] for key in (*BOX, "score")]
     is_detected = frame[[layout.categories.column, *values]].notna().any(axis=1).to_numpy()
     detected = frame[is_detected]
     ids = layout.categories.ids_of(detected, source)
@@ -214,14 +209,7 @@ def detections_in_frame(frame: pd.DataFrame, layout: TableLayout, source: str) -
 
 def _boxes_xyxy(frame: pd.DataFrame, layout: TableLayout, source: str, sizes: Integers) -> Floats:
     """Return boxes ``[N, 4]`` as x1 y1 x2 y2; ``sizes`` ``[N, 2]`` are those of their images, 0 if not known."""
-    columns = layout.columns
-    if "bbox" in columns:
-        try:
-            boxes = np.array(filled(frame[columns["bbox"]], source).tolist(), np.float64).reshape(len(frame), 4)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{source}: bbox must be four numbers each: {error}") from None
-    else:
-        boxes = np.column_stack([numbers(frame[columns[side]], source) for side in BOX])
+    boxes = np.column_stack([numbers(frame[layout.columns[side]], source) for side in BOX])
     if layout.box_format == "cxcywh":
         if len(boxes) and sizes.all() and (boxes <= 1).all():  # YOLO's fractions of the image
             boxes = boxes * np.tile(sizes, 2)
@@ -365,7 +353,7 @@ def detections_of_frame(
     images = list(detections_in_frame(frame, layout, source))
     if len(images) > 1:
         ids = [image.image_id for image in images[:3]]
-        raise InputError(f"Expected the rows of one image, but got {ids}; pass those of frame.groupby({own_column!r})")
+        raise InputError(f"These rows are of several images ({ids}); pass those of frame.groupby({own_column!r})")
     image = images[0] if images else Detections.empty(image_id, image_size)
     stated_id = image.image_id if image_id is None and own_column is not None else image_id
     return replace(image, image_id=stated_id, category_names=layout.categories.names)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallybox.concurrency import in_batches
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.readers import CATEGORIES_KEY
@@ -22,9 +19,7 @@ from tallybox.files import atomic_writing, check_writable, error_summary, import
 if TYPE_CHECKING:
     import pandas as pd
 
-BOX_AND_SCORE = ("x1", "y1", "x2", "y2", "score")
-SIZE = ("width", "height")
-IMAGES_PER_GROUP = 1000  # that the writer of Parquet collects
+COLUMNS = ("image_id", "category_id", "x1", "y1", "x2", "y2", "score", "width", "height")
 
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
@@ -68,23 +63,16 @@ def check_can_be_written(path: Path) -> None:
 
 def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
     """Write COCO results, gzipped if the name ends in ``.gz``; an image without detections leaves no trace there."""
-    images, separator = 0, b"["
-    with atomic_writing(path) as plain:
-        is_packed = path.suffix.lower() == ".gz"
-        # Without the time and name of the file, the same detections give the same bytes.
-        with gzip.GzipFile("", "wb", fileobj=plain, mtime=0) if is_packed else nullcontext(plain) as file:
-            for image in detections:
-                images += 1
-                image_id = _id_of(image)
-                boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1)
-                for category_id, box, score in zip(image.category_ids, boxes_xywh, image.scores, strict=True):
-                    result: dict[str, Any] = {"image_id": image_id, "category_id": int(category_id)}
-                    result["bbox"] = [round(float(side), 3) for side in box]
-                    result["score"] = round(float(score), 6)
-                    file.write(separator + json.dumps(result).encode())
-                    separator = b",\n"
-            file.write(b"]\n" if separator != b"[" else b"[]\n")
-    return images
+    images, results = list(detections), list[dict[str, Any]]()
+    for image_id, image in zip(map(_id_of, images), images, strict=True):
+        boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1).tolist()
+        for category_id, box, score in zip(image.category_ids.tolist(), boxes_xywh, image.scores.tolist(), strict=True):
+            result: dict[str, Any] = {"image_id": image_id, "category_id": category_id}
+            results.append(result | {"bbox": [round(side, 3) for side in box], "score": round(score, 6)})
+    content = json.dumps(results).encode()
+    with atomic_writing(path) as file:  # without the time, the same detections give the same bytes
+        file.write(gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
+    return len(images)
 
 
 def _id_of(image: Detections) -> ImageId:
@@ -102,39 +90,28 @@ def write_parquet(
 ) -> int:
     """Write detections of images that have an id and return how many images there were.
 
-    Row groups end where images end. Pages have checksums, which `read_detections` verifies.
+    There is a row for each box, and one of nulls for an image without boxes. Pages have checksums, which
+    `read_detections` verifies.
     """
     import_optional("pyarrow", needed_for=f"writing {path}", install="'tallybox[detections]'")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    images = 0
-    groups = in_batches(detections, IMAGES_PER_GROUP)
-    first = next(groups, [])
-    ids_are_texts = bool(first) and isinstance(first[0].image_id, str)
-    fields = [("image_id", pa.string() if ids_are_texts else pa.int64()), ("category_id", pa.int64())]
-    fields += [(name, pa.float32()) for name in BOX_AND_SCORE] + [(name, pa.int32()) for name in SIZE]
-    names = {CATEGORIES_KEY: json.dumps({str(key): name for key, name in categories.items()})} if categories else {}
-    schema = pa.schema(fields, metadata={**(metadata or {}), **names} or None)
-    with atomic_writing(path) as file, pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-        for group in chain([first] if first else [], groups):
-            writer.write_table(_table(group, schema))
-            images += len(group)
-    return images
-
-
-def _table(group: list[Detections], schema: Any) -> Any:
-    """Return a row for each box, and one of nulls for an image without boxes."""
-    import pyarrow as pa
-
+    images = list(detections)
     empty = np.full((1, 6), np.nan)
-    boxes = [np.column_stack((i.category_ids, i.boxes, i.scores)) if len(i) else empty for i in group]  # [N, 6]
-    owners = np.repeat(np.arange(len(group)), [len(rows) for rows in boxes])  # [R] the image of each row
-    sizes = np.array([image.image_size or (np.nan, np.nan) for image in group])[owners]  # [R, 2]
+    boxes = [np.column_stack((i.category_ids, i.boxes, i.scores)) if len(i) else empty for i in images]  # [N, 6]
+    owners = np.repeat(np.arange(len(images)), [len(rows) for rows in boxes])  # [R] the image of each row
+    sizes = np.array([image.image_size or (np.nan, np.nan) for image in images]).reshape(-1, 2)[owners]  # [R, 2]
+    numbers = np.column_stack((np.concatenate([empty[:0], *boxes]), sizes)).T  # [8, R]
+    ids_are_texts = bool(images) and isinstance(images[0].image_id, str)
     try:
-        image_ids = pa.array([_id_of(image) for image in group], schema.field("image_id").type).take(owners)
+        image_ids = pa.array([_id_of(image) for image in images], pa.string() if ids_are_texts else pa.int64())
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InputError(f"Image ids must be all texts or all numbers of 64 bits: {error_summary(error)}") from None
-    numbers = np.column_stack((np.concatenate(boxes), sizes)).T  # [8, R]
-    columns = [pa.array(column, from_pandas=True) for column in numbers]  # NaN is null
-    return pa.table([image_ids, *columns], [field.name for field in schema]).cast(schema)
+    columns = [image_ids.take(owners), *(pa.array(column, from_pandas=True) for column in numbers)]  # NaN is null
+    types = [image_ids.type, pa.int64(), *[pa.float32()] * 5, *[pa.int32()] * 2]
+    names = {CATEGORIES_KEY: json.dumps({str(key): name for key, name in categories.items()})} if categories else {}
+    schema = pa.schema(zip(COLUMNS, types, strict=True), metadata={**(metadata or {}), **names} or None)
+    with atomic_writing(path) as file:
+        pq.write_table(pa.table(columns, list(COLUMNS)).cast(schema), file, write_page_checksum=True)
+    return len(images)

@@ -33,7 +33,7 @@ class EstimatorConfig:
             check_count(name, getattr(self, name))
             check_size(name, getattr(self, name))
         if self.members < 2:
-            raise InputError(f"members must be at least 2, each leaves photos out, but got {self.members!r}")
+            raise InputError(f"members must be at least 2, not {self.members}: each leaves photos out")
         for name in ("nms_iou", "dropout"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= 1:

@@ -124,7 +124,7 @@ class CountEstimator:
         With ``keep_inputs``, `explain` reuses the predictions: nothing is computed twice.
         """
         if isinstance(detections, Detections):
-            raise InputTypeError("Several images are expected, but got the Detections of one; call predict")
+            raise InputTypeError("These are the Detections of one image; call predict")
         category_ids = self.category_ids(categories)
         for images in in_batches(self.matched(detections), IMAGES_PER_BATCH):
             self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))

@@ -1,7 +1,7 @@
 """One static page that explains counts: plain data in, HTML out. Needs neither torch nor a network.
 
 The data are ``{"title", "source", "image": {"width", "height", "href"}, "counts": [...]}`` from
-`tallybox.explain.page_data`, or from `tallybox.explain.vqa_answer` for a question; ``href`` is a data URL or None.
+`tallybox.explain.page_data`; ``href`` is a data URL or None.
 Names and titles are always shown as text: they reach the page in an escaped JSON block, and become text nodes.
 """
 

@@ -14,10 +14,10 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import most_first
+from tallybox.estimator.prediction import interval_text, most_first
 from tallybox.explain.explained_count import ExplainedCount, clear_and_doubtful, explain_component, explain_estimate
 from tallybox.explain.traces import ComponentName
-from tallybox.explain.words import headline, interval
+from tallybox.explain.words import headline
 from tallybox.photos.images import Photo
 from tallybox.presence.module import PresenceCounter
 
@@ -71,9 +71,8 @@ def estimator_counts(
         predicted, name = explanations[key].prediction, estimator.category_name(key)
         explained, heads = explain_estimate(estimator, image, key, explanations[key])
         others = np.setdiff1d(np.flatnonzero(matched.category_ids == key), explanations[key].indices)
-        facts = [f"Best estimate: {predicted.count}.", f"{interval(predicted).replace(':', ' interval:')}."]
-        if not predicted.calibrated:
-            facts[1] = "Not calibrated for this detector."
+        interval = f"90 % interval: {interval_text(predicted)}."
+        facts = [f"Best estimate: {predicted.count}.", interval if predicted.calibrated else "Not calibrated."]
         counts.append(
             page_count(
                 name,
@@ -134,25 +133,7 @@ def rounded(value: Any) -> Any:
 
 
 def _boxes_in_words(explained: ExplainedCount) -> str:
-    """Return which counted boxes are clear and which doubtful: ``8 clear boxes (1–8), 6 doubtful (9–14).``"""
-    parts = [
-        f"{len(boxes)} {kind} ({_numbers(boxes)})"
-        for kind, boxes in zip(("clear", "doubtful"), clear_and_doubtful(explained), strict=True)
-        if boxes
-    ]
+    """Return how many counted boxes are clear and doubtful: ``Counted boxes: 8 clear, 6 doubtful.``"""
+    numbers = zip(map(len, clear_and_doubtful(explained)), ("clear", "doubtful"), strict=True)
+    parts = [f"{number} {kind}" for number, kind in numbers if number]
     return f"Counted boxes: {', '.join(parts)}." if parts else "No counted boxes."
-
-
-def _numbers(boxes: Sequence[int]) -> str:
-    """Return the numbers of boxes, which count from 1, with ranges.
-
-    >>> _numbers([0, 1, 2, 4])
-    '1–3, 5'
-    """
-    runs: list[list[int]] = []
-    for box in boxes:
-        if runs and box == runs[-1][-1] + 1:
-            runs[-1].append(box)
-        else:
-            runs.append([box])
-    return ", ".join(f"{run[0] + 1}–{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)

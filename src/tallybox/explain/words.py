@@ -30,13 +30,3 @@ def likely_range(probabilities: Floats) -> tuple[int, int]:
             low = int(inside.argmax())
             return low, low + width - 1
     return 0, len(probabilities) - 1
-
-
-def interval(predicted: CountPrediction) -> str:
-    """Return the 90 % interval.
-
-    >>> interval(CountPrediction(1, 1, 1.0, 1, 1, 0, False, np.array([0.0, 1.0])))
-    '90 %: 1'
-    """
-    low, high = predicted.low, predicted.high
-    return f"90 %: {low}" if low == high else f"90 %: {low}–{high}"

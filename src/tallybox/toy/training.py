@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from tallybox.activation import activation_knots
 from tallybox.checks import check_values
 from tallybox.components import component_name
-from tallybox.concurrency import kernel_threads, run_concurrently
+from tallybox.concurrency import map_in_order, single_threaded_torch
 from tallybox.counter.module import Counter
 from tallybox.errors import InputError
 from tallybox.files import read_tensors, write_tensors
@@ -147,14 +148,15 @@ class ToyTraining:
         config, device = self.config, self.side_length.device
         totals = {name: torch.zeros(len(self.settings), device=device) for name in self.models}
         steps = config.iterations + config.evaluation_batches
-        at_once = kernel_threads() if device.type == "cpu" else 1  # a GPU works through its queue in order
-        with run_concurrently(at_once) as run:
-            (images,) = run([self.draw])
+        run = map_in_order if device.type == "cpu" else map  # a GPU works through its queue in order
+        with single_threaded_torch():
+            images = self.draw()
             for step in range(steps):
                 is_training = step < config.iterations
                 work = self.learn if is_training else self.accuracy
                 # The next batch is drawn while the models work on this one.
-                *shares, images = run([*(partial(work, name, images) for name in totals), self.draw])
+                calls: list[Callable[[], Any]] = [*(partial(work, name, images) for name in totals), self.draw]
+                *shares, images = run(call, calls)
                 if not is_training:
                     for total, share in zip(totals.values(), shares, strict=True):
                         total += share

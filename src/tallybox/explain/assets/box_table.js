@@ -1,11 +1,11 @@
 // Every box in a table: number, score, presence and kind.
 import { element } from "./element.js";
 import { short } from "./format.js";
-import { isCounter, scoreName } from "./marks.js";
+import { isCounter } from "./marks.js";
 
 export function boxTable(explained, marks, pointing) {
-  const { labels, scores, presence } = explained;
-  const names = ["box", ...(labels ? ["looks like"] : []), scoreName(explained), isCounter(explained) ? "share" : "presence", "result"];
+  const { scores, presence } = explained;
+  const names = ["box", "score", isCounter(explained) ? "share" : "presence", "result"];
   const rows = marks.map(({ kind, colour, detail }, box) => {
     const swatch = element("span", { class: `swatch ${kind}` });
     swatch.style.borderColor = colour ?? "";
@@ -14,7 +14,6 @@ export function boxTable(explained, marks, pointing) {
       "tr",
       pointing.attributes(box),
       element("td", {}, swatch, String(box + 1)),
-      ...(labels ? [element("td", {}, labels[box])] : []),
       element("td", {}, short(scores[box], 3)),
       element("td", { class: "presence" }, short(presence[box], 3)),
       element("td", { class: "quiet" }, detail.split(" · ").at(-1)),

@@ -6,7 +6,7 @@ import { intervalBar, scaleAxis, scaleEnd } from "./interval.js";
 export function createCompare() {
   const rows = element("div", { class: "compare" });
 
-  function update({ count, low = null, high = null, baselines, truth = null, colour = null, name = "tallybox", scored = "scores", digits = 1 }) {
+  function update({ count, low = null, high = null, baselines, truth = null, colour = null, name = "tallybox", digits = 1 }) {
     rows.hidden = !baselines;
     if (!baselines) return;
     const { sum, nms, iou_threshold, score_threshold } = baselines;
@@ -20,7 +20,7 @@ export function createCompare() {
         intervalBar({ count: value, truth, max, label: `${text}: ${short(value, digits)}`, ...bar }),
       );
     rows.replaceChildren(
-      row("sum", scored === "scores" ? "add up the scores" : `add up the ${scored}`, sum, ""),
+      row("sum", "add up the scores", sum, ""),
       row("nms", "delete overlaps (NMS)", nms, `NMS at IoU ${short(iou_threshold)}, score at least ${short(score_threshold)}`),
       row("tallybox", name, count, "", low === null ? { colour } : { low, high, colour, label: `${name}: ${short(count, digits)}, 90 %: ${range(low, high)}` }),
       element("div", { class: "method" }, element("span", { class: "small quiet" }, ...(truth === null ? [] : [element("span", { class: "truth-key" }), `true count: ${truth}`])), element("span"), scaleAxis(max)),

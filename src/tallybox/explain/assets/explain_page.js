@@ -7,7 +7,6 @@ import { createCompare } from "./compare.js";
 import { boxTable } from "./box_table.js";
 import { createMatrices } from "./matrices.js";
 import { createFunctions } from "./functions.js";
-import { answerTable, attentionMap } from "./vqa_answer.js";
 import { boxMarks, kindCounts, otherMarks } from "./marks.js";
 import { categoryColour } from "./colours.js";
 import { percent, range } from "./format.js";
@@ -28,7 +27,7 @@ function distributionCard(count) {
   const bars = createBars();
   const { low, high } = count;
   bars.update(count.distribution, { low, high, answer: low === null ? undefined : count.count, asShares: !areFeatures });
-  const title = areFeatures ? "Output of the layer" : count.answers ? "How probable each count is to the counter" : "How probable each count is";
+  const title = areFeatures ? "Output of the layer" : "How probable each count is";
   const key = low === null ? [] : [element("p", { class: "small quiet" }, `Bold: best estimate, ${percent(count.distribution[Math.min(count.count, count.distribution.length - 1)])} probable. Blue bars: 90 % interval, ${range(low, high)}.`)];
   return card(title, bars.element, ...key);
 }
@@ -58,19 +57,16 @@ function mathematics(image, count, marks, pointing) {
 function show(data, number) {
   const count = data.counts[number];
   const pointing = createPointing();
-  const marks = boxMarks(count, categoryColour(number), count.answers ? "" : count.name);
+  const marks = boxMarks(count, categoryColour(number), count.name);
   const compare = createCompare();
-  compare.update({ ...count, colour: categoryColour(number), scored: count.answers ? "attention" : "scores", name: count.low === null ? count.component : "tallybox" });
-  const answers = count.answers
-    ? [card("Answers", answerTable(count.answers)), card("First attention map", attentionMap(data.image, count, pointing))]
-    : [];
+  compare.update({ ...count, colour: categoryColour(number), name: count.low === null ? count.component : "tallybox" });
   return [
     element("div", { class: "answer" }, element("span", { class: "count" }, count.headline), element("span", { class: "summary" }, count.facts.join(" "))),
     element(
       "div",
       { class: "columns" },
       element("div", {}, boxesCard(data.image, count, marks, pointing, categoryColour(number))),
-      element("div", {}, ...answers, distributionCard(count), ...(count.baselines ? [card("Other methods", compare.element)] : [])),
+      element("div", {}, distributionCard(count), ...(count.baselines ? [card("Other methods", compare.element)] : [])),
     ),
     mathematics(data.image, count, marks, pointing),
   ];

@@ -7,11 +7,6 @@ export function isCounter(explained) {
   return explained.component === "counter";
 }
 
-// A VQA model gives boxes attention, a detector gives them scores.
-export function scoreName(explained) {
-  return explained.answers ? "attention" : "score";
-}
-
 export function boxKind({ presence, duplicate_of }, box) {
   if (duplicate_of[box] < 0) return "other";
   if (duplicate_of[box] !== box) return "duplicate";
@@ -26,9 +21,8 @@ export function kindName(kind, duplicateOf) {
 export function boxMarks(explained, colour, name = "") {
   return explained.boxes.map((corners, box) => {
     const kind = boxKind(explained, box);
-    const what = explained.labels?.[box] ?? name;
     const share = `${isCounter(explained) ? "share" : "presence"} ${short(explained.presence[box])}`;
-    const detail = [`${what} ${box + 1}`.trim(), `${scoreName(explained)} ${short(explained.scores[box])}`, share, kindName(kind, explained.duplicate_of[box])].join(" · ");
+    const detail = [`${name} ${box + 1}`.trim(), `score ${short(explained.scores[box])}`, share, kindName(kind, explained.duplicate_of[box])].join(" · ");
     return { corners, kind, colour: kind === "other" ? null : colour, number: box + 1, detail };
   });
 }
