@@ -14,8 +14,7 @@ from tallybox.vqa.model import DataSizes, VqaModel
 
 KIND = "tallybox.vqa"
 VERSION = 1
-FILE = "checkpoint.safetensors"  # the last
-BEST = "best.safetensors"  # the parameters that were best on the validation questions
+FILE = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,9 @@ class Checkpoint:
     split: str = ""  # of the questions it was trained on; empty if it is not known
 
 
-def write_checkpoint(
-    folder: Path, checkpoint: Checkpoint, tensors: Iterable[tuple[str, Tensor]], name: str = FILE
-) -> None:
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, tensors: Iterable[tuple[str, Tensor]]) -> None:
     """Write a checkpoint atomically: after a crash, either this one or the earlier one is complete."""
-    write_tensors(folder / name, dict(tensors), {"kind": KIND, "version": VERSION, **asdict(checkpoint)})
+    write_tensors(folder / FILE, dict(tensors), {"kind": KIND, "version": VERSION, **asdict(checkpoint)})
 
 
 def read_checkpoint(folder: Path, *, prefix: str = "") -> tuple[Checkpoint, dict[str, Tensor]]:

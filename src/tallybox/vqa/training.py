@@ -26,14 +26,13 @@ from tallybox.vqa.data.splits import has_split
 from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.steps import VqaTrainer
-from tallybox.vqa.validation import ValidationData, Validator, open_validation_data
+from tallybox.vqa.validation import ValidationData, Validator
 
 # Multiplications in the largest layer of a step. Measured on two busy cores at 42 million: a step took 0.05 s on one
 # thread, and up to 1.9 s on two.
 MIN_PRODUCTS_FOR_THREADS = 500_000_000
 
 OnProgress = Callable[[int, int], None]  # steps done, steps in all
-OnEpoch = Callable[[int, VqaModel], None]  # epochs done, and the model after them
 
 
 def train(
@@ -45,19 +44,17 @@ def train(
     described: dict[str, Any] | None = None,
     validation: ValidationData | None = None,
     on_progress: OnProgress = lambda done, total: None,
-    on_epoch: OnEpoch = lambda done, model: None,
 ) -> Checkpoint:
     """Train a model into a folder, or resume an interrupted training there; the result is the same.
 
     ``described`` is added to the folder's config.json. A folder with another configuration is refused; only ``epochs``
-    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs. ``on_epoch`` may
-    compute with the model, which does not change the training.
+    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs.
     """
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):  # the caller's random numbers stay as they are
         run = VqaRun(data, folder, config, device, described or {}, validation)
         with single_threaded_torch() if run.is_small() else nullcontext():
-            return run.run(on_progress, on_epoch)
+            return run.run(on_progress)
 
 
 def train_prepared(
@@ -79,7 +76,7 @@ def train_prepared(
     if validate_every and (split != "train" or not has_split(prepared, "val")):
         raise InputError("--validate-every needs a split val that is not trained on")
     if split == "train" and validate_every != 0 and has_split(prepared, "val"):
-        validation = open_validation_data(prepared, "val", validate_every or 1)
+        validation = ValidationData.open(prepared, "val", validate_every or 1)
     described = {"prepared": str(prepared.resolve()), "split": split}
     return train(
         data, folder, config, device=device, described=described, validation=validation, on_progress=on_progress
@@ -134,7 +131,7 @@ class VqaRun:
         products = self.config.training.batch * sizes.proposals * sizes.features * model.attention
         return self.trainer.device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
 
-    def run(self, on_progress: OnProgress, on_epoch: OnEpoch) -> Checkpoint:
+    def run(self, on_progress: OnProgress) -> Checkpoint:
         """Train the remaining epochs."""
         epochs, steps_in_epoch = self.config.training.epochs, len(self._order(0))
         log = TrainingLog(self.folder, self.trainer.steps)
@@ -151,7 +148,6 @@ class VqaRun:
                 written = writer.submit(write_checkpoint, self.folder, self.checkpoint(), tensors)
                 if self.trainer.device.type == "cpu":  # its epochs take minutes, and no core is idle
                     written.result()
-                on_epoch(self.epoch, self.trainer.model)
             written.result()
         return self.checkpoint()
 

@@ -18,7 +18,6 @@ from tallybox.devices import device_or_default
 @click.option("--split", default="val", show_default=True, help="Which questions.")
 @click.option("--prepared", type=existing, help="Another prepared folder than the run's own.")
 @click.option("--model", "name", help="Your runs' own component, as package.module:Class.")
-@click.option("--question-types", is_flag=True, help="Also the accuracy by the official types of questions.")
 @click.option("--device", help='"cpu" or "cuda"; by default the GPU, if any.')
 @json_option
 def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **options: Any) -> None:
@@ -44,8 +43,8 @@ def show_scores(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
     from tallybox.vqa.evaluation import format_score
 
     table = Table("Accuracy in %, errors of counts")
-    for model in scores:
-        table.add_column(model, justify="right")
+    for model, runs in scores.items():
+        table.add_column(model if len(runs) == 1 else f"{model} ({len(runs)} runs)", justify="right")
     for key in dict.fromkeys(key for runs in scores.values() for run in runs for key in run):
         table.add_row(key, *(format_score([run[key] for run in runs if key in run]) for runs in scores.values()))
     Console().print(table)
