@@ -60,11 +60,20 @@ def test_all_models_learn_a_tiny_set_by_heart(tmp_path, name, padding):
     assert curve[-1][1] < 0.7 * curve[0][1]
 
 
-def test_random_numbers_of_others_are_left_alone(tmp_path):
+def test_looking_at_a_model_after_each_epoch_changes_nothing(tmp_path, uninterrupted):
+    seen = []
+
+    def look(epoch, model):
+        torch.rand(3)
+        model.eval()
+        seen.append((epoch, model.config.name))
+
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    train(tiny_data(), tmp_path / "run", tiny_config(epochs=1), device=CPU)
-    assert torch.equal(torch.get_rng_state(), before)
+    train(tiny_data(), tmp_path / "run", tiny_config(), device=CPU, on_epoch=look)
+    assert torch.equal(torch.get_rng_state(), before), "random numbers of others are left alone"
+    assert seen == [(1, "counter"), (2, "counter"), (3, "counter")]
+    assert_same_run(tmp_path / "run", uninterrupted)
 
 
 def test_killed_and_started_again_it_gives_the_same_run(tmp_path, uninterrupted):

@@ -33,6 +33,7 @@ from tallybox.vqa.validation import ValidationData, Validator
 MIN_PRODUCTS_FOR_THREADS = 500_000_000
 
 OnProgress = Callable[[int, int], None]  # steps done, steps in all
+OnEpoch = Callable[[int, VqaModel], None]  # epochs done, and the model after them
 
 
 def train(
@@ -44,17 +45,19 @@ def train(
     described: dict[str, Any] | None = None,
     validation: ValidationData | None = None,
     on_progress: OnProgress = lambda done, total: None,
+    on_epoch: OnEpoch = lambda done, model: None,
 ) -> Checkpoint:
     """Train a model into a folder, or resume an interrupted training there; the result is the same.
 
     ``described`` is added to the folder's config.json. A folder with another configuration is refused; only ``epochs``
-    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs.
+    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs. ``on_epoch`` may
+    compute with the model, which does not change the training.
     """
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):  # the caller's random numbers stay as they are
         run = VqaRun(data, folder, config, device, described or {}, validation)
         with single_threaded_torch() if run.is_small() else nullcontext():
-            return run.run(on_progress)
+            return run.run(on_progress, on_epoch)
 
 
 def train_prepared(
@@ -131,7 +134,7 @@ class VqaRun:
         products = self.config.training.batch * sizes.proposals * sizes.features * model.attention
         return self.trainer.device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
 
-    def run(self, on_progress: OnProgress) -> Checkpoint:
+    def run(self, on_progress: OnProgress, on_epoch: OnEpoch) -> Checkpoint:
         """Train the remaining epochs."""
         epochs, steps_in_epoch = self.config.training.epochs, len(self._order(0))
         log = TrainingLog(self.folder, self.trainer.steps)
@@ -148,6 +151,7 @@ class VqaRun:
                 written = writer.submit(write_checkpoint, self.folder, self.checkpoint(), tensors)
                 if self.trainer.device.type == "cpu":  # its epochs take minutes, and no core is idle
                     written.result()
+                on_epoch(self.epoch, self.trainer.model)
             written.result()
         return self.checkpoint()
 
