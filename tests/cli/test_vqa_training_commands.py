@@ -96,18 +96,6 @@ def test_predict_writes_the_results_file_of_the_test_server(folder):
     assert isinstance(result["answer"], str)
 
 
-def test_what_is_not_a_run_is_said_in_one_line(folder, tmp_path):
-    failed = run("vqa", "evaluate", tmp_path)
-    assert failed.exit_code == 1
-    assert "Error:" in failed.stderr
-    assert str(tmp_path) in failed.stderr
-    damaged = tmp_path / "checkpoint.safetensors"
-    damaged.write_bytes(b"nonsense")
-    failed = run("vqa", "evaluate", tmp_path, "--prepared", folder / "prepared")
-    assert failed.exit_code == 1
-    assert "checkpoint.safetensors" in failed.stderr
-
-
 def test_training_on_both_splits_and_a_split_that_is_not_there(folder, tmp_path):
     given = ("--config", folder / "small.toml", "--epochs", 1, "--device", "cpu", "--json")
     both = run("vqa", "train", folder / "prepared", "--out", tmp_path / "both", *given, "--split", "trainval")

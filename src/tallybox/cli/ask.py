@@ -43,7 +43,7 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         from tallybox.estimator.prediction import interval_text
         from tallybox.files import check_writable, write_text
         from tallybox.photos.images import read_photo
-        from tallybox.vqa.answer import Answerer, count_named, quoted
+        from tallybox.vqa.answer import Answerer, count_named
 
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
         if page is not None:
@@ -60,7 +60,8 @@ def ask(photo: Path, question: str, model: Path | None, page: Path | None, as_js
         write_text(page, explain_page(answer_page(answer, decoded, counter)))
         echo_line(f"Wrote explanation to {page}", err=True)
     if answer.unknown_words:
-        echo_line(f"Unknown words were ignored: {quoted(answer.unknown_words)}. The answer is unreliable.", err=True)
+        unknown = ", ".join(map(repr, answer.unknown_words))
+        echo_line(f"Unknown words were ignored: {unknown}. The answer is unreliable.", err=True)
     if as_json:
         counted = {name: count.to_dict() for name, count in counts.items()}
         sys.stdout.write(json.dumps({**answer.to_dict(), **({"counts": counted} if counted else {})}) + "\n")
