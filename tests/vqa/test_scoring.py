@@ -147,13 +147,6 @@ def test_one_absurd_answer_does_not_make_the_error():
     assert all_scores(dict.fromkeys(range(99), "2") | {99: "1000000"}, records)["count_mae"] == 0
 
 
-@given(st.dictionaries(st.integers(1, 50), st.integers(0, 20), min_size=1), st.integers(0, 20))
-def test_the_mean_error_is_that_of_the_numbers(truths, guess):
-    records = [counting(key, *[str(truth)] * 10) for key, truth in truths.items()]
-    found = all_scores(dict.fromkeys(truths, str(guess)), records)
-    assert found["count_mae"] == pytest.approx(sum(abs(guess - truth) for truth in truths.values()) / len(truths))
-
-
 def test_scores_of_parts_add_up_to_those_of_the_whole():
     records = [asked(number, answers=["no"] * (number % 5) + ["yes"] * (10 - number % 5)) for number in range(30)]
     predictions = dict.fromkeys(range(30), "no")
