@@ -1,6 +1,6 @@
 """How probable the model of `tallybox ask` thinks its answers are, and how often they are right.
 
-    python research/ask_confidence.py runs/vqa-photos/prepared       # what research/vqa_photos.py and vqa prepare wrote
+    python research/ask_confidence.py runs/ask/prepared       # what research/ask_model.py wrote
 
 Prints the tables of docs/results/log.md, from the questions about the 1,000 validation photos; half a minute.
 """
@@ -12,17 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from ask_model import logits_of
 from calibration import calibration_error
 from numpy.typing import NDArray
 from written_questions import WRITTEN_FROM
 
 from tallybox.vqa.answer import SHIPPED_MODEL
-from tallybox.vqa.batches import load_examples
-from tallybox.vqa.checkpoints import Checkpoint, load_model
+from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import open_pairs, open_records
 from tallybox.vqa.data.vocabulary import Vocabulary
-from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import open_for_model
 from tallybox.vqa.scoring import all_scores
 
@@ -39,7 +38,8 @@ def main() -> None:
     records = open_records(prepared, "val")
     model, checkpoint = load_model(SHIPPED_MODEL)
     vocabulary = Vocabulary(checkpoint.words, checkpoint.answers)
-    probabilities = answer_probabilities(model, checkpoint, prepared)
+    logits = logits_of(model, *open_for_model(checkpoint, prepared, "val"))
+    probabilities = (logits / checkpoint.temperature).softmax(-1).numpy()
     probable = probabilities.max(1)
     answers = [vocabulary.answers[index] for index in probabilities.argmax(1)]
     right = np.array(
@@ -60,17 +60,6 @@ def main() -> None:
     unknown = np.array([not all(vocabulary.encode_question(record.text)) for record in records])
     for name, chosen in (*groups.items(), ("with a word that it does not know", unknown)):
         print(f"| {name} | {_row(chosen, probable, right)} |")
-
-
-def answer_probabilities(model: VqaModel, checkpoint: Checkpoint, prepared: Path) -> NDArray[np.float32]:
-    """Return the probabilities of all answers to the validation questions, ``[Q, A]``."""
-    questions, store = open_for_model(checkpoint, prepared, "val")
-    length = checkpoint.config.model.feature_length
-    examples = load_examples(questions, store, torch.device("cpu"), torch.float32, length)
-    order = np.array_split(np.arange(len(questions)), -(-len(questions) // 512))
-    with torch.inference_mode():
-        logits = torch.cat([model(labelled.batch)[0] for labelled in examples.batches(order)])
-    return (logits / checkpoint.temperature).softmax(-1).numpy()
 
 
 def print_scores(

@@ -1,6 +1,6 @@
 """Add targets for attention to a prepared folder: which proposals show the category that a question names.
 
-    python research/supervise_attention.py runs/vqa-photos/prepared ../shared/data/coco-count/instances_train.json.gz
+    python research/supervise_attention.py PREPARED ../shared/data/coco-count/instances_train.json.gz
 
 True boxes are those of COCO instances files. `attention_supervision` in the configuration weighs the loss.
 """

@@ -3,10 +3,10 @@
     python examples/vqa_converters/questions.py tallyqa train.json test.json --out tallyqa
     python examples/vqa_converters/questions.py howmany question_ids.json VQA-FOLDER VG-FOLDER --out howmany
 
-TallyQA: train and val are its train.json and test.json; "simple" and "complex" become the question type, so that
-`tallybox vqa evaluate --question-types` scores them separately. HowMany-QA lists questions of VQA v2, whose official
-files are in VQA-FOLDER, and of Visual Genome, whose question_answers.json and image_data.json are in VG-FOLDER; its dev
-becomes val, its test an answered split of a folder of its own. Photos of Visual Genome get ids like VG/400.
+TallyQA: train and val are its train.json and test.json; "simple" and "complex" become the question type. HowMany-QA
+lists questions of VQA v2, whose official files are in VQA-FOLDER, and of Visual Genome, whose question_answers.json and
+image_data.json are in VG-FOLDER; its dev becomes val, its test an answered split of a folder of its own. Photos of
+Visual Genome get ids like VG/400.
 """
 
 import argparse

@@ -54,15 +54,6 @@ def test_only_photos_that_are_asked_about_take_memory():
     assert boxes[mask].tolist() == expected.tolist()
 
 
-def test_questions_of_a_test_split_have_no_answers(examples):
-    data = tiny_data()
-    asked = type(data.questions)(*list(vars(data.questions).values())[:4], None)
-    unanswered = type(examples)(asked, data.store, CPU, torch.float32, length=1)
-    first = next(unanswered.batches(ORDER))
-    assert (first.answers == -1).all()
-    assert first.relevance is None
-
-
 def test_photos_that_do_not_fit_are_streamed():
     data = tiny_data()
     assert isinstance(load_examples(data.questions, data.store, CPU, torch.float32, length=1), ResidentExamples)

@@ -57,7 +57,7 @@ def test_examples_and_predict_read_questions_with_the_vocabulary_of_the_model(tm
 @pytest.mark.parametrize("content", ["{", '{"config": 3}'])
 def test_a_config_that_is_damaged_or_of_another_program_is_said_in_one_line(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
-    for run in (tmp_path, tmp_path / "best.safetensors"):
+    for run in (tmp_path, tmp_path / "checkpoint.safetensors"):
         with pytest.raises(InputError, match=r"config\.json"):
             run_settings(run)
     with pytest.raises(InputError, match="--prepared"):

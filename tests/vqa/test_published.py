@@ -88,18 +88,6 @@ def test_files_of_old_versions_and_of_data_parallel_training_load(tmp_path):
     assert torch.equal(model.question.embedding.weight, weights["text.embedding.weight"])
 
 
-def test_a_baseline_without_a_counter_loads_and_is_not_taken_for_another_model(tmp_path):
-    weights = {
-        key: value
-        for key, value in published_layers().state_dict().items()
-        if not key.startswith(("counter", "classifier.lin_c", "classifier.bn2"))
-    }
-    path = write(tmp_path / "baseline.pth", weights=weights)
-    model, checkpoint = load_published(path)
-    assert checkpoint.config.model.name == "baseline"
-    assert model.count is None
-
-
 def photos_of_all_sizes(questions: int = 60, most: int = 40) -> tuple[FeatureStore, EncodedQuestions]:
     random = np.random.default_rng(5)
     offsets = np.concatenate(([0], random.integers(2, most + 1, 20).cumsum()))

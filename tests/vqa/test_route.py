@@ -1,19 +1,14 @@
-"""The whole route as commands: from downloaded files to a results file, and from a folder of photos to answers."""
+"""The whole route as commands, from a folder of photos to answers."""
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tallybox.photos import sample_photos
-from tallybox.vqa.data.splits import open_records
-from tallybox.vqa.data.store import FeatureStore, write_features
-from tallybox.vqa.data.tsv import write_tsv
-from tests.support.killing import command, kill_when
+from tests.support.killing import command
 from tests.support.small_photos import save_photos
-from tests.support.vqa_feature_files import write_lxmert
-from tests.support.vqa_files import annotation, annotations_file, question, questions_file, small_photos, small_set
+from tests.support.vqa_files import annotation, annotations_file, question, questions_file
 
 SMALL_MODEL = """
 [model]
@@ -33,41 +28,11 @@ def done(*arguments: object) -> str:
     return finished.stdout
 
 
-@pytest.fixture
-def config(tmp_path) -> Path:
-    (tmp_path / "small.toml").write_text(SMALL_MODEL)
-    return tmp_path / "small.toml"
-
-
 @pytest.mark.slow
-def test_from_downloaded_files_to_a_results_file(tmp_path, config):
-    """Features in three layouts, without one photo; training is killed once."""
-    official, features, photos = small_set(tmp_path / "official"), tmp_path / "features", small_photos(40)
-    features.mkdir()
-    write_tsv(features / "trainval_resnet101_faster_rcnn_genome_36.tsv", photos[:15])
-    write_lxmert(features / "val2014_obj36.tsv", photos[16:30])
-    write_features(features / "own.safetensors", photos[30:])
-    prepared, run = tmp_path / "prepared", tmp_path / "run"
-    given = ("--features", features, "--skip-missing", "--out", prepared, "--json")
-    found = json.loads(done("vqa", "prepare", official, *given))
-    assert (found["photos"], sum(found["lost_questions"].values())) == (39, 2)
-    assert len(FeatureStore.open(prepared / "photos").image_ids) == 39
-
-    train = ("vqa", "train", prepared, "--config", config, "--out", run, "--device", "cpu", "--json")
-    kill_when(command(*train), (run / "config.json").exists, limit_s=120)
-    assert json.loads(done(*train))["epochs"] == 2
-    scores = json.loads(done("vqa", "evaluate", run, "--device", "cpu", "--json"))["counter"]
-    assert 0 <= scores["count"] <= 100
-    assert scores["count_rmse"] >= scores["count_mae"]
-    done("vqa", "predict", run, "--out", tmp_path / "results.json", "--device", "cpu")
-    results = json.loads((tmp_path / "results.json").read_text())
-    asked = [record.question_id for record in open_records(prepared, "test")]
-    assert [result["question_id"] for result in results] == asked
-
-
-@pytest.mark.slow
-def test_from_a_folder_of_photos_to_answers(tmp_path, config):
+def test_from_a_folder_of_photos_to_answers(tmp_path):
     """With the embedded detector, as anyone can walk it: photos, features, questions, training, answers."""
+    config = tmp_path / "small.toml"
+    config.write_text(SMALL_MODEL)
     save_photos(tmp_path / "photos", 4)
     (tmp_path / "photos" / "riders.jpg").symlink_to(sample_photos()[1])
     features = json.loads(done("vqa", "features", tmp_path / "photos", "--out", tmp_path / "features", "--json"))

@@ -5,7 +5,7 @@ from tallybox.boxes import numpy_box_iou
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import official_files, read_pairs, read_records
 from tallybox.vqa.data.tsv import read_tsv
-from tallybox.vqa.scoring import score
+from tallybox.vqa.scoring import all_scores
 from tallybox.vqa.simulation import COUNTS, FEATURES, KINDS, Detector, World, draw_scene, simulate
 
 SMALL = World(train_photos=60, val_photos=30, test_photos=6, features=16)
@@ -31,7 +31,7 @@ def test_files_are_official_and_pairs_are_balanced(tmp_path):
             assert by_id[first].text == by_id[second].text
             assert by_id[first].answers != by_id[second].answers
         right = {record.question_id: record.answers[0] for record in records}
-        assert score(right, records, pairs)["pair_all"] == 100
+        assert all_scores(right, records, pairs)["pair_all"] == 100
         assert {record.answer_type for record in records} == {"yes/no", "number", "other"}
     assert len(list(read_tsv(tmp_path / FEATURES))) == 96
 

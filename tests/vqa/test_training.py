@@ -89,14 +89,6 @@ def test_killed_and_started_again_it_gives_the_same_run(tmp_path, uninterrupted)
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
-def test_the_questions_after_the_last_full_batch_are_learned_from_together(tmp_path):
-    config = tiny_config(batch=6, precision="float64")  # 20 questions: 6, 6, 6, 2
-    train(tiny_data(), tmp_path / "run", config, device=CPU)
-    checkpoint, tensors = read_checkpoint(tmp_path / "run")
-    assert checkpoint.steps == 12
-    assert tensors["model.classifier.norm.num_batches_tracked"] == 12
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 # In float32 Adam makes much of gradients that are rounding, so the steps of float64 are the proof.
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from tallybox.runs import read_results
-from tallybox.vqa.checkpoints import BEST, FILE, load_model, read_checkpoint
+from tallybox.vqa.checkpoints import load_model, read_checkpoint
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.prediction import predict
-from tallybox.vqa.scoring import all_scores
+from tallybox.vqa.scoring import Scorer
 from tallybox.vqa.training import train
 from tallybox.vqa.validation import ValidationData
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
@@ -23,7 +23,7 @@ def validation_data(every: int = 1) -> ValidationData:
             data.questions.question_ids, data.questions.images, data.questions.answers, strict=True
         )
     ]
-    return ValidationData(data.questions, records, [(100, 101)], data.store, every)
+    return ValidationData(data.questions, data.store, Scorer(records, [(100, 101)]), every)
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +39,8 @@ def test_a_line_an_epoch_with_the_official_scores(validated):
     model, checkpoint = load_model(validated)
     data = validation_data()
     answers = predict(model, checkpoint, data.questions, data.store, device=CPU)
-    expected = all_scores(answers, data.records, data.pairs)
+    expected = data.scorer.scores(answers)
     assert {name: lines[-1][name] for name in expected} == expected
-
-
-def test_the_best_weights_are_kept_beside_the_last(validated):
-    lines = read_results(validated / "validation.jsonl")
-    best = max(lines, key=lambda line: line["all"])  # the first of equals
-    checkpoint, _ = read_checkpoint(validated / BEST)
-    assert checkpoint.epoch == best["epoch"]
-    assert read_checkpoint(validated / FILE)[0].epoch == EPOCHS
-    model, _ = load_model(validated / BEST)
-    data = validation_data()
-    answers = predict(model, checkpoint, data.questions, data.store, device=CPU)
-    assert all_scores(answers, data.records, data.pairs)["all"] == best["all"]
 
 
 def test_validation_is_as_rare_as_wanted_comes_at_the_end_and_changes_no_training(tmp_path):
@@ -64,7 +52,7 @@ def test_validation_is_as_rare_as_wanted_comes_at_the_end_and_changes_no_trainin
     assert not (tmp_path / "alone" / "validation.jsonl").exists()
 
 
-def test_interrupted_and_resumed_it_has_the_same_lines_and_the_same_best(tmp_path, validated):
+def test_interrupted_and_resumed_it_has_the_same_lines(tmp_path, validated):
     class StoppedError(Exception):
         pass
 
@@ -76,5 +64,4 @@ def test_interrupted_and_resumed_it_has_the_same_lines_and_the_same_best(tmp_pat
     with pytest.raises(StoppedError):
         train(tiny_data(), tmp_path, config, device=CPU, validation=data, on_progress=stop)
     train(tiny_data(), tmp_path, config, device=CPU, validation=data)
-    for name in ("validation.jsonl", BEST):
-        assert (tmp_path / name).read_bytes() == (validated / name).read_bytes()
+    assert (tmp_path / "validation.jsonl").read_bytes() == (validated / "validation.jsonl").read_bytes()

@@ -40,14 +40,15 @@ def ask(photo: Path, question: str, model: Path | None, as_json: bool) -> None:
         from tallybox.detections.categories import named
         from tallybox.estimator.prediction import interval_text
         from tallybox.photos.images import read_photo
-        from tallybox.vqa.answer import Answerer, count_named, quoted
+        from tallybox.vqa.answer import Answerer, count_named
 
         warnings.filterwarnings("ignore", module=r"PIL\.")  # about damage in a file: it is read or reported
         answerer = Answerer(model)
         seen = answerer.look(read_photo(photo))
         answer, counts = answerer.ask(seen, question), count_named(seen, question)
     if answer.unknown_words:
-        echo_line(f"Unknown words were ignored: {quoted(answer.unknown_words)}. The answer is unreliable.", err=True)
+        unknown = ", ".join(map(repr, answer.unknown_words))
+        echo_line(f"Unknown words were ignored: {unknown}. The answer is unreliable.", err=True)
     if as_json:
         counted = {name: count.to_dict() for name, count in counts.items()}
         sys.stdout.write(json.dumps({**answer.to_dict(), **({"counts": counted} if counted else {})}) + "\n")

@@ -207,7 +207,6 @@ def train(
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=existing)
 @click.option("--split", default="val", show_default=True, help="Which questions.")
-@click.option("--question-types", is_flag=True, help="Also the accuracy by the official types of questions.")
 @run_options
 @json_option
 def evaluate(runs: tuple[Path, ...], device: str | None, as_json: bool, **options: Any) -> None:
@@ -230,8 +229,8 @@ def _show_scores(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
     from tallybox.vqa.evaluation import format_score
 
     table = Table("Accuracy in %, errors of counts")
-    for model in scores:
-        table.add_column(model, justify="right")
+    for model, runs in scores.items():
+        table.add_column(model if len(runs) == 1 else f"{model} ({len(runs)} runs)", justify="right")
     for key in dict.fromkeys(key for runs in scores.values() for run in runs for key in run):
         table.add_row(key, *(format_score([run[key] for run in runs if key in run]) for runs in scores.values()))
     Console().print(table)

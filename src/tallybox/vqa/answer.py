@@ -4,7 +4,6 @@ Legend: R regions, G glimpses.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,8 +30,6 @@ from tallybox.vqa.regions import regions_of
 
 SHIPPED_MODEL = Path(__file__).parent / "models" / "photos_presence.safetensors"  # see docs/results/log.md
 RUNNERS_UP = 4
-MAX_WORDS = 40  # the longest question that the bundled model was trained on has 17
-MAX_LETTERS = 30  # of a word in a message
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,20 +133,13 @@ def read_question(question: str, vocabulary: Vocabulary) -> tuple[str, list[int]
     ('How many zebus?', [1, 2, 0], ('zebus',))
     """
     text = " ".join("".join(letter if letter.isprintable() else "�" for letter in word) for word in question.split())
-    words = [word for word in text.split() if any(map(str.isalnum, word))]
-    if not words or len(words) > MAX_WORDS:
-        raise InputError(f"QUESTION must have 1 to {MAX_WORDS} words, such as 'How many people are there?'.")
     known = frozenset(vocabulary.words)
-    plain = (re.sub(r"^[\W_]+|[\W_]+$", "", word) for word in words if "".join(question_words(word)) not in known)
-    unknown, indices = tuple(dict.fromkeys(plain)), vocabulary.encode_question(text)
+    words = (word for word in text.split() if "".join(question_words(word)) not in known)
+    unknown = tuple(dict.fromkeys(filter(None, (re.sub(r"^[\W_]+|[\W_]+$", "", word) for word in words))))
+    indices = vocabulary.encode_question(text)
     if not any(indices):
-        raise InputError(f"The model knows no word of the QUESTION: {quoted(unknown)}.")
+        raise InputError(f"The model knows no word of the QUESTION {text!r}; try 'How many people are there?'.")
     return text, indices, unknown
-
-
-def quoted(words: Sequence[str]) -> str:
-    """List words in a message, the long ones shortened."""
-    return ", ".join(f"'{word}'" if len(word) <= MAX_LETTERS else f"'{word[: MAX_LETTERS - 1]}…'" for word in words)
 
 
 def count_named(seen: SeenPhoto, question: str) -> dict[str, CountPrediction]:

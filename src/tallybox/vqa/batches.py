@@ -27,7 +27,7 @@ Rows = NDArray[np.int64]
 READERS = min(8, os.cpu_count() or 1)
 PHOTOS_PER_CHUNK = 2048  # copied to the device together: 0.8 GB of the paper's features
 SPARE_GPU_BYTES = 8 * 2**30  # for the model and the activations of a step
-UNKNOWN_FREE_BYTES = 4 * 2**30  # assumed if the system does not say how much memory is free
+HOST_BYTES = 4 * 2**30  # that photos may fill of the computer's memory
 
 
 @dataclass(frozen=True)
@@ -173,18 +173,9 @@ def load_examples(
     """Copy the photos to a device's memory if they fit, by default into the free memory; else stream them."""
     proposals = int(store.num_boxes[np.unique(questions.images)].sum())
     needed = proposals * (store.width * dtype.itemsize + 16)
-    fits = needed < (free_bytes(device) if max_bytes is None else max_bytes)
-    return (ResidentExamples if fits else StreamedExamples)(questions, store, device, dtype, length)
-
-
-def free_bytes(device: torch.device) -> int:
-    """Return how much of a device's memory photos may use."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, OSError, ValueError):  # Windows has no sysconf, macOS not this name
-        return UNKNOWN_FREE_BYTES
+    if max_bytes is None:
+        max_bytes = torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES if device.type == "cuda" else HOST_BYTES
+    return (ResidentExamples if needed < max_bytes else StreamedExamples)(questions, store, device, dtype, length)
 
 
 def fitted(relevance: Tensor, proposals: int) -> Tensor:

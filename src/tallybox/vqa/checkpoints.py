@@ -15,8 +15,7 @@ from tallybox.vqa.model import DataSizes, VqaModel
 
 KIND = "tallybox.vqa"
 VERSION = 1
-FILE = "checkpoint.safetensors"  # the last
-BEST = "best.safetensors"  # the parameters that were best on the validation questions
+FILE = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,9 @@ class Checkpoint:
     split: str = ""  # of the questions it was trained on; empty if it is not known
 
 
-def write_checkpoint(
-    folder: Path, checkpoint: Checkpoint, tensors: Iterable[tuple[str, Tensor]], name: str = FILE
-) -> None:
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, tensors: Iterable[tuple[str, Tensor]]) -> None:
     """Write a checkpoint atomically: after a crash, either this one or the earlier one is complete."""
-    write_tensors(folder / name, dict(tensors), {"kind": KIND, "version": VERSION, **asdict(checkpoint)})
+    write_tensors(folder / FILE, dict(tensors), {"kind": KIND, "version": VERSION, **asdict(checkpoint)})
 
 
 def read_checkpoint(folder: Path, *, prefix: str = "") -> tuple[Checkpoint, dict[str, Tensor]]:
@@ -87,7 +84,4 @@ def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor
     except (OverflowError, RuntimeError, TypeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{source} does not hold the parameters of a {config.name} model: {reason}") from None
-    damaged = [name for name, value in model.state_dict().items() if not value.isfinite().all()]
-    if damaged:
-        raise InputError(f"{source}: {damaged[0]} is not finite")
     return model.float().eval()

@@ -1,9 +1,7 @@
 """`tallybox vqa evaluate`: scores of finished runs."""
 
-import collections
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,9 @@ from tallybox.errors import InputError
 from tallybox.vqa.config import MODELS
 from tallybox.vqa.data.splits import JOINED_SPLITS, open_pairs, open_records
 from tallybox.vqa.prediction import predict_run, prepared_folder, run_settings
-from tallybox.vqa.scoring import all_scores, score
+from tallybox.vqa.scoring import all_scores
 
 Scores = dict[str, float]  # by the names of KEYS and COUNT_KEYS
-TYPE = "type: "
 
 
 def evaluate_runs(
@@ -27,17 +24,14 @@ def evaluate_runs(
     device: torch.device,
     prepared: Path | None = None,
     name: str | None = None,
-    question_types: bool = False,
     on_progress: Callable[[str, int, int], None] = lambda run, done, total: None,
 ) -> dict[str, list[Scores]]:
     """Score runs on a split of the folder they were trained from, or of another; by model, in the paper's order.
 
-    A run that differs from the first of its model in more than its seed is under a name with its path. ``name`` is the
-    component of your own that runs use. With ``question_types``, accuracies by the official type of a question come
-    under names that begin with `TYPE`.
+    Runs of one model, such as those of several seeds, are listed together. ``name`` is the component of your own that
+    runs use.
     """
-    settings: dict[str, Any] = {}
-    scores: dict[str, list[Scores]] = {}
+    scores: dict[str, list[Scores]] = {model: [] for model in MODELS}
     for run in runs:
         folder = prepared_folder(run, prepared)
         records = open_records(folder, split)
@@ -46,22 +40,8 @@ def evaluate_runs(
         show = partial(on_progress, str(run))
         found, answers = predict_run(run, split=split, device=device, prepared=folder, name=name, on_progress=show)
         run_scores = all_scores(answers, records, open_pairs(folder, split))
-        if question_types:
-            types = collections.Counter(record.question_type for record in records if record.question_type)
-            for kind, _ in types.most_common():
-                some = [record for record in records if record.question_type == kind]
-                run_scores[TYPE + kind] = score({one.question_id: answers[one.question_id] for one in some}, some)[
-                    "all"
-                ]
-        training = replace(found.config.training, seed=0)
-        shared = found.config.model, training, found.split, found.words, found.answers
-        model = found.config.model.name
-        same = [title for title, other in settings.items() if other == shared]
-        title = same[0] if same else f"{model} ({run})" if model in settings else model
-        settings[title] = shared
-        scores.setdefault(title, []).append(run_scores)
-    order = {model: place for place, model in enumerate(MODELS)}
-    return dict(sorted(scores.items(), key=lambda item: order.get(settings[item[0]][0].name, len(order))))
+        scores.setdefault(found.config.model.name, []).append(run_scores)
+    return {model: of_runs for model, of_runs in scores.items() if of_runs}
 
 
 def is_trained_on(run: Path, split: str) -> bool:

@@ -2,8 +2,8 @@
 
 import collections
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,65 @@ Pairs = NDArray[np.int64] | Sequence[Sequence[int]]  # [K, 2] question ids
 def all_scores(
     predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Pairs = ()
 ) -> dict[str, float]:
-    """Return the scores of a split's answers by `KEYS`, and how well they count by `COUNT_KEYS`."""
-    return score(predictions, records, pairs) | count_errors(predictions, records)
+    """Score an answer to every question of a split, see `Scorer`.
+
+    >>> records = [QuestionRecord(k, str(k), "How many cats?", (str(k),) * 10, "number") for k in (1, 2)]
+    >>> scores = all_scores({1: "2", 2: "2"}, records, [(1, 2)])
+    >>> scores["count"], scores["pair_count"], scores["count_1"], scores["count_mae"]
+    (50.0, 0.0, 0.0, 0.5)
+    """
+    return Scorer(records, pairs).scores(predictions)
+
+
+class Scorer:
+    """Scores answers to the questions of a split. It compares people's answers once, for the answers of many models.
+
+    Accuracies are in percent. A question counts under "all", under its answer type, and under "count" if it starts with
+    "how many". A pair (``[K, 2]`` question ids) is right if both answers have the full accuracy of 1; it counts under
+    "pair_all", and under "pair_number" and "pair_count" if both its questions are such questions.
+
+    Counting questions whose true count is known have accuracies by true count, the mean absolute error ``count_mae``
+    and the root of the mean squared one, ``count_rmse``. There an answer that is not a whole number is taken as 0, and
+    one above 20 as 20, the largest count of the benchmarks. What no question counts under has no score.
+    """
+
+    def __init__(self, records: Sequence[QuestionRecord], pairs: Pairs = ()) -> None:
+        for record in records:
+            if record.answers is None or record.answer_type is None:
+                raise InputError(f"Question {record.question_id} has no answers to score against.")
+        self._rows = {record.question_id: row for row, record in enumerate(records)}
+        self._accuracies = [accuracies_of(record.answers or ()) for record in records]
+        types = np.array([record.answer_type for record in records])
+        truths = np.array([math.nan if (count := true_count(record)) is None else count for record in records])
+        self._kinds = {kind: types == kind for kind in ANSWER_TYPES}  # which questions count under each name
+        self._kinds["all"] = np.ones(len(records), dtype=bool)
+        self._kinds["count"] = np.array([record.counts for record in records], dtype=bool)
+        self._kinds |= {name: (low <= truths) & (truths <= high) for name, (low, high) in TRUE_COUNTS.items()}
+        self._pairs = np.array([[self._rows[one] for one in pair] for pair in pairs], np.int64).reshape(-1, 2)
+        self._counted = np.flatnonzero(~np.isnan(truths))
+        self._truths = np.minimum(truths[self._counted], LARGEST_COUNT)
+
+    def scores(self, predictions: Mapping[int, str]) -> dict[str, float]:
+        """Return the scores of one answer to every question, by `KEYS` and `COUNT_KEYS`."""
+        if missing := self._rows.keys() - predictions.keys():
+            raise InputError(
+                f"{len(missing)} of {len(self._rows)} questions have no answer, among them {min(missing)}."
+            )
+        if unknown := predictions.keys() - self._rows.keys():
+            raise InputError(f"{len(unknown)} answers are to unknown questions, among them {min(unknown)}.")
+        answers = [predictions[question_id] for question_id in self._rows]
+        right = np.array(
+            [found.get(write(answer), 0.0) for answer, (write, found) in zip(answers, self._accuracies, strict=True)]
+        )
+        both_right = (right == 1)[self._pairs].all(1).astype(float)
+        said = [min(whole_number(answers[row]) or 0, LARGEST_COUNT) for row in self._counted.tolist()]
+        errors = np.abs(said - self._truths)
+        values = {name: 100 * right[chosen] for name, chosen in self._kinds.items()}
+        for kind in ("number", "count", "all"):
+            values[f"pair_{kind}"] = 100 * both_right[self._kinds[kind][self._pairs].all(1)]
+        values |= {"count_mae": errors, "count_rmse": errors**2}
+        means = {key: math.fsum(values[key]) / len(values[key]) for key in (*KEYS, *COUNT_KEYS) if len(values[key])}
+        return {key: math.sqrt(mean) if key == "count_rmse" else mean for key, mean in means.items()}
 
 
 def accuracy(prediction: str, answers: Sequence[str]) -> float:
@@ -44,77 +101,30 @@ def accuracy(prediction: str, answers: Sequence[str]) -> float:
     >>> round(accuracy("2", answers), 6), accuracy("3", answers), accuracy("a 3", ["3"] * 10)
     (0.9, 1.0, 0.0)
     """
-    prediction, *answers = [on_one_line(answer) for answer in (prediction, *answers)]
-    if len(set(answers)) > 1:
-        prediction, *answers = [normalise(answer) for answer in (prediction, *answers)]
-    agreeing = ANSWERS_PER_QUESTION * answers.count(prediction) / len(answers)
+    as_compared, accuracies = accuracies_of(tuple(answers))
+    return accuracies.get(as_compared(prediction), 0.0)
+
+
+def accuracies_of(answers: tuple[str, ...]) -> tuple[Callable[[str], str], dict[str, float]]:
+    """Return how a prediction is written for comparison, and the accuracy of each answer that someone gave."""
+    as_compared = on_one_line
+    numbers = collections.Counter(map(as_compared, answers))
+    if len(numbers) > 1:
+        as_compared = normalise
+        numbers = collections.Counter(map(as_compared, answers))
+    agreeing = {answer: ANSWERS_PER_QUESTION * number / len(answers) for answer, number in numbers.items()}
+    return as_compared, {answer: _accuracy(people) for answer, people in agreeing.items()}
+
+
+@cache
+def _accuracy(agreeing: float) -> float:
+    """Return the accuracy of an answer with which so many of ten people agree."""
     # Without a person who agrees, agreeing - 1 remain; without one who does not, all of them remain.
     without_agreeing, without_differing = (
         min(1.0, number / AGREEING_FOR_FULL_ACCURACY) for number in (agreeing - 1, agreeing)
     )
     differing = ANSWERS_PER_QUESTION - agreeing
     return (agreeing * without_agreeing + differing * without_differing) / ANSWERS_PER_QUESTION
-
-
-def score(predictions: Mapping[int, str], records: Sequence[QuestionRecord], pairs: Pairs = ()) -> dict[str, float]:
-    """Score an answer to every question of a split, in percent; a kind of question that does not occur has no entry.
-
-    A question counts under "all", under its answer type, and under "count" where it starts with "how many".
-    A pair (`[K, 2]` question ids) is right where both answers have the full accuracy of 1; it counts under
-    "pair_all", and under "pair_number" and "pair_count" where both its questions are such questions.
-
-    >>> records = [QuestionRecord(k, str(k), "How many cats?", (str(k),) * 10, "number") for k in (1, 2)]
-    >>> score({1: "2", 2: "2"}, records, [(1, 2)])  # doctest: +NORMALIZE_WHITESPACE
-    {'number': 50.0, 'all': 50.0, 'count': 50.0, 'pair_number': 0.0, 'pair_count': 0.0, 'pair_all': 0.0}
-    """
-    expected = {record.question_id for record in records}
-    if missing := expected - predictions.keys():
-        raise InputError(f"{len(missing)} of {len(expected)} questions have no answer, among them {min(missing)}.")
-    if unknown := predictions.keys() - expected:
-        raise InputError(f"{len(unknown)} answers are to unknown questions, among them {min(unknown)}.")
-    values: dict[str, list[float]] = defaultdict(list)
-    accuracies: dict[int, float] = {}
-    kinds: dict[int, set[str]] = {}
-    for record in records:
-        key, answer_type = record.question_id, record.answer_type
-        if record.answers is None or answer_type is None:
-            raise InputError(f"Question {key} has no answers to score against.")
-        accuracies[key] = accuracy(predictions[key], record.answers)
-        kinds[key] = {"all", answer_type, "count"} if record.counts else {"all", answer_type}
-        for kind in kinds[key]:
-            values[kind].append(accuracies[key])
-    for first, second in np.asarray(pairs, dtype=np.int64).reshape(-1, 2).tolist():
-        for kind in kinds[first] & kinds[second] & {"number", "count", "all"}:
-            values[f"pair_{kind}"].append(float(accuracies[first] == 1 and accuracies[second] == 1))
-    return {key: 100 * math.fsum(values[key]) / len(values[key]) for key in KEYS if key in values}
-
-
-def count_errors(predictions: Mapping[int, str], records: Sequence[QuestionRecord]) -> dict[str, float]:
-    """Return the official accuracy in percent by true count, and the errors of counts, by name.
-
-    ``count_mae`` is the mean absolute error, ``count_rmse`` the root of the mean squared one. Only counting questions
-    with a true count are included. An answer that is not a whole number is taken as 0, and one above 20 as 20, the
-    largest count of the benchmarks.
-
-    >>> records = [QuestionRecord(k, str(k), "How many cats?", (str(k),) * 10, "number") for k in (1, 2, 6)]
-    >>> errors = count_errors({1: "1", 2: "yes", 6: "5"}, records)
-    >>> errors["count_1"], errors["count_2_or_more"], errors["count_mae"]
-    (100.0, 0.0, 1.0)
-    """
-    values: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        truth = true_count(record)
-        if truth is None or record.answers is None:
-            continue
-        prediction = predictions[record.question_id]
-        for name, (low, high) in TRUE_COUNTS.items():
-            if low <= truth <= high:
-                values[name].append(100 * accuracy(prediction, record.answers))
-        error = abs(min(whole_number(prediction) or 0, LARGEST_COUNT) - min(truth, LARGEST_COUNT))
-        values["count_mae"].append(error)
-        values["count_rmse"].append(error**2)
-    means = {name: math.fsum(values[name]) / len(values[name]) for name in COUNT_KEYS if name in values}
-    return {name: math.sqrt(mean) if "rmse" in name else mean for name, mean in means.items()}
 
 
 def true_count(record: QuestionRecord) -> int | None:

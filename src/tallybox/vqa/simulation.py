@@ -42,10 +42,8 @@ JITTER = 0.13  # standard deviation of a duplicate's corners, relative to the si
 CANDIDATES = 32  # random boxes to choose from
 # Relative frequency, official answer type and wordings of each family of questions.
 FAMILIES: Final = {
-    "count": (0.4, "number", ("How many {kind}s are there?", "How many {kind}s can you see?")),
-    "count_colour": (0.05, "number", ("How many {colour} {kind}s are there?", "How many of the {kind}s are {colour}?")),
-    "exists": (0.2, "yes/no", ("Is there {article} {kind}?", "Can you see {article} {kind}?")),
-    "is_colour": (0.1, "yes/no", ("Is the {kind} {colour}?", "Is the color of the {kind} {colour}?")),
+    "count": (0.5, "number", ("How many {kind}s are there?", "How many {kind}s can you see?")),
+    "exists": (0.25, "yes/no", ("Is there {article} {kind}?", "Can you see {article} {kind}?")),
     "colour": (0.25, "other", ("What color is the {kind}?", "What is the color of the {kind}?")),
 }
 OTHER_WORDS_SHARE = 0.5
@@ -93,30 +91,21 @@ class World:
 
 @dataclass(frozen=True)
 class Scene:
-    """One photo: the objects of each kind with their boxes and colours, and clutter."""
+    """One photo: the objects of each kind with their boxes, the kind's colour, and clutter."""
 
     boxes: dict[str, Floats]  # by kind, [n, 4] pixels
-    colours: dict[str, list[str]]  # by kind
+    colours: dict[str, str]  # by kind
     clutter: list[tuple[str, Floats]]
 
     def facts(self) -> dict[Query, str]:
         """Return the possible questions about the scene and their answers."""
         facts: dict[Query, str] = {}
-
-        def add(family: str, answer: object, **words: str) -> None:
-            text = ("yes" if answer else "no") if isinstance(answer, bool) else str(answer)
-            facts[Query(family, tuple(words.items()))] = text
-
         for kind in KINDS:
-            add("count", len(self.colours.get(kind, ())), kind=kind)
-            add("exists", kind in self.colours, kind=kind, article="an" if kind[0] in "aeiou" else "a")
-        for kind, colours in self.colours.items():
-            for colour in COLOURS:
-                add("count_colour", colours.count(colour), kind=kind, colour=colour)
-                if len(set(colours)) == 1:
-                    add("is_colour", colour == colours[0], kind=kind, colour=colour)
-            if len(set(colours)) == 1:
-                add("colour", colours[0], kind=kind)
+            word, article = ("kind", kind), ("article", "an" if kind[0] in "aeiou" else "a")
+            facts[Query("count", (word,))] = str(len(self.boxes.get(kind, ())))
+            facts[Query("exists", (word, article))] = "yes" if kind in self.boxes else "no"
+            if kind in self.colours:
+                facts[Query("colour", (word,))] = self.colours[kind]
         return facts
 
 
@@ -163,10 +152,7 @@ def draw_scene(world: World, random: Generator) -> Scene:
         return taken[-number:]
 
     groups = dict(zip(kinds, (place(count) for count in counts), strict=True))
-    colours = {}
-    for kind, count in zip(kinds, counts, strict=True):
-        drawn = random.choice(COLOURS, size=count).tolist()
-        colours[kind] = drawn[:1] * count if random.random() < 0.75 else drawn
+    colours = dict(zip(kinds, random.choice(COLOURS, size=GROUPS).tolist(), strict=True))
     clutter = max(int(random.integers(*OBJECTS)) - sum(counts), 1)
     return Scene(groups, colours, [(str(random.choice(CLUTTER)), box) for box in place(clutter)])
 
@@ -187,8 +173,8 @@ class Detector:
         for kind, objects in scene.boxes.items():
             number = max(int(random.integers(*PROPOSALS_PER_KIND)), len(objects))
             chosen = [*range(len(objects)), *random.integers(len(objects), size=number - len(objects)).tolist()]
-            looks = [self._directions[kind] + 0.8 * self._directions[colour] for colour in scene.colours[kind]]
-            looks = [look + self._noise(0.8 * difficulty) for look in looks]
+            shared = self._directions[kind] + 0.8 * self._directions[scene.colours[kind]]
+            looks = [shared + self._noise(0.8 * difficulty) for _ in objects]
             for rank, (index, box) in enumerate(zip(chosen, self._jitter(objects[chosen]), strict=True)):
                 is_part = rank >= len(objects) and random.random() < 0.2 * difficulty
                 boxes.append(_part(objects[index], random) if is_part else box)

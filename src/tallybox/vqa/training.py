@@ -26,7 +26,7 @@ from tallybox.vqa.data.splits import has_split
 from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.steps import VqaTrainer
-from tallybox.vqa.validation import ValidationData, Validator, open_validation_data
+from tallybox.vqa.validation import ValidationData, Validator
 
 # Multiplications in the largest layer of a step. Measured on two busy cores at 42 million: a step took 0.05 s on one
 # thread, and up to 1.9 s on two.
@@ -79,7 +79,7 @@ def train_prepared(
     if validate_every and (split != "train" or not has_split(prepared, "val")):
         raise InputError("--validate-every needs a split val that is not trained on")
     if split == "train" and validate_every != 0 and has_split(prepared, "val"):
-        validation = open_validation_data(prepared, "val", validate_every or 1)
+        validation = ValidationData.open(prepared, "val", validate_every or 1)
     described = {"prepared": str(prepared.resolve()), "split": split}
     return train(
         data, folder, config, device=device, described=described, validation=validation, on_progress=on_progress

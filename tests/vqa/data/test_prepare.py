@@ -1,5 +1,4 @@
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -12,13 +11,10 @@ from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
 from tallybox.vqa.data.store import FeatureStore, write_features
 from tallybox.vqa.data.tsv import write_tsv
 from tallybox.vqa.data.vocabulary import Vocabulary
-from tests.support.killing import command, kill_when
 from tests.support.shared_data import data_folder
 from tests.support.vqa_files import (
     annotation,
     annotations_file,
-    question,
-    questions_file,
     small_photos,
     small_set,
     write_json,
@@ -34,10 +30,6 @@ def official(tmp_path):
 def prepared(tmp_path, official):
     prepare(official_files(official), [official / "features.tsv"], tmp_path / "prepared")
     return tmp_path / "prepared"
-
-
-def files_of(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_questions_point_at_their_photos_words_and_answers(official, prepared):
@@ -156,21 +148,3 @@ def test_folders_without_the_official_files(tmp_path, official, prepared):
         official_files(official)
     with pytest.raises(InputError, match="'dev'"):
         open_questions(prepared, "dev")
-
-
-def test_killed_while_it_writes_photos_it_finishes_with_the_same_files(tmp_path):
-    official = tmp_path / "official"
-    official.mkdir()
-    for part in range(4):
-        write_tsv(official / f"features-{part}.tsv", small_photos(400, features=64, first_id=1 + 400 * part))
-    questions_file(
-        official / "v2_OpenEnded_mscoco_train2014_questions.json", [question(n, n % 1600 + 1) for n in range(2000)]
-    )
-    answered = [annotation(n, [str(n % 9)] * 10, n % 1600 + 1) for n in range(2000)]
-    annotations_file(official / "v2_mscoco_train2014_annotations.json", answered)
-    prepare(official_files(official), [official], tmp_path / "complete")
-    killed = tmp_path / "killed"
-    arguments = command("vqa", "prepare", official, "--features", official, "--out", killed)
-    kill_when(arguments, lambda: len(list((killed / "photos").glob("official-*"))) > 1)
-    subprocess.run(arguments, check=True, capture_output=True)
-    assert files_of(killed) == files_of(tmp_path / "complete")

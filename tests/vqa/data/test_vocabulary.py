@@ -20,13 +20,6 @@ def test_order_is_by_frequency_then_by_the_alphabet():
     assert Vocabulary.of(records, answers=3).answers == ("2", "", "bird")
 
 
-def test_unknown_words_are_0_and_unknown_answers_minus_1():
-    vocabulary = Vocabulary(("how", "many"), ("2", "don't know"))
-    assert vocabulary.encode_question("How many unicorns?") == [1, 2, 0]
-    assert vocabulary.encode_question("?") == [0]
-    assert vocabulary.encode_answers(["Two", "dont know.", "3"]) == [0, 1, -1]
-
-
 def test_saved_and_loaded(tmp_path):
     vocabulary = Vocabulary(("how", "many"), ("2", "café"))
     vocabulary.save(tmp_path / "vocabulary.json")

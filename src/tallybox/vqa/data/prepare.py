@@ -10,7 +10,7 @@ import numpy as np
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import SplitFiles, read_pairs, read_records
-from tallybox.vqa.data.splits import JOINED_SPLITS, write_split
+from tallybox.vqa.data.splits import JOINED_SPLITS, open_questions, write_split
 from tallybox.vqa.data.store import PHOTOS, FeatureStore, read_features, write_features
 from tallybox.vqa.data.tsv import read_tsv
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
@@ -65,9 +65,9 @@ def prepare(
         on_progress(f"{split} questions", 0, len(known))
         write_split(out, split, known, pairs[both_known], vocabulary)
         on_progress(f"{split} questions", len(known), len(known))
-        encoded = [vocabulary.encode_answers(record.answers) for record in known if record.answers is not None]
+        answers = open_questions(out, split, store).answers
         counts["questions"][split], counts["lost_questions"][split] = len(known), lost
-        counts["unanswerable"][split] = sum(max(indices) < 0 for indices in encoded)
+        counts["unanswerable"][split] = 0 if answers is None else int((answers < 0).all(1).sum())
     return {
         **counts,
         "photos": len(store.row_of),

@@ -59,7 +59,7 @@ def write_split(
     arrays: dict[str, NDArray[Any]] = {"question_ids": question_ids, "words": words, "lengths": lengths, "pairs": pairs}
     if all(record.answers is not None for record in records):
         encoded = [vocabulary.encode_answers(ten_answers(record.answers or ())) for record in records]
-        arrays["answers"] = np.array(encoded, np.int16 if len(vocabulary.answers) < 1 << 15 else np.int32)
+        arrays["answers"] = np.array(encoded, np.int16)
     if relevance is not None:
         arrays["relevance"] = relevance
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
