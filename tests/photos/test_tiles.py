@@ -121,6 +121,18 @@ def test_of_an_object_in_two_windows_the_better_box_stays():
     np.testing.assert_allclose(join_windows(photo, windows, found).boxes, [beyond])
 
 
+def test_a_part_of_a_large_object_is_not_another_object():
+    photo = Photo(gradient(1920, 1920), (1920, 1920))
+    windows = plan_windows(photo.size_wh)
+    whole, part, apart = np.float32([[300, 300, 1700, 1600], [700, 700, 900, 1000], [1705, 100, 1900, 400]])
+    found = [Detections([], [], []) for _ in windows]
+    for box, score in ((whole, 0.8), (part, 0.7), (apart, 0.7)):
+        (owner,) = (index for index, window in enumerate(windows) if belongs_to(window, box[None])[0])
+        assert not len(found[owner])
+        found[owner] = Detections([box - np.tile(np.float32(windows[owner].box[:2]), 2)], [score], [18])
+    np.testing.assert_allclose(sorted(join_windows(photo, windows, found).boxes.tolist()), [whole, apart])
+
+
 @pytest.mark.parametrize("tiles", ["on", 3, -640, True, 640.0, None])
 def test_other_settings_are_errors(tiles):
     with pytest.raises(InputError, match="tiles"):
@@ -149,6 +161,16 @@ def test_a_mosaic_counts_about_as_much_as_its_photos(counter, mosaic):
     whole = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off").count(mosaic)
     assert counted.predictions.moments.keys() >= {1, 19}
     assert sum(p.expected for p in whole.values()) < 0.9 * sum(p.expected for p in counted.counts.values())
+
+
+def test_an_ordinary_photo_of_many_pixels_needs_no_windows(counter):
+    photo = Image.open(sample_photos()[1])
+    enlarged = photo.resize((3 * photo.width, 3 * photo.height))
+    (small,), (large,) = counter.count_many([photo]), counter.count_many([enlarged])
+    assert large.tiling is None
+    for name in small.counts.keys() | large.counts.keys():
+        assert abs(large.counts[name].count - small.counts[name].count) <= 1
+    assert PhotoCounter(embedded_detector(), embedded_estimator(), tiles=640).count_many([enlarged])[0].tiling
 
 
 def test_a_photo_in_windows_is_drawn_with_its_counts(counter, mosaic):

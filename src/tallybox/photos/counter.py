@@ -24,7 +24,7 @@ from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import check_same_detector, detector_of
-from tallybox.photos.tiles import CROWDED, Tiles, Tiling, blocks_of, check_tiles, count_blocks, window_side
+from tallybox.photos.tiles import CROWDED, LARGE, Tiles, Tiling, blocks_of, check_tiles, count_blocks, window_side
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,8 +41,9 @@ class PhotoCounter:
     presence counter, and its predictions are marked ``calibrated=False``. ``texts`` are the phrases that a zero-shot
     detector looks for. Threads may share a counter.
 
-    ``tiles="auto"`` counts large photos (from 1,280 px on) and crowds in overlapping windows; ``"off"`` never does, and
-    a number is the side of the smallest windows in pixels of the photo.
+    ``tiles="auto"`` counts large photos (from 1,280 px on) in overlapping windows, if these show clearly more than the
+    whole photo, and crowds; ``"off"`` never does, and a number is the side of the smallest windows in pixels of the
+    photo.
 
     >>> from tallybox.photos import sample_photos
     >>> counts = PhotoCounter().count(sample_photos()[1])
@@ -161,9 +162,10 @@ class PhotoCounter:
             return PhotoResult(counted.source, error=error)
         side = window_side(photo.size_wh, self.tiles, crowded=True)
         side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
-        detections, windows = detect_in_windows(photo, side, self.detector)
+        is_ordinary = self.tiles == "auto" and max(photo.size_wh) >= LARGE
+        detections, side, windows = detect_in_windows(photo, side, self.detector, coarser=is_ordinary)
         (matched,) = self.estimator.matched([detections])
-        tiling = Tiling(side, windows, perf_counter() - start)
+        tiling = Tiling(side, windows, perf_counter() - start) if side else None
         kept = photo if keep_photo else None
         return self.count_detected(PhotoResult(counted.source, matched, photo=kept, tiling=tiling), categories)
 

@@ -4,7 +4,10 @@ A detector sees a photo at 640 px, so a large photo loses its small objects. It 
 scales: tiles side by side, and more windows half-way between them. Each object belongs to one scale and one window: the
 finest scale at which the longer side of its box is below `MAX_OBJECT` pixels of a window, and the tile that holds the
 whole box, or if none does, the window whose centre is nearest. Of two boxes of one object in different windows, the
-better one stays.
+better one stays, and so does a large object of which a finer window shows a part.
+
+A scale is used only if it shows clearly more than the coarser ones. So an ordinary photo of many pixels is counted as a
+whole.
 
 The estimator was trained on whole photos. So at each scale, the boxes are counted in blocks of the size that a photo
 has there (640 px), and the photo's count is the total over its blocks. `research/windows.py` calibrates the intervals.
@@ -17,7 +20,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.boxes import numpy_box_iou
+from tallybox.boxes import nms_by_category, numpy_box_iou
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
@@ -32,6 +35,9 @@ Floats = NDArray[np.float64]
 WINDOW = 640  # pixels of a side, as the embedded detector sees them
 MARGIN = 4  # pixels of a window between a tile's edge and a box that it holds
 DUPLICATE_IOU = 0.5  # of boxes of one category in different windows, from which only the better one is kept
+PART_OVERLAP = 0.8  # share of a box in a clear box of a coarser scale, from which it shows a part of that object
+CLEAR_SCORE = 0.5
+MIN_GAIN = 1.2  # of clear objects, from which a finer scale is used
 MAX_OBJECT = 480  # pixels of a window
 LARGE = 1280  # pixels of the longer side from which a photo is counted in windows
 MIN_WINDOW = 64  # pixels of the photo
@@ -179,11 +185,47 @@ def join_windows(photo: Photo, windows: Sequence[Window], found: Sequence[Detect
     for index, (window, image) in enumerate(zip(windows, found, strict=True)):
         boxes = image.boxes + np.tile(np.array(window.box[:2], np.float32), 2)
         chosen = belongs_to(window, boxes)
-        of_window = np.full(chosen.sum(), index)
-        columns.append((boxes[chosen], image.scores[chosen], image.category_ids[chosen], of_window))
-    boxes, scores, category_ids, of_window = map(np.concatenate, zip(*columns, strict=True))
-    kept = ~_repeated(boxes, scores, category_ids, of_window)
+        of_window, scale = np.full(chosen.sum(), index), np.full(chosen.sum(), window.scale)
+        columns.append((boxes[chosen], image.scores[chosen], image.category_ids[chosen], of_window, scale))
+    boxes, scores, category_ids, of_window, scale = map(np.concatenate, zip(*columns, strict=True))
+    kept = ~_repeated(boxes, scores, category_ids, of_window, scale)
     return Detections(boxes[kept], scores[kept], category_ids[kept], photo.size_wh, photo.name, found[0].category_names)
+
+
+def join_useful_windows(photo: Photo, windows: Sequence[Window], found: Sequence[Detections]) -> tuple[Detections, int]:
+    """Return the detections of a photo without the scales that do not help, and the side of its finest windows.
+
+    A finer scale helps if it shows `MIN_GAIN` times the clear objects. If none does, the side is 0: ordinary photos are
+    best counted as a whole, however many pixels they have.
+    """
+    coarsest, *finer = sorted({window.scale for window in windows})
+    useful, side = join_windows(photo, *_down_to(coarsest, windows, found)), 0
+    most = max(_clear_objects(useful), CLEAR_SCORE)
+    for scale in finer:
+        most *= MIN_GAIN
+        joined = join_windows(photo, *_down_to(scale, windows, found))
+        if (clear := _clear_objects(joined)) > most:
+            useful, side, most = joined, round(WINDOW / scale), clear
+    return useful, side
+
+
+def _down_to(
+    finest: float, windows: Sequence[Window], found: Sequence[Detections]
+) -> tuple[list[Window], list[Detections]]:
+    """Return the windows of the scales up to one, which takes the smaller objects as well, and their detections."""
+    chosen = [index for index, window in enumerate(windows) if window.scale <= finest]
+    kept = [windows[index] for index in chosen]
+    widened = [w._replace(sides=(0.0, w.sides[1])) if w.scale == finest else w for w in kept]
+    return widened, [found[index] for index in chosen]
+
+
+def _clear_objects(detections: Detections) -> float:
+    """Return the sum of the scores of clear boxes without their duplicates."""
+    order = np.argsort(-detections.scores, kind="stable")
+    order = order[detections.scores[order] >= CLEAR_SCORE]
+    boxes, categories = detections.boxes[order], detections.category_ids[order]
+    kept = nms_by_category(boxes, categories, DUPLICATE_IOU, enough=len(order))
+    return float(detections.scores[order[kept]].sum())
 
 
 def _repeated(
@@ -191,16 +233,24 @@ def _repeated(
     scores: NDArray[np.float32],
     category_ids: NDArray[np.int64],
     of_window: NDArray[np.int64],
+    scale: Floats,
 ) -> NDArray[np.bool_]:
-    """Return which boxes ``[N]`` overlap a better one of their category in another window, at this or another scale."""
-    repeated = np.zeros(len(boxes), bool)
+    """Return which boxes ``[N]`` show the object of a better box of their category in another window.
+
+    They overlap it, or lie within a clear box of a coarser scale: a finer window shows a part of a large object.
+    """
+    repeated, areas = np.zeros(len(boxes), bool), (boxes[:, 2:] - boxes[:, :2]).prod(1)
     for index in np.unique(of_window):  # one window after another, to save memory
         rows = np.flatnonzero(of_window == index)
         low, high = boxes[rows, :2].min(0), boxes[rows, 2:].max(0)
         is_near = (boxes[:, :2] < high).all(1) & (boxes[:, 2:] > low).all(1)
         near = np.flatnonzero(is_near & (of_window != index))
         better = (scores[near] > scores[rows, None]) & (category_ids[near] == category_ids[rows, None])
-        repeated[rows] = (better & (numpy_box_iou(boxes[rows], boxes[near]) >= DUPLICATE_IOU)).any(1)
+        iou = numpy_box_iou(boxes[rows], boxes[near])
+        intersection = iou / (1 + iou) * (areas[rows, None] + areas[near])
+        is_clear = (scale[near] < scale[rows, None]) & (scores[near] >= CLEAR_SCORE)
+        is_part = is_clear & (intersection >= PART_OVERLAP * areas[rows, None])
+        repeated[rows] = (better & ((iou >= DUPLICATE_IOU) | is_part)).any(1)
     return repeated
 
 
