@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tallybox import PhotoCounter
+from tallybox import CountEstimator, PhotoCounter
 from tallybox.cli import cli
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
@@ -171,6 +171,14 @@ def test_an_ordinary_photo_of_many_pixels_needs_no_windows(counter):
     for name in small.counts.keys() | large.counts.keys():
         assert abs(large.counts[name].count - small.counts[name].count) <= 1
     assert PhotoCounter(embedded_detector(), embedded_estimator(), tiles=640).count_many([enlarged])[0].tiling
+
+
+def test_an_estimator_fitted_to_large_photos_counts_such_photos_as_a_whole(mosaic, tmp_path):
+    images = [Detections([[0, 0, 9, 9]], [0.9], [1], (1400 + i, 900), i, {1: "person"}) for i in range(9)]
+    CountEstimator(members=2).fit(images, {(i, 1): 1 for i in range(9)}).save(tmp_path / "own.safetensors")
+    own = PhotoCounter(embedded_detector(), tmp_path / "own.safetensors")
+    assert own.count_many([mosaic])[0].tiling is None
+    assert own.count_many([mosaic.resize((2816, 2816))])[0].tiling.side == 1404
 
 
 def test_a_photo_in_windows_is_drawn_with_its_counts(counter, mosaic):

@@ -24,7 +24,7 @@ from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import check_same_detector, detector_of
-from tallybox.photos.tiles import CROWDED, LARGE, Tiles, Tiling, blocks_of, check_tiles, count_blocks, window_side
+from tallybox.photos.tiles import CROWDED, Tiles, Tiling, blocks_of, check_tiles, count_blocks, window_side
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,9 +41,9 @@ class PhotoCounter:
     presence counter, and its predictions are marked ``calibrated=False``. ``texts`` are the phrases that a zero-shot
     detector looks for. Threads may share a counter.
 
-    ``tiles="auto"`` counts large photos (from 1,280 px on) in overlapping windows, if these show clearly more than the
-    whole photo, and crowds; ``"off"`` never does, and a number is the side of the smallest windows in pixels of the
-    photo.
+    ``tiles="auto"`` counts crowds in overlapping windows, and large photos (from 1,280 px, or twice the size of the
+    photos that ``estimator`` was fitted to) if windows show clearly more than the whole photo; ``"off"`` never does,
+    and a number is the side of the smallest windows in pixels of the photo.
 
     >>> from tallybox.photos import sample_photos
     >>> counts = PhotoCounter().count(sample_photos()[1])
@@ -144,7 +144,7 @@ class PhotoCounter:
 
     def _is_large(self, photo: PhotoSource) -> bool:
         with suppress(Exception):  # a photo that cannot be read is reported when it is read
-            return self.tiles != "off" and window_side(read_size(photo), self.tiles) > 0
+            return self.tiles != "off" and self._window_side(read_size(photo)) > 0
         return False
 
     def _is_crowded(self, counted: PhotoResult) -> bool:
@@ -152,7 +152,10 @@ class PhotoCounter:
         limit = CROWDED * self.estimator.fitted.config.max_objects
         if counted.photo is None or all(prediction.count < limit for prediction in counted.counts.values()):
             return False
-        return window_side(counted.photo.size_wh, self.tiles, crowded=True) > 0
+        return self._window_side(counted.photo.size_wh, crowded=True) > 0
+
+    def _window_side(self, size_wh: tuple[int, int], *, crowded: bool = False) -> int:
+        return window_side(size_wh, self.tiles, fitted_side=self.estimator.fitted.longer_side, crowded=crowded)
 
     def _count_in_windows(self, counted: PhotoResult, categories: Categories, keep_photo: bool) -> PhotoResult:
         start = perf_counter()
@@ -160,10 +163,11 @@ class PhotoCounter:
             photo = _decoded(counted)
         except InputError as error:
             return PhotoResult(counted.source, error=error)
-        side = window_side(photo.size_wh, self.tiles, crowded=True)
+        is_crowd = self._window_side(photo.size_wh) == 0
+        side = self._window_side(photo.size_wh, crowded=True)
         side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
-        is_ordinary = self.tiles == "auto" and max(photo.size_wh) >= LARGE
-        detections, side, windows = detect_in_windows(photo, side, self.detector, coarser=is_ordinary)
+        may_be_whole = self.tiles == "auto" and not is_crowd
+        detections, side, windows = detect_in_windows(photo, side, self.detector, coarser=may_be_whole)
         (matched,) = self.estimator.matched([detections])
         tiling = Tiling(side, windows, perf_counter() - start) if side else None
         kept = photo if keep_photo else None

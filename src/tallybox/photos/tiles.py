@@ -39,7 +39,6 @@ PART_OVERLAP = 0.8  # share of a box in a clear box of a coarser scale, from whi
 CLEAR_SCORE = 0.5
 MIN_GAIN = 1.2  # of clear objects, from which a finer scale is used
 MAX_OBJECT = 480  # pixels of a window
-LARGE = 1280  # pixels of the longer side from which a photo is counted in windows
 MIN_WINDOW = 64  # pixels of the photo
 MIN_REDUCTION = 1.25  # a scale that reduces the whole photo by less is left out
 # A block with more objects of a category, as a multiple of the estimator's max_objects, is split in four. Splitting
@@ -105,20 +104,23 @@ def check_tiles(tiles: object) -> Tiles:
     raise InputError(f'tiles must be "auto", "off" or a number of pixels from {MIN_WINDOW} on; got {tiles!r}')
 
 
-def window_side(size_wh: tuple[int, int], tiles: Tiles, *, crowded: bool = False) -> int:
+def window_side(size_wh: tuple[int, int], tiles: Tiles, *, fitted_side: int = 0, crowded: bool = False) -> int:
     """Return the side of the finest windows in pixels of the photo, 0 for none.
 
-    A photo is ``crowded`` if its count reached a limit.
+    ``fitted_side`` is the longer side of the photos that the estimator was fitted to: it has learned how many objects
+    the detector misses in a photo of that size. A photo is ``crowded`` if its count reached a limit.
 
     >>> window_side((640, 480), "auto"), window_side((640, 480), "auto", crowded=True)
     (0, 320)
     >>> window_side((4000, 3000), "auto"), window_side((4000, 3000), "off")
     (640, 0)
+    >>> window_side((4000, 3000), "auto", fitted_side=4000), window_side((4000, 3000), "auto", fitted_side=1500)
+    (0, 1500)
     """
-    longer = max(size_wh)
+    longer, smallest = max(size_wh), max(WINDOW, fitted_side)
     if tiles == "auto":
-        if longer >= LARGE:
-            return WINDOW
+        if longer >= 2 * smallest:
+            return smallest
         return longer // 2 if crowded and longer >= 2 * MIN_WINDOW else 0
     return 0 if tiles == "off" or tiles >= longer else tiles
 
