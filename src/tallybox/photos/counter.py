@@ -19,7 +19,7 @@ from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.detector import Detector, categories_of
-from tallybox.photos.images import Photo, PhotoSource, read_photo, read_size
+from tallybox.photos.images import Photo, PhotoSource, buffered, read_photo, read_size
 from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
 from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
@@ -106,10 +106,11 @@ class PhotoCounter:
 
         With ``keep_photos``, each item has its decoded ``photo``, and `draw` does not read it again.
         """
-        if isinstance(photos, str | bytes | Path):
-            raise InputTypeError("count_many takes several photos; call count for one")
+        is_photo = isinstance(photos, str | bytes | Path) or hasattr(photos, "read") or getattr(photos, "ndim", 1) == 3
+        if is_photo or not isinstance(photos, Iterable):
+            raise InputTypeError(f"count_many takes several photos; call count for one. Got {type(photos).__name__}")
         if self.tiles != "off":  # `_is_large` opens a photo first, and a file object can be read only once
-            photos = (photo.read() if hasattr(photo, "read") else photo for photo in photos)
+            photos = map(buffered, photos)
         keep = keep_photos or self.tiles == "auto"  # a crowd is counted again, in windows
         for is_large, group in groupby(photos, key=self._is_large):
             if is_large:
