@@ -72,7 +72,7 @@ def explain(
         (image,), title, names = counter.detector.detect([photo]), path.name, categories_of(counter.detector)
         estimator: CountEstimator | None = counter.estimator
         uncalibrated = f"Scores of {detector}, not calibrated"
-        if window_side(photo.size_wh, "auto", fitted_side=estimator.fitted.longer_side):
+        if window_side(photo.size_wh, "auto", fitted_side=counter.estimator.fitted.longer_side):
             note = "explain looks at the whole photo; 'tallybox count' may also count smaller objects, in windows."
             echo_line(note, err=True)
     else:
