@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -106,7 +107,8 @@ def count(
     for out in (table, page):
         if out not in (None, STANDARD_OUTPUT):
             check_writable(out, inputs)
-    kept = next((unfinished_folder(out) for out in (table, page) if _is_file(out)), None)
+    resumable = (table, page) if find_spec("pyarrow") else (table,)  # a report needs no pyarrow
+    kept = next((unfinished_folder(out) for out in resumable if _is_file(out)), None)
     with reported_failures() as report, _deleted_in_the_end(kept), ExitStack() as stack:
         _echo_notes(found, has_estimator=file is not None)
         outputs: list[Write] = []
