@@ -215,6 +215,8 @@ def test_the_command_says_that_windows_were_used(mosaic, tmp_path):
     assert image["tiles"]["side"] == 640
     assert image["tiles"]["windows"] == len(plan_windows(mosaic.size))
     assert "windows" in run().stdout
+    assert "windows" in run(str(tmp_path)).stdout.splitlines()[0]  # a line for each photo
+    assert "1 in windows" in run("--out", str(tmp_path / "counts.csv")).stderr
     assert "windows" not in run("--tiles", "off").stdout
     assert json.loads(run("--json", "--tiles", "1000").stdout)["images"][0]["tiles"]["side"] == 1000
     assert run("--tiles", "many").exit_code == 2
