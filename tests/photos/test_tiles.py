@@ -251,5 +251,8 @@ def test_a_grid_of_a_hundred_people_counts_at_least_eighty(counter):
         crop = crop.resize((int(crop.width * scale), int(crop.height * scale)))
         grid.paste(crop, (160 * (place % 10) + (160 - crop.width) // 2, 120 * (place // 10) + 4))
     assert 80 <= counter.count(grid)["person"].count <= 120
+    small = counter.count(grid.resize((640, 480)))["person"]  # the detector's limit of boxes is used up
+    assert 40 <= small.count <= 120
+    assert small.saturated
     plain = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off")
     assert plain.count(grid)["person"].count < 50

@@ -20,11 +20,11 @@ from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.detector import Detector, categories_of
 from tallybox.photos.images import Photo, PhotoSource, buffered, read_photo, read_size
-from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
+from tallybox.photos.picodet import DEFAULT_SIZE, MAX_PER_CATEGORY, PicoDet
 from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import check_same_detector, detector_of
-from tallybox.photos.tiles import CROWDED, Tiles, Tiling, blocks_of, check_tiles, count_blocks, window_side
+from tallybox.photos.tiles import CROWDED, Tiles, Tiling, blocks_of, check_tiles, count_blocks, uses_up, window_side
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -150,10 +150,13 @@ class PhotoCounter:
 
     def _is_crowded(self, counted: PhotoResult) -> bool:
         """Return whether a photo that was counted as a whole should be counted again in windows."""
-        limit = CROWDED * self.estimator.fitted.config.max_objects
-        if counted.photo is None or all(prediction.count < limit for prediction in counted.counts.values()):
+        if counted.photo is None or counted.detections is None:
             return False
-        return self._window_side(counted.photo.size_wh, crowded=True) > 0
+        limit = CROWDED * self.estimator.fitted.config.max_objects
+        is_crowded = any(prediction.count >= limit for prediction in counted.counts.values())
+        if not is_crowded and isinstance(self.detector, PicoDet):
+            is_crowded = uses_up(counted.detections, MAX_PER_CATEGORY)
+        return is_crowded and self._window_side(counted.photo.size_wh, crowded=True) > 0
 
     def _window_side(self, size_wh: tuple[int, int], *, crowded: bool = False) -> int:
         return window_side(size_wh, self.tiles, fitted_side=self.estimator.fitted.longer_side, crowded=crowded)
@@ -164,11 +167,9 @@ class PhotoCounter:
             photo = _decoded(counted)
         except InputError as error:
             return PhotoResult(counted.source, error=error)
-        is_crowd = self._window_side(photo.size_wh) == 0
         side = self._window_side(photo.size_wh, crowded=True)
         side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
-        may_be_whole = self.tiles == "auto" and not is_crowd
-        detections, side, windows = detect_in_windows(photo, side, self.detector, coarser=may_be_whole)
+        detections, side, windows = detect_in_windows(photo, side, self.detector, coarser=self.tiles == "auto")
         (matched,) = self.estimator.matched([detections])
         tiling = Tiling(side, windows, perf_counter() - start) if side else None
         kept = photo if keep_photo else None
