@@ -100,13 +100,24 @@ def test_a_table_is_printed_and_wrong_suffixes_are_refused(photos):
     assert run(photos, "--out", "counts.txt").exit_code == 2
 
 
+def test_an_interrupted_report_resumes_without_a_table(photos, tmp_path, monkeypatch):
+    assert run(photos, "--report", tmp_path / "whole.html").exit_code == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(Report, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run(photos, "--report", tmp_path / "report.html").exit_code != 0
+    monkeypatch.setattr(PhotoCounter, "count_each", lambda *_, **__: iter(()))  # nothing is left to do
+    assert run(photos, "--report", tmp_path / "report.html").exit_code == 0
+    assert (tmp_path / "report.html").read_text() == (tmp_path / "whole.html").read_text()
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
 def test_an_interrupted_table_resumes_without_detecting_again(photos, tmp_path, monkeypatch):
     folder, out, page = tmp_path / "photos", tmp_path / "counts.json", tmp_path / "report.html"
     shutil.copytree(photos, folder)
     (folder / "broken.jpg").write_bytes(b"no")
     with Image.open(photos / RIDERS) as riders:
         riders.resize((1400, 900)).save(folder / "a_large.jpg")  # counted in windows
-    whole = run(folder, "--out", tmp_path / "whole.json", "--total", "--report", page)
+    whole = run(folder, "--out", tmp_path / "whole.json", "--total", "--report", page, "--tiles", 640)
     assert whole.exit_code == 1
     expected = json.loads((tmp_path / "whole.json").read_text()), page.read_text()
     count_each = PhotoCounter.count_each
@@ -125,7 +136,7 @@ def test_an_interrupted_table_resumes_without_detecting_again(photos, tmp_path, 
     def unwritten(*_):
         raise KeyboardInterrupt
 
-    command = (folder, "--out", out, "--total", "--report", page)
+    command = (folder, "--out", out, "--total", "--report", page, "--tiles", 640)
     monkeypatch.setattr(PhotoCounter, "count_each", interrupted)
     assert run(*command).exit_code != 0
     assert not out.exists()

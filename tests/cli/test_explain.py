@@ -4,6 +4,7 @@ import re
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
 from click.testing import CliRunner
+from PIL import Image
 
 from tallybox.cli import cli
 from tallybox.detections.categories import quantity
@@ -92,6 +93,14 @@ def test_mistakes_are_one_line(tmp_path, detections, options, said):
     assert said in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
     assert not (tmp_path / "page.html").exists()
+
+
+def test_a_page_of_a_large_photo_says_that_count_may_use_windows(tmp_path):
+    for side, is_said in ((1300, True), (900, False)):
+        Image.open(sample_photos()[1]).resize((side, side)).save(tmp_path / "photo.jpg")
+        result = CliRunner().invoke(cli, ["explain", str(tmp_path / "photo.jpg")])
+        assert result.exit_code == 0
+        assert ("windows" in result.stderr) is is_said
 
 
 def test_without_out_the_page_lies_next_to_the_photo(tmp_path):

@@ -1,6 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from io import BytesIO
+from io import BytesIO, StringIO
 
 import numpy as np
 import pytest
@@ -121,8 +121,9 @@ def test_mistakes_in_arguments_are_one_line(counter):
         PhotoCounter(Apples({0: "apple"}), device="cpu")
     with pytest.raises(InputError, match="fig"):
         PhotoCounter(Apples({1: "fig"}), embedded_estimator())
-    with pytest.raises(InputTypeError, match="several photos"):
-        counter.count_many("one.jpg")
+    for one in ("one.jpg", Image.new("RGB", (9, 9)), np.zeros((9, 9, 3), np.uint8), BytesIO(), 7):
+        with pytest.raises(InputTypeError, match="several photos"):
+            counter.count_many(one)
     with pytest.raises(TallyboxError, match=r"Apples.detect .*KeyError: 'no weights'"):
         PhotoCounter(Apples({0: "apple"})).count(sample_photos()[0])
 
@@ -141,6 +142,13 @@ def test_a_batch_mixes_files_and_images_in_memory_in_order(counter):
     assert counter.count(array)["dog"].count == 0
     with pytest.raises(InputError, match="horse"):
         counter.count(array)["hors"]
+
+
+def test_file_objects_that_are_no_photos_are_items_with_errors(counter):
+    closed, text = BytesIO(), StringIO("photo.jpg")
+    closed.close()
+    errors = [item.error for item in counter.count_many([closed, text, sample_photos()[0]])]
+    assert [type(error) for error in errors] == [InputError, InputTypeError, type(None)]
 
 
 def test_threads_share_a_counter(counter):

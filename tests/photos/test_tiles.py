@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tallybox import PhotoCounter
+from tallybox import CountEstimator, PhotoCounter
 from tallybox.cli import cli
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
@@ -121,6 +121,18 @@ def test_of_an_object_in_two_windows_the_better_box_stays():
     np.testing.assert_allclose(join_windows(photo, windows, found).boxes, [beyond])
 
 
+def test_a_part_of_a_large_object_is_not_another_object():
+    photo = Photo(gradient(1920, 1920), (1920, 1920))
+    windows = plan_windows(photo.size_wh)
+    whole, part, apart = np.float32([[300, 300, 1700, 1600], [700, 700, 900, 1000], [1705, 100, 1900, 400]])
+    found = [Detections([], [], []) for _ in windows]
+    for box, score in ((whole, 0.8), (part, 0.7), (apart, 0.7)):
+        (owner,) = (index for index, window in enumerate(windows) if belongs_to(window, box[None])[0])
+        assert not len(found[owner])
+        found[owner] = Detections([box - np.tile(np.float32(windows[owner].box[:2]), 2)], [score], [18])
+    np.testing.assert_allclose(sorted(join_windows(photo, windows, found).boxes.tolist()), [whole, apart])
+
+
 @pytest.mark.parametrize("tiles", ["on", 3, -640, True, 640.0, None])
 def test_other_settings_are_errors(tiles):
     with pytest.raises(InputError, match="tiles"):
@@ -149,6 +161,24 @@ def test_a_mosaic_counts_about_as_much_as_its_photos(counter, mosaic):
     whole = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off").count(mosaic)
     assert counted.predictions.moments.keys() >= {1, 19}
     assert sum(p.expected for p in whole.values()) < 0.9 * sum(p.expected for p in counted.counts.values())
+
+
+def test_an_ordinary_photo_of_many_pixels_needs_no_windows(counter):
+    photo = Image.open(sample_photos()[1])
+    enlarged = photo.resize((3 * photo.width, 3 * photo.height))
+    (small,), (large,) = counter.count_many([photo]), counter.count_many([enlarged])
+    assert large.tiling is None
+    for name in small.counts.keys() | large.counts.keys():
+        assert abs(large.counts[name].count - small.counts[name].count) <= 1
+    assert PhotoCounter(embedded_detector(), embedded_estimator(), tiles=640).count_many([enlarged])[0].tiling
+
+
+def test_an_estimator_fitted_to_large_photos_counts_such_photos_as_a_whole(mosaic, tmp_path):
+    images = [Detections([[0, 0, 9, 9]], [0.9], [1], (1400 + i, 900), i, {1: "person"}) for i in range(9)]
+    CountEstimator(members=2).fit(images, {(i, 1): 1 for i in range(9)}).save(tmp_path / "own.safetensors")
+    own = PhotoCounter(embedded_detector(), tmp_path / "own.safetensors")
+    assert own.count_many([mosaic])[0].tiling is None
+    assert own.count_many([mosaic.resize((2816, 2816))])[0].tiling.side == 1404
 
 
 def test_a_photo_in_windows_is_drawn_with_its_counts(counter, mosaic):
@@ -185,6 +215,8 @@ def test_the_command_says_that_windows_were_used(mosaic, tmp_path):
     assert image["tiles"]["side"] == 640
     assert image["tiles"]["windows"] == len(plan_windows(mosaic.size))
     assert "windows" in run().stdout
+    assert "windows" in run(str(tmp_path)).stdout.splitlines()[0]  # a line for each photo
+    assert "1 in windows" in run("--out", str(tmp_path / "counts.csv")).stderr
     assert "windows" not in run("--tiles", "off").stdout
     assert json.loads(run("--json", "--tiles", "1000").stdout)["images"][0]["tiles"]["side"] == 1000
     assert run("--tiles", "many").exit_code == 2
@@ -219,5 +251,8 @@ def test_a_grid_of_a_hundred_people_counts_at_least_eighty(counter):
         crop = crop.resize((int(crop.width * scale), int(crop.height * scale)))
         grid.paste(crop, (160 * (place % 10) + (160 - crop.width) // 2, 120 * (place // 10) + 4))
     assert 80 <= counter.count(grid)["person"].count <= 120
+    small = counter.count(grid.resize((640, 480)))["person"]  # the detector's limit of boxes is used up
+    assert 40 <= small.count <= 120
+    assert small.saturated
     plain = PhotoCounter(embedded_detector(), embedded_estimator(), tiles="off")
     assert plain.count(grid)["person"].count < 50

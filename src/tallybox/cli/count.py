@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -53,7 +54,9 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
     type=file_to_write,
     help='Write a table (.csv, .tsv, .xlsx, .parquet) or .json, and resume it after an interruption; "-" prints CSV.',
 )
-@click.option("--report", "page", type=file_to_write, help="Write a page (.html) with totals and outlined photos.")
+@click.option(
+    "--report", "page", type=file_to_write, help="Write a page (.html) with totals and outlined photos, and resume it."
+)
 @click.option(
     "--total", "with_totals", is_flag=True, help="Also add up all images, with an interval; a sum of counts is too low."
 )
@@ -104,7 +107,8 @@ def count(
     for out in (table, page):
         if out not in (None, STANDARD_OUTPUT):
             check_writable(out, inputs)
-    kept = unfinished_folder(table) if _is_file(table) else None
+    resumable = (table, page) if find_spec("pyarrow") else (table,)  # a report needs no pyarrow
+    kept = next((unfinished_folder(out) for out in resumable if _is_file(out)), None)
     with reported_failures() as report, _deleted_in_the_end(kept), ExitStack() as stack:
         _echo_notes(found, has_estimator=file is not None)
         outputs: list[Write] = []

@@ -98,7 +98,8 @@ def table_output(path: Path, totals: NamedTotals | None) -> Iterator[Write]:
             sys.stdout.write(frame.to_csv(index=False))
             return
         write_table(frame if path.suffix.lower() != ".parquet" else frame.convert_dtypes(), path)
-    echo_line(f"Wrote {path}: {len(images)} images", err=True)
+    in_windows = sum(image.tiling is not None for image in images)
+    echo_line(f"Wrote {path}: {len(images)} images{f', {in_windows} in windows' if in_windows else ''}", err=True)
 
 
 def _rows(images: Iterable[PhotoResult], sums: dict[str, TotalPrediction]) -> Iterator[tuple[Any, ...]]:
@@ -128,7 +129,8 @@ def text_output(totals: NamedTotals | None = None, *, every: bool, as_lines: boo
             return
         listed = [(category, p) for category, p in most_first(image.counts) if p.count > 0 or every]
         parts = [f"{named(str(p), category)} ({marked_interval(p)})" for category, p in listed]
-        sys.stdout.write(printable(f"{image.name}  {' · '.join(parts) or 'nothing counted'}") + "\n")
+        counted = " · ".join(parts) or "nothing counted"
+        sys.stdout.write(printable(f"{image.name}{_windows_used(image)}  {counted}") + "\n")
 
     yield write
     if totals is not None:
@@ -190,9 +192,7 @@ def picture_output(
 def _print_table(console: Console, image: PhotoResult, every: bool) -> None:
     size_wh = None if image.detections is None else image.detections.image_size
     size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"
-    if image.tiling is not None:
-        size += f", {image.tiling.windows} windows in {image.tiling.seconds:.1f} s"
-    console.print(Text.assemble((printable(image.name), "bold"), (size, "dim")), soft_wrap=True)
+    console.print(Text.assemble((printable(image.name), "bold"), (size + _windows_used(image), "dim")), soft_wrap=True)
     counted = {category: p for category, p in image.counts.items() if every or p.count > 0}
     perhaps = {category: p for category, p in image.counts.items() if category not in counted}
     if counted:
@@ -205,6 +205,10 @@ def _print_table(console: Console, image: PhotoResult, every: bool) -> None:
         listed = ", ".join(f"{category} ({100 * p.probability_of_any:.0f} %)" for category, p in likely)
         console.print(Text(printable(f"  perhaps also: {listed}"), "dim"), soft_wrap=True)
     console.print()
+
+
+def _windows_used(image: PhotoResult) -> str:
+    return "" if image.tiling is None else f", {image.tiling.windows} windows in {image.tiling.seconds:.1f} s"
 
 
 def counts_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:

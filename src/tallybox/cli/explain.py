@@ -57,6 +57,7 @@ def explain(
     from tallybox.photos.images import read_photo
     from tallybox.photos.sources import find_sources
     from tallybox.photos.specs import DEFAULT_SPEC
+    from tallybox.photos.tiles import window_side
 
     out = out or path.with_suffix(".html")
     if component is not None and file is not None:
@@ -71,6 +72,9 @@ def explain(
         (image,), title, names = counter.detector.detect([photo]), path.name, categories_of(counter.detector)
         estimator: CountEstimator | None = counter.estimator
         uncalibrated = f"Scores of {detector}, not calibrated"
+        if window_side(photo.size_wh, "auto", fitted_side=counter.estimator.fitted.longer_side):
+            note = "explain looks at the whole photo; 'tallybox count' may also count smaller objects, in windows."
+            echo_line(note, err=True)
     else:
         if detector or texts:
             raise InputError(f"--detector and --text are for photos, but {path} is a file of detections.")

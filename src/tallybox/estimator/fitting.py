@@ -101,6 +101,7 @@ def fit(
         baselines=baselines,
         levels=interval_levels(*mixed, truth),
         cross_validation=cross_validation,
+        longer_side=int(np.median([max(image.image_size or (0,)) for image in images])),
     )
     every = label(config, list(every_pair(images, labels)))
     looked_for = len(images) * len(labels.labelled_ids().union(category_ids))

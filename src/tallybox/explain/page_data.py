@@ -62,7 +62,7 @@ def estimator_counts(
         category_ids = [key for key, p in most_first(predictions) if p.high > 0][:MAX_CATEGORIES]
     if not category_ids:
         raise InputError(
-            f"No category of image {image.image_id!r} has a box that scores more than {ABSENT_SCORE_ABOVE}; "
+            f"No category of image {image.image_id!r} has a box that scores more than {ABSENT_SCORE_ABOVE:g}; "
             "name one with --category to see why it counts 0."
         )
     counts = []

@@ -19,12 +19,12 @@ from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.detector import Detector, categories_of
-from tallybox.photos.images import Photo, PhotoSource, read_photo, read_size
-from tallybox.photos.picodet import DEFAULT_SIZE, PicoDet
+from tallybox.photos.images import Photo, PhotoSource, buffered, read_photo, read_size
+from tallybox.photos.picodet import DEFAULT_SIZE, MAX_PER_CATEGORY, PicoDet
 from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.specs import check_same_detector, detector_of
-from tallybox.photos.tiles import CROWDED, Tiles, Tiling, blocks_of, check_tiles, count_blocks, window_side
+from tallybox.photos.tiles import CROWDED, Tiles, Tiling, blocks_of, check_tiles, count_blocks, uses_up, window_side
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,8 +41,9 @@ class PhotoCounter:
     presence counter, and its predictions are marked ``calibrated=False``. ``texts`` are the phrases that a zero-shot
     detector looks for. Threads may share a counter.
 
-    ``tiles="auto"`` counts large photos (from 1,280 px on) and crowds in overlapping windows; ``"off"`` never does, and
-    a number is the side of the smallest windows in pixels of the photo.
+    ``tiles="auto"`` counts crowds in overlapping windows, and large photos (from 1,280 px, or twice the size of the
+    photos that ``estimator`` was fitted to) if windows show clearly more than the whole photo; ``"off"`` never does,
+    and a number is the side of the smallest windows in pixels of the photo.
 
     >>> from tallybox.photos import sample_photos
     >>> counts = PhotoCounter().count(sample_photos()[1])
@@ -107,10 +108,11 @@ class PhotoCounter:
 
         With ``keep_photos``, each item has its decoded ``photo``, and `draw` does not read it again.
         """
-        if isinstance(photos, str | bytes | Path):
-            raise InputTypeError("count_many takes several photos; call count for one")
+        is_photo = isinstance(photos, str | bytes | Path) or hasattr(photos, "read") or getattr(photos, "ndim", 1) == 3
+        if is_photo or not isinstance(photos, Iterable):
+            raise InputTypeError(f"count_many takes several photos; call count for one. Got {type(photos).__name__}")
         if self.tiles != "off":  # `_is_large` opens a photo first, and a file object can be read only once
-            photos = (photo.read() if hasattr(photo, "read") else photo for photo in photos)
+            photos = map(buffered, photos)
         keep = keep_photos or self.tiles == "auto"  # a crowd is counted again, in windows
         for is_large, group in groupby(photos, key=self._is_large):
             if is_large:
@@ -145,15 +147,21 @@ class PhotoCounter:
 
     def _is_large(self, photo: PhotoSource) -> bool:
         with suppress(Exception):  # a photo that cannot be read is reported when it is read
-            return self.tiles != "off" and window_side(read_size(photo), self.tiles) > 0
+            return self.tiles != "off" and self._window_side(read_size(photo)) > 0
         return False
 
     def _is_crowded(self, counted: PhotoResult) -> bool:
         """Return whether a photo that was counted as a whole should be counted again in windows."""
-        limit = CROWDED * self.estimator.fitted.config.max_objects
-        if counted.photo is None or all(prediction.count < limit for prediction in counted.counts.values()):
+        if counted.photo is None or counted.detections is None:
             return False
-        return window_side(counted.photo.size_wh, self.tiles, crowded=True) > 0
+        limit = CROWDED * self.estimator.fitted.config.max_objects
+        is_crowded = any(prediction.count >= limit for prediction in counted.counts.values())
+        if not is_crowded and isinstance(self.detector, PicoDet):
+            is_crowded = uses_up(counted.detections, MAX_PER_CATEGORY)
+        return is_crowded and self._window_side(counted.photo.size_wh, crowded=True) > 0
+
+    def _window_side(self, size_wh: tuple[int, int], *, crowded: bool = False) -> int:
+        return window_side(size_wh, self.tiles, fitted_side=self.estimator.fitted.longer_side, crowded=crowded)
 
     def _count_in_windows(self, counted: PhotoResult, categories: Categories, keep_photo: bool) -> PhotoResult:
         start = perf_counter()
@@ -161,11 +169,11 @@ class PhotoCounter:
             photo = _decoded(counted)
         except InputError as error:
             return PhotoResult(counted.source, error=error)
-        side = window_side(photo.size_wh, self.tiles, crowded=True)
+        side = self._window_side(photo.size_wh, crowded=True)
         side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
-        detections, windows = detect_in_windows(photo, side, self.detector)
+        detections, side, windows = detect_in_windows(photo, side, self.detector, coarser=self.tiles == "auto")
         (matched,) = self.estimator.matched([detections])
-        tiling = Tiling(side, windows, perf_counter() - start)
+        tiling = Tiling(side, windows, perf_counter() - start) if side else None
         kept = photo if keep_photo else None
         return self.count_detected(PhotoResult(counted.source, matched, photo=kept, tiling=tiling), categories)
 

@@ -134,6 +134,14 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     return Photo(rgb, size_wh, name)
 
 
+def buffered(source: PhotoSource) -> PhotoSource:
+    """Return the content of a binary file object; anything else as it is, which `read_photo` may refuse."""
+    with suppress(Exception):
+        content = source.read() if hasattr(source, "read") else None
+        return content if isinstance(content, bytes) else source
+    return source
+
+
 def read_size(source: PhotoSource) -> tuple[int, int]:
     """Return the width and height of a photo from its header, before any rotation."""
     with _opened(source.image if isinstance(source, VideoFrame) else source) as image:

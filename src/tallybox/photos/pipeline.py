@@ -16,7 +16,7 @@ from tallybox.estimator.prediction import CountPrediction, ImagePredictions
 from tallybox.photos.detector import Detector, Result, wrap_errors
 from tallybox.photos.images import Photo, PhotoSource, VideoFrame, read_photo
 from tallybox.photos.picodet import PicoDet
-from tallybox.photos.tiles import Tiling, crop_windows, join_windows, plan_windows
+from tallybox.photos.tiles import Tiling, crop_windows, join_useful_windows, join_windows, plan_windows
 
 BATCH = 8  # photos that detectors other than PicoDet get together
 
@@ -75,11 +75,18 @@ def detect_each(
             yield PhotoResult(source, result[0], photo=result[1] if keep_photos else None)
 
 
-def detect_in_windows(photo: Photo, side: int, detector: Detector) -> tuple[Detections, int]:
-    """Return the detections of a photo from overlapping windows, and their number; ``side`` is the finest ones'."""
+def detect_in_windows(
+    photo: Photo, side: int, detector: Detector, *, coarser: bool = False
+) -> tuple[Detections, int, int]:
+    """Return the detections of a photo from overlapping windows, the side of the finest ones, and how many there are.
+
+    With ``coarser``, windows that show hardly more than coarser ones are left out, and the side is 0 if all are.
+    """
     windows = plan_windows(photo.size_wh, side)
-    found = _map_batches(partial(detect_photos, detector=detector), crop_windows(photo, windows), detector)
-    return join_windows(photo, windows, [*found]), len(windows)
+    found = [*_map_batches(partial(detect_photos, detector=detector), crop_windows(photo, windows), detector)]
+    if coarser:
+        return *join_useful_windows(photo, windows, found), len(windows)
+    return join_windows(photo, windows, found), side, len(windows)
 
 
 def map_photos(
