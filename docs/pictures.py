@@ -30,6 +30,7 @@ from tallybox import plotting
 from tallybox.explain.scenes import cats
 from tallybox.photos.outlines import draw_outlines, outlines_of
 from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE
+from tallybox.toy.figures import draw_toy_figures
 
 DOCS = Path(__file__).parent
 FIGURES, RESULTS = DOCS / "figures", DOCS / "results"
@@ -467,11 +468,28 @@ CHARTS: dict[str, Callable[[Path], None]] = {
 }
 
 
+# The paper's toy task.
+
+
+def draw_toy() -> None:
+    """Draw again the figures of both sweeps that are in the repository, with few colours: a third of the size."""
+    plotting.STYLE.update({"savefig.transparent": False, "savefig.dpi": 140, "font.size": 9, "axes.titlesize": 9.5})
+    for sweep in ("easy", "hard"):
+        folder = RESULTS / "toy" / sweep
+        kept = {path.name for path in (folder / "figures").glob("*.png")}
+        for path in draw_toy_figures(folder):
+            if path.name not in kept:
+                path.unlink()
+            elif path.suffix == ".png":
+                Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+    plotting.STYLE.update(STYLE)
+
+
 def main() -> None:
     """Draw all of them, or the charts that were named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pdf", type=Path, metavar="FOLDER")
-    parser.add_argument("--only", choices=["hero", *CHARTS], action="append", help="may be repeated")
+    parser.add_argument("--only", choices=["hero", "toy", *CHARTS], action="append", help="may be repeated")
     given = parser.parse_args()
     with inter():
         for name, draw in CHARTS.items():
@@ -482,6 +500,8 @@ def main() -> None:
         if given.pdf is None and (given.only is None or "hero" in given.only):
             draw_hero(FIGURES / "hero.webp", LIGHT)
             draw_hero(FIGURES / "hero-dark.webp", DARK)
+        if given.pdf is None and (given.only is None or "toy" in given.only):
+            draw_toy()
 
 
 if __name__ == "__main__":
