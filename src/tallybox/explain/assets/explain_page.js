@@ -20,7 +20,7 @@ function boxesCard(image, count, counted, pointing, colour) {
   scene.update(marks);
   viewSwitch.update({ boxes: marks.length, counted: counts.clear + counts.doubtful });
   viewSwitch.choose("counted");
-  return element("section", { class: "card" }, viewSwitch.element, scene.element, sceneLegend(["clear", "doubtful"], { counts, colour }));
+  return element("section", { class: "card" }, viewSwitch.element, scene.element, sceneLegend(["clear", "doubtful", "duplicate", "other"], { counts, colour }));
 }
 
 function distributionCard(count) {

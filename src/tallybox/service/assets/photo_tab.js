@@ -126,7 +126,7 @@ export function createPhotoTab(samples, { onMove }) {
     const marks = category?.marks ?? [];
     scene.update(marks);
     viewSwitch.update({ boxes: marks.length, counted: category?.counted.length ?? 0 });
-    legend.replaceChildren(...(category ? [sceneLegend(["clear", "doubtful"], { counts: kindCounts(marks), colour: category.colour })] : []));
+    legend.replaceChildren(...(category ? [sceneLegend(["clear", "doubtful", "duplicate", "other"], { counts: kindCounts(marks), colour: category.colour })] : []));
   }
 
   function python() {
