@@ -60,7 +60,7 @@ function show(data, number) {
   const pointing = createPointing();
   const marks = boxMarks(count, categoryColour(number), count.answers ? "" : count.name);
   const compare = createCompare();
-  compare.update({ ...count, colour: categoryColour(number), scored: count.answers ? "attention" : "scores", name: count.low === null ? count.component : "tallybox" });
+  compare.update({ ...count, colour: categoryColour(number), scored: count.answers ? "attention" : "scores", name: count.low !== null ? "tallybox" : count.component === "presence" ? "presence counter" : "counter" });
   const answers = count.answers
     ? [card("Answers", answerTable(count.answers)), card("First attention map", attentionMap(data.image, count, pointing))]
     : [];
