@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(path.relative_to(ROOT) for path in (ROOT / "README.md", *DOCS.rglob("*.md")))
 PYTHON_BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-TUTORIALS = ("index.md", "learn/photos.md", "learn/own-detector.md", "learn/explain.md", "understand/intervals.md")
+TUTORIALS = sorted(path.relative_to(DOCS) for part in ("learn", "understand") for path in (DOCS / part).glob("*.md"))
 REMOTE = re.compile(r"""<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(?:https?:)?//[^"]*""")
 
 
@@ -74,7 +74,7 @@ def _is_own(name: str, method: object) -> bool:
     return is_method and not name.startswith("_") and method.__module__.startswith("tallybox.")
 
 
-@pytest.mark.parametrize("name", TUTORIALS)
+@pytest.mark.parametrize("name", TUTORIALS, ids=str)
 def test_code_of_a_tutorial_fits_its_column(name):
     blocks = re.findall(r"^ *```.*?\n(.*?)^ *```", (DOCS / name).read_text(), re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in textwrap.dedent(block).splitlines()]
