@@ -38,7 +38,7 @@ export function createPhotoTab(samples, { onMove }) {
   }
 
   function take(files) {
-    if (files?.[0]) show(files[0], files[0].name || "photo.jpg", {}, null);
+    if (files?.[0]) show(files[0], files[0].name || "photo.jpg", null, null);
   }
 
   for (const kind of ["dragover", "dragleave", "drop"]) {
@@ -80,7 +80,7 @@ export function createPhotoTab(samples, { onMove }) {
   function draw({ size, counts, boxes, detections }, name, href, truth) {
     const entries = Object.entries(counts).sort(([, a], [, b]) => b.count - a.count || b.expected - a.expected);
     const present = entries.filter(([, { count }]) => count > 0);
-    const categories = present.map(([category, count], number) => withMarks({ name: category, ...count, ...boxes[category], truth: truth[category] ?? null, colour: categoryColour(number) }, detections));
+    const categories = present.map(([category, count], number) => withMarks({ name: category, ...count, ...boxes[category], truth: truth && (truth[category] ?? 0), colour: categoryColour(number) }, detections));
     photo = { name, href, size, categories, detections };
     scene.resize({ width: size[0], height: size[1], href });
     const max = scaleEnd(...categories.flatMap(({ high, truth: known }) => [high, known]));
