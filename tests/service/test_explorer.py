@@ -295,6 +295,14 @@ def test_the_saved_picture_shows_the_photo_in_view(explorer):
         assert picture.height > 480  # the count in words
 
 
+def test_the_copied_python_prints_the_shown_count(explorer, capsys):
+    page = explorer(tab="photo").page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#python").click()
+    exec(page.evaluate("navigator.clipboard.readText()"), {})
+    assert capsys.readouterr().out == "14 11 15\n"
+
+
 def test_an_uploaded_photo_is_counted_and_its_boxes_can_be_moved(explorer):
     page = explorer(tab="photo").page
     page.locator("#photo").set_input_files(sample_photos()[1])

@@ -81,7 +81,7 @@ export function createPhotoTab(samples, { onMove }) {
     const entries = Object.entries(counts).sort(([, a], [, b]) => b.count - a.count || b.expected - a.expected);
     const present = entries.filter(([, { count }]) => count > 0);
     const categories = present.map(([category, count], number) => withMarks({ name: category, ...count, ...boxes[category], truth: truth && (truth[category] ?? 0), colour: categoryColour(number) }, detections));
-    photo = { name, href, size, categories, detections };
+    photo = { name, href, size, categories, detections, isSample: truth !== null };
     scene.resize({ width: size[0], height: size[1], href });
     const max = scaleEnd(...categories.flatMap(({ high, truth: known }) => [high, known]));
     rows.replaceChildren(...categories.map((category) => row(category, max)), ...(categories.length ? [scaleAxis(max)] : [element("p", {}, "Nothing that the detector knows.")]));
@@ -130,7 +130,9 @@ export function createPhotoTab(samples, { onMove }) {
   }
 
   function python() {
-    return `import tallybox\n\ncounts = tallybox.PhotoCounter().count(${JSON.stringify(photo.name)})\nsaid = counts[${JSON.stringify(chosen.name)}]\nprint(said.count, said.low, said.high)\n`;
+    const name = JSON.stringify(photo.name);
+    const path = photo.isSample ? `next(path for path in tallybox.sample_photos() if path.name == ${name})` : name;
+    return `import tallybox\n\nphoto = ${path}\nfound = tallybox.PhotoCounter().count(photo)[${JSON.stringify(chosen.name)}]\nprint(found.count, found.low, found.high)\n`;
   }
 
   async function save() {
