@@ -15,7 +15,8 @@ def on_page_content(html: str, **_: Any) -> str:
     def typeset(found: re.Match[str]) -> str:
         if found[1] == "span":
             return convert(unescape(found[2]))
-        # A formula wider than a phone scrolls by itself, not the page.
-        return f'<div style="overflow-x: auto; margin: 0.9em 0">{convert(unescape(found[2]), display="block")}</div>'
+        # On a phone, the parts of a line go below each other, and a part that is still too wide scrolls by itself.
+        parts = (convert(part.strip(), display="block") for part in unescape(found[2]).split(r"\qquad"))
+        return f'<div class="formulas">{"".join(f"<div>{part}</div>" for part in parts)}</div>'
 
     return FORMULA.sub(typeset, html)

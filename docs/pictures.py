@@ -1,7 +1,7 @@
 """Draw the pictures of the docs from what the code computes and from committed results.
 
     python docs/pictures.py                    # or: make figures
-    python docs/pictures.py --pdf FOLDER       # the charts as PDF, 6.75 inches wide, for papers
+    python docs/pictures.py --pdf FOLDER       # the charts as PDF for papers, 6.75 and 3.25 inches wide
 
 Charts have a transparent ground; the site turns them dark in dark mode (docs/assets/extra.css). README has dark
 variants of its own.
@@ -30,10 +30,11 @@ from tallybox import plotting
 from tallybox.explain.scenes import cats
 from tallybox.photos.outlines import draw_outlines, outlines_of
 from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE
+from tallybox.toy.figures import draw_toy_figures
 
 DOCS = Path(__file__).parent
 FIGURES, RESULTS = DOCS / "figures", DOCS / "results"
-WIDTH = 6.75  # inches, two columns of a paper
+WIDE, NARROW = 6.75, 3.25  # inches, two columns of a paper and one
 LIGHT, DARK = "#1a1a1a", "#e6e6e6"  # of text, by theme
 CATS = (BLUE, ORANGE, GREEN, PURPLE)
 TRUTH = {"suitcase": 12, "car": 4, "horse": 2}  # COCO's labels of the sample photos
@@ -72,11 +73,19 @@ def inter() -> Iterator[None]:
 
 @contextmanager
 def chart(path: Path, height: float, ink: str = LIGHT) -> Iterator[Figure]:
-    """Yield a figure of the full width, with text and lines of one colour."""
+    """Yield a figure, with text and lines of one colour; it is narrow if its file is called so."""
     names = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "axes.titlecolor")
     plotting.STYLE.update(dict.fromkeys(names, ink))
-    with plotting.picture(path, WIDTH, height) as figure:
+    with plotting.picture(path, NARROW if path.stem.endswith("-narrow") else WIDE, height) as figure:
         yield figure
+
+
+def panels(figure: Figure, rows: int, columns: int, *, narrow: int = 1, **options: Any) -> Any:
+    """Lay panels out in a grid; a narrow figure has ``narrow`` columns and is higher."""
+    if figure.get_figwidth() > NARROW:
+        return figure.subplots(rows, columns, squeeze=False, **options).ravel()
+    figure.set_figheight(0.9 * columns / narrow * figure.get_figheight())
+    return figure.subplots(rows * columns // narrow, narrow, squeeze=False).ravel()
 
 
 def add_letters(figure: Figure) -> None:
@@ -171,17 +180,17 @@ def draw_counter_steps(path: Path) -> None:
     proposals = cats()
     with torch.no_grad():
         trace = tallybox.Counter(max_objects=4).explain(torch.ones(4), proposals.boxes)
-    panels = (
+    steps = (
         ("Four boxes, three cats", None),
         (r"$A$: every pair is joined, $\sqrt{16} = 4$", trace.relevance),
         (r"$Ã$: edges within a cat are removed", trace.deduplicated),
         (r"$C$: duplicates share their edges, $\sqrt{9} = 3$", trace.count_matrix),
     )
-    assert [round(edges.sum().item()) for _, edges in panels[1:]] == [16, 10, 9]
+    assert [round(edges.sum().item()) for _, edges in steps[1:]] == [16, 10, 9]
     boxes = proposals.boxes.tolist()
     vertices = ((6.5, 8.5), (17.5, 15.5), (37, 9.5), (61, 13))
     with chart(path, 2.7) as figure:
-        for axes, (title, edges) in zip(figure.subplots(2, 2).flat, panels, strict=True):
+        for axes, (title, edges) in zip(panels(figure, 2, 2), steps, strict=True):
             for number, (x1, y1, x2, y2) in enumerate(boxes):
                 grow = 0.7 * boxes[:number].count(boxes[number])
                 corner, sides = (x1 - grow, y1 - grow), (x2 - x1 + 2 * grow, y2 - y1 + 2 * grow)
@@ -223,7 +232,7 @@ def draw_counter_matrices(path: Path) -> None:
         trace = tallybox.Counter(max_objects=4).explain(torch.ones(4), cats().boxes)
     names = {"A": trace.relevance, "D": trace.distance, "Ã": trace.deduplicated, "C": trace.count_matrix}
     with chart(path, 2.25) as figure:
-        for axes, (name, matrix) in zip(figure.subplots(1, 4), names.items(), strict=True):
+        for axes, (name, matrix) in zip(panels(figure, 1, 4, narrow=2), names.items(), strict=True):
             axes.pcolormesh(matrix.numpy(), cmap="Blues", vmin=0, vmax=1.3, edgecolors="white", lw=1)
             for (i, j), value in np.ndenumerate(matrix.numpy()):
                 colour = "white" if value > 0.6 else "black"
@@ -246,7 +255,7 @@ def draw_presence_steps(path: Path) -> None:
         presence = layer.explain(scores, boxes).presence.reshape(-1)
         distribution = layer.distribution(scores, boxes)[0]
     with chart(path, 2.1) as figure:
-        scene, bars, counts = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
+        scene, bars, counts = panels(figure, 1, 3, width_ratios=(1.5, 1, 1))
         labels = ((4, 2.8), (32, 27), (40, 3.8), (73, 22))
         for i, (x1, y1, x2, y2) in enumerate(boxes.tolist()):
             scene.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, ec=CATS[i], lw=1.6))
@@ -280,7 +289,7 @@ def draw_distributions(path: Path) -> None:
     buses, riders, lobby = (counter.count(photo) for photo in tallybox.sample_photos())
     rows = {"horse": riders, "car": buses, "suitcase": lobby}
     with chart(path, 2.2) as figure:
-        for axes, (name, counts) in zip(figure.subplots(1, 3), rows.items(), strict=True):
+        for axes, (name, counts) in zip(panels(figure, 1, 3), rows.items(), strict=True):
             found = counts[name]
             values = 100 * np.asarray(found.probabilities)
             numbers = np.arange(len(values))
@@ -319,7 +328,7 @@ def draw_by_count(path: Path, ink: str = LIGHT) -> None:
             ("exact_by_true_count", "Exact counts", "share, %", 100),
             ("mae_by_true_count", "Mean error", "objects", 1),
         )
-        for axes, (key, title, label, factor) in zip(figure.subplots(1, 2), keys, strict=True):
+        for axes, (key, title, label, factor) in zip(panels(figure, 1, 2), keys, strict=True):
             for name, colour, shift in (("NMS", "#8a8a8a", -0.2), ("tallybox", ORANGE, 0.2)):
                 values = [factor * methods[name][key][group] for group in GROUPS]
                 bars = axes.bar(
@@ -336,7 +345,7 @@ def draw_methods_compared(path: Path) -> None:
     methods = compared()
     names = sorted(methods, key=lambda name: -methods[name]["mae"])
     with chart(path, 1.75) as figure:
-        left, right = figure.subplots(1, 2, sharey=True)
+        left, right = panels(figure, 1, 2, sharey=True)
         for axes, key, factor, form in ((left, "exact", 100, "%.0f %%"), (right, "mae", 1, "%.2f")):
             values = [factor * methods[name][key] for name in names]
             bars = axes.barh(names, values, 0.62, color=[ORANGE if name == "tallybox" else "#8a8a8a" for name in names])
@@ -358,8 +367,8 @@ def draw_learning_curve(path: Path) -> None:
         ("nms", "tuned NMS", GREY),
     )
     with chart(path, 2.4) as figure:
-        panels = (("exact", "Exact counts", "share, %", 100), ("mae", "Mean error", "objects", 1))
-        for axes, (metric, title, label, factor) in zip(figure.subplots(1, 2), panels, strict=True):
+        metrics = (("exact", "Exact counts", "share, %", 100), ("mae", "Mean error", "objects", 1))
+        for axes, (metric, title, label, factor) in zip(panels(figure, 1, 2), metrics, strict=True):
             for key, name, colour in lines:
                 values = [factor * result[key][metric] for result in results]
                 axes.plot(photos, values, "o-", color=colour, ms=3.5, lw=1.3, label=name)
@@ -375,7 +384,7 @@ def draw_reliability(path: Path) -> None:
     """Draw how often answers are right by their probability, and the coverage of intervals around 90 %."""
     found = compared()["tallybox"]
     with chart(path, 2.5) as figure:
-        left, right = figure.subplots(1, 2)
+        left, right = panels(figure, 1, 2)
         left.plot([0, 100], [0, 100], color=GREY, lw=0.7)
         mean, is_right, number = np.array([row for row in found["reliability"] if row[2] >= 20]).T
         share = is_right / number
@@ -410,7 +419,7 @@ def draw_vqa(path: Path) -> None:
     names = {"Baseline": GREY, "+ NMS": BLUE, "+ counter": GREEN, "+ presence counter": ORANGE}
     titles = {"photos": "Real photos, written questions", "questions": "Human questions, synthetic boxes"}
     with chart(path, 2.4) as figure:
-        for axes, (experiment, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
+        for axes, (experiment, title) in zip(panels(figure, 1, 2, sharey=True), titles.items(), strict=True):
             table = re.search(rf"<!-- {experiment} by count -->\n(.*?)<!-- end -->", page, re.DOTALL)
             assert table is not None
             for place, (name, colour) in enumerate(names.items()):
@@ -436,7 +445,7 @@ def draw_speed(path: Path) -> None:
     rows = [row for row in rows if row[1] in ("counter", "presence")]
     machines = {"2 cores": "Two CPU cores", "NVIDIA": "NVIDIA H200"}
     with chart(path, 2.5) as figure:
-        for axes, (start, title) in zip(figure.subplots(1, 2), machines.items(), strict=True):
+        for axes, (start, title) in zip(panels(figure, 1, 2), machines.items(), strict=True):
             names, values, colours = [], [], []
             for row in rows:
                 if row[0].startswith(start):
@@ -467,21 +476,46 @@ CHARTS: dict[str, Callable[[Path], None]] = {
 }
 
 
+# The paper's toy task.
+
+
+def draw_toy() -> None:
+    """Draw again the figures of both sweeps that are in the repository, with few colours: a third of the size."""
+    plotting.STYLE.update({"savefig.transparent": False, "savefig.dpi": 140, "font.size": 9, "axes.titlesize": 9.5})
+    for sweep in ("easy", "hard"):
+        folder = RESULTS / "toy" / sweep
+        kept = {path.name for path in (folder / "figures").glob("*.png")}
+        for path in draw_toy_figures(folder):
+            if path.name not in kept:
+                path.unlink()
+            elif path.suffix == ".png":
+                Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+    plotting.STYLE.update(STYLE)
+
+
+def pdfs(folder: Path, name: str) -> list[Path]:
+    """Return the files of a chart for papers."""
+    return [folder / f"{name}.pdf", folder / f"{name}-narrow.pdf"]
+
+
 def main() -> None:
     """Draw all of them, or the charts that were named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pdf", type=Path, metavar="FOLDER")
-    parser.add_argument("--only", choices=["hero", *CHARTS], action="append", help="may be repeated")
+    parser.add_argument("--only", choices=["hero", "toy", *CHARTS], action="append", help="may be repeated")
     given = parser.parse_args()
     with inter():
         for name, draw in CHARTS.items():
             if given.only is None or name in given.only:
-                draw(given.pdf / f"{name}.pdf" if given.pdf else FIGURES / f"{name}.svg")
+                for path in pdfs(given.pdf, name) if given.pdf else [FIGURES / f"{name}.svg"]:
+                    draw(path)
         if given.pdf is None and (given.only is None or "by_count" in given.only):
             draw_by_count(FIGURES / "by_count-dark.svg", DARK)
         if given.pdf is None and (given.only is None or "hero" in given.only):
             draw_hero(FIGURES / "hero.webp", LIGHT)
             draw_hero(FIGURES / "hero-dark.webp", DARK)
+        if given.pdf is None and (given.only is None or "toy" in given.only):
+            draw_toy()
 
 
 if __name__ == "__main__":

@@ -19,10 +19,11 @@ def main(detections: Path, counts: Path) -> None:
 
     others = labels.only(labels.counts.keys() - known.counts.keys())
     figures = evaluate(estimator, read_detections(detections), others)
-    print(f"right counts: {figures['estimator']['exact']:.0%}, with tuned NMS: {figures['nms']['exact']:.0%}")
+    exact, nms = (100 * figures[name]["exact"] for name in ("estimator", "nms"))
+    print(f"exactly right: {exact:.0f} % of counts (tuned NMS: {nms:.0f} %)")
     unseen = [image for image in read_detections(detections) if image.image_id in others.counts]
     for image, predictions in estimator.predict_each(unseen[:3]):
-        counted = [f"{p} {name} ({p.low} to {p.high})" for name, p in predictions.by_name().items()]
+        counted = [f"{name} {p} ({p.low}–{p.high})" for name, p in predictions.by_name().items()]
         print(f"image {image.image_id}: {', '.join(counted)}")
 
 

@@ -18,7 +18,7 @@ def run(folder, *arguments):
 def test_the_example_runs_on_its_own_files_and_on_given_ones(tmp_path):
     result = run(tmp_path)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("right counts: ")
+    assert result.stdout.startswith("exactly right: ")
     assert len(result.stdout.splitlines()) == 4
     assert CountEstimator.load(tmp_path / "counter.safetensors").fitted.ensemble
     again = run(tmp_path, tmp_path / "synthetic" / "detections.json", tmp_path / "synthetic" / "counts.csv")

@@ -81,7 +81,7 @@ def show_photos(console: Console, folder: Path) -> None:
             table.add_row(f"  {plural(count['name'])}", *numbers)
         counts = estimator_counts(counter.estimator, image, None)
         for count in counts:
-            count["truth"] = truth.get(count["name"])
+            count["truth"] = truth.get(count["name"], 0)
         page = folder / f"{path.stem}.html"
         title = f"How many in {path.name}?"
         write_text(page, explain_page(page_data(title, "Bundled estimator", canvas_size(image), counts, photo)))

@@ -57,21 +57,32 @@ def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: An
 def show(result: dict[str, Any]) -> None:
     """Print the scores as tables."""
     console = Console(highlight=False)
-    table = Table("", "exact", "MAE", "RMSE", title=f"{result['pairs']} pairs of image and category")
+    table = figures_table("", "exact", "MAE", "RMSE")
     rows = {"estimator": "estimator", "nms": "NMS, one threshold pair", "nms_per_category": "NMS, tuned per category"}
     for key, name in rows.items():
-        table.add_row(name, *(f"{result[key][metric]:.3f}" for metric in ("exact", "mae", "rmse")))
+        scores = result[key]
+        table.add_row(name, f"{100 * scores['exact']:.1f} %", f"{scores['mae']:.3f}", f"{scores['rmse']:.3f}")
+    console.print(f"{result['pairs']} pairs of image and category\n")
     console.print(table)
-    console.print(f"90 % intervals cover {result['coverage90']:.3f} of the true counts")
+    console.print(f"\n90 % intervals cover {100 * result['coverage90']:.1f} % of the true counts:\n")
     coverage, width = result["coverage90_by_predicted_count"], result["width90_by_predicted_count"]
-    by_count = Table("predicted count", "coverage", "mean width")
+    by_count = figures_table("predicted count", "covered", "mean width")
     for group in coverage:
-        by_count.add_row(group, f"{coverage[group]:.3f}", f"{width[group]:.2f}")
+        by_count.add_row(group.replace("-", "–"), f"{100 * coverage[group]:.1f} %", f"{width[group]:.2f}")
     console.print(by_count)
+    console.print()
     console.print(accuracy_by_width_text(result["right_by_width"]))
     over_nonzero = "" if result["mrmse_nz"] is None else f"; if there are any, {result['mrmse_nz']:.3f}"
     console.print(f"Over every category of every image: mRMSE {result['mrmse']:.3f}{over_nonzero}")
     console.print("NMS has the best thresholds for each figure, on the images that the estimator was fitted to.")
+
+
+def figures_table(*headers: str) -> Table:
+    """Return an empty table of names and figures, in the style of `tallybox count`."""
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    for number, header in enumerate(headers):
+        table.add_column(header, justify="right" if number else "left")
+    return table
 
 
 def accuracy_by_width_text(right_by_width: Mapping[str, float]) -> str:

@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from tallybox.cli.evaluate import accuracy_by_width_text
+from tallybox.cli.evaluate import accuracy_by_width_text, figures_table
 from tallybox.cli.options import (
     detections_options,
     existing,
@@ -83,14 +82,17 @@ def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> 
 def _show_cross_validation(figures: Mapping[str, Any]) -> None:
     """Print how well the estimator, tuned NMS and the trained ensemble count in images that they were not fitted to."""
     answers = list(figures["estimator"]["coverage90_by_predicted_count"])
-    table = Table("", "exact", "MAE", "coverage", *(f"of {answer}" for answer in answers), title="Cross-validated")
+    spans = [answer.replace("-", "–") for answer in answers]
+    table = figures_table("", "exact", "MAE", "covered", *(f"of {span}" for span in spans))
     titles = {"estimator": "estimator", "nms": "tuned NMS", "ensemble": "ensemble"}
     for name, title in titles.items():
         scores = figures[name]
         by_answer = scores["coverage90_by_predicted_count"]
-        cells = (scores["exact"], scores["mae"], scores["coverage90"], *(by_answer.get(answer) for answer in answers))
-        table.add_row(title, *("" if cell is None else f"{cell:.3f}" for cell in cells))
+        shares = [scores["exact"], scores["coverage90"], *(by_answer.get(answer) for answer in answers)]
+        exact, *covered = ("" if share is None else f"{100 * share:.1f} %" for share in shares)
+        table.add_row(title, exact, f"{scores['mae']:.3f}", *covered)
     console = Console(highlight=False)
+    console.print("\nCross-validated:\n")
     console.print(table)
-    console.print(f"The estimator mixes {100 * figures['nms_share']:.0f} % tuned NMS with the trained ensemble.")
-    console.print("Coverage is that of the 90 % intervals, of all and by the answer.")
+    console.print(f"\nThe estimator mixes {100 * figures['nms_share']:.0f} % tuned NMS with the trained ensemble.")
+    console.print("Covered: true counts inside their 90 % intervals, of all and by the answer.")

@@ -26,19 +26,19 @@ from tallybox.runs import read_results
 from tallybox.toy.data import draw_images
 from tallybox.toy.sweep import FIXED_AT
 
-VARIED = {"side_length": "side length l", "noise": "noise q"}
+VARIED = {"side_length": "side length $l$", "noise": "noise $q$"}
 MODELS = {
     "counter": ("counter", BLUE),
     "baseline": ("sum of the scores", ORANGE),
     "presence": ("presence counter", GREEN),
 }
-ROLES = [f"f{number}: {name.replace('_', ' ')}" for number, name in enumerate(Activations._fields, start=1)]
+ROLES = [f"$f_{number}$: {name.replace('_', ' ')}" for number, name in enumerate(Activations._fields, start=1)]
 # The functions of presence counting, and their arguments.
 PRESENCE_FUNCTIONS = {
     "φ": "score, shifted and scaled",
     "τ": "how far j is ahead of i",
-    "η at a middling score": "overlap",
-    "κ at an overlap of one half": "score of the neighbour",
+    "η at a score of 0.5": "overlap",
+    "κ at an overlap of 0.5": "score of the neighbour",
 }
 WEIGHT_COLOURS = colormaps["RdBu"]
 
@@ -162,7 +162,7 @@ def draw_activations(path: Path, slices: Sequence[Slice], roles: range) -> None:
     """Draw activations, a line for each value of the varied parameter (first seed)."""
     columns = 4 if len(slices) * len(roles) > 2 else 2
     rows = len(slices) * len(roles) // columns
-    with picture(path, 2.5 * columns, 5.2 if rows == 2 else 3) as figure:
+    with picture(path, 2.5 * columns, 5.2 if rows == 2 else 2.5) as figure:
         axes = list(figure.subplots(rows, columns, sharex=True, sharey=True).flat)
         for part in slices:
             panels, axes = axes[: len(roles)], axes[len(roles) :]
@@ -179,6 +179,8 @@ def draw_role(axes: Axes, role: int, lines: Iterable[tuple[Sequence[Sequence[flo
     for activations, colour in lines:
         axes.plot(np.linspace(0, 1, len(activations[role])), activations[role], color=colour, **style)
     axes.set(title=ROLES[role], xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+    axes.set(xlabel="input", ylabel="output")
+    axes.label_outer()
 
 
 def draw_presence_functions(path: Path, results: Results, varied: str) -> None:
@@ -186,7 +188,7 @@ def draw_presence_functions(path: Path, results: Results, varied: str) -> None:
     results = [result for result in results if result["seed"] == results[0]["seed"] and result.get("presence")]
     heads = len(results[0]["presence"]["slope"])
     with picture(path, 10, 0.8 + 2.2 * heads) as figure:
-        grid = figure.subplots(heads, 4, squeeze=False)
+        grid = figure.subplots(heads, 4, squeeze=False, sharey="col")
         for head, row in enumerate(grid):
             for result in results:
                 draw_presence(row, result["presence"], head, color=SEQUENTIAL(result[varied]), lw=0.7, alpha=0.8)
@@ -235,18 +237,17 @@ def draw_samples(path: Path, fixed_at: float) -> None:
             for column in range(len(values)):
                 draw_sample(truth[column], images.boxes[column, 0], images.is_true[column, 0].float())
                 draw_sample(data[column], images.boxes[column, 0], images.attention[column, 0])
-                truth[column].set_title(f"l = {side_length[column]:g}, q = {noise[column]:g}", fontsize=9)
+                truth[column].set_title(f"$l$ = {side_length[column]:g}, $q$ = {noise[column]:g}", fontsize=9)
                 data[column].set_xlabel(f"true count: {images.count[column, 0]}", fontsize=9)
             truth[0].set_ylabel("truth")
             data[0].set_ylabel("data")
-        label = "score (truth: 1 for a true box, 0 for an irrelevant one)"
-        add_scale(figure, grid.flat, label, WEIGHT_COLOURS)
+        add_scale(figure, grid.flat, "score", WEIGHT_COLOURS)
 
 
 def draw_sample(axes: Axes, boxes: torch.Tensor, weights: torch.Tensor) -> None:
     """Draw one image's boxes ``[N, 4]``, coloured by ``weights [N]``."""
     for (x1, y1, x2, y2), weight in zip(boxes.tolist(), weights.tolist(), strict=True):
         colour = WEIGHT_COLOURS(weight)
-        axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, facecolor=(*colour[:3], 0.25), edgecolor=colour, lw=1.5))
+        axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, lw=1.5))
     axes.set(xlim=(-0.03, 1.03), ylim=(1.03, -0.03), xticks=[], yticks=[], aspect="equal")
     axes.spines[:].set_visible(True)

@@ -19,7 +19,7 @@ function boxesCard(image, count, counted, pointing, colour) {
   scene.update(marks);
   viewSwitch.update({ boxes: marks.length, counted: counts.clear + counts.doubtful });
   viewSwitch.choose("counted");
-  return element("section", { class: "card" }, viewSwitch.element, scene.element, sceneLegend(["clear", "doubtful"], { counts, colour }));
+  return element("section", { class: "card" }, viewSwitch.element, scene.element, sceneLegend(["clear", "doubtful", "duplicate", "other"], { counts, colour }));
 }
 
 function distributionCard(count) {
@@ -59,7 +59,7 @@ function show(data, number) {
   const pointing = createPointing();
   const marks = boxMarks(count, categoryColour(number), count.name);
   const compare = createCompare();
-  compare.update({ ...count, colour: categoryColour(number), name: count.low === null ? count.component : "tallybox" });
+  compare.update({ ...count, colour: categoryColour(number), scored: "scores", name: count.low !== null ? "tallybox" : count.component === "presence" ? "presence counter" : "counter" });
   return [
     element("div", { class: "answer" }, element("span", { class: "count" }, count.headline), element("span", { class: "summary" }, count.facts.join(" "))),
     element(

@@ -136,6 +136,7 @@ export function createScene(image, pointing, { isEditable = false } = {}) {
 
   function show(chosen) {
     view = chosen;
+    svg.dataset.shown = view;
     point(pointing.boxes());
   }
 
@@ -172,10 +173,10 @@ export function sceneLegend(kinds, { counts = null, colour = categoryColour(0) }
   const lines = {
     clear: [{ stroke: colour, "stroke-width": 2.5 }, "clear"],
     doubtful: [{ stroke: colour, "stroke-width": 2.5, "stroke-dasharray": "5 3" }, "doubtful (presence below 50 %)"],
-    duplicate: [{ stroke: colour, "stroke-width": 1 }, "duplicate"],
+    duplicate: [{ stroke: colour, "stroke-width": 1 }, counts?.duplicate > 1 ? "duplicates" : "duplicate"],
     other: [{ stroke: "#9aa1a8", "stroke-width": 1 }, "not counted"],
   };
   const sample = (attributes) =>
     svgElement("svg", { viewBox: "0 0 26 12", "aria-hidden": "true" }, svgElement("rect", { x: 2, y: 2, width: 22, height: 8, fill: "none", ...attributes }));
-  return element("p", { class: "legend" }, ...kinds.filter((kind) => !counts || counts[kind]).map((kind) => element("span", {}, sample(lines[kind][0]), `${counts ? `${counts[kind]} ` : ""}${lines[kind][1]}`)));
+  return element("p", { class: "legend" }, ...kinds.filter((kind) => !counts || counts[kind]).map((kind) => element("span", { class: kind }, sample(lines[kind][0]), `${counts ? `${counts[kind]} ` : ""}${lines[kind][1]}`)));
 }

@@ -38,7 +38,7 @@ export function createPhotoTab(samples, { onMove }) {
   }
 
   function take(files) {
-    if (files?.[0]) show(files[0], files[0].name || "photo.jpg", {}, null);
+    if (files?.[0]) show(files[0], files[0].name || "photo.jpg", null, null);
   }
 
   for (const kind of ["dragover", "dragleave", "drop"]) {
@@ -80,8 +80,8 @@ export function createPhotoTab(samples, { onMove }) {
   function draw({ size, counts, boxes, detections }, name, href, truth) {
     const entries = Object.entries(counts).sort(([, a], [, b]) => b.count - a.count || b.expected - a.expected);
     const present = entries.filter(([, { count }]) => count > 0);
-    const categories = present.map(([category, count], number) => withMarks({ name: category, ...count, ...boxes[category], truth: truth[category] ?? null, colour: categoryColour(number) }, detections));
-    photo = { name, href, size, categories, detections };
+    const categories = present.map(([category, count], number) => withMarks({ name: category, ...count, ...boxes[category], truth: truth && (truth[category] ?? 0), colour: categoryColour(number) }, detections));
+    photo = { name, href, size, categories, detections, isSample: truth !== null };
     scene.resize({ width: size[0], height: size[1], href });
     const max = scaleEnd(...categories.flatMap(({ high, truth: known }) => [high, known]));
     rows.replaceChildren(...categories.map((category) => row(category, max)), ...(categories.length ? [scaleAxis(max)] : [element("p", {}, "Nothing that the detector knows.")]));
@@ -126,11 +126,13 @@ export function createPhotoTab(samples, { onMove }) {
     const marks = category?.marks ?? [];
     scene.update(marks);
     viewSwitch.update({ boxes: marks.length, counted: category?.counted.length ?? 0 });
-    legend.replaceChildren(...(category ? [sceneLegend(["clear", "doubtful"], { counts: kindCounts(marks), colour: category.colour })] : []));
+    legend.replaceChildren(...(category ? [sceneLegend(["clear", "doubtful", "duplicate", "other"], { counts: kindCounts(marks), colour: category.colour })] : []));
   }
 
   function python() {
-    return `import tallybox\n\ncounts = tallybox.PhotoCounter().count(${JSON.stringify(photo.name)})\nsaid = counts[${JSON.stringify(chosen.name)}]\nprint(said.count, said.low, said.high)\n`;
+    const name = JSON.stringify(photo.name);
+    const path = photo.isSample ? `next(path for path in tallybox.sample_photos() if path.name == ${name})` : name;
+    return `import tallybox\n\nphoto = ${path}\nfound = tallybox.PhotoCounter().count(photo)[${JSON.stringify(chosen.name)}]\nprint(found.count, found.low, found.high)\n`;
   }
 
   async function save() {

@@ -1,7 +1,6 @@
 // A slider for the score of every box.
 import { element } from "./element.js";
 import { boxMarks, kindName } from "./marks.js";
-import { short } from "./format.js";
 import { roundedScore } from "./state.js";
 
 export function createSliders(pointing, { onScore, onRemove }) {
@@ -39,7 +38,7 @@ export function createSliders(pointing, { onScore, onRemove }) {
     boxMarks(explained, colour).forEach(({ kind, colour: stroke }, box) => {
       const { slider, output, swatch, result } = rows[box];
       if (Number(slider.value) !== explained.scores[box]) slider.value = explained.scores[box];
-      output.textContent = short(explained.scores[box]);
+      output.textContent = explained.scores[box].toFixed(2);
       swatch.className = `swatch ${kind}`;
       swatch.style.borderColor = stroke ?? "";
       swatch.style.background = kind === "clear" ? stroke : "";
