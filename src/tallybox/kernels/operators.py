@@ -148,7 +148,7 @@ def refuse_second_derivative(*_: Any) -> None:
     )
 
 
-@torch.compiler.assume_constant_result  # while a compiler traces a call, this runs as it is
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # while a compiler traces a call, this runs as it is
 def ensure_operator(component: Component, backend: str) -> None:
     """Define the operator ``tallybox::<name>_<backend>`` of compiled calls, unless that is done."""
     name = f"{component.name}_{backend}"
@@ -216,22 +216,21 @@ def call_fused(component: Component, inputs: Inputs, weight_leading: torch.Size,
 
     ``weight_leading`` are the leading dimensions of the weights, the remaining ones belong to one counter.
     """
-    attention, boxes, mask, weights, *settings = inputs
+    attention, boxes, mask, weights, *_ = inputs
     leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
     layout = Layout.of(weight_leading, boxes.shape[:-2], *leading)
-    given = Inputs(
-        layout.to_list(attention, 1),
-        layout.to_list(boxes, 2),
-        None if mask is None else layout.to_list(mask, 1),
-        [_one_list_of_counters(weight, len(weight_leading)) for weight in weights],
-        *settings,
+    given = inputs._replace(
+        attention=layout.to_list(attention, 1),
+        boxes=layout.to_list(boxes, 2),
+        mask=None if mask is None else layout.to_list(mask, 1),
+        weights=[_one_list_of_counters(weight, len(weight_leading)) for weight in weights],
     )
     save_state = torch.is_grad_enabled() and any(t.requires_grad for t in (attention, boxes, *weights))
     if torch.compiler.is_compiling():
         ensure_operator(component, backend)
         *results, _ = _operator(f"{component.name}_{backend}")(*given, save_state)
     elif save_state:
-        results = apply_fused(component, backend, *settings, *given[:3], *given.weights)
+        results = apply_fused(component, backend, given.max_objects, given.logits, *given[:3], *given.weights)
     else:
         *results, _ = component.forward(given, save_state, backend)
     return [layout.from_list(result) for result in results]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tallybox.counter.cuda import lanes, tiles_backward, tiles_forward
 from tallybox.counter.cuda.activations import weight_gradient_kernel
-from tallybox.kernels.cuda import Launch, given_or_any, launch_now
+from tallybox.kernels.cuda import Arguments, Launch, given_or_any, launch_now
 from tallybox.kernels.operators import Inputs
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a
@@ -47,11 +47,12 @@ def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor, launch: La
     functions = (segments, _power_of_two(segments))
     if fits_lanes(images, number):
         blocks = -(-of_counter // LANES)
-        arguments, constants = (images, of_counter, blocks, max_objects, number), (mask is not None, *functions, LANES)
-        launch(lanes.count_forward_kernel, counters * blocks, tensors + arguments, constants, num_warps=1)
+        arguments: Arguments = (*tensors, images, of_counter, blocks, max_objects, number)
+        constants: Arguments = (mask is not None, *functions, LANES)
+        launch(lanes.count_forward_kernel, counters * blocks, arguments, constants, num_warps=1)
     else:
-        arguments, constants = (images, of_counter, number, max_objects), (mask is not None, *functions, TILE)
-        launch(tiles_forward.count_forward_kernel, images, tensors + arguments, constants, num_warps=FORWARD_WARPS)
+        arguments, constants = (*tensors, images, of_counter, number, max_objects), (mask is not None, *functions, TILE)
+        launch(tiles_forward.count_forward_kernel, images, arguments, constants, num_warps=FORWARD_WARPS)
 
 
 def backward(
@@ -79,8 +80,9 @@ def _lanes_backward(
     blocks = -(-of_counter // LANES)
     scratch = attention.new_empty(images * (number + number**2))
     partial = attention.new_empty(counters * blocks, 8, segments)
-    tensors = (attention, boxes, given_or_any(mask, attention), *_of_results(grads), state)
-    tensors += (*gradients[:2], scratch, partial)
+    tensors = (
+        attention, boxes, given_or_any(mask, attention), *_of_results(grads), state, *gradients[:2], scratch, partial
+    )  # fmt: skip
     constants = (mask is not None, grads[1] is not None, segments, _power_of_two(segments), LANES)
     arguments = (*tensors, images, of_counter, blocks, max_objects, number)
     launch(lanes.count_backward_kernel, counters * blocks, arguments, constants, num_warps=1)
@@ -101,7 +103,7 @@ def _tiles_backward(
     read = (attention, boxes, given_or_any(mask, attention), *_of_results(grads), state)
     branches, power = (mask is not None, grads[1] is not None), _power_of_two(segments)
     if tiles > 1:
-        arguments = (*read, scratch, images, of_counter, number, max_objects, tiles)
+        arguments: Arguments = (*read, scratch, images, of_counter, number, max_objects, tiles)
         kernel = tiles_backward.similarity_gradient_kernel
         launch(kernel, images, arguments, (*branches, segments, TILE), num_warps=GRADIENT_WARPS)
         kernel, arguments = tiles_backward.row_gradient_kernel, (state, scratch, images, of_counter, number, tiles)

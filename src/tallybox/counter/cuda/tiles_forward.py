@@ -34,7 +34,7 @@ def saved_image(state, image, N):
 @triton.jit
 def saved_tables(state, counter, IMAGES, N, S: tl.constexpr):
     """The tables of a counter's activations [2, 8, S], behind what is saved of all images."""
-    return state + IMAGES.to(tl.int64) * (2 + N + 2 * N * N) + counter * 16 * S
+    return state + tl.cast(IMAGES, tl.int64) * (2 + N + 2 * N * N) + counter * 16 * S
 
 
 @triton.jit

@@ -59,7 +59,7 @@ function show(data, number) {
   const pointing = createPointing();
   const marks = boxMarks(count, categoryColour(number), count.name);
   const compare = createCompare();
-  compare.update({ ...count, colour: categoryColour(number), scored: "scores", name: count.low !== null ? "tallybox" : count.component === "presence" ? "presence counter" : "counter" });
+  compare.update({ ...count, colour: categoryColour(number), name: count.low !== null ? "tallybox" : count.component === "presence" ? "presence counter" : "counter" });
   return [
     element("div", { class: "answer" }, element("span", { class: "count" }, count.headline), element("span", { class: "summary" }, count.facts.join(" "))),
     element(

@@ -16,13 +16,13 @@ from triton import language as tl
 
 from tallybox.kernels.dispatch import triton_is_interpreted
 
+Arguments = tuple[Any, ...]
+
 
 class Launch(Protocol):
     """How kernels are launched."""
 
-    def __call__(
-        self, kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], *, num_warps: int
-    ) -> None:
+    def __call__(self, kernel: Any, blocks: int, arguments: Arguments, constants: Arguments, *, num_warps: int) -> None:
         """Launch a kernel on a grid of ``blocks`` with arguments and constants in the order of its signature."""
 
 
@@ -34,12 +34,10 @@ def kernel(function: Callable[..., None]) -> Any:
 
 
 # By kernel, constants, warps and device.
-_compiled: dict[tuple[Any, ...], Any] = {}
+_compiled: dict[Arguments, Any] = {}
 
 
-def launch_now(
-    kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], *, num_warps: int
-) -> None:
+def launch_now(kernel: Any, blocks: int, arguments: Arguments, constants: Arguments, *, num_warps: int) -> None:
     """Launch a kernel, compiled at its first call; Triton's own call finds the compiled one in 40 µs, this in 5."""
     if triton_is_interpreted():
         kernel[(blocks,)](*arguments, *constants, num_warps=num_warps)
@@ -52,9 +50,7 @@ def launch_now(
     compiled[blocks, 1, 1](*arguments, *constants)
 
 
-def launch_in_graph(
-    kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], *, num_warps: int
-) -> None:
+def launch_in_graph(kernel: Any, blocks: int, arguments: Arguments, constants: Arguments, *, num_warps: int) -> None:
     """Launch a kernel where a compiler sees it: inside `torch.library.triton_op`."""
     wrap_triton(kernel)[(blocks,)](*arguments, *constants, num_warps=num_warps)
 

@@ -126,9 +126,8 @@ def pairs_backward_kernel(
     HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """The gradients of some rows i, one in each lane: with all other proposals, as target and as source."""
-    table, image, i, here = rows_of_block(
-        state, IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, TABLE_SIZE, N, LANES
-    )
+    counter, image, i, here = rows_of_block(IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, N, LANES)
+    table = tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE
     first = image * N
     suppression, _zs, calibrated, survival_1, _survival_2, _prefixes = saved_image(state + image * STATE_SIZE, N)
     grad_z, _grad_calibrated, weighted_2, weighted_1 = image_gradients(scratch + image * SCRATCH_SIZE, N)

@@ -23,6 +23,7 @@ from tallybox.presence.cuda.image import (
     rows_of_block,
     rows_of_group,
     saved_image,
+    tables_behind,
 )
 
 
@@ -48,9 +49,8 @@ def pairs_forward_kernel(
     HAS_MASK: tl.constexpr, LOGITS: tl.constexpr, S: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """z, p⁰ and s of some rows i, one in each lane, over all proposals j."""
-    table, image, i, here = rows_of_block(
-        state, IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, TABLE_SIZE, N, LANES
-    )
+    counter, image, i, here = rows_of_block(IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, N, LANES)
+    table = tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE
     first = image * N
     suppression, zs, calibrated, _survival_1, _survival_2, _prefixes = saved_image(state + image * STATE_SIZE, N)
     real_i, l_i, ax1, ay1, ax2, ay2 = proposals(attention, boxes, mask, first + i, here, HAS_MASK, LOGITS)

@@ -38,7 +38,7 @@ def saved_image(state, N):
 @triton.jit
 def tables_behind(state, IMAGES, STATE_SIZE):
     """The tables of all counters [M, T], behind what is saved of all images."""
-    return state + IMAGES.to(tl.int64) * STATE_SIZE
+    return state + tl.cast(IMAGES, tl.int64) * STATE_SIZE
 
 
 def scratch_size(number: int) -> int:
@@ -66,14 +66,12 @@ def rows_of_counter(row, counter, IMAGES_PER_COUNTER, N):
 
 
 @triton.jit
-def rows_of_block(
-    state, IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, STATE_SIZE, TABLE_SIZE, N, LANES: tl.constexpr
-):
-    """The table of a block's counter, and images and proposals i of the block's rows, one in each lane."""
+def rows_of_block(IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, N, LANES: tl.constexpr):
+    """A block's counter, and images and proposals i of the block's rows, one in each lane."""
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
     row = tl.program_id(0) % BLOCKS_PER_COUNTER * LANES + tl.arange(0, LANES)
     image, i, here = rows_of_counter(row, counter, IMAGES_PER_COUNTER, N)
-    return tables_behind(state, IMAGES, STATE_SIZE) + counter * TABLE_SIZE, image, i, here
+    return counter, image, i, here
 
 
 @triton.jit

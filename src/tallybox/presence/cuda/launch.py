@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tallybox.kernels.cuda import Launch, given_or_any, launch_now
+from tallybox.kernels.cuda import Arguments, Launch, given_or_any, launch_now
 from tallybox.kernels.operators import Inputs
 from tallybox.presence.cuda.backward import pairs_backward_kernel, presence_backward_kernel
 from tallybox.presence.cuda.forward import pairs_forward_kernel, presence_forward_kernel
@@ -89,8 +89,8 @@ def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor, launch: La
     plan = Plan.of(inputs)
     write_tables(weights, state, plan, launch)
     numbers = (plan.images, plan.of_counter, plan.blocks, plan.number, plan.state, plan.table)
-    arguments = (attention, boxes, given_or_any(mask, attention), state, *numbers)
-    constants = (mask is not None, logits, plan.segments, LANES)
+    arguments: Arguments = (attention, boxes, given_or_any(mask, attention), state, *numbers)
+    constants: Arguments = (mask is not None, logits, plan.segments, LANES)
     launch(pairs_forward_kernel, plan.counters * plan.blocks, arguments, constants, num_warps=1)
     arguments = (state, *results, plan.images, plan.number, max_objects, plan.state)
     constants = plan.of_group(max_objects)
@@ -111,7 +111,7 @@ def backward(
     sizes = (plan.state, scratch.shape[1], plan.table)
 
     numbers = (images, plan.of_counter, number, max_objects, *sizes)
-    constants = (has_mask, grads[1] is not None, plan.segments, *plan.of_group(max_objects))
+    constants: Arguments = (has_mask, grads[1] is not None, plan.segments, *plan.of_group(max_objects))
     of_results = (of_features, *(given_or_any(grad, of_features) for grad in grads[1:]))
     arguments = (a_mask, state, *of_results, scratch, *numbers)
     launch(presence_backward_kernel, plan.groups, arguments, constants, num_warps=plan.warps)
