@@ -104,7 +104,7 @@ def _sizes(tensors: Mapping[str, Tensor], proposals: int) -> tuple[ModelConfig, 
         glimpses=shapes["attention.to_glimpses.weight"][0],
         classifier=classifier,
         padding="published",
-        **({} if counts is None else {"max_objects": counts[1] - 1}),
+        max_objects=ModelConfig.max_objects if counts is None else counts[1] - 1,
     )
     return config, DataSizes(words - 1, answers, features, proposals)
 
