@@ -87,7 +87,9 @@ def counting_examples(
             trace = {**vars(quantities), **kept._asdict(), "distance": distance, "count": quantities.count.flatten()}
             trace["mask"] = torch.ones_like(kept.attention, dtype=torch.bool)
         else:
-            trace = vars(model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask))
+            trace = vars(
+                model.count.counter.explain(model.count.log_odds(glimpses, batch.mask), batch.boxes, batch.mask)
+            )
     described = []
     for index, row in enumerate(rows):
         record, real = records[row], trace["mask"][index]
