@@ -201,7 +201,7 @@ def _draw_panels(
     xticks: Sequence[float],
     labels: Sequence[str] | None = None,
 ) -> None:
-    with picture(path, 1.5 + 3 * len(keys), 3.2) as figure:
+    with picture(path, 1.5 + 3 * len(keys), 3.5) as figure:
         row = figure.subplots(1, len(keys), squeeze=False)[0]
         for axes, (key, title) in zip(row, keys.items(), strict=True):
             for model in COLOURS:
@@ -210,7 +210,7 @@ def _draw_panels(
             axes.set_xticks(xticks, labels)
             axes.grid(alpha=0.3)
         drawn, names = row[0].get_legend_handles_labels()
-        figure.legend(drawn, names, loc="outside lower center", ncols=len(names))
+        figure.legend(drawn, names, loc="outside lower center", ncols=2 if len(keys) == 1 else 4)
 
 
 def draw_presence_functions(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
