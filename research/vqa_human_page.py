@@ -49,7 +49,7 @@ OTHERS = {
     **{f"{model}.tallyqa": f"{model}, with TallyQA" for model in ("baseline", "counter", "presence")},
     **{f"{model}.scores.tallyqa": f"{model}, scores only, with TallyQA" for model in MODELS},
     **{f"{model}.written": f"{model}, with written questions" for model in ("baseline", "counter", "presence")},
-    "presence.ask": "presence, all of these and photos at full size",
+    "presence.ask": "presence, scores only, all questions, also photos at full size",
 }
 # Regions' 48 components are 0 for TallyQA's photos, so only rows that read the scores alone can answer there.
 ON_TALLYQA = [*(f"{model}.scores{more}" for more in ("", ".tallyqa") for model in MODELS), "presence.ask"]
