@@ -9,7 +9,6 @@ variants of its own.
 
 import argparse
 import json
-import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -413,27 +412,6 @@ def standard_error(share: Any, number: Any) -> Any:
     return np.sqrt(share * (1 - share) / number)
 
 
-def draw_vqa(path: Path) -> None:
-    """Draw count accuracy by true count of the four VQA models, from the tables of their page."""
-    page = (RESULTS / "vqa" / "README.md").read_text()
-    names = {"Baseline": GREY, "+ NMS": BLUE, "+ counter": GREEN, "+ presence counter": ORANGE}
-    titles = {"photos": "Real photos, written questions", "questions": "Human questions, synthetic boxes"}
-    with chart(path, 2.4) as figure:
-        for axes, (experiment, title) in zip(panels(figure, 1, 2, sharey=True), titles.items(), strict=True):
-            table = re.search(rf"<!-- {experiment} by count -->\n(.*?)<!-- end -->", page, re.DOTALL)
-            assert table is not None
-            for place, (name, colour) in enumerate(names.items()):
-                (row,) = (line for line in table[1].splitlines() if line.startswith(f"| {name} |"))
-                cells = re.findall(r"([\d.]+)±([\d.]+)", row)[:4]
-                values, spread = np.array(cells, float).T
-                x = np.arange(4) + 0.13 * (place - 1.5)
-                axes.errorbar(x, values, spread, fmt="o", color=colour, ms=3.5, capsize=1.5, lw=1, label=name)
-            axes.set(title=title, xlabel="true count", xticks=range(4), xticklabels=GROUPS.values(), ylim=(0, 100))
-        figure.axes[0].set_ylabel("accuracy, %")
-        figure.axes[0].legend(loc="upper right")
-        add_letters(figure)
-
-
 def draw_speed(path: Path) -> None:
     """Draw how many times as fast as plain PyTorch the fused layers are, from the table of the page on speed."""
     page = (RESULTS / "speed.md").read_text()
@@ -471,7 +449,6 @@ CHARTS: dict[str, Callable[[Path], None]] = {
     "methods": draw_methods_compared,
     "learning_curve": draw_learning_curve,
     "reliability": draw_reliability,
-    "vqa": draw_vqa,
     "speed": draw_speed,
 }
 

@@ -73,15 +73,13 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "rate10": ({}, {"count_rate": 10.0}, {}),
     # What it counts.
     "objects16": ({"max_objects": 16}, {}, {}),
-    "centred": ({"name": "vqa_human_components:CentredCounter"}, {"precision": "float32"}, {}),
-    "relative": ({"name": "vqa_human_components:RelativeCounter"}, {"precision": "float32"}, {}),
     "thin": ({}, {}, {"overlap": 0.4}),
     "one": ({"glimpses": 1}, {}, {}),
     "four": ({"glimpses": 4}, {}, {}),
     "still": ({"attention_dropout": 0.0}, {}, {}),
     "calm": ({"attention_dropout": 0.2}, {}, {}),
     # What the paper and its code do differently.
-    "published": ({"padding": "published"}, {}, {}),
+    "published": ({"padding": "published", "level": "free"}, {}, {}),
     "float32": ({}, {"precision": "float32"}, {}),
     # The baseline's size and training.
     "wide": ({"embedding": 300, "question": 1024, "attention": 512, "classifier": 1024}, {}, {}),

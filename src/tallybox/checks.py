@@ -58,10 +58,11 @@ def is_transformed(*tensors: Tensor | None) -> bool:
 
 def is_exporting() -> bool:
     """Tell whether a call becomes part of a graph for other runtimes."""
-    # PyTorch 2.11 says yes while `torch.compile` traces, too. It traces with Dynamo, which exports do not by default.
-    if torch.compiler.is_dynamo_compiling():
-        return False
-    return torch.compiler.is_exporting() or torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
+    # `torch.compiler.is_exporting` of PyTorch 2.11 is also true while `torch.compile` traces. That is done by Dynamo,
+    # which exports do not use by default.
+    if torch.compiler.is_compiling():
+        return not torch.compiler.is_dynamo_compiling()
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
 
 
 def _has_storage(tensor: Tensor) -> bool:

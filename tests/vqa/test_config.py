@@ -42,6 +42,7 @@ def test_values_are_overruled_one_by_one(tmp_path):
         ("[training]\nbatch = 1", "batch"),
         ("[training]\nprecision = 'half'", "precision"),
         ("[model]\nname = 'countr'", "'counter'"),
+        ("[model]\npadding = 'published'\nlevel = 'mean'", "level"),
         ("model = 3", "table"),
         ("a =", "TOML"),
     ],

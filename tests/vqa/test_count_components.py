@@ -90,6 +90,21 @@ def test_a_factor_sharpens_the_logits_of_each_component():
         torch.testing.assert_close(sharp(glimpses, boxes, mask), plain(4 * glimpses, boxes, mask))
 
 
+@pytest.mark.parametrize("name", ["counter", "presence"])
+def test_level_mean_ignores_the_level_of_a_photo_s_logits_and_masked_regions(name):
+    batch = random_batch()
+    component = count_component(ModelConfig(name=name, level="mean", sharpness=4.0), max_proposals=9)
+    with torch.no_grad():
+        component.bias += 0.3
+    expected = component(batch.features, batch.boxes, batch.mask)
+    constants = torch.tensor([-20.0, -1.0, 0.5, 30.0]).view(4, 1, 1)
+    got = component(batch.features + constants, batch.boxes, batch.mask)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+    assert not batch.mask.all()
+    masked = batch.features.masked_fill(~batch.mask.unsqueeze(-1), 1e4)
+    torch.testing.assert_close(component(masked, batch.boxes, batch.mask), expected)
+
+
 def test_a_model_sees_more_proposals_than_it_was_made_for():
     batch = random_batch(proposals=9)
     far_apart = torch.arange(9.0).view(1, 9, 1) * 10 + torch.tensor([0.0, 0.0, 1.0, 1.0])

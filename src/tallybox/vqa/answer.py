@@ -122,7 +122,7 @@ class Answerer:
         probabilities, best = by_answer.topk(min(1 + RUNNERS_UP, len(by_answer)))
         answers = zip((self.vocabulary.answers[index] for index in best), probabilities.tolist(), strict=True)
         count = self.model.count
-        relevance = count.log_odds(glimpses) if isinstance(count, GlimpseCounter) else glimpses[..., 0]
+        relevance = count.log_odds(glimpses, batch.mask) if isinstance(count, GlimpseCounter) else glimpses[..., 0]
         return PhotoAnswer(text, tuple(answers), unknown, regions, glimpses[0], relevance[0])
 
 

@@ -17,30 +17,28 @@ from tallybox.vqa.config import ModelConfig
 
 
 class GlimpseCounter(nn.Module):
-    """A counting layer over the first glimpse: its logit times ``sharpness``, through a logistic."""
+    """A counting layer over the first glimpse: its logit times ``sharpness``, through a logistic.
+
+    If ``level`` is "mean", the mean logit of each photo is subtracted first, and a learned bias is added.
+    """
 
     def __init__(
         self, counter: Counter | PresenceCounter, features: int, sharpness: float = 1.0, level: str = "free"
     ) -> None:
         super().__init__()
         self.counter, self.features, self.sharpness, self.level = counter, features, sharpness, level
-        if level != "free":
-            self.bias = nn.Parameter(torch.tensor(2.0 if level == "max" else 0.0))
+        if level == "mean":
+            self.bias = nn.Parameter(torch.tensor(0.0))
 
-    def log_odds(self, glimpses: Tensor, mask: Tensor | None = None) -> Tensor:
+    def log_odds(self, glimpses: Tensor, mask: Tensor) -> Tensor:
         """Return the input of the layer, ``[B, N, G]`` to ``[B, N]``."""
         logit = glimpses[..., 0]
-        if self.level == "free" or mask is None:
+        if self.level == "free":
             return logit * self.sharpness
         logit = logit.float()
-        if self.level == "max":
-            lowest = torch.finfo(torch.float32).min
-            return (logit - logit.masked_fill(~mask, lowest).amax(1, keepdim=True)) * self.sharpness + self.bias
         number = mask.sum(1, keepdim=True).clamp(min=1)
-        logit = torch.where(mask, logit - torch.where(mask, logit, 0).sum(1, keepdim=True) / number, 0)
-        if self.level == "standard":
-            logit = logit / (logit.square().sum(1, keepdim=True) / number + 1e-4).sqrt() * 0.5
-        return logit * self.sharpness + self.bias
+        centred = torch.where(mask, logit - torch.where(mask, logit, 0).sum(1, keepdim=True) / number, 0)
+        return centred * self.sharpness + self.bias
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
         """Count from ``glimpses [B, N, G]``, ``boxes [B, N, 4]`` and ``mask [B, N]``: features ``[B, features]``."""
@@ -56,12 +54,12 @@ class PublishedGlimpseCounter(GlimpseCounter):
     def quantities(self, glimpses: Tensor, boxes: Tensor) -> tuple[Proposals, Tensor, Quantities]:
         """Return the component's quantities for ``glimpses [B, N, G]`` and ``boxes [B, N, 4]``, 0 for padding."""
         weight, objects = self.counter.weight[0], self.counter.max_objects
-        return published_quantities(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
+        return published_quantities(glimpses[..., 0] * self.sharpness, boxes, weight, max_objects=objects, logits=True)
 
     def forward(self, glimpses: Tensor, boxes: Tensor, mask: Tensor) -> Tensor:
         """Count proposals and padding."""
         weight, objects = self.counter.weight[0], self.counter.max_objects
-        return published_features(self.log_odds(glimpses), boxes, weight, max_objects=objects, logits=True)
+        return published_features(glimpses[..., 0] * self.sharpness, boxes, weight, max_objects=objects, logits=True)
 
 
 class SuppressedCount(nn.Module):

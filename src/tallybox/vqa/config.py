@@ -12,7 +12,7 @@ from tallybox.errors import InputError, InputTypeError, did_you_mean
 
 MODELS = ("baseline", "nms", "counter", "presence")
 Padding = Literal["masked", "published"]
-Level = Literal["free", "mean", "max", "standard"]
+Level = Literal["free", "mean"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
 # The ranges of numbers, by the names of fields of `ModelConfig` and `TrainingConfig`; other whole ones are at least 1.
@@ -66,6 +66,8 @@ class ModelConfig(_Checked):
     nms_iou_threshold: float = 0.5  # of the nms model
     nms_score_threshold: float = 0.0  # on the logistic of a proposal's mean glimpse; 0: no proposal is left out by it
     sharpness: float = 1.0  # factor of the first glimpse before the component that counts
+    # Softmax ignores a constant that is added to all logits of a photo, so their level may drift until the component
+    # sees 1 (or 0) everywhere. free: logits as they are, as in the paper. mean: minus their mean, plus a learned bias.
     level: Level = "free"
 
     def __post_init__(self) -> None:
@@ -75,6 +77,8 @@ class ModelConfig(_Checked):
             raise InputError(
                 f"model name must be one of {', '.join(MODELS)} or package.module:Class, not {self.name!r}{hint}"
             )
+        if self.padding == "published" and self.level != "free":
+            raise InputError('padding = "published" needs level = "free", as in the published code')
 
 
 @dataclass(frozen=True)

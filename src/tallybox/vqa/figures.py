@@ -21,9 +21,13 @@ from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, draw_all, pictu
 from tallybox.runs import read_results
 from tallybox.toy.figures import Results, draw_role, read_sweep
 from tallybox.vqa.batches import StreamedExamples
+from tallybox.vqa.checkpoints import Checkpoint
 from tallybox.vqa.components import GlimpseCounter, PublishedGlimpseCounter
 from tallybox.vqa.data.photos import photo_id
-from tallybox.vqa.data.splits import open_records
+from tallybox.vqa.data.questions import QuestionRecord
+from tallybox.vqa.data.splits import EncodedQuestions, open_records
+from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import load_run, open_for_model, prepared_folder
 from tallybox.vqa.scoring import true_count
 from tallybox.vqa.validation import VALIDATION
@@ -63,17 +67,29 @@ def draw_run_figures(
 def counting_examples(
     run: Path, question_ids: Sequence[int], *, split: str = "val", prepared: Path | None = None
 ) -> list[dict[str, Any]]:
-    """Return the counter model's computation for counting questions, ready for JSON.
+    """Return the counter model's computation for counting questions of a prepared split, see `explained`."""
+    model, checkpoint = load_run(run)
+    folder = prepared_folder(run, prepared)
+    (questions, store), records = open_for_model(checkpoint, folder, split), open_records(folder, split)
+    return explained(model, checkpoint, questions, store, records, question_ids)
+
+
+def explained(
+    model: VqaModel,
+    checkpoint: Checkpoint,
+    questions: EncodedQuestions,
+    store: FeatureStore,
+    records: Sequence[QuestionRecord],
+    question_ids: Sequence[int],
+) -> list[dict[str, Any]]:
+    """Return a counter model's computation for some of the questions, ready for JSON.
 
     Each has ``question``, ``question_id``, ``image_id``, ``size_wh``, the kept ``boxes`` (pixels) with their
     ``attention``, the matrices ``A``, ``D`` and ``C``, the ``count``, the ``prediction`` and the ``truth``, the most
     frequent answer.
     """
-    model, checkpoint = load_run(run)
     if not (isinstance(model.count, GlimpseCounter) and isinstance(model.count.counter, Counter)):
-        raise InputError(f"{run} is a {checkpoint.config.model.name} model; examples need a counter model")
-    folder = prepared_folder(run, prepared)
-    (questions, store), records = open_for_model(checkpoint, folder, split), open_records(folder, split)
+        raise InputError(f"examples need a counter model, but got a {checkpoint.config.model.name} model")
     row_of = {record.question_id: row for row, record in enumerate(records)}
     rows = np.array([row_of[question_id] for question_id in question_ids])
     length = checkpoint.config.model.feature_length
@@ -87,7 +103,9 @@ def counting_examples(
             trace = {**vars(quantities), **kept._asdict(), "distance": distance, "count": quantities.count.flatten()}
             trace["mask"] = torch.ones_like(kept.attention, dtype=torch.bool)
         else:
-            trace = vars(model.count.counter.explain(model.count.log_odds(glimpses), batch.boxes, batch.mask))
+            trace = vars(
+                model.count.counter.explain(model.count.log_odds(glimpses, batch.mask), batch.boxes, batch.mask)
+            )
     described = []
     for index, row in enumerate(rows):
         record, real = records[row], trace["mask"][index]
