@@ -11,14 +11,12 @@ from PIL import Image
 
 from tallybox import CountEstimator, PhotoCounter
 from tallybox.detections.detections import Detections
-from tallybox.errors import InputError
 from tallybox.photos import sample_photos
 from tallybox.photos.images import Photo
 from tallybox.photos.tiles import (
     WINDOW,
     belongs_to,
     blocks_of,
-    check_tiles,
     count_blocks,
     crop_windows,
     join_windows,
@@ -128,12 +126,6 @@ def test_a_part_of_a_large_object_is_not_another_object():
         assert not len(found[owner])
         found[owner] = Detections([box - np.tile(np.float32(windows[owner].box[:2]), 2)], [score], [18])
     np.testing.assert_allclose(sorted(join_windows(photo, windows, found).boxes.tolist()), [whole, apart])
-
-
-@pytest.mark.parametrize("tiles", ["on", 3, -640, True, 640.0, None])
-def test_other_settings_are_errors(tiles):
-    with pytest.raises(InputError, match="tiles"):
-        check_tiles(tiles)
 
 
 def test_windows_are_for_large_photos_and_crowds():
