@@ -98,16 +98,9 @@ def test_own_names_of_labels_need_names_of_the_detections(tmp_path):
     assert sorted(CountEstimator.load(out).fitted.categories.values()) == sorted(OWN.values())
 
 
-@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
-def test_class_numbers_are_not_counted_as_ids_of_coco(tmp_path, kind):
+def test_class_numbers_are_not_counted_as_ids_of_coco(tmp_path):
     image = Detections([[0, 0, 9, 9]] * 3, [0.9] * 3, [0, 2, 12], image_id=7)
-    found = tmp_path / f"found.{kind}"
-    if kind == "json":
-        write_json(found, coco_results([image]))
-    elif kind == "csv":
-        write_detections(found, [image], "category_id", str)
-    else:
-        write_parquet([image], found)
+    found = write_json(tmp_path / "found.json", coco_results([image]))
     for command in (("count", found), ("explain", found, "--out", tmp_path / "page.html")):
         ran = run(*command)
         assert ran.exit_code == 1

@@ -1,28 +1,23 @@
 import json
-import os
+import re
 import shutil
-import subprocess
-import sys
+from functools import partial
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from PIL import Image
 
 from tallybox import PhotoCounter
-from tallybox.cli import cli
 from tallybox.photos import read_photo, sample_photos
 from tallybox.photos.report import Report
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
+from tests.support import commands
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.photos import embedded_detector, encoded, gradient
 
+run = partial(commands.run, "count")
 NAMES = ("buses_in_the_rain.jpg", "lobby_with_suitcases.jpg", "riders_on_a_beach.jpg")
 BUSES, LOBBY, RIDERS = NAMES
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, ["count", *(str(argument) for argument in arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +93,19 @@ def test_a_table_is_printed_and_wrong_suffixes_are_refused(photos):
     assert run(photos / BUSES, "--out", "-").stdout.startswith("image,category,count,")
     assert run(photos, "--out", "-", "--json").exit_code == 2
     assert run(photos, "--out", "counts.txt").exit_code == 2
+
+
+def test_a_report_is_one_page_with_totals_and_every_photo(photos, tmp_path):
+    page = tmp_path / "report.html"
+    shutil.copy(photos / BUSES, tmp_path / "<b>&.jpg")
+    result = run(photos, tmp_path / "<b>&.jpg", "--report", page)
+    assert result.exit_code == 0, result.output
+    text = page.read_text()
+    assert len(text) < 4 * 80_000 + 20_000  # 500 photos stay below 40 MB
+    assert text.count("data:image/jpeg") == 4
+    assert not re.search(r"(src|href)=.?(https?:|//)", text)
+    assert "&lt;b&gt;&amp;.jpg" in text
+    assert "<b>&.jpg" not in text
 
 
 def test_an_interrupted_report_resumes_without_a_table(photos, tmp_path, monkeypatch):
@@ -218,23 +226,6 @@ def test_pictures_never_replace_a_file_that_count_did_not_write(photos, tmp_path
     assert run(tmp_path / "b.jpg", "--save", tmp_path).exit_code == 1
 
 
-def test_names_that_are_long_or_no_utf8_are_written_like_others(photos, tmp_path):
-    photo = (photos / BUSES).read_bytes()
-    names = [b"x" * 240 + b".jpg", "\u732b".encode() * 80 + b".jpg", b"\xe9t\xe9.jpg", b"plain.jpg"]
-    (tmp_path / "in").mkdir()
-    for name in names:
-        (tmp_path / "in" / os.fsdecode(name)).write_bytes(photo)
-    result = run(tmp_path / "in", "--save", tmp_path / "out", "--csv", tmp_path / "counts.csv", "--json")
-    assert result.exit_code == 0, result.output
-    assert len(json.loads(result.stdout)["images"]) == 4
-    assert len(list((tmp_path / "out").iterdir())) == 4
-    table = (tmp_path / "counts.csv").read_bytes()
-    assert all(name in table for name in names)
-    printed = run(tmp_path / "in", "--csv", "-")
-    assert printed.exit_code == 0
-    assert printed.stdout_bytes == table
-
-
 def test_photos_after_a_file_are_not_counted_with_the_files_estimator(detections, photos, tmp_path, monkeypatch):
     (tmp_path / "resized_picodet.py").write_text(
         "from tallybox.photos import PicoDet\ndef make():\n    return PicoDet(size=320, device='cpu')\n"
@@ -256,12 +247,3 @@ def test_wrong_usage_is_status_2(photos, detections, tmp_path):
     unknown = run(photos / BUSES, "--detector", "pikodet")
     assert unknown.exit_code == 1
     assert len(unknown.stderr.splitlines()) == 1
-
-
-def test_detections_are_counted_without_the_packages_that_photos_need(detections, photos):
-    code = "import sys; sys.modules['PIL'] = None\nfrom tallybox.cli import cli\ncli(['count', *sys.argv[1:]])"
-    for path, status, said in ((detections, 0, "people"), (photos, 1, "pip install 'tallybox[photos]'")):
-        done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
-        assert done.returncode == status, done.stderr
-        assert said in done.stdout + done.stderr
-        assert "Traceback" not in done.stderr

@@ -1,48 +1,22 @@
 import json
-import re
+from functools import partial
 
 import pytest
 from benchmarks.synthetic_photos import made_up_photos
-from click.testing import CliRunner
-from PIL import Image
 
-from tallybox.cli import cli
 from tallybox.detections.categories import quantity
 from tallybox.photos import sample_photos
+from tests.support import commands
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
 
+run = partial(commands.run, "explain")
 PHOTOS = made_up_photos(3, seed=11)[0]
-OWN_DETECTOR = """
-from tallybox import Detections
-
-
-class Bolts:
-    categories = {0: "bolt"}
-
-    def detect(self, photos):
-        return [Detections([[0, 0, 9, 9], [20, 0, 29, 9]], [0.9, 0.8], [0, 0], photo.size_wh) for photo in photos]
-
-
-def make():
-    return Bolts()
-"""
-
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, ["explain", *(str(argument) for argument in arguments)])
 
 
 @pytest.fixture
 def detections(tmp_path):
     return write_json(tmp_path / "detections.json", coco_results(PHOTOS))
-
-
-@pytest.fixture
-def estimator(tmp_path):
-    path = tmp_path / "small.estimator"
-    small_estimator().save(path)
-    return path
 
 
 def test_a_page_says_what_count_says(tmp_path, detections, estimator):
@@ -71,7 +45,7 @@ def test_a_photo_is_shown_with_what_count_says(tmp_path):
     out = tmp_path / "page.html"
     ran = run(photo, "--category", "person", "--out", out)
     assert ran.exit_code == 0, ran.output
-    counted = json.loads(CliRunner().invoke(cli, ["count", str(photo), "--category", "person", "--json"]).stdout)
+    counted = json.loads(commands.run("count", photo, "--category", "person", "--json").stdout)
     assert f"{counted['images'][0]['counts']['person']['count']} people" in ran.stderr
     assert "How many in riders_on_a_beach.jpg?" in out.read_text()
     assert "data:image/jpeg;base64," in out.read_text()
@@ -95,30 +69,9 @@ def test_mistakes_are_one_line(tmp_path, detections, options, said):
     assert not (tmp_path / "page.html").exists()
 
 
-def test_a_page_of_a_large_photo_says_that_count_may_use_windows(tmp_path):
-    for side, is_said in ((1300, True), (900, False)):
-        Image.open(sample_photos()[1]).resize((side, side)).save(tmp_path / "photo.jpg")
-        result = CliRunner().invoke(cli, ["explain", str(tmp_path / "photo.jpg")])
-        assert result.exit_code == 0
-        assert ("windows" in result.stderr) is is_said
-
-
 def test_without_out_the_page_lies_next_to_the_photo(tmp_path):
     photo = tmp_path / "riders.jpg"
     photo.write_bytes(sample_photos()[1].read_bytes())
     ran = run(photo)
     assert ran.exit_code == 0, ran.output
     assert (tmp_path / "riders.html").read_text().startswith("<!doctype html>")
-
-
-def test_an_own_detector_without_an_estimator_gives_a_page_without_the_comparison(tmp_path, monkeypatch):
-    (tmp_path / "own_detector.py").write_text(OWN_DETECTOR)
-    monkeypatch.syspath_prepend(tmp_path)
-    out = tmp_path / "page.html"
-    ran = run(sample_photos()[1], "--detector", "own_detector:make", "--out", out)
-    assert ran.exit_code == 0, ran.output
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', out.read_text())
-    (count,) = json.loads(data)["counts"]
-    assert count["baselines"] is None
-    assert count["label"] == "2 bolts"
-    assert any("calibrated" in fact for fact in count["facts"])

@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
 from tallybox import read_counts
-from tallybox.cli import cli
+from tests.support import commands
 from tests.support.shared_data import data_folder
 
 COLUMNS = {"person": 1, "car": 3, "chair": 62, "Bottle": 44, "cup": 47}
@@ -14,7 +13,7 @@ LABELLED = 60  # photos to learn from; the other 40 are scored
 
 
 def run(*arguments: object):
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    result = commands.run(*arguments)
     assert result.exit_code == 0, result.output
     return result
 
@@ -52,7 +51,7 @@ def test_from_photos_and_a_spreadsheet_to_totals(tmp_path):
     assert 0.8 < scores["coverage90"] <= 1
 
     other = ("--estimator", estimator, "--detector", "tests.support.photos:embedded_detector")
-    refused = CliRunner().invoke(cli, [str(argument) for argument in ("count", tmp_path / "others", *other)])
+    refused = commands.run("count", tmp_path / "others", *other)
     assert refused.exit_code == 1
     assert "--detector picodet" in refused.stderr
 

@@ -1,8 +1,6 @@
 import subprocess
 import sys
 
-import pytest
-
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tests.support.detection_sets import write_json
 
@@ -14,11 +12,10 @@ def test_a_pipe_whose_reader_is_gone_ends_the_command_quietly():
         assert process.stderr.read() == ""
 
 
-@pytest.mark.parametrize("options", [["--json"], []])
-def test_a_full_device_is_one_line(tmp_path, options):
+def test_a_full_device_is_one_line(tmp_path):
     results = [{"image_id": 7, "category_id": 1, "bbox": [10, 10, 200, 300], "score": 0.9}]
     path = write_json(tmp_path / "results.json", results)
-    command = [sys.executable, "-m", "tallybox", "count", path, "--estimator", SHIPPED_ESTIMATOR, *options]
+    command = [sys.executable, "-m", "tallybox", "count", path, "--estimator", SHIPPED_ESTIMATOR]
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr.startswith("Error: ")

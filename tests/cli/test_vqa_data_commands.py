@@ -1,13 +1,10 @@
 import json
+from functools import partial
 
-from click.testing import CliRunner
-
-from tallybox.cli import cli
+from tests.support import commands
 from tests.support.vqa_files import small_set
 
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, ["vqa", *(str(argument) for argument in arguments)])
+run = partial(commands.run, "vqa")
 
 
 def test_simulate_then_prepare(tmp_path):
@@ -35,19 +32,3 @@ def test_prepare_says_what_it_leaves_out(tmp_path):
     assert done.exit_code == 0, done.output
     assert "2 more left out" in done.stdout
     assert "test: left out" in done.stdout
-
-
-def test_mistakes_end_in_one_line(tmp_path):
-    official = small_set(tmp_path / "official")
-    features = ("--features", official / "features.tsv", "--out", tmp_path / "p")
-    for arguments, status, message in (
-        (("prepare", tmp_path, *features), 1, "v2_OpenEnded_mscoco_train2014_questions.json"),
-        (("prepare", *features), 2, "FOLDER"),
-        (("prepare", official, "--features", tmp_path / "no", "--out", tmp_path), 2, "--features"),
-        (("simulate", "--out", tmp_path / "made", "--difficulty", 3), 1, "difficulty"),
-        (("simulate",), 2, "--out"),
-    ):
-        done = run(*arguments)
-        assert done.exit_code == status, done.output
-        assert message in done.stderr
-        assert "Traceback" not in done.output

@@ -88,21 +88,12 @@ def results(backend: str, dtype: torch.dtype, case: tuple[Tensor, ...]) -> dict[
 
 
 @pytest.mark.usefixtures("poisoned_memory")
-@pytest.mark.parametrize("fused", FUSED)
+@pytest.mark.parametrize(("fused", "dtype"), [*((name, torch.float32) for name in FUSED), ("cpu", torch.float64)])
 @pytest.mark.parametrize("case", CASES)
-def test_outputs_and_every_gradient_are_the_references(fused, case):
-    drawn = CASES[case]()
-    ours = results(fused, torch.float32, drawn)
-    expected = results("reference", torch.float64, drawn)
-    assert_same_in_scale(ours, expected, tolerance(fused, torch.float32))
-
-
-@pytest.mark.usefixtures("poisoned_memory")
-@pytest.mark.parametrize("case", CASES)
-def test_the_kernels_on_cpu_are_right_in_float64(case):
+def test_outputs_and_every_gradient_are_the_references(fused, dtype, case):
     drawn = CASES[case]()
     expected = results("reference", torch.float64, drawn)
-    assert_same_in_scale(results("cpu", torch.float64, drawn), expected, tolerance("cpu", torch.float64))
+    assert_same_in_scale(results(fused, dtype, drawn), expected, tolerance(fused, dtype))
 
 
 in_lanes_or_blocks = pytest.mark.parametrize(
@@ -136,8 +127,7 @@ def test_blocks_of_several_images_keep_counters_apart(monkeypatch, fused, min_im
     assert_counters_stay_apart(fused, images=5)
 
 
-@pytest.mark.parametrize("fused", FUSED)
-@pytest.mark.parametrize("images", [1, 5, 9])
+@pytest.mark.parametrize(("fused", "images"), [("cpu", 1), ("cpu", 5), ("cpu", 9), ("triton", 1), ("triton", 5)])
 def test_counters_of_any_number_of_images_stay_apart(fused, images):
     assert_counters_stay_apart(fused, images)
 

@@ -22,12 +22,6 @@ def test_the_eight_used_activations_are_read_from_any_layout(activations, entrie
     assert torch.equal(read_published_weight(checkpoint), weights[:, 1:])
 
 
-def test_other_entries_of_a_larger_checkpoint_are_ignored():
-    checkpoint = {"text.weight": torch.ones(3), "stuff.0.weight": torch.ones(2)}
-    checkpoint |= published_state_dict(trained_weights(), prefix="counter.")
-    assert torch.equal(read_published_weight(checkpoint), trained_weights()[:, 1:])
-
-
 def test_a_checkpoint_without_a_counter_is_an_error():
     with pytest.raises(InputError, match="published counter"):
         read_published_weight({"text.weight": torch.ones(3)})

@@ -22,21 +22,10 @@ def assert_equal(got: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(got, expected, rtol=1e-14, atol=1e-14)
 
 
-def test_relevance_is_the_outer_product_of_the_weights():
-    assert_equal(reference.relevance_matrix(column(1, 0.5, 0)), matrix((1, 0.5, 0), (0.5, 0.25, 0), (0, 0, 0)))
-
-
 def test_edges_within_an_object_are_removed():
     relevance = matrix((1, 0.5), (0.5, 0.25))
     distance = matrix((0, 0.25), (0.25, 0))
     assert_equal(reference.deduplicated_edges(relevance, distance, UNTRAINED), matrix((0, 0.125), (0.125, 0)))
-
-
-def test_identical_proposals_are_fully_alike_and_distinct_ones_not_at_all():
-    attention = column(1, 1, 1)
-    distance = matrix((0, 0, 1), (0, 0, 1), (1, 1, 0))
-    got = reference.proposal_similarity(attention, attention @ attention.mT * distance, UNTRAINED)
-    assert_equal(got, matrix((1, 1, 0), (1, 1, 0), (0, 0, 1)))
 
 
 def test_likeness_is_of_weights_times_that_of_rows():
@@ -45,11 +34,6 @@ def test_likeness_is_of_weights_times_that_of_rows():
     # Rows of X are (0, 1/4) and (1/4, 0), so each factor is 3/4; the weights differ by 1/2.
     got = reference.proposal_similarity(attention, attention @ attention.mT * distance, UNTRAINED)
     assert_equal(got, matrix((1, 0.5 * 0.75**2), (0.5 * 0.75**2, 1)))
-
-
-def test_scale_is_one_over_the_number_of_proposals_alike():
-    similarity = matrix((1, 1, 0), (1, 1, 0), (0, 0, 1))
-    assert_equal(reference.proposal_scale(similarity, None), column(0.5, 0.5, 1))
 
 
 def test_a_masked_proposal_is_alike_to_none_and_has_no_scale():
@@ -64,10 +48,6 @@ def test_self_loops_are_scaled_once_and_edges_at_both_ends():
 
 def test_count_is_the_root_of_the_number_of_edges():
     assert_equal(reference.count_of_edges(matrix((1, 2), (2, 4)), 10), matrix((3,)))
-
-
-def test_count_is_clamped_to_max_objects():
-    assert reference.count_of_edges(matrix((100,)), 3).item() == 3
 
 
 def test_slope_of_the_count_is_finite_where_nothing_is_counted():
@@ -111,21 +91,6 @@ def test_confidence_is_of_real_proposals_only():
     attention = column(1, 0.75, 0)
     distance = matrix((0, 0.5, 0), (0.5, 0, 0), (0, 0, 0))
     assert_equal(reference.count_confidence(attention, distance, REAL, UNTRAINED), matrix((0.375 + 0.25,)))
-
-
-@pytest.mark.parametrize("real", [None, torch.zeros(0, 1, dtype=torch.bool)], ids=["no mask", "mask"])
-def test_an_image_without_proposals_is_certain(real):
-    attention, distance = torch.zeros(0, 1, dtype=torch.float64), torch.zeros(0, 0, dtype=torch.float64)
-    assert_equal(reference.count_confidence(attention, distance, real, UNTRAINED), matrix((1,)))
-
-
-def test_an_image_with_masked_proposals_only_is_certain_and_counts_nothing():
-    attention = torch.zeros(3, dtype=torch.float64)
-    got = reference.count_quantities(
-        attention, torch.zeros(3, 3).double(), torch.ones(8, 16).double(), torch.zeros(3, dtype=torch.bool), 3
-    )
-    assert_equal(got.confidence, matrix((1,)))
-    assert got.count.item() == pytest.approx(1e-10)
 
 
 def test_activations_are_used_in_the_roles_that_the_paper_gives_them():

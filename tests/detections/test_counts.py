@@ -2,11 +2,9 @@
 
 import gzip
 
-import pandas as pd
 import pytest
 
 from tallybox import read_counts
-from tallybox.detections.writers import write_table
 from tallybox.errors import InputError
 
 
@@ -52,15 +50,6 @@ def test_a_long_table_has_a_row_for_each_photo_and_category(tmp_path):
 )
 def test_tables_of_spreadsheets_and_of_tallybox_count_are_read(tmp_path, text):
     assert read(tmp_path, text).counts == {"a.jpg": {18: 3}}
-
-
-@pytest.mark.parametrize("name", ["counts.tsv", "counts.xlsx", "counts.parquet"])
-def test_counts_come_from_every_kind_of_table(tmp_path, name):
-    write_table(pd.DataFrame({"photo": ["a.jpg", "7"], "bolt": [3, None], "nut": [2, 1]}), tmp_path / name)
-    labels = read_counts(tmp_path / name)
-    assert labels.counts == {"a.jpg": {0: 3, 1: 2}, 7: {1: 1}}
-    assert labels.unknown == {(7, 0)}
-    assert labels.count("a.jpg", "nut") == 2
 
 
 def test_own_categories_are_numbered_by_name_unless_ids_are_stated(tmp_path):

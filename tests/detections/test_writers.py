@@ -23,12 +23,9 @@ def test_detections_come_back_from_every_format(tmp_path, name):
     assert [file.name for file in path.parent.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.parquet"])
-def test_the_same_detections_give_the_same_bytes_at_any_time(tmp_path, monkeypatch, name):
-    for folder, now in (("one", 1e9), ("two", 1.5e9)):
-        monkeypatch.setattr("gzip.time.time", lambda now=now: now)
-        write_detections(IMAGES, tmp_path / folder / name, categories=COCO_CATEGORIES)
-    assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+def test_a_compressed_file_does_not_hold_the_time(tmp_path):
+    write_detections(IMAGES, tmp_path / "a.json.gz", categories=COCO_CATEGORIES)
+    assert (tmp_path / "a.json.gz").read_bytes()[4:8] == bytes(4)  # where gzip puts it
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.parquet"])

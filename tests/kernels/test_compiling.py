@@ -23,9 +23,3 @@ def test_the_cache_is_another_when_a_file_that_kernels_import_changes(package):
     assert compiling.cache_directory() == before
     (package / "counting" / "constants.py").write_text("SIZE = 2")
     assert compiling.cache_directory() != before
-
-
-def test_the_cache_lies_where_numba_is_told_to_put_it(package, monkeypatch, tmp_path):
-    assert compiling.cache_directory().parent == package / "__pycache__"
-    monkeypatch.setattr(compiling.config, "CACHE_DIR", str(tmp_path / "mine"))
-    assert compiling.cache_directory().parent == tmp_path / "mine"

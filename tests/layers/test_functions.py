@@ -1,7 +1,5 @@
 """`count_features` and `presence_features`: the functions under the layers, for one counter or many."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -131,15 +129,6 @@ def test_function_layer_and_trace_are_one_computation(layer, backend, dtype):
     allowed = tolerance(backend, dtype, layer)._asdict()
     torch.testing.assert_close(got, counter(attention, boxes, mask), **allowed)
     torch.testing.assert_close(got, counter.explain(attention, boxes, mask).features, **allowed)
-
-
-def test_logits_give_what_their_logistic_gives(layer, backend, dtype):
-    problem = random_problem(2, proposals=7, max_objects=5, logits=True, seed=12, layer=layer)
-    scores = replace(problem, attention=problem.attention.sigmoid(), logits=False)
-    got, expected = (
-        build_counter(given, backend, dtype)(*inputs_of(given, backend, dtype)) for given in (problem, scores)
-    )
-    torch.testing.assert_close(got, expected, **tolerance(backend, dtype, layer)._asdict())
 
 
 def test_ten_objects_are_the_default_and_no_objects_are_refused(layer):

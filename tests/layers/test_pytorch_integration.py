@@ -19,7 +19,6 @@ from tests.support.problems import (
     build_counter,
     gradients_of,
     inputs_of,
-    random_boxes,
     random_problem,
     solve,
 )
@@ -95,14 +94,6 @@ def test_autocast_leaves_float64_alone(layer, float64_backend):
     assert_same(got, expected, tolerance(float64_backend, torch.float64, layer))
 
 
-def code_generating_compiler() -> str:
-    """The default compiler where a C++ compiler is found, else one that stops before generating code."""
-    if shutil.which("c++") or shutil.which("g++") or shutil.which("clang++"):
-        return "inductor"
-    print("no C++ compiler here: the graph is captured and differentiated, but not turned into code")
-    return "aot_eager"
-
-
 def compiled_equals_plain(compiled, counter: Layer, given: tuple[torch.Tensor, ...], backend: str) -> None:
     """Assert that features and gradients of a compiled call are those of a plain one."""
     results = []
@@ -130,23 +121,13 @@ def test_compiled_as_one_graph_it_is_correct_for_any_batch_size_without_recompil
     layer, backend, proposals, masked, generate_code
 ):
     counter = trained_counter(layer, backend)
-    compiler = code_generating_compiler() if generate_code else "aot_eager"
-    compiled = torch.compile(counter, fullgraph=True, backend=compiler)
+    if generate_code and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        pytest.skip("needs a C++ compiler")
+    compiled = torch.compile(counter, fullgraph=True, backend="inductor" if generate_code else "aot_eager")
     with torch._dynamo.config.patch(error_on_recompile=True):
         for images in (3, 5, 16):
             given = inputs(images, proposals, masked=masked, device=device_of(backend))
             compiled_equals_plain(compiled, counter, given, backend)
-
-
-@pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_without_hints_it_recompiles_once_for_the_first_new_batch_size(layer, backend):
-    compiled = torch.compile(trained_counter(layer, backend), fullgraph=True, backend="eager")
-    for images in (3, 5):
-        compiled(*inputs(images, 8, masked=True, device=device_of(backend)))
-    with torch._dynamo.config.patch(error_on_recompile=True):
-        for images in (7, 30):
-            features = compiled(*inputs(images, 8, masked=True, device=device_of(backend)))
-            assert features.shape == (images, 12 if layer is Counter else 14)
 
 
 @pytest.mark.usefixtures("fresh_compiler")
@@ -216,10 +197,6 @@ def test_an_onnx_model_takes_any_batch_size_and_gives_the_same_numbers(layer, tm
         )
 
 
-def through_deepcopy(counter: Layer) -> Layer:
-    return copy.deepcopy(counter)
-
-
 def through_pickle(counter: Layer) -> Layer:
     return pickle.loads(pickle.dumps(counter))
 
@@ -235,7 +212,7 @@ def through_state_dict(counter: Layer) -> Layer:
     return again
 
 
-@pytest.mark.parametrize("way", [through_deepcopy, through_pickle, through_state_dict])
+@pytest.mark.parametrize("way", [copy.deepcopy, through_pickle, through_state_dict])
 def test_a_copy_is_an_equal_and_separate_counter(layer, backend, way):
     counter = trained_counter(layer, backend, logits=True)
     given = inputs(3, 8, masked=True, device=device_of(backend))
@@ -250,21 +227,6 @@ def test_a_copy_is_an_equal_and_separate_counter(layer, backend, way):
     assert not torch.equal(again(*given), expected)
 
 
-def test_a_counter_that_has_been_called_can_be_copied(layer, backend):
-    counter = trained_counter(layer, backend)
-    given = inputs(3, 8, masked=False, device=device_of(backend))
-    counter(*given).sum().backward()
-    assert torch.equal(through_pickle(through_deepcopy(counter))(*given), counter(*given))
-
-
-def test_weights_can_be_passed_in_from_outside(layer, backend):
-    counter = trained_counter(layer, backend)
-    given = inputs(3, 8, masked=True, device=device_of(backend))
-    untrained = layer(5, heads=2, backend=backend).to(device_of(backend))
-    got = torch.func.functional_call(untrained, dict(counter.named_parameters()), given)
-    assert torch.equal(got, counter(*given))
-
-
 def test_every_parameter_gets_a_gradient(layer, backend, dtype):
     problem = random_problem(16, proposals=12, heads=3, segments=8, logits=True, seed=2, layer=layer)
     counter = build_counter(problem, backend, dtype)
@@ -272,21 +234,6 @@ def test_every_parameter_gets_a_gradient(layer, backend, dtype):
     for name, parameter in counter.named_parameters():
         functions = parameter.grad.flatten(0, 1) if layer is Counter else parameter.grad.reshape(3, -1)
         assert (functions.abs().sum(-1) > 0).all(), f"{name}: a function without a gradient"
-
-
-def test_the_layer_trains(layer, backend):
-    device = device_of(backend)
-    counter = layer(5, backend=backend).to(device)
-    attention, boxes = torch.full((5,), 0.7, device=device), 3 * random_boxes(5, seed=3).float().to(device)
-    optimizer = torch.optim.Adam(counter.parameters(), lr=0.1)
-    losses = []
-    for _ in range(20):
-        loss = (counter.count(attention, boxes) - 4).square()
-        losses.append(loss.item())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert losses[-1] < 0.1 * losses[0]
 
 
 @pytest.mark.slow

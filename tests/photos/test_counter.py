@@ -1,6 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from io import BytesIO, StringIO
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -142,13 +142,6 @@ def test_a_batch_mixes_files_and_images_in_memory_in_order(counter):
     assert counter.count(array)["dog"].count == 0
     with pytest.raises(InputError, match="horse"):
         counter.count(array)["hors"]
-
-
-def test_file_objects_that_are_no_photos_are_items_with_errors(counter):
-    closed, text = BytesIO(), StringIO("photo.jpg")
-    closed.close()
-    errors = [item.error for item in counter.count_many([closed, text, sample_photos()[0]])]
-    assert [type(error) for error in errors] == [InputError, InputTypeError, type(None)]
 
 
 def test_threads_share_a_counter(counter):

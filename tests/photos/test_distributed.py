@@ -1,10 +1,12 @@
 """A real Ray cluster on this machine: a head without work and two workers, one of which is killed on the way."""
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,7 +19,6 @@ from tallybox.photos.picodet import PicoDet
 from tallybox.photos.pipeline import PhotoResult, detect_each
 from tallybox.photos.shipped import sample_photos, shipped_estimator
 from tests.support.predictions import assert_same_counts
-from tests.support.ray_cluster import ray_to_ourselves, two_workers
 
 pytestmark = [
     pytest.mark.slow,  # a cluster takes twenty seconds to come up
@@ -48,13 +49,29 @@ class RecordingPicoDet(SmallPicoDet):
         return super().detect(photos)
 
 
+STORE_BYTES = 128 << 20  # Ray's default is a third of the memory for each node
+
+
 @pytest.fixture(scope="module")
 def cluster():
-    """A head without work and two workers, which this process is connected to."""
-    with ray_to_ourselves() as ray, two_workers() as (cluster, workers):
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-        yield cluster, workers
-        ray.shutdown()
+    """A head without work and two workers of one core each, which this process is connected to.
+
+    Ray keeps the address of the latest cluster in one file, so that processes would join each other's clusters.
+    """
+    ray = pytest.importorskip("ray", reason="needs Ray; pip install 'tallybox[ray]'")
+    from ray.cluster_utils import Cluster
+
+    with (Path(tempfile.gettempdir()) / "tallybox-tests-with-ray.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE_BYTES}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            workers = [cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES) for _ in range(2)]
+            ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+            yield cluster, workers
+            ray.shutdown()
+        finally:
+            cluster.shutdown()
 
 
 @pytest.fixture
@@ -110,20 +127,11 @@ def test_photos_are_detected_as_without_ray(cluster, folder):
 def test_the_command_prints_what_it_prints_without_ray(cluster, folder):
     head, _ = cluster
     command = [sys.executable, "-m", "tallybox", "count", folder.name, "--json"]
-    results = []
-    for engine in ("ray", "local"):
-        environment = {**os.environ, "RAY_ADDRESS": head.address}
-        results.append(
-            subprocess.run(
-                [*command, "--engine", engine],
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-                cwd=folder.parent,
-                env=environment,
-            )
-        )
+    where = {"cwd": folder.parent, "env": {**os.environ, "RAY_ADDRESS": head.address}}
+    results = [
+        subprocess.run([*command, "--engine", engine], capture_output=True, text=True, timeout=300, **where)
+        for engine in ("ray", "local")
+    ]
     ray, local = results
     assert ray.returncode == local.returncode == 1  # there is a file that is no photo
     assert ray.stderr == local.stderr

@@ -11,7 +11,7 @@ from PIL import Image
 from tallybox.errors import InputError, TallyboxError
 from tallybox.photos import images, read_photo, sample_photos
 from tallybox.photos.images import MAX_PIXELS
-from tests.support.photos import encoded, gradient
+from tests.support.photos import claiming, encoded, gradient
 
 TURNS = {
     1: None,
@@ -121,25 +121,11 @@ def test_what_is_no_photo_is_one_line_that_names_the_file(tmp_path, content, sai
 @pytest.mark.parametrize("side", [20_001, 65_000])
 def test_a_decompression_bomb_is_refused_before_it_is_unpacked(tmp_path, side):
     path = tmp_path / "bomb.png"
-    path.write_bytes(claiming(side, side))
+    path.write_bytes(claiming(side))
     with pytest.raises(InputError, match="pixels") as raised:
         read_photo(path)
     assert side * side > MAX_PIXELS
     assert str(path) in str(raised.value)
-
-
-def claiming(width: int, height: int) -> bytes:
-    """A PNG of a few bytes whose header claims any size."""
-    import struct
-    import zlib
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 999)) + chunk(b"IEND", b"")
-    )
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "LA", "P", "1", "CMYK", "I;16", "F"])

@@ -1,6 +1,5 @@
 import gzip
 import json
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -138,29 +137,6 @@ def test_a_blank_photo_shows_nothing():
 def test_a_wrong_size_is_one_line(size):
     with pytest.raises(InputError, match="from 64 to 4096"):
         PicoDet(size=size)
-
-
-def test_threads_that_start_during_detections_keep_torchs_number_of_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    detector, photo, found = PicoDet(size=64), Photo(gradient(64, 64), (64, 64)), []
-    stopped = threading.Event()
-
-    def detect_often():
-        while not stopped.is_set():
-            detector.detect([photo])
-
-    detecting = threading.Thread(target=detect_often)
-    detector.detect([photo])
-    detecting.start()
-    for _ in range(1000):
-        thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
-        thread.start()
-        thread.join()
-    stopped.set()
-    detecting.join()
-    torch.set_num_threads(before)
-    assert set(found) == {2}
 
 
 def test_a_large_photo_is_seen_as_its_reduced_copy(samples):

@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -26,19 +24,3 @@ def test_an_unknown_name_is_one_line_with_what_may_have_been_meant(spec, meant):
         detector_of(spec)
     assert repr(spec) in str(caught.value) or spec in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("spec", ["picodet", "onnx:a.onnx", "torchvision:fcos_resnet50_fpn", "ultralytics:yolo11n.pt"])
-def test_detectors_of_fixed_categories_take_no_phrases(spec):
-    with pytest.raises(InputError, match=f"{spec} .*--text"):
-        detector_of(spec, texts=["a cup"])
-
-
-def test_no_library_is_imported_before_it_is_used():
-    code = (
-        "import sys\n"
-        "import tallybox.photos.specs, tallybox.photos.detectors\n"
-        "print([name for name in ('transformers', 'ultralytics', 'torchvision', 'onnxruntime') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

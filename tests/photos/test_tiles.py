@@ -2,26 +2,21 @@
 
 import gzip
 import json
-from io import BytesIO
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from tallybox import CountEstimator, PhotoCounter
-from tallybox.cli import cli
 from tallybox.detections.detections import Detections
-from tallybox.errors import InputError
 from tallybox.photos import sample_photos
 from tallybox.photos.images import Photo
 from tallybox.photos.tiles import (
     WINDOW,
     belongs_to,
     blocks_of,
-    check_tiles,
     count_blocks,
     crop_windows,
     join_windows,
@@ -133,12 +128,6 @@ def test_a_part_of_a_large_object_is_not_another_object():
     np.testing.assert_allclose(sorted(join_windows(photo, windows, found).boxes.tolist()), [whole, apart])
 
 
-@pytest.mark.parametrize("tiles", ["on", 3, -640, True, 640.0, None])
-def test_other_settings_are_errors(tiles):
-    with pytest.raises(InputError, match="tiles"):
-        check_tiles(tiles)
-
-
 def test_windows_are_for_large_photos_and_crowds():
     assert window_side((1279, 900), "auto") == 0
     assert window_side((900, 1280), "auto") == 640
@@ -179,47 +168,6 @@ def test_an_estimator_fitted_to_large_photos_counts_such_photos_as_a_whole(mosai
     own = PhotoCounter(embedded_detector(), tmp_path / "own.safetensors")
     assert own.count_many([mosaic])[0].tiling is None
     assert own.count_many([mosaic.resize((2816, 2816))])[0].tiling.side == 1404
-
-
-def test_a_photo_in_windows_is_drawn_with_its_counts(counter, mosaic):
-    (counted,) = counter.count_many([mosaic])
-    picture = counter.draw(counted)
-    assert picture.height > mosaic.height  # the counts stand below
-    changed = np.abs(np.asarray(picture.crop((0, 0, *mosaic.size)), int) - np.asarray(mosaic, int)).max(-1) > 60
-    quarters = [changed[y : y + 640, x : x + 640].mean() for y in (0, 640) for x in (0, 640)]
-    assert min(quarters) > 0.005
-
-
-def test_file_objects_and_named_categories(counter, mosaic):
-    file = BytesIO()
-    mosaic.save(file, "PNG")
-    file.seek(0)
-    counts = counter.count(file, ["horse", "giraffe"])
-    assert list(counts) == ["horse", "giraffe"]
-    assert counts["horse"].count >= 3
-    assert counts["giraffe"].count == 0
-
-
-def test_a_large_photo_of_nothing_counts_nothing(counter):
-    assert counter.count(gradient(1400, 300)) == {}
-    assert counter.count(Image.new("RGB", (1300, 1300)), ["dog"])["dog"].count == 0
-
-
-def test_the_command_says_that_windows_were_used(mosaic, tmp_path):
-    mosaic.save(tmp_path / "mosaic.jpg")
-
-    def run(*arguments):
-        return CliRunner().invoke(cli, ["count", str(tmp_path / "mosaic.jpg"), *arguments])
-
-    image = json.loads(run("--json").stdout)["images"][0]
-    assert image["tiles"]["side"] == 640
-    assert image["tiles"]["windows"] == len(plan_windows(mosaic.size))
-    assert "windows" in run().stdout
-    assert "windows" in run(str(tmp_path)).stdout.splitlines()[0]  # a line for each photo
-    assert "1 in windows" in run("--out", str(tmp_path / "counts.csv")).stderr
-    assert "windows" not in run("--tiles", "off").stdout
-    assert json.loads(run("--json", "--tiles", "1000").stdout)["images"][0]["tiles"]["side"] == 1000
-    assert run("--tiles", "many").exit_code == 2
 
 
 def test_a_mosaic_of_real_photos_counts_what_its_photos_count(counter):

@@ -2,15 +2,7 @@ import pytest
 import torch
 
 from tallybox import PresenceCounter
-from tests.support.backends import device_of
-from tests.support.problems import (
-    Problem,
-    inputs_of,
-    output_of,
-    random_boxes,
-    random_problem,
-    untrained,
-)
+from tests.support.problems import Problem, inputs_of, output_of, random_problem, untrained
 from tests.support.tolerances import TOLERANCES
 
 UNTRAINED = untrained(PresenceCounter)
@@ -81,29 +73,6 @@ def test_more_objects_than_max_objects_are_counted_and_end_in_the_last_entry(bac
     assert output_of(problem, "count", backend, dtype).item() == pytest.approx(8, abs=1e-4)
     distribution = output_of(problem, "distribution", backend, dtype)[0].tolist()
     assert distribution == pytest.approx([0, 0, 0, 0, 0, 1], abs=1e-5)
-
-
-def test_features_end_with_the_expected_count_and_start_with_floored_logarithms(backend, dtype):
-    problem = random_presence_problem(2, proposals=7, max_objects=5, heads=2, seed=14)
-    features = output_of(problem, "forward", backend, dtype).unflatten(-1, (2, 7))
-    allowed = TOLERANCES[backend, dtype]._asdict()
-    torch.testing.assert_close(features[..., -1], output_of(problem, "count", backend, dtype), **allowed)
-    distribution = output_of(problem, "distribution", backend, dtype)
-    torch.testing.assert_close(features[..., :-1].exp() - 1e-6, distribution, **allowed)
-
-
-def test_shapes_are_those_of_the_contract(backend):
-    device = device_of(backend)
-    attention, boxes = torch.rand(2, 3, 7, device=device), random_boxes(2, 3, 7, seed=15).float().to(device)
-    one, several = (PresenceCounter(5, heads=heads, backend=backend).to(device) for heads in (1, 4))
-    assert one(attention, boxes).shape == (2, 3, 7)
-    assert one.count(attention, boxes).shape == (2, 3)
-    assert one.presence(attention, boxes).shape == (2, 3, 1, 7)
-    assert one.distribution(attention, boxes).shape == (2, 3, 1, 6)
-    assert several(attention, boxes).shape == (2, 3, 28)
-    assert several.count(attention, boxes).shape == (2, 3, 4)
-    assert several.presence(attention, boxes).shape == (2, 3, 4, 7)
-    assert several.distribution(attention, boxes).shape == (2, 3, 4, 6)
 
 
 def test_a_new_layer_has_the_weights_that_the_function_takes():

@@ -22,13 +22,7 @@ from tests.support.problems import (
     untrained,
 )
 from tests.support.strategies import box_sets, presence_weights, problems, unit_floats
-from tests.support.tolerances import (
-    LIMITS,
-    ONE_PERCENT,
-    SUM_OF_PROBABILITIES,
-    TOLERANCES,
-    tolerance,
-)
+from tests.support.tolerances import LIMITS, ONE_PERCENT, SUM_OF_PROBABILITIES, TOLERANCES, tolerance
 
 UNTRAINED = untrained(PresenceCounter)
 

@@ -43,25 +43,6 @@ def test_the_distribution_is_that_of_every_way_to_be_there(presence, max_objects
     torch.testing.assert_close(got, vector(*by_enumeration(presence, max_objects)), rtol=1e-12, atol=1e-12)
 
 
-def test_equal_presences_are_binomial():
-    got = reference.poisson_binomial(torch.full((9,), 0.3, dtype=torch.float64), 9)
-    expected = vector(*(math.comb(9, k) * 0.3**k * 0.7 ** (9 - k) for k in range(10)))
-    torch.testing.assert_close(got, expected, **EXACT)
-
-
-def test_counts_beyond_the_last_entry_stay_in_it():
-    assert reference.poisson_binomial(torch.ones(7), 3).tolist() == [0, 0, 0, 1]
-    got = reference.poisson_binomial(vector(0.5, 0.5, 0.5), 1)
-    torch.testing.assert_close(got, vector(1 / 8, 7 / 8), **EXACT)
-
-
-@pytest.mark.parametrize("leading", [(), (2,)], ids=str)
-def test_no_proposals_are_surely_none(leading):
-    got = reference.poisson_binomial(torch.zeros(*leading, 0), 3)
-    assert got.shape == (*leading, 4)
-    assert (got == torch.tensor([1.0, 0, 0, 0])).all()
-
-
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 1000])
 @pytest.mark.parametrize("max_objects", [1, 10])
 def test_probabilities_sum_to_one_in_float32(number, max_objects):
@@ -82,12 +63,6 @@ def test_small_probabilities_keep_their_digits_in_float32():
     assert got == pytest.approx(1e-24, rel=1e-5)
 
 
-def test_features_are_floored_logarithms_and_the_sum():
-    got = reference.count_features_of(vector(1, 0.5), vector(0, 0.5, 0.5))
-    expected = vector(math.log(1e-6), math.log(0.5 + 1e-6), math.log(0.5 + 1e-6), 1.5)
-    torch.testing.assert_close(got, expected, **EXACT)
-
-
 def test_logits_are_kept_within_their_limits():
     got = reference.score_logit(vector(0, 0.5, 1), logits=False)
     torch.testing.assert_close(got, vector(-14, 0, 14), rtol=1e-9, atol=1e-9)
@@ -104,11 +79,6 @@ def test_beyond_the_limits_a_score_has_no_slope(logits):
     attention = (vector(-1e3, 0, 1e3) if logits else vector(0, 0.5, 1)).requires_grad_()
     reference.score_logit(attention, logits=logits).sum().backward()
     assert attention.grad.tolist() == [0, 1 if logits else 4, 0]
-
-
-def test_the_higher_score_precedes_whatever_its_box():
-    got = reference.precedes(vector(1, 3, 2), random_boxes(3, seed=1))
-    assert got.tolist() == [[False, True, True], [False, False, False], [False, True, False]]
 
 
 @given(
@@ -164,24 +134,11 @@ def test_evidence_is_by_the_score_of_the_one_who_tells():
     torch.testing.assert_close(told, torch.tensor([[2.0, 8], [2, 8]]).double(), **EXACT)
 
 
-def test_a_step_takes_from_those_behind_only():
-    before = torch.tensor([[False, True], [False, False]])
-    got = reference.pair_order(vector(0, 1), before, functions())
-    assert got.tolist() == [[0, 1], [0, 0]]
-
-
 def test_a_smooth_order_follows_the_difference_of_logits():
     f = functions(order=torch.ones(16).double(), step=vector(0).squeeze(), sharpness=vector(2).squeeze())
     got = reference.pair_order(vector(0, 1), torch.zeros(2, 2).bool(), f)
     expected = torch.tensor([[0.5, torch.sigmoid(vector(2))], [torch.sigmoid(vector(-2)), 0.5]]).double()
     torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-6)
-
-
-def test_the_fixed_point_takes_two_rounds():
-    suppression = torch.tensor([[0, 0.5], [1, 0]]).double()
-    # Round 1: (0.8 (1 - 0.5 · 0.6), 0.6 (1 - 0.8)) = (0.56, 0.12). Round 2: (0.8 (1 - 0.06), 0.6 (1 - 0.56)).
-    got = reference.fixed_point(vector(0.8, 0.6), suppression)
-    torch.testing.assert_close(got, vector(0.752, 0.264), **EXACT)
 
 
 def test_functions_are_used_in_the_roles_that_the_equations_give_them():

@@ -1,5 +1,3 @@
-from dataclasses import fields
-
 import pytest
 import torch
 
@@ -14,36 +12,6 @@ def presence_problem(*leading, **settings):
 
 def explain(problem, backend="reference", dtype=torch.float64) -> PresenceTrace:
     return build_counter(problem, backend, dtype).explain(*inputs_of(problem, backend, dtype))
-
-
-@pytest.mark.parametrize("leading", [(), (2,), (2, 3)], ids=str)
-@pytest.mark.parametrize("heads", [1, 4])
-@pytest.mark.parametrize("proposals", [0, 1, 9])
-def test_shapes_are_those_of_the_contract(proposals, heads, leading):
-    trace = explain(presence_problem(*leading, proposals=proposals, max_objects=6, heads=heads, seed=1))
-    n = proposals
-    assert {field.name: tuple(getattr(trace, field.name).shape) for field in fields(trace)} == {
-        "attention": (*leading, n),
-        "boxes": (*leading, n, 4),
-        "mask": (*leading, n),
-        "overlap": (*leading, n, n),
-        "evidence": (*leading, heads, n, n),
-        "calibrated": (*leading, heads, n),
-        "suppression": (*leading, heads, n, n),
-        "presence": (*leading, heads, n),
-        "distribution": (*leading, heads, 7),
-        "count": leading if heads == 1 else (*leading, heads),
-        "features": (*leading, heads * 8),
-    }
-
-
-def test_all_proposals_take_part_however_many_objects():
-    problem = presence_problem(2, proposals=9, max_objects=4, seed=2)
-    trace = explain(problem)
-    assert torch.equal(trace.attention, problem.attention)
-    assert torch.equal(trace.boxes, problem.boxes)
-    assert trace.mask.all()
-    assert (trace.presence > 0).all()
 
 
 @pytest.mark.parametrize("logits", [False, True])

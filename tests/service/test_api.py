@@ -15,6 +15,7 @@ from tallybox.photos.shipped import shipped_estimator
 from tests.support.photos import embedded_detector
 
 PHOTOS = made_up_photos(6, seed=5)[0]
+BUSES, RIDERS, _ = sample_photos()
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +64,13 @@ def test_class_numbers_are_refused(client):
 
 
 def test_a_photo_is_counted_as_the_library_counts_it(client):
-    path = sample_photos()[0]
     answer = client.post(
         "/v1/count/photo?category=person&category=bus&detections=true&boxes=true",
-        content=path.read_bytes(),
+        content=BUSES.read_bytes(),
         headers={"content-type": "image/jpeg"},
     )
     assert answer.status_code == 200
-    seen = embedded_detector().detect([read_photo(path)])[0]
+    seen = embedded_detector().detect([read_photo(BUSES)])[0]
     said = answer.json()["images"][0]
     assert_as_predicted(said["counts"], shipped_estimator().predict(seen, ["person", "bus"]))
     assert said["detections"]["boxes"] == pytest.approx(seen.boxes, abs=1e-3)
@@ -167,3 +167,46 @@ def test_sample_photos_lead_with_the_suitcases_and_their_truth(client):
     assert photos[0] == {"name": "lobby_with_suitcases.jpg", "truth": {"suitcase": 12}}
     for photo in photos:
         assert client.get(f"/photos/{photo['name']}").headers["content-type"] == "image/jpeg"
+
+
+def form(*photos) -> list:
+    return [("photo", (photo.name, photo.read_bytes(), "image/jpeg")) for photo in photos]
+
+
+def test_several_photos_of_a_form_are_counted_in_order_by_name(client):
+    answer = client.post("/v1/count/photo", files=form(BUSES, RIDERS), data={"category": ["person", "horse"]})
+    assert answer.status_code == 200, answer.text
+    alone = [
+        client.post(
+            "/v1/count/photo?category=person&category=horse",
+            content=photo.read_bytes(),
+            headers={"content-type": "image/jpeg"},
+        )
+        for photo in (BUSES, RIDERS)
+    ]
+    images = answer.json()["images"]
+    assert [image["image"] for image in images] == [BUSES.name, RIDERS.name]
+    assert [image["counts"] for image in images] == [answer.json()["images"][0]["counts"] for answer in alone]
+
+
+@pytest.mark.parametrize(
+    ("files", "data", "said"),
+    [
+        ([("photo", ("notes.txt", b"no photo", "text/plain"))], {}, "notes.txt"),
+        (form(RIDERS) * 33, {}, "32 files"),
+        (form(BUSES), {"colour": "red"}, "category"),
+        (form(BUSES), {"category": "unicorn"}, "unicorn"),
+    ],
+)
+def test_wrong_forms_are_one_clear_line(client, files, data, said):
+    answer = client.post("/v1/count/photo", files=files, data=data)
+    assert answer.status_code == 422
+    assert said in answer.json()["error"]
+    assert "/tmp" not in answer.text
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=x"])
+def test_a_body_that_is_no_form_is_refused(client, kind):
+    answer = client.post("/v1/count/photo", content=b"--y\r\nnothing", headers={"content-type": kind})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]

@@ -63,14 +63,6 @@ def test_what_waits_is_counted_together_up_to_the_limit():
     assert batches == [1, 4, 4] or batches == [4, 4, 1]
 
 
-def test_a_job_larger_than_a_batch_is_counted_alone():
-    async def work(batcher, counting):
-        counting.let_go.set()
-        return await batcher.submit(CountJob(tuple(PHOTOS), None))
-
-    assert run(work)[0] == [{}] * len(PHOTOS)
-
-
 def test_more_than_may_wait_are_refused_and_the_others_answered():
     async def work(batcher, counting):
         asked = [asyncio.create_task(batcher.submit(CountJob((PHOTOS[0],), None))) for _ in range(8)]
@@ -93,20 +85,3 @@ def test_a_failure_is_told_to_those_it_concerns_and_counting_goes_on():
         return await batcher.submit(CountJob((PHOTOS[0],), None))
 
     assert run(work)[0] == [{}]
-
-
-def test_who_left_is_not_counted_for():
-    async def work(batcher, counting):
-        first = asyncio.create_task(batcher.submit(CountJob((PHOTOS[0],), None)))
-        await asyncio.sleep(0.02)
-        left = asyncio.create_task(batcher.submit(CountJob((PHOTOS[0],), None)))
-        await asyncio.sleep(0.02)
-        left.cancel()
-        await asyncio.sleep(0)
-        counting.let_go.set()
-        await first
-        return await batcher.submit(CountJob((PHOTOS[0],), None))
-
-    answer, batches = run(work, images_at_once=1)
-    assert answer == [{}]
-    assert sum(batches) == 2

@@ -18,13 +18,8 @@ OPERATIONS = [
     ("GET", "/v1/scenes/toy"),
     ("GET", "/healthz"),
 ]
-TAKE_NOTHING = {
-    "/v1/categories",
-    "/v1/parameters",
-    "/v1/photos",
-    "/v1/scenes",
-    "/healthz",
-}  # so that nothing they are given can be wrong
+# Nothing that these are given can be wrong.
+TAKE_NOTHING = {"/v1/categories", "/v1/parameters", "/v1/photos", "/v1/scenes", "/healthz"}
 QUESTIONS = [
     pytest.param(method, path, mode, id=f"{method} {path} {mode.value}")
     for method, path in OPERATIONS

@@ -2,8 +2,6 @@ import asyncio
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -11,11 +9,10 @@ import httpx
 import pytest
 from benchmarks.serve import LoadRequest, count_requests, read_answer
 from benchmarks.synthetic_photos import made_up_photos
-from click.testing import CliRunner
 
-from tallybox.cli import cli
 from tallybox.estimator.storage import save_fitted
 from tallybox.photos.shipped import sample_photos, shipped_estimator
+from tests.support.commands import run
 from tests.support.estimators import small_estimator
 from tests.support.pages import start_service, stop_service
 
@@ -31,12 +28,8 @@ def own_service():
     started.process.stderr.close()
 
 
-@pytest.mark.parametrize(
-    ("learned", "reason"),
-    [({"categories": {1: "bolt"}}, "bolt"), ({"detector": ("onnx:bolts.onnx",)}, "onnx:bolts.onnx")],
-)
-def test_an_estimator_of_another_detector_counts_no_photos_and_says_why(learned, reason, tmp_path):
-    save_fitted(replace(small_estimator().fitted, **learned), tmp_path / "own.safetensors")
+def test_an_estimator_of_another_detector_counts_no_photos_and_says_why(tmp_path):
+    save_fitted(replace(small_estimator().fitted, detector=("onnx:bolts.onnx",)), tmp_path / "own.safetensors")
     service = start_service("--estimator", str(tmp_path / "own.safetensors"))
     try:
         assert httpx.get(f"{service.address}/healthz").json()["counts_photos"] is False
@@ -47,7 +40,7 @@ def test_an_estimator_of_another_detector_counts_no_photos_and_says_why(learned,
             headers={"content-type": "image/jpeg"},
         )
         assert answer.status_code == 503
-        assert reason in answer.json()["error"]
+        assert "onnx:bolts.onnx" in answer.json()["error"]
     finally:
         stop_service(service)
 
@@ -110,44 +103,6 @@ def test_1100_half_open_connections_do_not_stop_the_service(own_service):
     assert own_service.process.stderr.read() == ""
 
 
-LIMITED_SERVICE = """
-from tallybox.photos.shipped import shipped_estimator
-from tallybox.service.api import ServiceSettings
-from tallybox.service.limits import Limits
-from tallybox.service.server import serve
-
-settings = ServiceSettings(shipped_estimator(), limits=Limits(header_seconds=1.0))
-serve(settings, "127.0.0.1", 0, on_start=lambda address: print(address, flush=True))
-"""
-
-
-@pytest.fixture
-def hasty_service():
-    """A service that allows one second for a header."""
-    command = [sys.executable, "-c", LIMITED_SERVICE]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        host, port = process.stdout.readline().strip().removeprefix("http://").split(":")
-        yield host, int(port)
-        process.kill()
-
-
-def test_a_header_that_dribbles_in_is_cut_off(hasty_service):
-    connection = socket.create_connection(hasty_service, timeout=0.1)
-    connection.sendall(b"GET / HTTP/1.1\r\n")
-    begun = time.monotonic()
-    is_open = True
-    while is_open and time.monotonic() - begun < 10:
-        try:
-            connection.sendall(b"x")
-            is_open = connection.recv(1) != b""
-        except TimeoutError:
-            continue
-        except ConnectionError:
-            is_open = False
-    assert 0.5 < time.monotonic() - begun < 5
-    connection.close()
-
-
 @pytest.mark.parametrize("chunks", [b"ZZZ\r\nabc", b"3\r\nabc\r\n-1\r\n", b"3\r\nabcdef\r\n0\r\n\r\n"])
 def test_malformed_chunks_are_answered_with_json(service, chunks):
     host, port = service.address.removeprefix("http://").split(":")
@@ -159,9 +114,8 @@ def test_malformed_chunks_are_answered_with_json(service, chunks):
     assert list(json.loads(body)) == ["error"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_it_listens_on_both_families(host):
-    service = start_service("--host", host)
+def test_it_listens_on_ipv6_too():
+    service = start_service("--host", "::1")
     try:
         assert httpx.get(f"{service.address}/healthz").status_code == 200
     finally:
@@ -170,7 +124,7 @@ def test_it_listens_on_both_families(host):
 
 def test_a_port_in_use_is_one_line(service):
     port = service.address.rsplit(":", 1)[1]
-    ran = CliRunner().invoke(cli, ["serve", "--port", port])
+    ran = run("serve", "--port", port)
     assert ran.exit_code == 1
     assert port in ran.stderr.splitlines()[-1]
 

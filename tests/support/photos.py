@@ -1,5 +1,7 @@
 """The embedded detector, loaded once for all tests that look at it, and photos of any kind written to files."""
 
+import struct
+import zlib
 from functools import cache
 from io import BytesIO
 
@@ -34,3 +36,13 @@ def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
     file = BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()
+
+
+def claiming(side: int) -> bytes:
+    """Return a PNG of a few bytes whose header claims to be a square of any size."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 999))

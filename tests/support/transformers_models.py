@@ -9,27 +9,36 @@ import torch
 
 # Grounding DINO knows the tokens that end a phrase by their numbers in BERT's vocabulary.
 BERT_TOKENS = {0: "[PAD]", 100: "[UNK]", 101: "[CLS]", 102: "[SEP]", 103: "[MASK]", 1012: ".", 1029: "?"}
+ONE_LAYER = {
+    "encoder_layers": 1,
+    "encoder_ffn_dim": 16,
+    "encoder_attention_heads": 2,
+    "decoder_ffn_dim": 16,
+    "decoder_attention_heads": 2,
+}
 WORDS = ("a", "red", "green", "apple", "cup", "dog", "tea", "##s")
 
 
 def save_detr(folder: Path, id2label: Mapping[int, str]) -> Path:
     """Write a DETR with one layer each way and its processor."""
-    from transformers import DetrConfig, DetrForObjectDetection, DetrImageProcessorPil
+    from transformers import DetrConfig, DetrForObjectDetection, DetrImageProcessorPil, ResNetConfig
 
     torch.manual_seed(0)
     config = DetrConfig(
         use_timm_backbone=False,
         use_pretrained_backbone=False,
         backbone=None,
-        backbone_config=_small_resnet(["stage4"]),
+        backbone_config=ResNetConfig(
+            embedding_size=8,
+            hidden_sizes=[8, 8, 8, 16],
+            depths=[1, 1, 1, 1],
+            layer_type="basic",
+            out_features=["stage4"],
+        ),
         num_queries=7,
         d_model=16,
-        encoder_layers=1,
         decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
+        **ONE_LAYER,
         id2label=dict(id2label),
     )
     model = DetrForObjectDetection(config)
@@ -105,26 +114,14 @@ def save_grounding_dino(folder: Path) -> Path:
         d_model=32,
         num_queries=9,
         max_text_len=32,
-        encoder_layers=1,
-        encoder_ffn_dim=16,
-        encoder_attention_heads=2,
         decoder_layers=2,
-        decoder_ffn_dim=16,
-        decoder_attention_heads=2,
+        **ONE_LAYER,
         num_feature_levels=4,
     )
     model = GroundingDinoForObjectDetection(config)
     _spread(model)
     images = GroundingDinoImageProcessorPil(size={"shortest_edge": 96, "longest_edge": 128})
     return _saved(folder, model, GroundingDinoProcessor(images, BertTokenizer(vocab=vocabulary)))
-
-
-def _small_resnet(out_features: list[str]) -> Any:
-    from transformers import ResNetConfig
-
-    return ResNetConfig(
-        embedding_size=8, hidden_sizes=[8, 8, 8, 16], depths=[1, 1, 1, 1], layer_type="basic", out_features=out_features
-    )
 
 
 def _spread(model: Any) -> None:

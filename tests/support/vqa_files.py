@@ -1,7 +1,5 @@
 """Small sets of questions, answers and features, written as the official files."""
 
-import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +7,7 @@ import numpy as np
 
 from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.tsv import write_tsv
-
-
-def write_json(path: Path, content: Any) -> Path:
-    text = json.dumps(content).encode()
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return path
+from tests.support.detection_sets import write_json
 
 
 def question(question_id: int, image_id: int = 7, text: str = "How many dogs are there?") -> dict[str, Any]:

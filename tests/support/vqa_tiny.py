@@ -5,6 +5,7 @@
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,27 +44,11 @@ def tiny_data(questions: int = 21, seed: int = 0) -> TrainingData:
     return TrainingData(asked, store, *names)
 
 
-def tiny_config(
-    name: str = "counter",
-    *,
-    epochs: int = 3,
-    dropout: float = 0.5,
-    batch: int = 4,
-    half_life: int = 20,
-    precision: str = "auto",
-) -> VqaConfig:
+def tiny_config(name: str = "counter", *, dropout: float = 0.5, **training: Any) -> VqaConfig:
     sizes = {"embedding": 4, "question": 6, "attention": 5, "classifier": 7, "max_objects": 3}
+    usual = {"batch": 4, "epochs": 3, "learning_rate": 0.01, "half_life": 20, "attention_supervision": 0.5}
     return VqaConfig(
-        ModelConfig(name=name, dropout=dropout, **sizes),
-        TrainingConfig(
-            batch=batch,
-            epochs=epochs,
-            learning_rate=0.01,
-            half_life=half_life,
-            attention_supervision=0.5,
-            log_steps=2,
-            precision=precision,
-        ),
+        ModelConfig(name=name, dropout=dropout, **sizes), TrainingConfig(**{**usual, "log_steps": 2, **training})
     )
 
 

@@ -2,12 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from tallybox.vqa.batches import (
-    ResidentExamples,
-    StreamedExamples,
-    epoch_order,
-    load_examples,
-)
+from tallybox.vqa.batches import ResidentExamples, StreamedExamples, epoch_order, load_examples
 from tests.support.vqa_tiny import CPU, tiny_data
 
 ORDER = [np.array([4, 0, 7, 7]), np.array([1, 20, 3, 9])]

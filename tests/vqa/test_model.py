@@ -13,7 +13,7 @@ from tallybox.vqa.model import Batch, DataSizes, VqaModel, WordPacking, half_pre
 from tallybox.vqa.published import LAYERS
 from tests.support.published_vqa import literal_answer
 from tests.support.tolerances import BFLOAT16_GRADIENTS, BFLOAT16_STATES, ROUNDING
-from tests.support.vqa_batches import MODELS, SIZES, SMALL, random_batch, small_model
+from tests.support.vqa_batches import MODELS, SIZES, random_batch, small_model
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -143,13 +143,6 @@ def test_initial_weights_follow_glorot_and_an_unknown_word_says_nothing():
     gate = model.question.gru.weight_hh_l0[:1024]
     assert gate.abs().max().item() == pytest.approx(math.sqrt(6 / 2048), rel=1e-3)
     assert isinstance(model.classifier.norm, nn.BatchNorm1d)
-
-
-@pytest.mark.parametrize(("chosen", "expected"), [(None, 0.3), (0.1, 0.1), (0.0, 0.0)])
-def test_dropout_of_the_attention_is_that_of_all_layers_unless_it_is_chosen(chosen, expected):
-    model = VqaModel(ModelConfig(dropout=0.3, attention_dropout=chosen, **SMALL), SIZES)
-    assert model.attention.dropout.p == expected
-    assert model.classifier.dropout.p == model.question.dropout.p == 0.3
 
 
 def test_packed_questions_have_the_states_of_padded_ones():

@@ -1,22 +1,20 @@
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from tallybox.cli import cli
 from tallybox.errors import InputError
 from tallybox.photos import read_photo, sample_photos
 from tallybox.photos.sources import find_photos
 from tallybox.vqa.data.store import read_features
 from tallybox.vqa.regions import photo_features, write_photo_features
+from tests.support import commands
 from tests.support.photos import embedded_detector
 from tests.support.small_photos import save_photos
 
-
-def run(*arguments: object):
-    return CliRunner().invoke(cli, ["vqa", "features", *(str(argument) for argument in arguments)])
+run = partial(commands.run, "vqa", "features")
 
 
 def photos_in(folder):

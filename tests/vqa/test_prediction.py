@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tallybox import vqa
 from tallybox.errors import InputError
 from tallybox.vqa.batches import open_training_data
 from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
@@ -70,7 +69,3 @@ def test_answers_are_read_as_they_were_written(tmp_path):
     (tmp_path / "other.json").write_text('[{"question": 3}]')
     with pytest.raises(InputError, match=r"other\.json"):
         read_answers(tmp_path / "other.json")
-
-
-def test_public_names_are_there():
-    assert all(getattr(vqa, name) is not None for name in vqa.__all__)

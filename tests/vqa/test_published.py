@@ -26,31 +26,24 @@ WORDS, ANSWERS, EMBEDDING, QUESTION, FEATURES, HIDDEN, CLASSIFIER, OBJECTS = 7, 
 
 def published_layers() -> nn.ModuleDict:
     torch.manual_seed(3)
-    layers = nn.ModuleDict(
-        {
-            "text": nn.ModuleDict(
-                {"embedding": nn.Embedding(WORDS + 1, EMBEDDING), "lstm": nn.GRU(EMBEDDING, QUESTION, num_layers=1)}
-            ),
-            "attention": nn.ModuleDict(
-                {
-                    "v_conv": nn.Conv2d(FEATURES, HIDDEN, 1, bias=False),
-                    "q_lin": nn.Linear(QUESTION, HIDDEN),
-                    "x_conv": nn.Conv2d(HIDDEN, 2, 1),
-                }
-            ),
-            "classifier": nn.ModuleDict(
-                {
-                    "lin11": nn.Linear(2 * FEATURES, CLASSIFIER),
-                    "lin12": nn.Linear(QUESTION, CLASSIFIER),
-                    "lin2": nn.Linear(CLASSIFIER, ANSWERS),
-                    "lin_c": nn.Linear(OBJECTS + 1, CLASSIFIER),
-                    "bn": nn.BatchNorm1d(CLASSIFIER),
-                    "bn2": nn.BatchNorm1d(CLASSIFIER),
-                }
-            ),
-            "counter": compat.Counter(OBJECTS),
-        }
-    )
+    parts = {
+        "text": {"embedding": nn.Embedding(WORDS + 1, EMBEDDING), "lstm": nn.GRU(EMBEDDING, QUESTION, num_layers=1)},
+        "attention": {
+            "v_conv": nn.Conv2d(FEATURES, HIDDEN, 1, bias=False),
+            "q_lin": nn.Linear(QUESTION, HIDDEN),
+            "x_conv": nn.Conv2d(HIDDEN, 2, 1),
+        },
+        "classifier": {
+            "lin11": nn.Linear(2 * FEATURES, CLASSIFIER),
+            "lin12": nn.Linear(QUESTION, CLASSIFIER),
+            "lin2": nn.Linear(CLASSIFIER, ANSWERS),
+            "lin_c": nn.Linear(OBJECTS + 1, CLASSIFIER),
+            "bn": nn.BatchNorm1d(CLASSIFIER),
+            "bn2": nn.BatchNorm1d(CLASSIFIER),
+        },
+    }
+    layers = nn.ModuleDict({name: nn.ModuleDict(part) for name, part in parts.items()})
+    layers["counter"] = compat.Counter(OBJECTS)
     with torch.no_grad():
         for activation in layers["counter"].f:
             activation.weight[1:] = torch.rand(16) + 0.1

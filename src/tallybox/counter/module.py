@@ -46,8 +46,12 @@ class Counter(CountingLayer[CountTrace]):
 
     def _initial_parameters(self) -> dict[str, Tensor]:
         """Return activations that are the identity; those of several heads are slightly bent."""
-        bend = torch.linspace(-0.1, 0.1, self.heads) if self.heads > 1 else torch.zeros(1)
-        return {"weight": 1 + bend[:, None, None] * torch.linspace(-1, 1, self.segments).expand(8, -1)}
+        weight = torch.ones(self.heads, 8, self.segments)
+        if self.heads > 1:
+            # transformers replaces torch.linspace, which then ignores the device that is the default.
+            bend = torch.linspace(-0.1, 0.1, self.heads, device=weight.device)
+            weight = weight + bend[:, None, None] * torch.linspace(-1, 1, self.segments, device=weight.device)
+        return {"weight": weight}
 
     def _compute(self, proposals: Proposals) -> CountResults:
         return count_results(proposals, self.weight, self.max_objects, self.backend)

@@ -13,7 +13,6 @@ pytest.importorskip("transformers", reason="transformers is not installed")
 from tests.support.transformers_models import save_detr, save_grounding_dino, save_owlvit
 
 DETR_NAMES = {label: COCO_CATEGORIES.get(label, "N/A") for label in range(91)}
-FRUIT = {0: "apple", 1: "ripe pear", 2: "cup of tea"}
 PHRASES = ("a cup", "red")
 
 
@@ -22,7 +21,6 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     return {
         "detr": save_detr(folder / "detr", DETR_NAMES),
-        "fruit": save_detr(folder / "fruit", FRUIT),
         "owlvit": save_owlvit(folder / "owlvit"),
         "grounding_dino": save_grounding_dino(folder / "grounding_dino"),
     }
@@ -53,17 +51,6 @@ def test_a_model_of_coco_has_its_categories_and_the_boxes_of_its_own_post_proces
         np.testing.assert_allclose(found.scores, expected["scores"][named], rtol=1e-5)
         np.testing.assert_array_equal(found.category_ids, expected["labels"][named])
         assert (found.image_id, found.image_size) == (photo.name, photo.size_wh)
-
-
-def test_a_model_of_other_categories_names_them(models):
-    detector = detector_of(f"transformers:{models['fruit']}", device="cpu")
-    assert detector.categories == FRUIT
-    (photo,) = small_photos([(64, 48)])
-    expected, _, _ = directly(detector, photo)
-    (found,) = detector.detect([photo])
-    assert len(found) == len(expected["boxes"]) > 0
-    np.testing.assert_allclose(found.boxes, boxes_in(photo, expected["boxes"]), rtol=1e-5, atol=1e-4)
-    np.testing.assert_array_equal(found.category_ids, expected["labels"])
 
 
 def test_owlvit_finds_phrases(models):

@@ -2,7 +2,8 @@ import pytest
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import read_pairs, read_questions, read_records
-from tests.support.vqa_files import annotation, annotations_file, question, questions_file, write_json
+from tests.support.detection_sets import write_json
+from tests.support.vqa_files import annotation, annotations_file, question, questions_file
 
 TWO = ["2"] * 9 + ["two"]
 

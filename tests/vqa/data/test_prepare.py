@@ -1,5 +1,3 @@
-import shutil
-
 import numpy as np
 import pytest
 
@@ -12,13 +10,7 @@ from tallybox.vqa.data.store import FeatureStore, write_features
 from tallybox.vqa.data.tsv import write_tsv
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tests.support.shared_data import data_folder
-from tests.support.vqa_files import (
-    annotation,
-    annotations_file,
-    small_photos,
-    small_set,
-    write_json,
-)
+from tests.support.vqa_files import annotation, annotations_file, small_photos, small_set, write_json
 
 
 @pytest.fixture
@@ -123,28 +115,3 @@ def test_damaged_files_are_one_line(prepared, name):
     (prepared / name).unlink()
     with pytest.raises(InputError, match="prepare"):
         readers[name](prepared, "train") if name in readers else Vocabulary.load(prepared / name)
-
-
-def test_features_that_are_not_there(tmp_path, official):
-    splits = official_files(official)
-    with pytest.raises(InputError, match="nowhere"):
-        prepare(splits, [tmp_path / "nowhere.tsv"], tmp_path / "none")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no files of features"):
-        prepare(splits, [tmp_path / "empty"], tmp_path / "none")
-
-
-def test_folders_without_the_official_files(tmp_path, official, prepared):
-    with pytest.raises(InputError, match="questions"):
-        official_files(prepared)
-    with pytest.raises(InputError, match="folder"):
-        official_files(tmp_path / "nowhere")
-    (official / "v2_mscoco_val2014_annotations.json.gz").unlink()
-    with pytest.raises(InputError, match="annotations"):
-        official_files(official)
-    questions = official / "v2_OpenEnded_mscoco_val2014_questions.json"
-    shutil.copy(questions, official / "OpenEnded_mscoco_val2014_questions.json")
-    with pytest.raises(InputError, match="two files of val questions"):
-        official_files(official)
-    with pytest.raises(InputError, match="'dev'"):
-        open_questions(prepared, "dev")
