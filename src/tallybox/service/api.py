@@ -20,10 +20,11 @@ from tallybox.explain import read_assets
 from tallybox.explain.explained_count import ExplainedCount
 from tallybox.explain.scenes import ExampleScene, example_scenes, toy_scene
 from tallybox.photos.detector import Detector
+from tallybox.photos.images import PhotoTooLargeError, read_photo
 from tallybox.photos.shipped import SAMPLE_COUNTS, sample_photos
 from tallybox.service.batching import Batcher, CountJob, count_jobs
 from tallybox.service.counts import category_boxes, checked_categories, count_job, image_counts, image_detections
-from tallybox.service.guard import Guard, content_type
+from tallybox.service.guard import PHOTO_TYPE, Guard, content_type
 from tallybox.service.limits import Limits
 from tallybox.service.models import (
     CategoryInfo,
@@ -36,8 +37,9 @@ from tallybox.service.models import (
 )
 from tallybox.service.parameters import Explainer
 from tallybox.service.problems import PROBLEMS, answer_problem, problem_responses
-from tallybox.service.uploads import BODY_DESCRIPTION, Uploads, decode_photo, read_uploads
 
+# FastAPI describes only bodies that it reads itself.
+PHOTO_BODY = {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -100,15 +102,14 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
     post_json = partial(v1.post, responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
 
-    def detect(uploads: Uploads) -> list[Detections]:
+    def detect(content: bytes) -> Detections:
         if settings.detector is None:
             raise HTTPException(503, settings.no_detector)
-        if not 1 <= len(uploads.files) <= limits.photos:
-            raise HTTPException(422, f"A form must have 1 to {limits.photos} files; got {len(uploads.files)}.")
-        images = []
-        for name, content in uploads.files:  # one decoded photo in memory at a time
-            images += settings.detector.detect([decode_photo(name, content, limits.image_pixels)])
-        return images
+        try:
+            photo = read_photo(content, max_pixels=limits.image_pixels)
+        except PhotoTooLargeError as error:
+            raise HTTPException(413, str(error)) from None
+        return settings.detector.detect([photo])[0]
 
     @post_json("/count", response_model_exclude_defaults=True)
     async def count(body: CountRequest) -> CountAnswer:
@@ -120,27 +121,28 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     @v1.post(
         "/count/photo",
         responses=problem_responses(415, 422, 503),
-        openapi_extra=BODY_DESCRIPTION,
+        openapi_extra={"requestBody": PHOTO_BODY},
         response_model_exclude_defaults=True,
     )
     async def count_photo(
-        uploads: Annotated[Uploads, Depends(read_uploads)],
+        request: Request,
+        category: Annotated[list[str] | None, Query(description="Count these only.", max_length=100)] = None,
         boxes: Annotated[bool, Query(description="Also return the boxes of each category.")] = False,
         detections: Annotated[bool, Query(description="Also return all boxes of the detector.")] = False,
     ) -> CountAnswer:
-        """Count the objects in a photo, or in each photo of a form."""
-        categories = checked_categories(uploads.categories or None, estimator)
-        images = await wrap_future(detect_thread.submit(detect, uploads))
-        answers = []
-        for image, said in zip(images, await batcher.submit(CountJob(tuple(images), categories)), strict=True):
-            answer = image_counts(image, said)
-            answer.size = list(image.image_size or ())
-            if boxes:
-                answer.boxes = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))
-            if detections:
-                answer.detections = image_detections(image)
-            answers.append(answer)
-        return CountAnswer(images=answers)
+        """Count the objects in a photo."""
+        if not content_type(request.scope).startswith(PHOTO_TYPE):
+            raise HTTPException(415, "Content-Type must be that of an image.")
+        categories = checked_categories(category, estimator)
+        image = await wrap_future(detect_thread.submit(detect, await request.body()))
+        (said,) = await batcher.submit(CountJob((image,), categories))
+        answer = image_counts(image, said)
+        answer.size = list(image.image_size or ())
+        if boxes:
+            answer.boxes = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))
+        if detections:
+            answer.detections = image_detections(image)
+        return CountAnswer(images=[answer])
 
     @post_json("/explain")
     async def explain_boxes(body: ExplainRequest) -> ExplainedCount:

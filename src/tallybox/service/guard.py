@@ -34,7 +34,7 @@ HEADERS = [
 # sends never reads the error.
 DISCARD_UP_TO = 8
 
-PHOTO_TYPES = ("image/", "multipart/form-data")  # bodies of photos; others are JSON
+PHOTO_TYPE = "image/"  # of bodies of photos; others are JSON
 HOST = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
 
 
@@ -82,7 +82,7 @@ class Guard:
         announced, limits = request.headers.get("content-length", "0"), self.limits
         if "transfer-encoding" in request.headers or not announced.isdecimal():
             raise HTTPException(400, "A request with a body needs a Content-Length.")
-        length, is_photo = int(announced), content_type(request.scope).startswith(PHOTO_TYPES)
+        length, is_photo = int(announced), content_type(request.scope).startswith(PHOTO_TYPE)
         max_bytes = limits.body_bytes if is_photo else limits.json_bytes
         if length > max_bytes:
             if length <= DISCARD_UP_TO * max_bytes:
