@@ -55,27 +55,11 @@ def test_counts_by_image_and_category_label_only_what_they_name():
     assert CountEstimator(members=2).fit(PHOTOS, counts).fitted.category_ids == (1,)
 
 
-def test_a_photo_without_a_row_is_unlabelled_unless_missing_is_zero(tmp_path, detections):
+def test_a_photo_without_a_row_is_unlabelled(tmp_path, detections):
     rows = [(i, "person", LABELS.count(i, 1)) for i in SHOWN]
     labels, out = write_counts(tmp_path / "shown.csv", rows), tmp_path / "own.estimator"
     fitted = run("fit", detections, labels, "--out", out, "--json")
     assert json.loads(fitted.stdout)["pairs"] == len(SHOWN)
-    with_zeros = run("fit", detections, labels, "--out", out, "--missing-is-zero", "--json")
-    assert json.loads(with_zeros.stdout)["pairs"] > len(SHOWN)
-    scored = [run("evaluate", out, detections, labels, "--json", *more).stdout for more in ((), ("--missing-is-zero",))]
-    assert json.loads(scored[0])["pairs"] < json.loads(scored[1])["pairs"]
-
-
-def test_fit_and_evaluate_take_categories(tmp_path, detections):
-    rows = [(i, LABELS.categories[c], n) for i, counts in LABELS.counts.items() for c, n in counts.items()]
-    labels, out = write_counts(tmp_path / "all.csv", rows), tmp_path / "own.estimator"
-    fitted = json.loads(run("fit", detections, labels, "--out", out, "--category", "person", "--json").stdout)
-    assert CountEstimator.load(out).fitted.category_ids == (1,)
-    scored = json.loads(run("evaluate", out, detections, labels, "--category", "person", "--json").stdout)
-    assert scored["pairs"] == fitted["pairs"]
-    unknown = run("evaluate", out, detections, labels, "--category", "zebra")
-    assert unknown.exit_code == 1
-    assert "zebra" in unknown.stderr
 
 
 def test_figures_that_do_not_exist_are_null(tmp_path, detections, people):

@@ -176,9 +176,6 @@ def test_a_category_that_was_not_counted_is_not_zero():
     image = image_with({1: 0.9, 2: 0.8, 3: 0.7})
     labels = TrueCounts({7: {}}, labelled=frozenset({2}))
     assert answers(counting_pairs([image], labels)) == answers(every_pair([image], labels)) == [(7, 2, 0)]
-    assert answers(every_pair([image], TrueCounts({7: {1: 1, 3: 1}}).of_categories([3]))) == [(7, 3, 1)]
-    with pytest.raises(InputError, match="'b'"):
-        TrueCounts({7: {1: 1}}, categories={1: "a", 2: "b"}, labelled=frozenset({1})).of_categories([2])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from tallybox.cli.options import (
     detections_options,
     existing,
     json_option,
-    label_options,
     read_labelled,
     reported_failures,
     source_options,
@@ -26,7 +25,6 @@ from tallybox.photos.specs import check_same_detector
 @click.argument("file", type=existing)
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
 @click.argument("labels", type=existing)
-@label_options
 @source_options
 @detections_options
 @json_option

@@ -15,7 +15,6 @@ from tallybox.cli.options import (
     existing,
     file_to_write,
     json_option,
-    label_options,
     read_labelled,
     reported_failures,
     source_options,
@@ -32,15 +31,8 @@ from tallybox.files import check_writable
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
 @click.argument("labels", type=existing)
 @click.option("--out", type=file_to_write, required=True, help="The estimator's file.")
-@click.option(
-    "--max-objects",
-    type=click.IntRange(min=1),
-    help="Counts up to this get a probability each.  [default: by the labels]",
-)
-@label_options
 @source_options
 @detections_options
-@click.option("--seed", type=int, help="[default: 0]")
 @json_option
 def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> None:
     """Fit an estimator to a detector's boxes and your true counts, LABELS: a table, or COCO instances.
@@ -58,12 +50,10 @@ def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> 
     start = time.perf_counter()
     inputs = [found.path for found in find_sources([source])]
     check_writable(out, [*inputs, labels])
-    settings = {name: options.pop(name) for name in ("max_objects", "seed")}
-    estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:
         images, counts, detector = read_labelled(source, labels, out, report_failure, **options)
         with progress_bar("fitting") as show:
-            estimator.fit(images, counts, detector=detector, on_progress=show)
+            estimator = CountEstimator().fit(images, counts, detector=detector, on_progress=show)
         estimator.save(out)
         labelled = listed_names(counts.labelled_ids(), counts.categories or COCO_CATEGORIES)
         echo_line(f"{len(counts):,} labelled images; categories: {labelled}", err=True)

@@ -165,11 +165,11 @@ def read_detections(
     yield from detections_in_frame(frame, layout, str(path))
 
 
-def read_counts(path: str | Path, *, blank_is_zero: bool = False) -> TrueCounts:
+def read_counts(path: str | Path) -> TrueCounts:
     r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.xlsx`` …).
 
     A table has the columns ``image_id,category,count``, or one row for each image and one column for each category,
-    whose empty cells are unknown unless ``blank_is_zero``. Categories may be your own: `CountEstimator.fit` matches
+    whose empty cells are unknown. Categories may be your own: `CountEstimator.fit` matches
     them with those of the detections by name.
 
     >>> import tempfile
@@ -186,7 +186,7 @@ def read_counts(path: str | Path, *, blank_is_zero: bool = False) -> TrueCounts:
         from tallybox.detections.coco import read_coco_instances
 
         return read_coco_instances(path)
-    return counts_in_frame(read_table(path), str(path), blank_is_zero=blank_is_zero)
+    return counts_in_frame(read_table(path), str(path))
 
 
 def read_category_names(path: str | Path) -> dict[int, str]:
